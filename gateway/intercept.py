@@ -1,0 +1,276 @@
+"""The interceptor: one answer out of any number of upstream rounds, with our calls taken out. Pure.
+
+Rules (MEMORY.md 4):
+- Text never waits. Only the deltas of a call wait, and only while its name could still become one of ours.
+- A call is ours by its name, whatever `finish_reason` says. Ours is never shown.
+- The client sees one answer: one identity, one role and one finish a lane, dense call indexes once a call of
+  ours was taken out, texts of several rounds joined by a blank line only where neither side has white space.
+- A finish is shown at once when its lane holds no call of ours; otherwise the turn decides what follows.
+"""
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.wire.chat import Chunk, Head, Json, Segment, decode, encode, fold, usage_sum
+
+
+@dataclass(slots=True)
+class Call:
+    """One tool call of a reply; `ours` is None while its name may still grow into one of ours."""
+
+    index: Any
+    id: str = ""
+    name: str = ""
+    ours: bool | None = None
+    shown_as: int = 0
+    held: list[tuple[Chunk, Segment]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Lane:
+    """What one choice has shown so far, over all rounds."""
+
+    calls: list[Call] = field(default_factory=list)  # of this round
+    next_index: int = 0
+    hid: bool = False  # a call of ours was taken out: indexes are ours to give
+    finish: str = ""  # the finish the client saw
+    reason: str = ""  # the finish the upstream gave in this round
+    waiting: tuple[Chunk, Segment] | None = None
+    last: str = ""  # last character shown
+    fresh: bool = False  # a new round began and has shown no text yet
+
+
+@dataclass(slots=True)
+class Round:
+    """What one upstream call came to. `reply` is the completion as received; `complete` is False for a cut stream."""
+
+    reply: Json
+    ours: list[Json]
+    theirs: list[Json]
+    complete: bool
+    cut: bool
+    text_shown: bool
+    usage: Json | None
+    error: Any = None
+
+
+class Interceptor:
+    """Feed it the chunks of each round; show the client what it returns.
+
+    ours: names of calls that are run here and never shown. include_usage: the client asked for a usage chunk.
+    model: the name to show in place of the upstream's, for an alias.
+    """
+
+    def __init__(self, ours: Collection[str], include_usage: bool = False, model: str | None = None) -> None:
+        self._ours = frozenset(ours)
+        self._include_usage = include_usage
+        self._head = Head(model)
+        self._roles: set[int] = set()
+        self._lanes: dict[int, Lane] = {}
+        self._received: list[Json] = []
+        self._shown: list[bytes | Json] = []
+        self._usage: Json | None = None
+        self._last_usage: Json | None = None
+        self._rounds = 0
+        self._error: Any = None
+        self.usage: Json | None = None
+        self.text_shown = False
+        self.edited = False
+
+    def feed(self, chunk: Chunk) -> list[bytes]:
+        """Takes the next chunk of the round; returns the chunks to show, encoded."""
+        if chunk.error is not None:
+            self._error = chunk.error
+            return []
+        self._received.append(chunk.body)
+        if chunk.usage is not None:
+            self._last_usage = chunk.usage
+        if not chunk.segments:
+            return self._bare(chunk)
+        out: list[bytes] = []
+        kept: list[Segment] = []
+        hiding = any(s.kind == "call" for s in chunk.segments)
+        for segment in chunk.segments:
+            if self._keep(chunk, segment, hiding, out):
+                kept.append(segment)
+        self._show(chunk, kept, out)
+        return out
+
+    def _bare(self, chunk: Chunk) -> list[bytes]:
+        """A chunk without choices: usage is kept back, anything else goes on with `choices` made a list."""
+        if chunk.usage is not None:
+            return []
+        if self._rounds:
+            return []
+        if isinstance(chunk.body.get("choices"), list) and self._head.model is None:
+            return [chunk.payload]
+        body = {**chunk.body, "choices": []}
+        return [encode({**body, "model": self._head.model} if self._head.model else body)]
+
+    def _keep(self, chunk: Chunk, segment: Segment, hiding: bool, out: list[bytes]) -> bool:
+        lane = self._lanes.setdefault(segment.lane, Lane())
+        if lane.finish or lane.reason:
+            return False  # nothing of a lane follows its finish
+        if segment.kind == "text":
+            self._join(lane, segment)
+            return True
+        if segment.kind == "call":
+            return self._call(chunk, segment, lane, out)
+        if segment.kind == "finish":
+            return self._finish(chunk, segment, lane, out)
+        return bool(segment.value) or not (hiding or self._rounds or chunk.usage is not None)
+
+    def _join(self, lane: Lane, segment: Segment) -> None:
+        text: str = segment.value
+        if lane.fresh:
+            lane.fresh = False
+            if lane.last and not lane.last.isspace() and not text[0].isspace():
+                segment.shown = "\n\n" + text
+        lane.last = text[-1]
+        self.text_shown = True
+
+    def _call(self, chunk: Chunk, segment: Segment, lane: Lane, out: list[bytes]) -> bool:
+        delta: Json = segment.value
+        function = delta.get("function") if isinstance(delta.get("function"), dict) else {}
+        call = self._route(lane, delta)
+        name = function.get("name") or ""
+        if call.ours is None:
+            # A server that repeats the whole name on every delta must not double it.
+            call.name += name if not (name and call.name == name) else ""
+            self._judge(call, done=bool(function.get("arguments")) or delta.get("type") == "custom")
+        if call.ours is None:
+            call.held.append((chunk, segment))
+            return False
+        if call.ours:
+            lane.hid = True
+            call.held.clear()
+            return False
+        self._release(lane, call, out)
+        return self._place(lane, call, segment)
+
+    def _route(self, lane: Lane, delta: Json) -> Call:
+        index, ident = delta.get("index"), delta.get("id") or ""
+        for call in reversed(lane.calls):
+            if call.index == index and not (ident and call.id and ident != call.id):
+                call.id = call.id or ident
+                return call
+        lane.calls.append(call := Call(index, ident, shown_as=-1))
+        return call
+
+    def _judge(self, call: Call, done: bool) -> None:
+        if call.name in self._ours:
+            # It could still grow into a longer name of the client's; nothing is lost by waiting for its arguments.
+            call.ours = True if done else None
+        elif done or not any(name.startswith(call.name) for name in self._ours):
+            call.ours = False
+
+    def _release(self, lane: Lane, call: Call, out: list[bytes]) -> None:
+        """Shows the deltas that were held for a call that turned out to be the client's."""
+        held, call.held = call.held, []
+        for chunk, segment in held:
+            self._place(lane, call, segment)
+            self._show(chunk, [segment], out)
+
+    def _place(self, lane: Lane, call: Call, segment: Segment) -> bool:
+        if call.shown_as < 0:
+            verbatim = not lane.hid and not self._rounds and isinstance(call.index, int)
+            call.shown_as = call.index if verbatim else lane.next_index
+            lane.next_index = max(lane.next_index, call.shown_as) + 1
+        if segment.value.get("index") != call.shown_as:
+            segment.shown = {**segment.value, "index": call.shown_as}
+        return True
+
+    def _finish(self, chunk: Chunk, segment: Segment, lane: Lane, out: list[bytes]) -> bool:
+        lane.reason = segment.value
+        self._decide(lane, out)
+        if any(call.ours for call in lane.calls):
+            lane.waiting = (chunk, segment)
+            return False
+        lane.finish = segment.value
+        return True
+
+    def _decide(self, lane: Lane, out: list[bytes]) -> None:
+        for call in lane.calls:
+            if call.ours is None:
+                call.ours = call.name in self._ours
+                lane.hid = lane.hid or call.ours
+            if not call.ours:
+                self._release(lane, call, out)
+
+    def _show(self, chunk: Chunk, kept: list[Segment], out: list[bytes]) -> None:
+        payload = chunk.render(kept, self._head, self._roles, not self._include_usage)
+        if payload is None:
+            self.edited = True
+            return
+        if payload is chunk.payload:
+            self._shown.append(chunk.body)
+        else:
+            self.edited = True
+            self._shown.append(payload)
+        out.append(payload)
+
+    def close(self) -> tuple[list[bytes], Round]:
+        """The upstream's stream has ended: what was still held, and what the round came to."""
+        out: list[bytes] = []
+        for lane in self._lanes.values():
+            self._decide(lane, out)
+        self._usage, self._last_usage = self._last_usage, None
+        self.usage = usage_sum(self.usage, self._usage)
+        reply = fold(self._received)
+        calls = [c for choice in reply["choices"] for c in choice.get("message", {}).get("tool_calls") or []]
+        reasons = [lane.reason for lane in self._lanes.values()]
+        result = Round(
+            reply=reply,
+            ours=[c for c in calls if _name(c) in self._ours],
+            theirs=[c for c in calls if _name(c) not in self._ours],
+            complete=bool(reasons) and all(reasons) and self._error is None,
+            cut=any(r in ("length", "content_filter") for r in reasons),
+            text_shown=self.text_shown,
+            usage=self._usage,
+            error=self._error,
+        )
+        self._received = []
+        return out, result
+
+    def proceed(self) -> None:
+        """Another round follows: its chunks continue the answer the client is reading."""
+        self._rounds += 1
+        for lane in self._lanes.values():
+            lane.calls.clear()
+            lane.reason = ""
+            lane.waiting = None
+            lane.fresh = True
+            lane.hid = True
+
+    def finish(self) -> list[bytes]:
+        """No round follows: the finish that was kept back, told as what the client can act on."""
+        out: list[bytes] = []
+        for lane in self._lanes.values():
+            if lane.waiting is None or lane.finish:
+                continue
+            chunk, segment = lane.waiting
+            visible = any(not call.ours for call in lane.calls)
+            reason = segment.value
+            if reason not in ("length", "content_filter"):
+                reason = "tool_calls" if visible else "stop"
+            segment.shown = lane.finish = reason
+            self._show(chunk, [segment], out)
+        return out
+
+    def usage_chunk(self, usage: Json | None) -> list[bytes]:
+        """The one usage chunk, when the client asked for it and the upstream told any."""
+        if usage is None or not self._include_usage:
+            return []
+        members = dict(self._head.members or {})
+        return [encode({**members, "choices": [], "usage": usage})]
+
+    def answer(self) -> Json:
+        """The completion that the client has seen so far, without usage."""
+        return fold([decode(s) if isinstance(s, bytes) else s for s in self._shown])
+
+
+def _name(call: Json) -> str:
+    function = call.get("function")
+    return str(function.get("name") or "") if isinstance(function, dict) else ""

@@ -1,0 +1,82 @@
+"""Server-Sent Events as bytes: a framer fed by hand and a one-line writer. No I/O.
+
+Rules (WHATWG HTML, 9.2.5 and 9.2.6):
+- Only LF, CRLF and CR end a line: U+2028, U+0085 and friends are text.
+- A blank line ends an event. It is handed over the moment its last byte is there, so a CR that may be half
+  of a CRLF is not waited for; the LF, if it comes, opens the next event's raw bytes.
+- The raw bytes of all events plus `rest` are the stream, byte for byte: a pass-through may send them on.
+"""
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+BLANK = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
+LINE = re.compile(rb"\r\n|\n|\r")
+BOM = b"\xef\xbb\xbf"
+DONE = b"[DONE]"
+
+
+class Event(NamedTuple):
+    """One dispatched block: `data` is None for a block of comments or blank lines alone."""
+
+    raw: bytes
+    data: bytes | None
+    name: bytes = b""
+
+
+class Framer:
+    """Cuts a byte stream into events, whatever the pieces it arrives in."""
+
+    __slots__ = ("_rest", "_seen", "_start")
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._seen = 0
+        self._start = True
+
+    @property
+    def rest(self) -> bytes:
+        """Bytes of an event that is not complete yet."""
+        return self._rest
+
+    def feed(self, data: bytes) -> list[Event]:
+        """Takes the next bytes, of any length; returns the events they complete, in order."""
+        buffer = self._rest + data if self._rest else data
+        events: list[Event] = []
+        begin, look = 0, max(0, self._seen - 3)
+        while found := BLANK.search(buffer, look):
+            events.append(self._event(buffer[begin : found.end()]))
+            begin = look = found.end()
+        self._rest = buffer[begin:]
+        self._seen = len(self._rest)
+        return events
+
+    def close(self) -> Event | None:
+        """At the end of the stream: an event whose closing blank line never came, if it holds data."""
+        raw, self._rest, self._seen = self._rest, b"", 0
+        event = self._event(raw) if raw else None
+        return event if event and event.data is not None else None
+
+    def _event(self, raw: bytes) -> Event:
+        text = raw
+        if self._start:
+            self._start = False
+            text = raw.removeprefix(BOM)
+        if text.startswith(b"data: ") and text.endswith(b"\n\n") and text.find(b"\n") == len(text) - 2 and b"\r" not in text:
+            return Event(raw, text[6:-2])
+        data: list[bytes] = []
+        name = b""
+        for line in LINE.split(text):
+            field, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if field == b"data":
+                data.append(value)
+            elif field == b"event":
+                name = value
+        return Event(raw, b"\n".join(data) if data else None, name)
+
+
+def frame(data: bytes) -> bytes:
+    """One event of one JSON text (which holds no raw line end) or the `[DONE]` mark."""
+    return b"data: " + data + b"\n\n"

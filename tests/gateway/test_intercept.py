@@ -1,0 +1,191 @@
+"""The interceptor as a transcript: chunks in, chunks out, over any number of rounds."""
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.intercept import Interceptor
+from gateway.wire.chat import fold, lift
+from tests.gateway.chunks import chunkings, completions, read
+
+OURS = {"core_memory_append", "memory_rethink"}
+
+
+def chunk(delta=None, finish=None, lane=0, **top):
+    choices = [] if delta is None else [{"index": lane, "delta": delta, "finish_reason": finish}]
+    return {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices, **top}
+
+
+def call(index, name=None, arguments="", ident=None):
+    out = {"index": index, "function": {"arguments": arguments}}
+    if name is not None:
+        out = {"index": index, "id": ident or f"call_{index}", "type": "function", "function": {"name": name, "arguments": arguments}}
+    return {"tool_calls": [out]}
+
+
+def run(icpt, *bodies):
+    return [json.loads(p) for body in bodies for p in icpt.feed(read(body))]
+
+
+def closed(icpt):
+    shown, result = icpt.close()
+    return [json.loads(p) for p in shown], result
+
+
+def text_of(chunks):
+    return "".join(c["choices"][0]["delta"].get("content") or "" for c in chunks if c["choices"])
+
+
+@given(st.data())
+def test_a_reply_without_our_calls_passes_as_the_bytes_that_came(data):
+    chunks = data.draw(chunkings(data.draw(completions())))[:-1]
+    icpt = Interceptor(OURS, include_usage=True)
+    payloads = [json.dumps(c).encode() for c in chunks]
+    shown = [p for payload in payloads for p in icpt.feed(read(json.loads(payload)))]
+    assert shown == [json.dumps(c, ensure_ascii=False).encode() for c in chunks]
+
+
+@given(st.data())
+def test_stream_and_plain_show_the_same_answer(data):
+    completion = data.draw(completions(n=1))
+    for c in completion["choices"][0]["message"].get("tool_calls") or []:
+        if data.draw(st.booleans()):
+            c["function"]["name"] = data.draw(st.sampled_from(sorted(OURS)))
+    answers = []
+    for chunks in ([lift(completion)], data.draw(chunkings(completion))):
+        icpt = Interceptor(OURS)
+        for body in chunks:
+            icpt.feed(read(body))
+        icpt.close()
+        icpt.finish()
+        answers.append(icpt.answer()["choices"])
+    for choice in (c for a in answers for c in a):  # an absent and a null or empty member say the same
+        choice["message"] = {k: v for k, v in choice["message"].items() if v not in (None, "")}
+    assert answers[0] == answers[1]
+
+
+def test_text_is_never_held_back():
+    icpt = Interceptor(OURS)
+    assert text_of(run(icpt, chunk({"role": "assistant", "content": "He"}))) == "He"
+    assert text_of(run(icpt, chunk(call(0, "core_memory_append")))) == ""
+    assert text_of(run(icpt, chunk({"content": "llo"}))) == "llo"
+
+
+def test_our_call_is_never_shown_and_its_finish_waits():
+    icpt = Interceptor(OURS)
+    shown = run(icpt, chunk({"role": "assistant", **call(0, "core_memory_append")}), chunk(call(0, arguments='{"a":1}')), chunk({}, "stop"))
+    assert shown == []
+    shown, result = closed(icpt)
+    assert shown == []
+    assert [c["function"]["arguments"] for c in result.ours] == ['{"a":1}']
+    assert result.complete
+    assert not result.theirs
+
+
+def test_a_name_in_fragments_is_held_only_while_it_could_be_ours():
+    icpt = Interceptor(OURS)
+    assert run(icpt, chunk({"role": "assistant"}), chunk(call(0, "memory")))[1:] == []
+    released = run(icpt, chunk(call(0, "_lane")))
+    assert [c["choices"][0]["delta"]["tool_calls"][0]["function"]["name"] for c in released] == ["memory", "_lane"]
+
+
+def test_a_clients_name_that_starts_with_ours_is_shown():
+    icpt = Interceptor(OURS)
+    first = chunk({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "memory_rethink"}}]})
+    shown = run(icpt, first, chunk({"tool_calls": [{"index": 0, "function": {"name": "_all"}}]}), chunk(call(0, arguments="{}")))
+    assert len(shown) == 3
+
+
+def test_two_rounds_are_one_answer():
+    icpt = Interceptor(OURS, include_usage=True)
+    one = run(icpt, chunk({"role": "assistant", "content": "Let me note that."}), chunk(call(0, "memory_rethink", "{}")), chunk({}, "tool_calls"),
+              chunk(None, usage={"prompt_tokens": 5}))
+    _, result = closed(icpt)
+    assert result.ours
+    icpt.proceed()
+    other = {"id": "c2", "created": 9}
+    two = run(icpt, chunk({"role": "assistant", "content": ""}, **other), chunk({"content": "Done"}, **other), chunk({}, "stop", **other),
+              chunk(None, usage={"prompt_tokens": 7}, **other))
+    _, result = closed(icpt)
+    shown = [*one, *two, *(json.loads(p) for p in icpt.finish() + icpt.usage_chunk(icpt.usage))]
+    assert {(c["id"], c["created"]) for c in shown} == {("c1", 1)}
+    assert sum("role" in ch["delta"] for c in shown for ch in c["choices"]) == 1
+    assert [ch["finish_reason"] for c in shown for ch in c["choices"] if ch["finish_reason"]] == ["stop"]
+    assert text_of(shown) == "Let me note that.\n\nDone"
+    assert shown[-1]["choices"] == []
+    assert shown[-1]["usage"] == {"prompt_tokens": 12}
+    assert fold(shown)["choices"][0]["message"]["content"] == "Let me note that.\n\nDone"
+
+
+def test_white_space_between_rounds_is_not_doubled():
+    icpt = Interceptor(OURS)
+    run(icpt, chunk({"content": "One.\n"}), chunk(call(0, "memory_rethink", "{}")), chunk({}, "tool_calls"))
+    icpt.close()
+    icpt.proceed()
+    assert text_of(run(icpt, chunk({"content": "Two"}))) == "Two"
+
+
+def test_a_mixed_reply_shows_the_clients_calls_densely_in_order():
+    icpt = Interceptor(OURS)
+    shown = run(icpt, chunk(call(0, "memory_rethink", "{}")), chunk(call(1, "get_weather", "{}")), chunk(call(2, "core_memory_append", "{}")),
+                chunk(call(3, "lookup", "{}")), chunk({}, "stop"))
+    _, result = closed(icpt)
+    shown += [json.loads(p) for p in icpt.finish()]
+    message = fold(shown)["choices"][0]["message"]
+    indexes = [c["index"] for s in shown for ch in s["choices"] for c in ch["delta"].get("tool_calls", [])]
+    assert indexes == [0, 1]
+    assert [c["function"]["name"] for c in message["tool_calls"]] == ["get_weather", "lookup"]
+    assert shown[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    assert [c["function"]["name"] for c in result.ours] == ["memory_rethink", "core_memory_append"]
+
+
+def test_parallel_calls_all_at_index_0_are_told_apart_by_id():
+    icpt = Interceptor(OURS)
+    shown = run(icpt, chunk(call(0, "memory_rethink", "{}", "a")), chunk(call(0, "get_weather", "{}", "b")), chunk(call(0, "lookup", "{}", "c")), chunk({}, "tool_calls"))
+    _, result = closed(icpt)
+    assert [c["id"] for c in result.ours] == ["a"]
+    assert [c["index"] for s in shown for ch in s["choices"] for c in ch["delta"].get("tool_calls", [])] == [0, 1]
+
+
+def test_a_call_cut_by_length_is_told_so():
+    icpt = Interceptor(OURS)
+    run(icpt, chunk(call(0, "memory_rethink", '{"la')), chunk({}, "length"))
+    _, result = closed(icpt)
+    assert result.cut
+    assert [json.loads(p)["choices"][0]["finish_reason"] for p in icpt.finish()] == ["length"]
+
+
+def test_a_stream_without_finish_is_not_complete():
+    icpt = Interceptor(OURS)
+    run(icpt, chunk({"content": "Hel"}))
+    assert not closed(icpt)[1].complete
+
+
+def test_usage_is_kept_back_and_counted_once_wherever_it_comes():
+    use = {"prompt_tokens": 3, "completion_tokens": 2}
+    for tail in (
+        [chunk({}, "stop"), chunk(None, usage=use)],
+        [chunk({}, "stop", usage=use)],
+        [chunk({}, "stop"), chunk({}, usage=use)],
+        [chunk({"content": "x"}, usage={"prompt_tokens": 3, "completion_tokens": 1}), chunk({}, "stop", usage=use), chunk(None, usage=use)],
+    ):
+        icpt = Interceptor(OURS, include_usage=True)
+        shown = run(icpt, chunk({"role": "assistant", "content": "a"}), *tail)
+        icpt.close()
+        assert all(not c.get("usage") for c in shown)
+        assert icpt.usage == use
+
+
+def test_a_null_usage_the_client_did_not_ask_for_is_taken_out():
+    icpt = Interceptor(OURS)
+    assert all("usage" not in c for c in run(icpt, chunk({"content": "a"}, usage=None)))
+
+
+def test_an_alias_is_the_model_in_every_chunk():
+    icpt = Interceptor(OURS, model="mine")
+    assert {c["model"] for c in run(icpt, chunk({"content": "a"}), chunk({}, "stop"))} == {"mine"}
+
+
+def test_nothing_of_a_lane_follows_its_finish():
+    icpt = Interceptor(OURS)
+    assert text_of(run(icpt, chunk({"content": "a"}), chunk({}, "stop"), chunk({"content": "b"}))) == "a"
