@@ -1,0 +1,71 @@
+"""The upstream port: one method. Who implements it forwards one request to one model server, once."""
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+Headers = list[tuple[bytes, bytes]]
+
+
+@dataclass(slots=True)
+class Timeouts:
+    """Seconds. connect: to a usable connection; first_token: to the first body byte; idle: between bytes; total: all."""
+
+    connect: float = 5
+    first_token: float = 120
+    idle: float = 60
+    total: float = 600
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """One upstream request: `path` is relative to the provider's base URL and may hold a query."""
+
+    path: str
+    body: bytes | None
+    headers: Sequence[tuple[bytes, bytes]] = ()
+    method: str = "POST"
+    stream: bool = False
+    chunks: AsyncIterator[bytes] | None = None  # a body too large to hold, sent as it comes
+
+
+@dataclass(slots=True)
+class Incoming:
+    """An upstream's answer. Iterate `body` to its end or call `close`, which frees the connection at once."""
+
+    status: int
+    headers: Headers
+    body: AsyncIterator[bytes]
+
+    def header(self, name: bytes) -> bytes | None:
+        return next((v for k, v in self.headers if k.lower() == name), None)
+
+    async def read(self, limit: int | None = None) -> bytes:
+        """The whole body; past `limit` bytes the rest is left unread."""
+        parts: list[bytes] = []
+        size = 0
+        async for part in self.body:
+            parts.append(part)
+            size += len(part)
+            if limit is not None and size >= limit:
+                break
+        return b"".join(parts)
+
+    async def close(self) -> None:
+        closer = getattr(self.body, "aclose", None)
+        if closer is not None:
+            await closer()
+
+
+class Upstream(Protocol):
+    """A model server."""
+
+    async def send(self, request: Outgoing) -> Incoming:
+        """Forwards the request; returns once the status is known.
+
+        Raises UpstreamUnreachable (refused, reset, garbage), UpstreamTimeout (its code names the timer; the body
+        iterator raises it too), Unavailable (no connection free within the connect budget), Misconfigured.
+        A cancelled call closes the upstream's connection at once, in every phase.
+        """
+        ...

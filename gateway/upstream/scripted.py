@@ -1,0 +1,59 @@
+"""A scripted upstream: the port's public test double. It plays answers in order and keeps every request it got."""
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from gateway.upstream.base import Incoming, Outgoing
+
+Answer = Incoming | Exception | Callable[[Outgoing], Incoming]
+
+
+class ScriptedUpstream:
+    """Plays `answers` one after the other; the last one is played again when they run out.
+
+    An answer is an Incoming (see `completion`, `stream`, `refusal`), an exception to raise, or a function of the request.
+    """
+
+    def __init__(self, answers: Sequence[Answer]) -> None:
+        self._answers = list(answers)
+        self.requests: list[Outgoing] = []
+
+    async def send(self, request: Outgoing) -> Incoming:
+        self.requests.append(request)
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer(request) if callable(answer) else answer
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        """The JSON bodies received, decoded."""
+        return [json.loads(r.body or b"null") for r in self.requests]
+
+
+async def _parts(parts: Sequence[bytes | Exception]) -> AsyncIterator[bytes]:
+    for part in parts:
+        if isinstance(part, Exception):
+            raise part
+        yield part
+
+
+def completion(message: dict[str, Any], finish: str = "stop", **top: Any) -> Callable[[Outgoing], Incoming]:
+    """A whole completion with this assistant message."""
+    body = {"id": "chatcmpl-scripted", "object": "chat.completion", "created": 1, "model": "scripted",
+            "choices": [{"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}],
+            "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}, **top}
+    return lambda _: Incoming(200, [(b"content-type", b"application/json")], _parts([json.dumps(body).encode()]))
+
+
+def stream(chunks: Sequence[dict[str, Any] | bytes | Exception]) -> Callable[[Outgoing], Incoming]:
+    """A stream of these chunks; bytes are sent as they are, an exception breaks it off."""
+    parts = [b"data: " + json.dumps(c).encode() + b"\n\n" if isinstance(c, dict) else c for c in chunks]
+    return lambda _: Incoming(200, [(b"content-type", b"text/event-stream")], _parts(parts))
+
+
+def refusal(status: int, body: dict[str, Any], headers: Sequence[tuple[bytes, bytes]] = ()) -> Callable[[Outgoing], Incoming]:
+    """An error answer."""
+    return lambda _: Incoming(status, [(b"content-type", b"application/json"), *headers], _parts([json.dumps(body).encode()]))
