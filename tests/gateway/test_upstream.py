@@ -178,11 +178,8 @@ async def test_a_thousand_aborts_leak_neither_sockets_nor_places(transport):
         await asyncio.gather(*(a.read() for a in answers))
         await transport.aclose()
         async with asyncio.timeout(3):
-            while server.open:
+            while server.open or (before and len(os.listdir("/proc/self/fd")) > before + 5):
                 await asyncio.sleep(0.02)
-        if before:
-            assert len(os.listdir("/proc/self/fd")) <= before + 5
-    await transport.aclose()
 
 
 async def test_the_port_takes_any_httpx_transport():
