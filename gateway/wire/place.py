@@ -1,0 +1,75 @@
+"""Placing memory into a chat-completions request, and taking nothing of the client's away. Pure.
+
+The order is the prompt cache's (MEMORY.md 2): the client's tools, then ours; the client's system text with the core text
+after it; the history with hidden exchanges and notes at their fixed places. The client's own members stay as they came.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Json = dict[str, Any]
+SYSTEM = ("system", "developer")
+
+
+@dataclass(slots=True)
+class Placement:
+    """What to put where; indexes count the client's messages. drop: left out; swap: sent in another form (elided results).
+
+    recall: text for the end of the newest user message, not replayed later.
+    """
+
+    core: str = ""
+    notes: dict[int, str] = field(default_factory=dict)
+    splices: dict[int, list[Json]] = field(default_factory=dict)
+    drop: frozenset[int] = frozenset()
+    swap: dict[int, Json] = field(default_factory=dict)
+    recall: str = ""
+    tools: Sequence[Json] = ()
+
+
+def placed(body: Json, placement: Placement) -> Json:
+    """The request with memory in it; `body` and its messages are left as they are."""
+    out = dict(body)
+    out["messages"] = _messages(body["messages"], placement)
+    if placement.tools:
+        out["tools"] = [*(body.get("tools") or []), *placement.tools]
+    return out
+
+
+def _messages(messages: Sequence[Json], p: Placement) -> list[Json]:
+    last_user = max((i for i, m in enumerate(messages) if m.get("role") == "user"), default=-1) if p.recall else -1
+    out: list[Json] = []
+    for i, message in enumerate(messages):
+        if i in p.drop:
+            continue
+        if i in p.splices:
+            out.extend(p.splices[i])
+            continue
+        text = "\n\n".join(t for t in (p.notes.get(i, ""), p.recall if i == last_user else "") if t)
+        message = p.swap.get(i, message)
+        out.append(with_text(message, text) if text else message)
+    return _with_core(out, p.core) if p.core else out
+
+
+def _with_core(messages: list[Json], core: str) -> list[Json]:
+    for i, message in enumerate(messages):
+        if message.get("role") in SYSTEM:
+            return [*messages[:i], with_text(message, core), *messages[i + 1 :]]
+    return [{"role": "system", "content": core}, *messages]
+
+
+def with_text(message: Json, text: str) -> Json:
+    """The message with one more text at its end: after a blank line, or as one more part of a list."""
+    content = message.get("content")
+    if isinstance(content, list):
+        return {**message, "content": [*content, {"type": "text", "text": text}]}
+    return {**message, "content": f"{content}\n\n{text}" if content else text}
+
+
+def without_tools(body: Json, client: Json) -> Json:
+    """The request with our tools taken out again, never leaving `tools: []` or a `tool_choice` without tools."""
+    if client.get("tools"):
+        return {**body, "tools": client["tools"]}
+    return {k: v for k, v in body.items() if k not in ("tools", "tool_choice", "parallel_tool_calls")}

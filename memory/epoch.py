@@ -1,0 +1,133 @@
+"""Where memory goes in a request so that the provider's prompt cache keeps its prefix. Pure.
+
+An *epoch* is the life of one frozen core text. Rules (MEMORY.md 2):
+- What changed since is told once, in a note at the end of a user message, and only when the request ends in it. The note
+  is stored under the answer given to it and stands at that same place, byte for byte, for the rest of the epoch.
+- Hidden exchanges are spliced back at the node they belong to, within the epoch, and nowhere else.
+- Invariant: frozen core + notes present in this body = the current blocks, bar a change still waiting for its user message.
+  Where it cannot hold (a note's carrier is gone), a new epoch starts.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from memory.blocks import Block, compiled, note
+from memory.history import Node, Turn, place_of
+from memory.ids import new_id
+from memory.messages import Json
+
+Overlay = dict[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """blocks: label to value as frozen. edits: the scope's count of outside edits then. cut: link of the last evicted message."""
+
+    id: str
+    core: str
+    blocks: Mapping[str, str]
+    edits: int = 0
+    cut: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """idle: seconds after which a provider's cache is cold. note_chars: room for the notes of one epoch."""
+
+    idle: float = 300
+    note_chars: int = 6000
+    live: bool = False
+
+
+@dataclass(slots=True)
+class Plan:
+    """What is placed into this request. notes and splices by message index; `note` is the new one, on the last message."""
+
+    epoch: Epoch
+    reason: str  # why a new epoch began; empty when it goes on
+    notes: dict[int, str] = field(default_factory=dict)
+    splices: dict[int, list[Json]] = field(default_factory=dict)
+    carriers: list[int] = field(default_factory=list)
+    note: str = ""
+    told: Overlay = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Past:
+    """What the store knows of the line this request continues. at: index of the assistant message that is `node`."""
+
+    node: Node | None = None
+    at: int = -1
+    epoch: Epoch | None = None
+    carriers: Sequence[Node] = ()  # the epoch's nodes with a note or a hidden exchange, up to and with `node`, oldest first
+
+
+def values(blocks: Sequence[Block]) -> dict[str, str]:
+    return {b.label: b.value for b in blocks}
+
+
+def overlaid(base: Mapping[str, str], told: Mapping[str, str | None]) -> dict[str, str]:
+    """What the model was told: the frozen values, then what notes said (None: removed)."""
+    return {k: v for k, v in {**base, **told}.items() if v is not None}
+
+
+def begun(blocks: Sequence[Block], tag: str, edits: int, *, summary: str = "", cut: bytes | None = None) -> Epoch:
+    """A fresh epoch: these blocks, compiled now."""
+    return Epoch(new_id("epoch"), compiled(blocks, tag, summary), values(blocks), edits, cut)
+
+
+def plan(turn: Turn, past: Past, blocks: Sequence[Block], tag: str, edits: int, now: float, rules: Rules) -> Plan:  # noqa: PLR0913 - pure
+    """Goes on with the line's epoch where the invariant can hold, else begins a new one and says why.
+
+    edits: the scope's count of edits made from outside the conversation. now: seconds since 1970.
+    """
+    placed = _continued(turn, past, edits, now, rules)
+    if isinstance(placed, Plan):
+        placed = _told(placed, turn, past, values(blocks), tag, rules)
+    if isinstance(placed, str):
+        return Plan(begun(blocks, tag, edits), placed)
+    return placed
+
+
+def _continued(turn: Turn, past: Past, edits: int, now: float, rules: Rules) -> Plan | str:
+    """The notes and splices of the running epoch at their places, or the reason why it cannot go on."""
+    node, epoch = past.node, past.epoch
+    if rules.live:
+        return "live placement"
+    if node is None or epoch is None:
+        return "new conversation"
+    if epoch.edits != edits:
+        return "edited outside the conversation"
+    if now - node.at > rules.idle:
+        return "idle"
+    if epoch.cut is not None and epoch.cut not in turn.chain.links[: past.at]:
+        return "history trimmed"
+    out = Plan(epoch, "")
+    for carrier in past.carriers:
+        place = past.at if carrier.id == node.id else place_of(turn, node, past.at, carrier)
+        if place is None or (carrier.note and (place == 0 or turn.messages[place - 1].get("role") != "user")):
+            return "a note's carrier is gone"
+        if carrier.note:
+            out.notes[place - 1] = carrier.note
+        if carrier.hidden:
+            out.splices[place] = carrier.hidden
+        out.carriers.append(carrier.id)
+    if len(out.notes) != sum(1 for c in past.carriers if c.note):
+        return "a note's carrier is gone"
+    return out
+
+
+def _told(out: Plan, turn: Turn, past: Past, now: dict[str, str], tag: str, rules: Rules) -> Plan | str:
+    """Adds the new note, where the request ends in a user message; a reason when the notes outgrew their room."""
+    assert past.node is not None  # noqa: S101 - _continued returned a plan
+    out.told = dict(past.node.told)
+    known = overlaid(out.epoch.blocks, out.told)
+    if known == now or not turn.messages or turn.messages[-1].get("role") != "user":
+        return out
+    out.note = note(known, now, tag)
+    if sum(map(len, out.notes.values())) + len(out.note) > rules.note_chars:
+        return "notes over their budget"
+    out.notes[len(turn.messages) - 1] = out.note
+    out.told = {k: now.get(k) for k in {*known, *now} | {*out.told} if now.get(k) != out.epoch.blocks.get(k)}
+    return out

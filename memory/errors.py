@@ -1,0 +1,52 @@
+"""What can go wrong in the memory, and whom it is addressed to.
+
+MemoryFault: to the caller (the gateway answers without memory, or refuses).
+├── StoreUnavailable   the database does not answer, or not in time
+├── Conflict           a stale write: someone else was faster
+├── Erased             the owner was erased after this turn began: its writes are void
+└── NotFound           no such thing in this scope
+ToolError: to the model, as a tool result that says what to do.
+├── UnknownBlock · BlockFull · BlockReadOnly
+└── BadArguments
+"""
+from __future__ import annotations
+
+
+class MemoryFault(Exception):
+    """The memory could not do its part."""
+
+
+class StoreUnavailable(MemoryFault):
+    """The store did not answer in time or at all."""
+
+
+class Conflict(MemoryFault):
+    """The thing changed since it was read."""
+
+
+class Erased(MemoryFault):
+    """The owner of this scope was erased meanwhile; nothing may be written in its name."""
+
+
+class NotFound(MemoryFault):
+    """Nothing of that name in this scope."""
+
+
+class ToolError(Exception):
+    """A refusal the model can act on: what was wrong, the limit, the next step."""
+
+
+class UnknownBlock(ToolError):
+    """No block of that label; names those there are."""
+
+
+class BlockFull(ToolError):
+    """The edit would pass the block's limit."""
+
+
+class BlockReadOnly(ToolError):
+    """The block may not be changed, by any verb or door."""
+
+
+class BadArguments(ToolError):
+    """The call's arguments cannot be used as they are."""

@@ -1,0 +1,156 @@
+"""Which conversation a request continues, told from the history it resends. Pure.
+
+A *node* is one answer this gateway gave. Named users (MEMORY.md 5): the newest assistant message of the request that is
+such an answer fixes the node, so a trimmed history, added context or half of an aborted answer is still recognised; equal
+texts are told apart by the exact chain, then by the run of answers before them. Nobody named: the exact chain only.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from memory.messages import Chain, Json, canonical, squeeze, text_of
+
+SILENT = canonical({"role": "assistant", "content": ""})  # an answer that says nothing identifies nothing
+FIRST_LOOK = 4  # assistant messages looked up one query; the rest only when none of these is known
+TRAIL = 16  # answers remembered before a node, 4 bytes each
+
+
+@dataclass(slots=True)
+class Node:
+    """One answer, and what was placed into its request. `told`: block values told by notes, over the epoch's own.
+
+    carriers: ids of the earlier nodes of the epoch that hold a note or a hidden exchange. asked, chain: the link before
+    and after the answer. hidden: the messages that stand for the client's assistant message, our calls included.
+    """
+
+    id: int
+    conversation: int
+    parent: int | None = None
+    digest: bytes = b""
+    chain: bytes = b""
+    asked: bytes = b""
+    trail: bytes = b""
+    depth: int = 1
+    state: str = "open"  # open: not answered yet; done; aborted
+    epoch: str | None = None
+    note: str | None = None
+    told: dict[str, str | None] = field(default_factory=dict)
+    hidden: list[Json] | None = None
+    carriers: list[int] = field(default_factory=list)
+    branch: int = 0
+    at: float = 0.0
+    text: str = ""  # of an aborted answer: what was shown
+    turn: int = 0  # id of the first of sibling answers (n > 1); its own id otherwise
+
+    def __post_init__(self) -> None:
+        self.turn = self.turn or self.id
+
+
+@dataclass(slots=True)
+class Turn:
+    """A request as history: its messages, their chain, and where the assistant's messages are."""
+
+    messages: Sequence[Json]
+    chain: Chain
+    assistants: list[int]
+
+    @classmethod
+    def of(cls, key: bytes, messages: Sequence[Json], seed: bytes = b"") -> Turn:
+        chain = Chain(key, messages, seed)
+        return cls(messages, chain, [i for i, m in enumerate(messages) if m.get("role") == "assistant"])
+
+    @property
+    def suffix(self) -> int:
+        """Index of the first message after the last assistant message: what this request adds."""
+        return self.assistants[-1] + 1 if self.assistants else 0
+
+    def trail(self, index: int) -> bytes:
+        """The digests of the assistant messages up to and with `index`, shortened, newest last."""
+        return b"".join(self.chain.digests[i][:4] for i in self.assistants if i <= index)[-4 * TRAIL :]
+
+
+def pick(turn: Turn, index: int, candidates: Sequence[Node], head: int | None = None) -> Node | None:
+    """The candidate that assistant message `index` is: exact chain first, then the longest run of answers, then the newest."""
+    mine = [n for n in candidates if n.digest == turn.chain.digests[index] and n.state != "open"]
+    if not mine:
+        return None
+    link, trail = turn.chain.links[index], turn.trail(index)
+    return max(mine, key=lambda n: (n.chain == link, _common_tail(n.trail, trail), n.id == head, n.id))
+
+
+def _common_tail(a: bytes, b: bytes) -> int:
+    n = 0
+    while n + 4 <= min(len(a), len(b)) and a[len(a) - n - 4 : len(a) - n] == b[len(b) - n - 4 : len(b) - n]:
+        n += 4
+    return n
+
+
+def half_of(turn: Turn, index: int, aborted: Sequence[Node]) -> Node | None:
+    """The aborted answer of which assistant message `index` is the beginning, or which is its beginning."""
+    said = squeeze(text_of(turn.messages[index]))
+    if not said:
+        return None
+    return max((n for n in aborted if n.state == "aborted" and n.text and (n.text.startswith(said) or said.startswith(n.text))),
+               key=lambda n: n.id, default=None)
+
+
+def place_of(turn: Turn, node: Node, at: int, carrier: Node) -> int | None:
+    """Where in the request an earlier node of the same line stands, given that `node` stands at `at`; None when gone.
+
+    The exact chain decides; else the place as many answers before `at` as there were between the two nodes.
+    """
+    for i in turn.assistants:
+        if i <= at and turn.chain.links[i] == carrier.chain:
+            return i
+    rank = turn.assistants.index(at) - (node.depth - carrier.depth)
+    if rank >= 0 and turn.chain.digests[turn.assistants[rank]] == carrier.digest:
+        return turn.assistants[rank]
+    return None
+
+
+def trail_after(parent: Node | None, digest: bytes) -> bytes:
+    return ((parent.trail if parent else b"") + digest[:4])[-4 * TRAIL :]
+
+
+class Lookup(Protocol):
+    """The nodes of one scope, as recognition asks for them. Synchronous: it runs inside one read transaction."""
+
+    def by_digest(self, digests: Sequence[bytes]) -> list[Node]:
+        """Answered nodes with one of these answer digests, newest first, bounded."""
+        ...
+
+    def by_chain(self, chain: bytes) -> list[Node]:
+        """Answered nodes at exactly this history."""
+        ...
+
+    def aborted(self, asked: bytes, parent: int | None) -> list[Node]:
+        """Aborted answers to exactly this history, or, with a parent, those that followed it."""
+        ...
+
+
+def recognise(turn: Turn, named: bool, lookup: Lookup) -> tuple[Node | None, int]:
+    """The node this request continues and the index of the assistant message that is it; (None, -1) for none."""
+    if not turn.assistants:
+        return None, -1
+    newest = turn.assistants[-1]
+    if not named:
+        found = lookup.by_chain(turn.chain.links[newest])
+        return (max(found, key=lambda n: n.id), newest) if found else (None, -1)
+    node, at = _newest_known(turn, lookup)
+    if at == newest:
+        return node, at
+    following = next(i for i in turn.assistants if i > at)
+    half = half_of(turn, following, lookup.aborted(turn.chain.before(following), node.id if node else None))
+    return (half, following) if half else (node, at)
+
+
+def _newest_known(turn: Turn, lookup: Lookup) -> tuple[Node | None, int]:
+    spoken = [i for i in reversed(turn.assistants) if canonical(turn.messages[i]) != SILENT]
+    for some in (spoken[:FIRST_LOOK], spoken[FIRST_LOOK:]):
+        candidates = lookup.by_digest([turn.chain.digests[i] for i in some]) if some else []
+        for index in some:
+            if candidates and (node := pick(turn, index, candidates)):
+                return node, index
+    return None, -1

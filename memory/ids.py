@@ -1,0 +1,15 @@
+"""Identifiers. What leaves the gateway is 128-bit random; row keys grow with time so that they sort and index well."""
+from __future__ import annotations
+
+import secrets
+import time
+
+
+def new_id(prefix: str) -> str:
+    """A public id: the prefix, an underscore, 128 random bits in hex."""
+    return f"{prefix}_{secrets.token_hex(16)}"
+
+
+def new_key() -> int:
+    """A row key: microseconds since the epoch, then 12 random bits; 63 bits in all, unique enough for a primary key."""
+    return (time.time_ns() // 1000) << 12 | secrets.randbits(12)

@@ -1,0 +1,144 @@
+"""Messages as the memory sees them: normalised bytes, searchable text, and the chain that names a history. Pure.
+
+Normalised (MEMORY.md 5): role, every content part (images by their bytes or their URL without its query), canonical tool
+arguments, white-space runs as one space. Left out: tool-call ids, reasoning, system text.
+"""
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+Json = dict[str, Any]
+_sorted = msgspec.json.Encoder(order="sorted").encode
+_SPACE = re.compile(r"\s+")
+_THINK = re.compile(r"^\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
+_REASONING = frozenset({"reasoning", "thinking", "redacted_thinking", "reasoning_text"})
+SYSTEM = frozenset({"system", "developer"})
+EMPTY = b"\x00" * 16
+
+
+def is_system(message: Json) -> bool:
+    return message.get("role") in SYSTEM
+
+
+def text_of(message: Json) -> str:
+    """The words of a message: its string, or its text parts one per line."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return message["refusal"] if isinstance(message.get("refusal"), str) else ""
+    texts = [p.get("text") or p.get("refusal") for p in content if isinstance(p, dict) and p.get("type") not in _REASONING]
+    return "\n".join(t for t in texts if isinstance(t, str))
+
+
+def squeeze(text: str) -> str:
+    """Text with each run of white space as one space."""
+    return _SPACE.sub(" ", text).strip()
+
+
+def canonical(message: Json) -> bytes:
+    """The normalised bytes of one message; equal for messages that say the same."""
+    role = message.get("role")
+    role = "system" if role in SYSTEM else role
+    said = _parts(message)
+    if role == "assistant" and said and isinstance(said[0], str):
+        said[0] = squeeze(_THINK.sub("", said[0]))
+        said = [s for s in said if s]
+    calls = [_call(c) for c in message.get("tool_calls") or [] if isinstance(c, dict)]
+    if isinstance(message.get("function_call"), dict):
+        calls.append(_call({"function": message["function_call"]}))
+    return _sorted([str(role), message.get("name"), said, calls])
+
+
+def _parts(message: Json) -> list[Any]:
+    content = message.get("content")
+    parts = [content] if isinstance(content, str) else content if isinstance(content, list) else []
+    if isinstance(message.get("refusal"), str):
+        parts = [*parts, message["refusal"]]
+    out: list[Any] = []
+    for part in parts:
+        text = part if isinstance(part, str) else _text_part(part)
+        if text is None:
+            out.append(_other_part(part))
+        elif out and isinstance(out[-1], str):
+            out[-1] = squeeze(out[-1] + "\n" + text)
+        elif text := squeeze(text):
+            out.append(text)
+    return [p for p in out if p is not None]
+
+
+def _text_part(part: Any) -> str | None:
+    if isinstance(part, dict) and part.get("type") in ("text", "input_text", "output_text", "refusal"):
+        text = part.get("text") or part.get("refusal") or ""
+        return text if isinstance(text, str) else None
+    return None
+
+
+def _other_part(part: Any) -> Any:
+    if not isinstance(part, dict):
+        return part
+    if part.get("type") in _REASONING:
+        return None
+    if isinstance(image := part.get("image_url"), dict) and isinstance(url := image.get("url"), str):
+        return ["image", url if url.startswith("data:") else url.split("?", 1)[0]]
+    return {k: v for k, v in part.items() if k != "cache_control"}
+
+
+def _call(call: Json) -> list[Any]:
+    function = call.get("function")
+    if not isinstance(function, dict):
+        return [call.get("type"), {k: v for k, v in call.items() if k not in ("id", "index")}]
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        try:
+            arguments = msgspec.json.decode(arguments)
+        except (msgspec.DecodeError, RecursionError):
+            arguments = squeeze(arguments)
+    return [function.get("name"), arguments]
+
+
+def mac(key: bytes, *parts: bytes) -> bytes:
+    """16 bytes of keyed BLAKE2b over the parts."""
+    h = hashlib.blake2b(key=key, digest_size=16)
+    for part in parts:
+        h.update(part)
+    return h.digest()
+
+
+class Chain:
+    """The history of one request as hashes: `links[i]` names messages 0..i, `digests[i]` message i alone.
+
+    key: the scope's. seed: for a request that names nobody, its system text; then only the exact chain is believed.
+    System messages have no digest and leave the link as it was.
+    """
+
+    def __init__(self, key: bytes, messages: Sequence[Json], seed: bytes = b"") -> None:
+        self.links: list[bytes] = []
+        self.digests: list[bytes] = []
+        self.start = link = mac(key, b"start", seed)
+        for message in messages:
+            if is_system(message):
+                digest = EMPTY
+            else:
+                digest = mac(key, canonical(message))
+                link = mac(key, link, digest)
+            self.digests.append(digest)
+            self.links.append(link)
+
+    def before(self, index: int) -> bytes:
+        """The link that names everything before message `index`."""
+        return self.links[index - 1] if index > 0 else self.start
+
+    @property
+    def end(self) -> bytes:
+        return self.links[-1] if self.links else self.start
+
+
+def system_text(messages: Sequence[Json]) -> bytes:
+    """What seeds the chain of a request that names nobody."""
+    return b"\x00".join(canonical(m) for m in messages if is_system(m))
