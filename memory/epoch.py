@@ -131,3 +131,12 @@ def _told(out: Plan, turn: Turn, past: Past, now: dict[str, str], tag: str, rule
     out.notes[len(turn.messages) - 1] = out.note
     out.told = {k: now.get(k) for k in {*known, *now} | {*out.told} if now.get(k) != out.epoch.blocks.get(k)}
     return out
+
+
+def opened(ident: int, conversation: int, turn: Turn, past: Past, made: Plan) -> Node:
+    """The node of this request, before its answer: what was placed, under whom it hangs."""
+    parent = past.node
+    return Node(
+        id=ident, conversation=conversation, parent=parent.id if parent else None, asked=turn.chain.end,
+        epoch=made.epoch.id, note=made.note or None, told=made.told, carriers=list(made.carriers),
+        branch=parent.branch if parent else 0)

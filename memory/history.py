@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from memory.messages import Chain, Json, canonical, squeeze, text_of
+from memory.messages import Chain, Json, canonical, mac, squeeze, text_of
 
 SILENT = canonical({"role": "assistant", "content": ""})  # an answer that says nothing identifies nothing
 FIRST_LOOK = 4  # assistant messages looked up one query; the rest only when none of these is known
@@ -154,3 +154,13 @@ def _newest_known(turn: Turn, lookup: Lookup) -> tuple[Node | None, int]:
             if candidates and (node := pick(turn, index, candidates)):
                 return node, index
     return None, -1
+
+
+def closed(node: Node, parent: Node | None, key: bytes, answer: Json) -> Node:
+    """The node with its answer: digests and trail of the message the client was shown."""
+    node.digest = mac(key, canonical(answer))
+    node.chain = mac(key, node.asked, node.digest)
+    node.trail = trail_after(parent, node.digest)
+    node.depth = parent.depth + 1 if parent else 1
+    node.state = "done"
+    return node
