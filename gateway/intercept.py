@@ -133,7 +133,7 @@ class Interceptor:
 
     def _call(self, chunk: Chunk, segment: Segment, lane: Lane, out: list[bytes]) -> bool:
         delta: Json = segment.value
-        function = delta.get("function") if isinstance(delta.get("function"), dict) else {}
+        function: Json = delta["function"] if isinstance(delta.get("function"), dict) else {}
         call = self._route(lane, delta)
         name = function.get("name") or ""
         if call.ours is None:

@@ -22,13 +22,15 @@ Overlay = dict[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """blocks: label to value as frozen. edits: the scope's count of outside edits then. cut: link of the last evicted message."""
+    """blocks: label to value as frozen. edits: the scope's count of outside edits then. cut: link of the last evicted message;
+    elide: link up to which large tool results are stubs."""
 
     id: str
     core: str
     blocks: Mapping[str, str]
     edits: int = 0
     cut: bytes | None = None
+    elide: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

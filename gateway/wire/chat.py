@@ -100,7 +100,7 @@ def _choices(body: Json, kept: Sequence[Segment], roles: set[int]) -> list[Json]
             continue
         calls = [s.value if s.shown is None else s.shown for s in mine if s.kind == "call"]
         kinds = {s.kind: s for s in mine}
-        delta = {}
+        delta: Json = {}
         for key, value in (choice.get("delta") or {}).items():
             if key == "tool_calls":
                 if calls:

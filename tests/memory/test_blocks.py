@@ -5,7 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.blocks import Block, apply_note, appended, check_label, compiled, escape, note, replaced, rewritten, strip_spans, unescape
+from memory.blocks import (
+    Block,
+    appended,
+    apply_note,
+    check_label,
+    compiled,
+    escape,
+    note,
+    replaced,
+    rewritten,
+    strip_spans,
+    unescape,
+)
 from memory.errors import BadArguments, BlockFull, BlockReadOnly
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=40) | st.sampled_from(

@@ -1,0 +1,49 @@
+"""What a caller asks of the memory: one request, and how the memory as a whole behaves."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from memory.blocks import Block
+from memory.epoch import Rules
+from memory.messages import Json
+from memory.scope import Scope
+from memory.summary import Complete
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How this memory behaves. Seconds throughout."""
+
+    blocks: Mapping[str, Block] = field(default_factory=dict)
+    rules: Rules = Rules()
+    read_deadline: float = 0.15
+    start_wait: float = 5.0
+    summary_seconds: float = 30.0
+
+
+@dataclass(slots=True)
+class Ask:
+    """One request. mode: full, read or write.
+
+    rest: a digest of the body's other members; with the history it names the request among its retries, beside the
+    client's own idempotency key. certain: the client says that this is a retry. offer: whether the target and the request
+    take our tools. inject: False for a target that refuses every addition. window: the model's context in tokens, None
+    when unknown. max_output: the client's own limit. complete: the summariser, with this request's credentials.
+    """
+
+    scope: Scope
+    messages: Sequence[Json]
+    model: str
+    request_id: str
+    mode: str = "full"
+    explicit: str | None = None
+    client_tools: object = None
+    offer: bool = True
+    inject: bool = True
+    window: int | None = None
+    max_output: int | None = None
+    complete: Complete | None = None
+    rest: bytes = b""
+    idempotency: str = ""
+    certain: bool = False

@@ -1,0 +1,117 @@
+"""The memory as a turn uses it: begin (read once, compose), open, run calls, finish. Knows nothing of HTTP.
+
+A `Session` is one request's view. Nothing here spans an upstream call with a lock or a transaction.
+"""
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+from memory.ask import Ask, Policy
+from memory.errors import MemoryFault, StoreUnavailable
+from memory.history import Turn
+from memory.messages import mac, system_text
+from memory.retrieval import Retrieval
+from memory.session import Attempt, Session
+from memory.spill import Spill
+from memory.stores.sql import turns
+from memory.stores.sql.engine import Database
+from memory.tokens import Counter
+
+
+def request_key(ask: Ask, turn: Turn) -> bytes:
+    """What names a request among its retries: the full scope, its history and other members, the client's own key if any."""
+    return mac(ask.scope.key, b"request", ask.idempotency.encode("utf-8", "surrogatepass"), b"\x00", turn.chain.end, system_text(ask.messages), ask.rest)
+
+
+class Memory:
+    """Opened once a process. data: the folder for the spill file, None for none."""
+
+    def __init__(self, db: Database, policy: Policy, secret: bytes, data: Path | None = None) -> None:
+        self.db = db
+        self.policy = policy
+        self.secret = secret
+        self.counter = Counter()
+        self.retrieval = Retrieval(db)
+        self.spill = Spill(data / "spill.ndjson" if data else None, secret)
+        self._ready = asyncio.Event()
+        self._failures = 0
+        self._closed_until = 0.0
+        self._flights: dict[bytes, asyncio.Event] = {}
+        self.busy_nodes: set[int] = set()
+
+    async def open(self) -> None:
+        """Opens the store and replays what was spilled. Raises StoreUnavailable."""
+        await self.db.open()
+        for record in self.spill.load():
+            try:
+                await self.db.write(lambda conn, r=record: turns.record(conn, r))  # type: ignore[misc]
+            except StoreUnavailable:
+                raise
+            except MemoryFault:
+                continue  # its user was erased meanwhile: void
+        self.spill.clear()
+        self._ready.set()
+
+    async def close(self) -> None:
+        self._ready.clear()
+        await self.db.close()
+
+    @property
+    def ready(self) -> bool:
+        return self._ready.is_set() and time.monotonic() >= self._closed_until
+
+    async def usable(self) -> None:
+        """Waits for the store at start-up. Raises StoreUnavailable when it is not there in time, or failed too often lately."""
+        if not self._ready.is_set():
+            try:
+                await asyncio.wait_for(self._ready.wait(), self.policy.start_wait)
+            except TimeoutError as e:
+                raise StoreUnavailable("the memory store is not ready") from e
+        if time.monotonic() < self._closed_until:
+            raise StoreUnavailable("the memory store failed repeatedly; trying again shortly")
+
+    async def begin(self, ask: Ask) -> Session:
+        """Reads what the request needs, within the deadline, and composes it. Raises StoreUnavailable."""
+        await self.usable()
+        turn = Turn.of(ask.scope.key, ask.messages, b"" if ask.scope.named else system_text(ask.messages))
+        key = request_key(ask, turn) if ask.mode != "read" else None
+        if key is not None and ask.certain:
+            await self._landed(key)
+        flight = self._take_off(key)
+        try:
+            snapshot = await self._read(turns.Ask(ask.scope, turn, self.policy.blocks, ask.explicit, key))
+            session = Session(self, ask, snapshot, Attempt(key, flight is not None))
+            await session.compose()
+        except BaseException:
+            self.land(flight)
+            raise
+        return session
+
+    async def _read(self, asked: turns.Ask) -> turns.Snapshot:
+        try:
+            found = await self.db.read(lambda conn: turns.snapshot(conn, asked), self.policy.read_deadline)
+        except StoreUnavailable:
+            self._failures += 1
+            if self._failures >= 3:
+                self._closed_until = time.monotonic() + 2.0
+                self._failures = 0
+            raise
+        self._failures = 0
+        return found
+
+    async def _landed(self, key: bytes) -> None:
+        """A duplicate whose first attempt is still in flight waits for it."""
+        while (flight := self._flights.get(key)) is not None:
+            await flight.wait()
+
+    def _take_off(self, key: bytes | None) -> bytes | None:
+        if key is None or key in self._flights:
+            return None
+        self._flights[key] = asyncio.Event()
+        return key
+
+    def land(self, flight: bytes | None) -> None:
+        if flight is not None and (event := self._flights.pop(flight, None)) is not None:
+            event.set()

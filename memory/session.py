@@ -1,0 +1,352 @@
+"""One request with memory: composed from one snapshot, its calls run, its answer recorded.
+
+Promises kept here: the request is durable while the upstream works; a round's writes commit together with its ledger
+entry; the answer is durable before the client is told it is done, or goes to the spill file.
+"""
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sqlalchemy import Connection, select
+
+from memory import epoch as epochs
+from memory import tools
+from memory.ask import Ask, Policy
+from memory.blocks import Block, strip_spans
+from memory.errors import Erased, StoreUnavailable
+from memory.fit import Fitted, Room, compact, fit
+from memory.history import Node, closed
+from memory.ids import new_id, new_key
+from memory.messages import Json, squeeze, text_of
+from memory.retrieval import Retrieval
+from memory.spill import Spill
+from memory.stores.sql import blocks as block_rows
+from memory.stores.sql import owners, turns
+from memory.stores.sql import schema as t
+from memory.stores.sql.engine import Database
+from memory.tokens import Counter
+from memory.window import budget
+
+UNAVAILABLE = "Error: the memory is unavailable right now, nothing was saved. Answer without it, and say so if it matters."
+
+
+@dataclass(slots=True)
+class Trace:
+    """What the explain record is made of, gathered while the turn runs."""
+
+    tools: list[Json] = field(default_factory=list)
+    evicted: list[Json] = field(default_factory=list)
+    timings: dict[str, float] = field(default_factory=dict)
+    rounds: list[Any] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """key: what names the request among its retries. first: no other attempt at it is in flight."""
+
+    key: bytes | None
+    first: bool
+
+
+class Keeper(Protocol):
+    """What a session needs of the memory it belongs to."""
+
+    db: Database
+    policy: Policy
+    counter: Counter
+    retrieval: Retrieval
+    spill: Spill
+    busy_nodes: set[int]
+
+    def land(self, flight: bytes | None) -> None: ...
+
+
+class Session:
+    """See the module. The caller places `core`, `notes`, `splices`, `drop`, `swap` and `offered` into the request."""
+
+    def __init__(self, memory: Keeper, ask: Ask, snapshot: turns.Snapshot, attempt: Attempt) -> None:
+        self._memory, self._ask, self._snap, self._attempt = memory, ask, snapshot, attempt
+        self.explain_id = new_id("explain")
+        self.trace = Trace()
+        self.recall = ""
+        self.hidden: list[Json] | None = None
+        self.rounds: list[Json] = []  # finished rounds of an earlier attempt, then of this one
+        self.offered: list[Json] = []
+        self.forked_from: str | None = None
+        self.node_id = new_key()
+        self._scope_id = snapshot.scope_id
+        self._opened = self._over = False
+        self._resumed = self._retries()
+        self._adopted = self._adopts()
+        self.conversation = self._conversation()
+        memory.busy_nodes.add(self.node_id)
+
+    # --- composing -------------------------------------------------------------------------------------------------
+
+    def _retries(self) -> bool:
+        """Whether this request goes on with the finished rounds of an earlier attempt."""
+        ledger = self._snap.ledger
+        if ledger is None or not self._attempt.first:
+            return False
+        lately = ledger.state != "done" and time.time() - ledger.updated_at < turns.RETRY_SECONDS
+        if not (lately or self._ask.certain):
+            return False
+        self.rounds = list(ledger.rounds)
+        return True
+
+    def _adopts(self) -> bool:
+        """Whether it goes on with the earlier attempt's node, so that nothing is recorded twice."""
+        waiting = self._snap.waiting
+        if waiting is None or waiting.id in self._memory.busy_nodes or not (self._resumed or waiting.state == "open"):
+            return False
+        self.node_id = waiting.id
+        return True
+
+    def _conversation(self) -> turns.Conversation:
+        """The one of the earlier attempt, the one named, the one continued, a fork of it, or a new one."""
+        snap, explicit, node, found = self._snap, self._ask.explicit, self._snap.past.node, self._snap.conversation
+        if self._adopted and snap.waiting_in is not None:
+            return snap.waiting_in
+        if found is not None and (explicit or (node and found.head in (None, node.turn))):
+            return found
+        if found is not None:
+            self.forked_from = found.name
+        return turns.Conversation(new_key(), explicit or new_id("conv"), bool(explicit), False, None)
+
+    async def compose(self) -> None:
+        """Plans the epoch and fits the window; afterwards everything to place is there."""
+        ask, snap = self._ask, self._snap
+        stranger = not ask.scope.named and snap.past.node is None
+        self.blocks = {k: b for k, b in snap.blocks.items() if not stranger or b.value}
+        writable = ask.mode == "full"
+        if ask.offer and ask.mode in ("full", "read") and not stranger and ask.inject:
+            self.offered = tools.offered(ask.client_tools, write=writable)
+        shown = list(self.blocks.values()) if ask.mode != "write" and ask.inject else []
+        planned = epochs.plan(snap.turn, snap.past, shown, ask.scope.tag, snap.edits, time.time(), self._memory.policy.rules)
+        waiting = snap.waiting
+        if self._adopted and waiting and waiting.epoch == planned.epoch.id and planned.note and waiting.note:
+            planned.notes[len(snap.turn.messages) - 1] = planned.note = waiting.note
+            planned.told = waiting.told
+        self._room = self._measured(shown)
+        self._use(await fit(snap.turn, planned, self._room) if ask.inject else Fitted(planned))
+        self.seen = self._seen(shown)
+
+    def _measured(self, shown: Sequence[Block]) -> Room:
+        ask, counter = self._ask, self._memory.counter
+        other = counter.tools(ask.client_tools) + counter.tools(self.offered)
+        return Room(
+            counter, ask.model, shown, ask.scope.tag, self._snap.edits, budget(ask.window, ask.max_output) if ask.window else None, other,
+            ask.complete, self._load_summaries, self._save_summary, self._memory.policy.summary_seconds)
+
+    def _use(self, fitted: Fitted) -> None:
+        self.fitted = fitted
+        plan = fitted.plan
+        self.core, self.notes, self.splices = plan.epoch.core, plan.notes, plan.splices
+        self.drop, self.swap = fitted.drop, fitted.swap
+        if self.core and self._ask.mode == "write":
+            self.core = ""
+        if fitted.how:
+            self.trace.evicted.append({"how": fitted.how, "messages": len(fitted.drop), "elided": len(fitted.swap), "tokens": fitted.tokens})
+
+    def _seen(self, shown: Sequence[Block]) -> dict[str, int]:
+        """Label to version as the model sees it; a change still waiting for its user message counts as unseen."""
+        told = epochs.overlaid(self.fitted.plan.epoch.blocks, self.fitted.plan.told)
+        return {b.label: b.version for b in shown if told.get(b.label) == b.value}
+
+    @property
+    def messages(self) -> Sequence[Json]:
+        """The history to send: the client's messages, after the server-kept ones where it sends none."""
+        return self._snap.turn.messages
+
+    @property
+    def injected_tokens(self) -> int:
+        counter = self._memory.counter
+        return int(counter.text(self.core) + sum(counter.text(n) for n in self.notes.values()) + counter.tools(self.offered)) if self.core or self.offered else 0
+
+    async def compact_harder(self, attempt: int) -> bool:
+        """After the upstream's own refusal for size: cuts to a half, then a quarter. False when nothing more can go."""
+        before = self.fitted.tokens
+        goal = int(before * (0.5, 0.25)[attempt])
+        fitted = await compact(self._snap.turn, self.fitted, self._room, goal, goal)
+        if fitted.tokens >= before:
+            return False
+        self._use(fitted)
+        return True
+
+    async def _load_summaries(self, links: Sequence[bytes]) -> list[tuple[bytes, str]]:
+        scope_id, s = self._scope_id, t.summaries.c
+        if scope_id is None:
+            return []
+        wanted = list(dict.fromkeys(links))
+
+        def work(conn: Connection) -> list[tuple[bytes, str]]:
+            out: list[tuple[bytes, str]] = []
+            for i in range(0, len(wanted), 500):
+                out += [(r.chain, r.content) for r in conn.execute(select(s.chain, s.content).where(s.scope_id == scope_id, s.chain.in_(wanted[i : i + 500])))]
+            return out
+
+        return list(await self._memory.db.read(work))
+
+    async def _save_summary(self, link: bytes, text: str, count: int) -> None:
+        if self._ask.mode == "read":
+            return
+
+        def work(conn: Connection) -> None:
+            scope_id = owners.ensure(conn, self._snap.owner)
+            turns.upsert(conn, t.summaries, ["scope_id", "chain"], scope_id=scope_id, conversation=self.conversation.id, chain=link, content=text,
+                         count=count, created_at=time.time())
+
+        try:
+            await self._memory.db.write(work)
+        except (StoreUnavailable, Erased):
+            self.trace.notes.append("the summary could not be kept")
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    @property
+    def stores(self) -> bool:
+        return self._ask.mode != "read"
+
+    async def open(self) -> None:
+        """Makes the request durable. Raises StoreUnavailable or Erased."""
+        if not self.stores:
+            return
+        snap = self._snap
+        node = epochs.opened(self.node_id, self.conversation.id, snap.turn, snap.past, self.fitted.plan)
+        node.at = time.time()
+        if self._ask.mode == "write" or not self.core:
+            node.epoch = None
+        tag = self._ask.scope.tag
+        added = range(snap.turn.suffix, len(snap.turn.messages))
+        fresh = [(_clean(snap.turn.messages[i], tag), snap.turn.chain.digests[i]) for i in added]
+        opening = turns.Opening(snap.owner, self.conversation, self.forked_from, node, fresh, self._attempt.key, self._adopted, self._resumed)
+        self._scope_id = await self._memory.db.write(lambda conn: turns.open_turn(conn, opening))
+        self._opened = True
+
+    async def drop_all(self) -> None:
+        """Takes the opened turn back (the upstream refused its credentials)."""
+        self._over = True
+        if self._opened and self._scope_id is not None and not self._adopted:
+            scope_id = self._scope_id
+            await self._memory.db.write(lambda conn: turns.drop_turn(conn, scope_id, self.node_id))
+        self.release()
+
+    async def run(self, calls: Sequence[tools.Call], reply: Json) -> list[str]:
+        """Runs one round's calls. reply: the completion they came in, for the ledger. Returns a result a call; never raises
+        for what a tool or the store did."""
+        started = time.perf_counter()
+        hands = self._hands()
+        found = await tools.run_searches(calls, hands)
+
+        def work(conn: Connection) -> dict[int, str]:
+            owners.ensure(conn, self._snap.owner)
+            results = {**found, **tools.run_edits(conn, calls, hands)}
+            if self._attempt.key is not None and self.stores:
+                entry = {"reply": reply, "results": [results[i] for i in range(len(calls))]}
+                turns.round_done(conn, self._attempt.key, [*self.rounds, entry])
+            return results
+
+        try:
+            results = await self._memory.db.write(work) if self.stores else {**found, **tools.refused(calls, hands)}
+        except (StoreUnavailable, Erased):
+            results = {**dict.fromkeys(range(len(calls)), UNAVAILABLE), **found}
+        told = [results[i] for i in range(len(calls))]
+        self.rounds.append({"reply": reply, "results": told})
+        took = round((time.perf_counter() - started) * 1000, 2)
+        self.trace.tools += [{"round": len(self.rounds), "name": c.name, "arguments": c.arguments, "result": r, "ms": took} for c, r in zip(calls, told, strict=True)]
+        return told
+
+    def _hands(self) -> tools.Hands:
+        named = self._ask.scope.named
+        parent = self._snap.past.node
+        inherited = parent.branch if parent and not named else 0
+        shelf = block_rows.Shelf(self._scope_id, self._memory.policy.blocks, 0 if named else self.node_id, inherited)
+        allowed = frozenset(x["function"]["name"] for x in self.offered)
+        return tools.Hands(
+            self._scope_id or 0, shelf, self._memory.retrieval, self._ask.request_id, self.seen, None if named else self.node_id,
+            self.node_id, allowed)
+
+    async def finish(self, answers: Sequence[Json], *, aborted: bool = False, prove: bool = False, explain: Json | None = None) -> None:
+        """Records the answers (one a choice) as the client was shown them. A store that fails now is spilled to a file."""
+        if self._over or not self.stores or not self._opened:
+            self.release()
+            return
+        self._over = True
+        record = self._record(answers, aborted, prove, explain or {})
+        try:
+            await self._memory.db.write(lambda conn: turns.record(conn, record))
+        except Erased:
+            pass  # the user was erased while this ran: nothing of it may stay
+        except StoreUnavailable:
+            await self._memory.spill.keep(record)
+        finally:
+            self.release()
+
+    def _record(self, answers: Sequence[Json], aborted: bool, prove: bool, explain: Json) -> turns.Record:
+        snap, key = self._snap, self._ask.scope.key
+        nodes: list[Node] = []
+        for i, answer in enumerate(answers):
+            node = epochs.opened(self.node_id if i == 0 else new_key(), self.conversation.id, snap.turn, snap.past, self.fitted.plan)
+            node.turn = self.node_id
+            closed(node, snap.past.node, key, answer)
+            if aborted:
+                node.state, node.text = "aborted", squeeze(text_of(answer))
+            if not self._ask.scope.named and any(x["name"] in tools.WRITES for x in self.trace.tools):
+                node.branch = self.node_id
+            node.hidden = self.hidden if i == 0 else None
+            if self._ask.mode == "write" or not self.core:
+                node.epoch = node.note = None
+            nodes.append(node)
+        fresh = self.fitted.plan.epoch if self.fitted.plan.reason and self.core and self._ask.mode == "full" else None
+        evicted = [(snap.turn.messages[i], snap.turn.chain.digests[i]) for i in self.fitted.evicted if snap.prepended <= i < snap.turn.suffix]
+        return turns.Record(
+            snap.owner, self.conversation.id, nodes, list(answers), bool(snap.turn.assistants) and not snap.prepended, fresh,
+            (self.explain_id, self._explained(explain)), self._attempt.key, evicted, prove)
+
+    def _explained(self, more: Json) -> Json:
+        plan, trace = self.fitted.plan, self.trace
+        return {
+            "id": self.explain_id, "object": "explain", "request_id": self._ask.request_id, "conversation": self.conversation.name,
+            "agent": self._ask.scope.agent, "model": self._ask.model,
+            "epoch": {"id": plan.epoch.id, "began": plan.reason or None},
+            "injected": {
+                "core": self.core, "notes": [{"message": i, "text": text} for i, text in sorted(self.notes.items())],
+                "spliced": [{"message": i, "messages": hidden} for i, hidden in sorted(self.splices.items())],
+                "recall": self.recall, "tools": [x["function"]["name"] for x in self.offered], "history": self._snap.prepended},
+            "tools": trace.tools, "evicted": trace.evicted, "timings_ms": trace.timings, "remarks": trace.notes,
+            "tokens": {"injected": self.injected_tokens, "prompt_estimate": self.fitted.tokens, "rounds": trace.rounds}, **more}
+
+    async def fail(self) -> None:
+        """The turn ended without an answer: what the request said stays, and a repetition of it is a retry."""
+        if self._over or not self._opened:
+            self.release()
+            return
+        self._over = True
+        try:
+            if (key := self._attempt.key) is not None:
+                await self._memory.db.write(lambda conn: turns.attempt_over(conn, key, "failed"))
+        except StoreUnavailable:
+            self.trace.notes.append("the failed attempt could not be noted")
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Lets a duplicate of this request go on. Safe to call again."""
+        self._memory.busy_nodes.discard(self.node_id)
+        if self._attempt.first:
+            self._memory.land(self._attempt.key)
+
+
+def _clean(message: Json, tag: str) -> Json:
+    """The message without spans of ours that a client resent."""
+    content = message.get("content")
+    if isinstance(content, str) and tag in content:
+        return {**message, "content": strip_spans(content, tag)}
+    if isinstance(content, list):
+        parts = [{**p, "text": strip_spans(p["text"], tag)} if isinstance(p, dict) and isinstance(p.get("text"), str) and tag in p["text"] else p for p in content]
+        return {**message, "content": parts}
+    return message

@@ -1,0 +1,171 @@
+"""Core memory rows: edits as pure functions applied inside the write transaction, each with its version row."""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, insert, select, update
+
+from memory.blocks import Block
+from memory.errors import Conflict, NotFound, UnknownBlock
+from memory.ids import new_id
+from memory.stores.sql import schema as t
+
+b, v = t.blocks.c, t.block_versions.c
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Who makes a change: actor is model, api, cli, import, undo, reflection ... ids where there are any."""
+
+    actor: str
+    request_id: str | None = None
+    tool_call_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """One set of blocks: of a scope, or of one branch of a conversation that names nobody.
+
+    defaults: the operator's blocks, there until a row says otherwise. parent: the branch this one is copied from on its
+    first edit.
+    """
+
+    scope_id: int | None
+    defaults: Mapping[str, Block]
+    branch: int = 0
+    parent: int = 0
+
+
+def _block(row: Row[Any]) -> Block:
+    return Block(row.label, row.value, row.description, row.limit, row.read_only, row.version, row.id, row.updated_at)
+
+
+def _rows(conn: Connection, scope_id: int, branch: int) -> list[Row[Any]]:
+    return list(conn.execute(select(t.blocks).where(b.scope_id == scope_id, b.branch == branch)))
+
+
+def all_of(conn: Connection, shelf: Shelf) -> dict[str, Block]:
+    """Label to block: the operator's defaults under what was stored."""
+    out = dict(shelf.defaults)
+    if shelf.scope_id is not None:
+        rows = _rows(conn, shelf.scope_id, shelf.branch)
+        if not rows and shelf.parent != shelf.branch:
+            rows = _rows(conn, shelf.scope_id, shelf.parent)
+        for row in rows:
+            out.pop(row.label, None)
+            if not row.deleted:
+                out[row.label] = _operators(_block(row), shelf.defaults)
+    return out
+
+
+def _operators(block: Block, defaults: Mapping[str, Block]) -> Block:
+    """read_only is the operator's word while the block is one of theirs."""
+    mine = defaults.get(block.label)
+    return replace(block, read_only=mine.read_only) if mine and mine.read_only != block.read_only else block
+
+
+def _row(conn: Connection, shelf: Shelf, label: str) -> Row[Any] | None:
+    return conn.execute(select(t.blocks).where(b.scope_id == shelf.scope_id, b.branch == shelf.branch, b.label == label).with_for_update()).first()
+
+
+def _branch_off(conn: Connection, shelf: Shelf) -> None:
+    """Copy on first write: a branch begins with what its parent held."""
+    if shelf.branch == shelf.parent or _rows(conn, shelf.scope_id or 0, shelf.branch):
+        return
+    for row in _rows(conn, shelf.scope_id or 0, shelf.parent):
+        conn.execute(insert(t.blocks).values(**{**row._mapping, "id": new_id("block"), "branch": shelf.branch}))
+
+
+Edit = Callable[[Block | None], Block | None]
+
+
+def edit(conn: Connection, shelf: Shelf, label: str, how: Edit, source: Source, expect: int | None = None) -> Block | None:
+    """Applies `how` to the block of that label (None: absent; returning None deletes it) and writes the version row.
+
+    expect: the version the caller saw; another one raises Conflict. An edit that changes nothing writes nothing.
+    shelf.scope_id must exist. Returns the block as it is now.
+    """
+    _branch_off(conn, shelf)
+    row = _row(conn, shelf, label)
+    stored = None if row is None or row.deleted else _operators(_block(row), shelf.defaults)
+    before = stored if row is not None else shelf.defaults.get(label)
+    if expect is not None and expect != (before.version if before else 0):
+        raise Conflict(f"the block {label!r} is at version {before.version if before else 0}, not {expect}: read it again and repeat the edit")
+    after = how(before)
+    if after == before:
+        return before
+    return _write(conn, shelf, label, row, before, after, source)
+
+
+def _write(conn: Connection, shelf: Shelf, label: str, row: Row[Any] | None, before: Block | None, after: Block | None, source: Source, undoes: int | None = None) -> Block | None:  # noqa: PLR0913
+    now = time.time()
+    version = (row.version if row else 0) + 1
+    ident = row.id if row else new_id("block")
+    kept = after or before
+    assert kept is not None  # noqa: S101 - one of the two exists
+    values = {"label": kept.label, "description": kept.description, "value": after.value if after else "", "limit": kept.limit,
+              "read_only": kept.read_only, "version": version, "deleted": after is None, "updated_at": now}
+    if row is None:
+        conn.execute(insert(t.blocks).values(id=ident, scope_id=shelf.scope_id, branch=shelf.branch, **values))
+    elif conn.execute(update(t.blocks).where(b.id == ident, b.version == row.version).values(**values)).rowcount != 1:
+        raise Conflict(f"the block {label!r} changed meanwhile: read it again and repeat the edit")
+    conn.execute(insert(t.block_versions).values(
+        scope_id=shelf.scope_id, block_id=ident, version=version, before=before.value if before else None, after=after.value if after else None,
+        actor=source.actor, request_id=source.request_id, tool_call_id=source.tool_call_id, undoes=undoes, created_at=now))
+    return replace(after, version=version, id=ident, updated_at=now) if after else None
+
+
+def versions(conn: Connection, shelf: Shelf, label: str, before: int | None, limit: int) -> list[dict[str, Any]]:
+    """Newest first. Raises NotFound for a block that never was edited and is no default."""
+    row = _row(conn, shelf, label)
+    if row is None:
+        if label in shelf.defaults:
+            return []
+        raise NotFound(f"there is no block {label!r}")
+    query = select(t.block_versions).where(v.block_id == row.id).order_by(v.version.desc()).limit(limit)
+    if before is not None:
+        query = query.where(v.version < before)
+    names = ("version", "before", "after", "actor", "request_id", "tool_call_id", "created_at")
+    return [{n: getattr(r, n) for n in names} for r in conn.execute(query)]
+
+
+def undo(conn: Connection, shelf: Shelf, label: str, source: Source) -> Block | None:
+    """Takes back the newest edit that was not taken back yet, as a new version. Raises NotFound when none is left."""
+    row = _row(conn, shelf, label)
+    if row is None:
+        raise NotFound(f"there is no block {label!r} with a history")
+    undone = select(v.undoes).where(v.block_id == row.id, v.undoes.is_not(None))
+    last = conn.execute(select(t.block_versions).where(v.block_id == row.id, v.undoes.is_(None), v.version.not_in(undone)).order_by(v.version.desc()).limit(1)).first()
+    if last is None:
+        raise NotFound(f"nothing is left to undo in {label!r}")
+    now = None if row.deleted else _operators(_block(row), shelf.defaults)
+    if now is not None and now.read_only:
+        from memory.blocks import rewritten
+
+        rewritten(now, last.before or "")
+    after = None if last.before is None else replace(_block(row), value=last.before)
+    return _write(conn, shelf, label, row, now or _block(row), after, source, undoes=last.version)
+
+
+def known_labels(blocks: Mapping[str, Block]) -> str:
+    return ", ".join(sorted(blocks)) or "none"
+
+
+def need(block: Block | None, label: str, blocks: Mapping[str, Block]) -> Block:
+    """The block, or UnknownBlock naming those there are."""
+    if block is None:
+        raise UnknownBlock(f"There is no memory block {label!r}. The blocks are: {known_labels(blocks)}.")
+    return block
+
+
+def history(conn: Connection, scope_ids: Sequence[int], limit: int) -> list[dict[str, Any]]:
+    """The newest versions over all blocks of these scopes, with their labels."""
+    query = (select(t.block_versions, b.label).join(t.blocks, b.id == v.block_id).where(v.scope_id.in_(scope_ids)).order_by(v.id.desc()).limit(limit))
+    return [dict(r._mapping) for r in conn.execute(query)]
+
+
+def count(conn: Connection, scope_id: int) -> int:
+    return int(conn.execute(select(func.count()).select_from(t.blocks).where(b.scope_id == scope_id, b.deleted.is_(False))).scalar() or 0)

@@ -1,0 +1,168 @@
+"""Recall memory rows: every message once, with its search document beside it."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, delete, func, insert, select, text
+
+from memory.ids import new_id, new_key
+from memory.messages import Json, is_system, text_of
+from memory.search import WEIGHTS, match, split_cjk, spoken_day
+from memory.stores.sql import schema as t
+
+m, n = t.messages.c, t.nodes.c
+encode, decode = msgspec.json.encode, msgspec.json.decode
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where messages belong. source: chat (of a request), answer, evicted, import. at: seconds since 1970."""
+
+    conversation: int
+    node: int | None
+    source: str
+    at: float
+    aborted: bool = False
+
+
+def add(conn: Connection, scope_id: int, place: Place, found: Sequence[tuple[Json, bytes]], once: bool = False) -> int:
+    """Stores messages, each with its digest, in order (system text is the app's, not the user's: left out). Returns how many.
+
+    once: a message that is in the conversation already is not stored again.
+    """
+    made = 0
+    before = ""
+    for i, (message, digest) in enumerate(found):
+        if is_system(message):
+            continue
+        if once and conn.execute(select(m.id).where(m.conversation == place.conversation, m.digest == digest).limit(1)).first():
+            continue
+        words, key = text_of(message), new_key() + i
+        conn.execute(insert(t.messages).values(
+            id=key, public_id=new_id("msg"), scope_id=scope_id, conversation=place.conversation, node=place.node, role=str(message.get("role") or ""),
+            body=encode(message).decode(), content=words, digest=digest, aborted=place.aborted, source=place.source, created_at=place.at))
+        index(conn, "messages_fts", key, (scope_id, words, str(message.get("name") or message.get("role") or ""), before, place.at))
+        before = words
+        made += 1
+    return made
+
+
+def index(conn: Connection, table: str, key: int, doc: tuple[int, str, str, str, float]) -> None:
+    """Puts one document into the search index. doc: scope, body, speaker, previous message, time."""
+    if conn.dialect.name != "sqlite":
+        return
+    scope_id, body, speaker, before, at = doc
+    conn.exec_driver_sql(
+        f"INSERT INTO {table} (rowid, scope, body, speaker, prev, day) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608 - table is ours
+        (key, f"s{scope_id}", split_cjk(body), split_cjk(speaker), split_cjk(before[:500]), spoken_day(at)))
+
+
+def remove(conn: Connection, which: Any) -> int:
+    """Removes messages and their documents. Returns how many."""
+    keys = list(conn.execute(select(m.id).where(which)).scalars())
+    for key in keys:
+        if conn.dialect.name == "sqlite":
+            conn.exec_driver_sql("DELETE FROM messages_fts WHERE rowid = ?", (key,))
+    if keys:
+        conn.execute(delete(t.messages).where(m.id.in_(keys)))
+    return len(keys)
+
+
+def ancestors(node: int) -> Any:
+    """The node and all before it, as a query of ids."""
+    line = select(n.id, n.parent).where(n.id == node).cte("line", recursive=True)
+    older = t.nodes.alias("older")
+    line = line.union_all(select(older.c.id, older.c.parent).where(older.c.id == line.c.parent))
+    return select(line.c.id)
+
+
+def line(conn: Connection, scope_id: int, head: int | None) -> list[tuple[int, Json]]:
+    """(node, message) along the line that ends in `head`, oldest first."""
+    if head is None:
+        return []
+    query = select(m.node, m.body).where(m.scope_id == scope_id, m.node.in_(ancestors(head)), m.source != "evicted").order_by(m.id)
+    return [(row.node, decode(row.body)) for row in conn.execute(query)]
+
+
+def paired(found: Sequence[Json]) -> list[Json]:
+    """The messages without calls that have no result and results that have no call: an upstream refuses either."""
+    answered = {x.get("tool_call_id") for x in found if x.get("role") == "tool"}
+    out: list[Json] = []
+    open_calls: set[Any] = set()
+    for message in found:
+        if message.get("role") == "tool":
+            if message.get("tool_call_id") in open_calls:
+                out.append(message)
+            continue
+        calls = [c for c in message.get("tool_calls") or [] if c.get("id") in answered]
+        open_calls = {c.get("id") for c in calls}
+        if message.get("tool_calls") and len(calls) != len(message["tool_calls"]):
+            message = {k: v for k, v in message.items() if k != "tool_calls"} | ({"tool_calls": calls} if calls else {})
+            if not calls and not message.get("content"):
+                continue
+        out.append(message)
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A search. roles empty: any. within: only nodes on the line that ends here (nobody named). skip: this node's messages
+    are left out. Times in seconds since 1970."""
+
+    text: str = ""
+    roles: Sequence[str] = ()
+    since: float | None = None
+    until: float | None = None
+    limit: int = 10
+    offset: int = 0
+    within: int | None = None
+    skip: int = 0
+
+
+def search(conn: Connection, scope_id: int, q: Query) -> list[dict[str, Any]]:
+    """Hits, best first; without words: the newest. Each with id, role, content, conversation, created_at, score and why."""
+    query = select(m.id, m.public_id, m.role, m.content, m.created_at, m.aborted, t.conversations.c.name.label("conversation")).join(
+        t.conversations, t.conversations.c.id == m.conversation).where(m.scope_id == scope_id, m.content != "")
+    if q.roles:
+        query = query.where(m.role.in_(q.roles))
+    if q.since is not None:
+        query = query.where(m.created_at >= q.since)
+    if q.until is not None:
+        query = query.where(m.created_at <= q.until)
+    if q.within is not None:
+        query = query.where(m.node.in_(ancestors(q.within)))
+    if q.skip:
+        query = query.where(m.node.is_distinct_from(q.skip))
+    return ranked(conn, "messages_fts", query, m.id, (scope_id, q))
+
+
+def ranked(conn: Connection, table: str, query: Any, key: Any, asked: tuple[int, Query]) -> list[dict[str, Any]]:
+    """Runs a search query over an index, or by date when there are no words to look for."""
+    scope_id, q = asked
+    expression = match(f"s{scope_id}", q.text)
+    if expression is None:
+        if q.text.strip():
+            return []
+        rows = conn.execute(query.add_columns(text("0.0 AS score")).order_by(key.desc()).limit(q.limit).offset(q.offset))
+        return [{**row._mapping, "why": {"newest": True}} for row in rows]
+    if conn.dialect.name != "sqlite":
+        raise NotImplementedError("keyword search on this database")
+    weights = ", ".join(map(str, WEIGHTS))
+    hits = (select(text("rowid AS key"), text(f"-bm25({table}, {weights}) AS score")).select_from(text(table))
+            .where(text(f"{table} MATCH :expression")).subquery("hits"))
+    found = query.add_columns(text("hits.score AS score")).join(hits, text("hits.key") == key).order_by(text("hits.score DESC"), key.desc())
+    rows = conn.execute(found.limit(q.limit).offset(q.offset), {"expression": expression})
+    return [{**row._mapping, "why": {"keyword": round(row.score, 4)}} for row in rows]
+
+
+def page(conn: Connection, conversation: int, after: int, limit: int) -> list[dict[str, Any]]:
+    """Messages of a conversation in order, after a row key."""
+    rows = conn.execute(select(t.messages).where(m.conversation == conversation, m.id > after).order_by(m.id).limit(limit))
+    return [dict(r._mapping) for r in rows]
+
+
+def count(conn: Connection, conversation: int) -> int:
+    return int(conn.execute(select(func.count()).select_from(t.messages).where(m.conversation == conversation)).scalar() or 0)

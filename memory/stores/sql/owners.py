@@ -1,0 +1,119 @@
+"""Scopes as rows, and their generation: the one place that decides whether a write may still happen."""
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Table, delete, func, insert, select, update
+
+from memory.errors import Erased
+from memory.ids import new_key
+from memory.scope import Scope, owner_key
+from memory.stores.sql import schema as t
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A scope as a turn found it. generation: the owner's erasures until then; a later one makes this turn's writes void."""
+
+    scope: Scope
+    generation: int
+
+
+def generation(conn: Connection, owner: bytes) -> int:
+    return int(conn.execute(select(t.generations.c.generation).where(t.generations.c.owner == owner)).scalar() or 0)
+
+
+def find(conn: Connection, scope: Scope) -> int | None:
+    """The scope's row id, if it has one."""
+    c = t.scopes.c
+    user = c.user.is_(None) if scope.user is None else c.user == scope.user
+    found: int | None = conn.execute(select(c.id).where(c.tenant == scope.tenant, user, c.agent == scope.agent)).scalar()
+    return found
+
+
+def as_found(conn: Connection, scope: Scope) -> Owner:
+    return Owner(scope, generation(conn, scope.owner))
+
+
+def ensure(conn: Connection, owner: Owner) -> int:
+    """The scope's row id, made when absent. Raises Erased when the owner was erased after this turn began."""
+    if generation(conn, owner.scope.owner) != owner.generation:
+        raise Erased("the user was erased while this ran; nothing of it is kept")
+    if (found := find(conn, owner.scope)) is not None:
+        return found
+    now = time.time()
+    ident = new_key()
+    conn.execute(insert(t.scopes).values(
+        id=ident, tenant=owner.scope.tenant, user=owner.scope.user, agent=owner.scope.agent, created_at=now, active_at=now))
+    return ident
+
+
+def touch(conn: Connection, scope_id: int, *, outside: bool = False) -> None:
+    """Marks activity. outside: an edit from outside the conversation, after which every frozen core text is stale."""
+    changes: dict[str, object] = {"active_at": time.time()}
+    if outside:
+        changes["edits"] = t.scopes.c.edits + 1
+    conn.execute(update(t.scopes).where(t.scopes.c.id == scope_id).values(**changes))
+
+
+def prove(conn: Connection, tenant: str) -> None:
+    """Marks a tenant as one that an upstream accepted."""
+    conn.execute(update(t.scopes).where(t.scopes.c.tenant == tenant, t.scopes.c.proven.is_(False)).values(proven=True))
+
+
+def proven(conn: Connection, tenant: str) -> bool:
+    return conn.execute(select(t.scopes.c.id).where(t.scopes.c.tenant == tenant, t.scopes.c.proven).limit(1)).first() is not None
+
+
+def scopes_of(conn: Connection, tenant: str, user: str) -> list[int]:
+    """Every agent's scope of this user."""
+    return list(conn.execute(select(t.scopes.c.id).where(t.scopes.c.tenant == tenant, t.scopes.c.user == user)).scalars())
+
+
+USERS_COUNTED = {"blocks": t.blocks, "passages": t.passages, "messages": t.messages, "conversations": t.conversations}
+
+
+def users(conn: Connection, tenant: str | None, only: Sequence[str] | None, after: str, limit: int) -> list[dict[str, object]]:
+    """Users in name order after `after`, with counts over all their agents. tenant None: of every tenant."""
+    c = t.scopes.c
+    query = select(c.tenant, c.user, func.min(c.created_at), func.max(c.active_at)).where(c.user.is_not(None), c.user > after)
+    if tenant is not None:
+        query = query.where(c.tenant == tenant)
+    if only is not None:
+        query = query.where(c.user.in_(only))
+    rows = conn.execute(query.group_by(c.tenant, c.user).order_by(c.user, c.tenant).limit(limit)).all()
+    return [{"tenant": r[0], "id": r[1], "created_at": r[2], "last_active_at": r[3],
+             **{name: _count(conn, table, r[0], r[1]) for name, table in USERS_COUNTED.items()}} for r in rows]
+
+
+def _count(conn: Connection, table: Table, tenant: str, user: str) -> int:
+    query = select(func.count()).select_from(table.join(t.scopes, t.scopes.c.id == table.c.scope_id)).where(t.scopes.c.tenant == tenant, t.scopes.c.user == user)
+    if "deleted" in table.c:
+        query = query.where(table.c.deleted.is_(False))
+    if "deleted_at" in table.c:
+        query = query.where(table.c.deleted_at.is_(None))
+    return int(conn.execute(query).scalar() or 0)
+
+
+ERASED = {"blocks": t.blocks, "versions": t.block_versions, "passages": t.passages, "messages": t.messages, "conversations": t.conversations,
+          "summaries": t.summaries, "vectors": t.vectors, "explain": t.explains, "jobs": t.jobs}
+ALSO = (t.nodes, t.epochs, t.ledger, t.shared_members)
+
+
+def erase(conn: Connection, secret: bytes, tenant: str, user: str) -> dict[str, int]:
+    """Removes everything of the user and moves the generation on, in one transaction. Returns rows removed by kind."""
+    owner = owner_key(secret, tenant, user)
+    if conn.execute(update(t.generations).where(t.generations.c.owner == owner).values(generation=t.generations.c.generation + 1)).rowcount == 0:
+        conn.execute(insert(t.generations).values(owner=owner, generation=1))
+    ids = scopes_of(conn, tenant, user)
+    if conn.dialect.name == "sqlite":
+        for name, table in zip(t.FTS, (t.messages, t.passages), strict=True):
+            rows = select(table.c.id).where(table.c.scope_id.in_(ids)).compile(conn, compile_kwargs={"literal_binds": True})
+            conn.exec_driver_sql(f"DELETE FROM {name} WHERE rowid IN ({rows})")  # noqa: S608 - integers of our own
+    out = {name: conn.execute(delete(table).where(table.c.scope_id.in_(ids))).rowcount for name, table in ERASED.items()}
+    for table in ALSO:
+        conn.execute(delete(table).where(table.c.scope_id.in_(ids)))
+    conn.execute(delete(t.scopes).where(t.scopes.c.id.in_(ids)))
+    return out

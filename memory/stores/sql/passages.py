@@ -1,0 +1,110 @@
+"""Archival memory rows: passages, each with its search document; exact duplicates are stored once."""
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from memory.ids import new_id, new_key
+from memory.messages import mac, squeeze
+from memory.search import passages_of
+from memory.stores.sql import schema as t
+from memory.stores.sql.messages import Query, ancestors, index, ranked
+
+p = t.passages.c
+encode, decode = msgspec.json.encode, msgspec.json.decode
+TYPES = ("identity", "preference", "fact", "context", "trivial")
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """A text to keep. node: the branch it belongs to where nobody is named, else 0. created_at: seconds, None for now."""
+
+    content: str
+    tags: Sequence[str] = ()
+    type: str = "fact"
+    importance: float = 0.5
+    actor: str = "model"
+    node: int = 0
+    created_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """tags: a hit has all of these."""
+
+    query: Query = field(default_factory=Query)
+    tags: Sequence[str] = ()
+
+
+def add(conn: Connection, scope_id: int, new: Insert) -> tuple[list[dict[str, Any]], int]:
+    """Splits the text into passages at sentence ends and stores them. Returns (the passages, how many of them are new)."""
+    now = new.created_at if new.created_at is not None else time.time()
+    out, made = [], 0
+    for i, content in enumerate(passages_of(new.content)):
+        digest = mac(b"passage", str(new.node).encode(), squeeze(content).casefold().encode("utf-8", "surrogatepass"))
+        found = conn.execute(select(t.passages).where(p.scope_id == scope_id, p.digest == digest, p.deleted_at.is_(None))).first()
+        if found is None:
+            key = new_key() + i
+            conn.execute(insert(t.passages).values(
+                id=key, public_id=new_id("passage"), scope_id=scope_id, node=new.node, content=content, tags=encode(list(new.tags)).decode(), type=new.type,
+                importance=new.importance, digest=digest, actor=new.actor, created_at=now))
+            index(conn, "passages_fts", key, (scope_id, content, " ".join(new.tags), "", now))
+            found = conn.execute(select(t.passages).where(p.id == key)).one()
+            made += 1
+        out.append(shown(found))
+    return out, made
+
+
+def shown(row: Row[Any]) -> dict[str, Any]:
+    return {"key": row.id, "id": row.public_id, "content": row.content, "tags": decode(row.tags), "type": row.type, "importance": row.importance,
+            "actor": row.actor, "created_at": row.created_at}
+
+
+def search(conn: Connection, scope_id: int, f: Filter) -> list[dict[str, Any]]:
+    """Hits, best first, or the newest when there are no words to look for."""
+    q = f.query
+    query = select(t.passages).where(p.scope_id == scope_id, p.deleted_at.is_(None))
+    if q.since is not None:
+        query = query.where(p.created_at >= q.since)
+    if q.until is not None:
+        query = query.where(p.created_at <= q.until)
+    if q.within is not None:
+        query = query.where(p.node.in_(ancestors(q.within)))
+    for tag in f.tags:
+        query = query.where(p.tags.contains(encode(tag).decode(), autoescape=True))
+    found = ranked(conn, "passages_fts", query, p.id, (scope_id, q))
+    return [{"key": h["id"], "id": h["public_id"], "content": h["content"], "tags": decode(h["tags"]), "type": h["type"], "importance": h["importance"],
+             "created_at": h["created_at"], "score": h["score"], "why": h["why"]} for h in found]
+
+
+def get(conn: Connection, scope_ids: Sequence[int], ident: str) -> dict[str, Any] | None:
+    row = conn.execute(select(t.passages).where(p.scope_id.in_(scope_ids), p.public_id == ident, p.deleted_at.is_(None))).first()
+    return shown(row) if row else None
+
+
+def remove(conn: Connection, scope_ids: Sequence[int], ident: str) -> int | None:
+    """Forgets one passage. Returns its row key, or None when there is none."""
+    key: int | None = conn.execute(select(p.id).where(p.scope_id.in_(scope_ids), p.public_id == ident)).scalar()
+    if key is None:
+        return None
+    if conn.dialect.name == "sqlite":
+        conn.exec_driver_sql("DELETE FROM passages_fts WHERE rowid = ?", (key,))
+    conn.execute(delete(t.vectors).where(t.vectors.c.passage == key))
+    conn.execute(delete(t.passages).where(p.id == key))
+    return key
+
+
+def page(conn: Connection, scope_id: int, before: int | None, limit: int) -> list[dict[str, Any]]:
+    """Newest first, before a row key."""
+    query = select(t.passages).where(p.scope_id == scope_id, p.deleted_at.is_(None)).order_by(p.id.desc()).limit(limit)
+    return [shown(r) for r in conn.execute(query.where(p.id < before) if before is not None else query)]
+
+
+def forget_softly(conn: Connection, keys: Sequence[int]) -> None:
+    """Takes passages out of every search, reversibly."""
+    conn.execute(update(t.passages).where(p.id.in_(keys)).values(deleted_at=time.time()))

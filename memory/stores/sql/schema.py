@@ -1,0 +1,132 @@
+"""The tables. SQL is the record; the search indexes beside it can be rebuilt from it.
+
+Everything hangs on `scopes` (one tenant, user, agent); every row of a user carries its `scope_id`, so that isolation and
+erasure are one predicate. `generations` outlives an erasure and holds no name, only its keyed hash.
+JSON is kept as text, hashes as bytes, times as seconds since 1970.
+"""
+from __future__ import annotations
+
+from sqlalchemy import (
+    DDL,
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    event,
+)
+
+metadata = MetaData(naming_convention={
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s", "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "pk": "pk_%(table_name)s", "fk": "fk_%(table_name)s_%(column_0_name)s"})
+
+Key = BigInteger().with_variant(Integer, "sqlite")  # SQLite's rowid alias must be spelled INTEGER
+
+
+def key() -> Column[int]:
+    return Column("id", Key, primary_key=True, autoincrement=False)
+
+
+def scoped() -> Column[int]:
+    return Column("scope_id", Key, ForeignKey("scopes.id"), nullable=False)
+
+
+def text(name: str, default: str = "") -> Column[str]:
+    return Column(name, Text, nullable=False, server_default=default)
+
+
+def at(name: str = "created_at") -> Column[float]:
+    return Column(name, Float, nullable=False)
+
+
+scopes = Table(
+    "scopes", metadata, key(), text("tenant"), Column("user", Text), text("agent"),
+    Column("edits", Integer, nullable=False, server_default="0"), at(), at("active_at"), Column("proven", Boolean, nullable=False, server_default="0"),
+    UniqueConstraint("tenant", "user", "agent"))
+
+generations = Table("generations", metadata, Column("owner", LargeBinary, primary_key=True), Column("generation", Integer, nullable=False))
+
+blocks = Table(
+    "blocks", metadata, Column("id", String(64), primary_key=True), scoped(), Column("branch", Key, nullable=False, server_default="0"),
+    text("label"), text("description"), text("value"), Column("limit", Integer, nullable=False),
+    Column("read_only", Boolean, nullable=False), Column("version", Integer, nullable=False),
+    Column("deleted", Boolean, nullable=False, server_default="0"), at("updated_at"), UniqueConstraint("scope_id", "branch", "label"))
+
+block_versions = Table(
+    "block_versions", metadata, Column("id", Integer, primary_key=True), scoped(), Column("block_id", String(64), nullable=False, index=True),
+    Column("version", Integer, nullable=False), Column("before", Text), Column("after", Text), text("actor"),
+    Column("request_id", Text), Column("tool_call_id", Text), Column("undoes", Integer), at(),
+    Index("ix_block_versions_scope_id", "scope_id"), UniqueConstraint("block_id", "version"))
+
+shared_blocks = Table(
+    "shared_blocks", metadata, Column("id", String(64), primary_key=True), text("tenant"), text("label"), text("description"), text("value"),
+    Column("limit", Integer, nullable=False), Column("version", Integer, nullable=False), at("updated_at"))
+
+shared_members = Table(
+    "shared_members", metadata, Column("block_id", String(64), ForeignKey("shared_blocks.id"), primary_key=True),
+    Column("scope_id", Key, ForeignKey("scopes.id"), primary_key=True), Column("write", Boolean, nullable=False, server_default="0"))
+
+conversations = Table(
+    "conversations", metadata, key(), scoped(), text("name"), Column("explicit", Boolean, nullable=False),
+    Column("resent", Boolean, nullable=False, server_default="0"), Column("forked_from", Text), Column("head", Key), at(), at("updated_at"),
+    UniqueConstraint("scope_id", "name"), Index("ix_conversations_name", "name"))
+
+epochs = Table(
+    "epochs", metadata, Column("id", String(64), primary_key=True), scoped(), text("core"), text("blocks"), Column("edits", Integer, nullable=False),
+    Column("cut", LargeBinary), Column("elide", LargeBinary), at(), Index("ix_epochs_scope_id", "scope_id"))
+
+nodes = Table(
+    "nodes", metadata, key(), scoped(), Column("conversation", Key, ForeignKey("conversations.id"), nullable=False, index=True),
+    Column("parent", Key, index=True), Column("turn", Key, nullable=False), Column("digest", LargeBinary), Column("chain", LargeBinary),
+    Column("asked", LargeBinary), Column("trail", LargeBinary), Column("depth", Integer, nullable=False), Column("state", String(8), nullable=False),
+    Column("epoch", String(64)), Column("note", Text), Column("told", Text), Column("hidden", Text), Column("carriers", Text),
+    Column("branch", Key, nullable=False), Column("at", Float, nullable=False), Column("text", Text),
+    Index("ix_nodes_digest", "scope_id", "digest"), Index("ix_nodes_chain", "scope_id", "chain"), Index("ix_nodes_asked", "scope_id", "asked"))
+
+messages = Table(
+    "messages", metadata, key(), Column("public_id", String(64), nullable=False, unique=True), scoped(),
+    Column("conversation", Key, ForeignKey("conversations.id"), nullable=False), Column("node", Key, index=True), text("role"), text("body"),
+    text("content"), Column("digest", LargeBinary), Column("aborted", Boolean, nullable=False, server_default="0"), text("source"), at(),
+    Index("ix_messages_conversation", "conversation", "id"), Index("ix_messages_digest", "conversation", "digest"), Index("ix_messages_scope_id", "scope_id", "created_at"))
+
+passages = Table(
+    "passages", metadata, key(), Column("public_id", String(64), nullable=False, unique=True), scoped(), Column("node", Key, nullable=False, server_default="0"),
+    text("content"), text("tags", "[]"), text("type", "fact"), Column("importance", Float, nullable=False, server_default="0.5"),
+    Column("digest", LargeBinary, nullable=False), text("actor"), at(), Column("deleted_at", Float),
+    Index("ix_passages_scope_id", "scope_id", "id"), Index("ix_passages_digest", "scope_id", "digest"))
+
+vectors = Table(
+    "vectors", metadata, Column("passage", Key, primary_key=True), scoped(), text("model"), Column("vector", LargeBinary, nullable=False),
+    Index("ix_vectors_scope_id", "scope_id", "model"))
+
+summaries = Table(
+    "summaries", metadata, Column("id", Integer, primary_key=True), scoped(), Column("conversation", Key, nullable=False),
+    Column("chain", LargeBinary, nullable=False), text("content"), Column("count", Integer, nullable=False), at(), UniqueConstraint("scope_id", "chain"))
+
+ledger = Table(
+    "ledger", metadata, Column("key", LargeBinary, primary_key=True), scoped(), Column("node", Key, nullable=False), Column("state", String(8), nullable=False),
+    text("rounds", "[]"), at("updated_at"), Index("ix_ledger_scope_id", "scope_id"))
+
+explains = Table("explains", metadata, Column("id", String(64), primary_key=True), scoped(), text("record"), at(), Index("ix_explains_scope_id", "scope_id"))
+
+jobs = Table(
+    "jobs", metadata, Column("id", Integer, primary_key=True), Column("scope_id", Key), text("kind"), text("payload", "{}"), Column("dedupe", Text, unique=True),
+    Column("state", String(8), nullable=False, server_default="ready"), Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("run_at", Float, nullable=False), Column("lease_until", Float), Column("error", Text), at(), Index("ix_jobs_ready", "state", "run_at"))
+
+# Columns: scope (an indexed term, not an afterthought filter), body, speaker, previous message, date.
+FTS = ("messages_fts", "passages_fts")
+for _name in FTS:
+    event.listen(metadata, "after_create", DDL(  # type: ignore[no-untyped-call]
+        f"CREATE VIRTUAL TABLE IF NOT EXISTS {_name} USING fts5(scope, body, speaker, prev, day, tokenize='porter unicode61')",
+    ).execute_if(dialect="sqlite"))
+
+REVISION = "0001"

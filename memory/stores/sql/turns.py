@@ -1,0 +1,309 @@
+"""One turn's database work: the snapshot it reads once, the rows it opens, and what it records at the end."""
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Row, Table, delete, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from memory.blocks import Block
+from memory.epoch import Epoch, Past
+from memory.history import Node, Turn, recognise
+from memory.messages import Json, canonical, is_system, system_text
+from memory.scope import Scope
+from memory.stores.sql import blocks as block_rows
+from memory.stores.sql import messages as message_rows
+from memory.stores.sql import owners
+from memory.stores.sql import schema as t
+
+n, cv = t.nodes.c, t.conversations.c
+encode, decode = msgspec.json.encode, msgspec.json.decode
+CANDIDATES = 64
+RETRY_SECONDS = 600
+
+
+@dataclass(slots=True)
+class Ask:
+    """What a turn asks the store. explicit: the conversation's name, where the client gave one. ledger: the request's key."""
+
+    scope: Scope
+    turn: Turn
+    defaults: Mapping[str, Block]
+    explicit: str | None = None
+    ledger: bytes | None = None
+
+
+@dataclass(slots=True)
+class Conversation:
+    id: int
+    name: str
+    explicit: bool
+    resent: bool
+    head: int | None
+
+
+@dataclass(slots=True)
+class Ledger:
+    """An earlier attempt at this very request. state: running, failed or done. rounds: its finished hidden rounds."""
+
+    node: int
+    state: str
+    rounds: list[Json]
+    updated_at: float
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """Everything a turn needs to know, read in one transaction."""
+
+    owner: owners.Owner
+    scope_id: int | None
+    turn: Turn
+    prepended: int = 0  # messages of server-kept history before the client's own
+    edits: int = 0
+    blocks: dict[str, Block] = field(default_factory=dict)
+    past: Past = field(default_factory=Past)
+    conversation: Conversation | None = None  # the one named, or the one of the recognised node
+    waiting: Node | None = None  # the earlier attempt's node, else an unanswered one for exactly this history
+    waiting_in: Conversation | None = None  # and its conversation
+    ledger: Ledger | None = None
+
+
+def snapshot(conn: Connection, ask: Ask) -> Snapshot:
+    """Reads the scope, its blocks, the line this request continues, and an earlier attempt at it."""
+    owner = owners.as_found(conn, ask.scope)
+    scope_id = owners.find(conn, ask.scope)
+    turn = ask.turn
+    out = Snapshot(owner, scope_id, turn, blocks=dict(ask.defaults))
+    if scope_id is None:
+        return out
+    out.edits = conn.execute(select(t.scopes.c.edits).where(t.scopes.c.id == scope_id)).scalar_one()
+    if ask.explicit:
+        out.conversation = conversation(conn, scope_id, cv.name == ask.explicit)
+    if out.conversation and out.conversation.head and not turn.assistants and not out.conversation.resent:
+        kept = kept_history(conn, scope_id, out.conversation, turn.messages)
+        seed = b"" if ask.scope.named else system_text(turn.messages)
+        out.turn = turn = Turn.of(ask.scope.key, [*kept, *turn.messages], seed)
+        out.prepended = len(kept)
+    node, at = recognise(turn, ask.scope.named, Nodes(conn, scope_id))
+    if node:
+        out.past = _past(conn, node, at)
+        if out.conversation is None and not ask.explicit:
+            out.conversation = conversation(conn, scope_id, cv.id == node.conversation)
+    branch = node.branch if node and not ask.scope.named else 0
+    out.blocks = block_rows.all_of(conn, block_rows.Shelf(scope_id, ask.defaults, branch, branch))
+    nodes = Nodes(conn, scope_id)
+    if ask.ledger:
+        out.ledger = _ledger(conn, ask.ledger, scope_id)
+    out.waiting = nodes.one(out.ledger.node) if out.ledger else None
+    out.waiting = out.waiting or nodes.waiting(turn.chain.end, node.id if node else None)
+    if out.waiting:
+        out.waiting_in = conversation(conn, scope_id, cv.id == out.waiting.conversation)
+    return out
+
+
+def conversation(conn: Connection, scope_id: int, which: Any) -> Conversation | None:
+    row = conn.execute(select(t.conversations).where(cv.scope_id == scope_id, which)).first()
+    return Conversation(row.id, row.name, row.explicit, row.resent, row.head) if row else None
+
+
+def _past(conn: Connection, node: Node, at: int) -> Past:
+    if node.epoch is None:
+        return Past(node, at)
+    row = conn.execute(select(t.epochs).where(t.epochs.c.id == node.epoch)).first()
+    epoch = Epoch(row.id, row.core, decode(row.blocks), row.edits, row.cut, row.elide) if row else None
+    carriers = [node] if node.note or node.hidden else []
+    if node.carriers:
+        carriers = [*map(node_of, conn.execute(select(t.nodes).where(n.id.in_(node.carriers)).order_by(n.id))), *carriers]
+    return Past(node, at, epoch, carriers)
+
+
+def kept_history(conn: Connection, scope_id: int, found: Conversation, asked: Sequence[Json]) -> list[Json]:
+    """The stored messages of the conversation's line, oldest first; up to the turn before when the newest is asked again."""
+    line = message_rows.line(conn, scope_id, found.head)
+    newest = next((m for m in reversed(asked) if not is_system(m)), None)
+    own = [m for m in line if m[0] == found.head]
+    requested = [m[1] for m in own if m[1].get("role") != "assistant"]
+    if newest is not None and requested and canonical(requested[-1]) == canonical(newest):
+        line = [m for m in line if m[0] != found.head]
+    return message_rows.paired([m[1] for m in line])
+
+
+class Nodes:
+    """One scope's nodes, as recognition asks for them."""
+
+    def __init__(self, conn: Connection, scope_id: int) -> None:
+        self._conn, self._scope = conn, scope_id
+
+    def _read(self, *which: Any) -> list[Node]:
+        query = select(t.nodes).where(n.scope_id == self._scope, *which).order_by(n.id.desc()).limit(CANDIDATES)
+        return [node_of(row) for row in self._conn.execute(query)]
+
+    def by_digest(self, digests: Sequence[bytes]) -> list[Node]:
+        found: list[Node] = []
+        for i in range(0, len(digests), 500):
+            found += self._read(n.digest.in_(digests[i : i + 500]), n.state != "open")
+        return found
+
+    def by_chain(self, chain: bytes) -> list[Node]:
+        return self._read(n.chain == chain, n.state != "open")
+
+    def aborted(self, asked: bytes, parent: int | None) -> list[Node]:
+        follows = (n.asked == asked) if parent is None else (n.asked == asked) | (n.parent == parent)
+        return self._read(n.state == "aborted", follows)
+
+    def one(self, ident: int) -> Node | None:
+        found = self._read(n.id == ident)
+        return found[0] if found else None
+
+    def waiting(self, asked: bytes, parent: int | None) -> Node | None:
+        found = self._read(n.asked == asked, n.state == "open", n.parent.is_(None) if parent is None else n.parent == parent)
+        return found[0] if found else None
+
+
+def node_of(row: Row[Any]) -> Node:
+    return Node(
+        id=row.id, conversation=row.conversation, parent=row.parent, digest=row.digest or b"", chain=row.chain or b"", asked=row.asked or b"",
+        trail=row.trail or b"", depth=row.depth, state=row.state, epoch=row.epoch, note=row.note, told=decode(row.told) if row.told else {},
+        hidden=decode(row.hidden) if row.hidden else None, carriers=decode(row.carriers) if row.carriers else [], branch=row.branch, at=row.at,
+        text=row.text or "", turn=row.turn)
+
+
+def columns(node: Node, scope_id: int) -> dict[str, Any]:
+    return {
+        "id": node.id, "scope_id": scope_id, "conversation": node.conversation, "parent": node.parent, "turn": node.turn, "digest": node.digest or None,
+        "chain": node.chain or None, "asked": node.asked, "trail": node.trail or None, "depth": node.depth, "state": node.state, "epoch": node.epoch,
+        "note": node.note, "told": encode(node.told).decode() if node.told else None, "hidden": encode(node.hidden).decode() if node.hidden else None,
+        "carriers": encode(node.carriers).decode() if node.carriers else None, "branch": node.branch, "at": node.at, "text": node.text or None}
+
+
+def _ledger(conn: Connection, key: bytes, scope_id: int) -> Ledger | None:
+    row = conn.execute(select(t.ledger).where(t.ledger.c.key == key, t.ledger.c.scope_id == scope_id)).first()
+    return Ledger(row.node, row.state, decode(row.rounds), row.updated_at) if row else None
+
+
+# --- writing -------------------------------------------------------------------------------------------------------
+
+
+def upsert(conn: Connection, table: Table, on: Sequence[str], /, **values: Any) -> None:
+    """Inserts the row, or updates the one that has the same `on` columns."""
+    make = postgresql.insert if conn.dialect.name == "postgresql" else sqlite.insert
+    statement = make(table).values(**values)
+    conn.execute(statement.on_conflict_do_update(index_elements=list(on), set_={k: v for k, v in values.items() if k not in on}))
+
+
+@dataclass(slots=True)
+class Opening:
+    """What is written while the upstream works: the conversation, the unanswered node and the messages the request adds."""
+
+    owner: owners.Owner
+    conversation: Conversation
+    forked_from: str | None
+    node: Node
+    messages: Sequence[tuple[Json, bytes]]  # with their digests
+    ledger: bytes | None
+    adopted: bool = False  # the node is there already, from an attempt that was not answered
+    resumed: bool = False  # and its finished rounds count
+
+
+def open_turn(conn: Connection, o: Opening) -> int:
+    """Makes the request durable. Returns the scope's row id. Raises Erased."""
+    scope_id = owners.ensure(conn, o.owner)
+    now = time.time()
+    owners.touch(conn, scope_id)
+    c = o.conversation
+    if conversation(conn, scope_id, cv.id == c.id) is None:
+        conn.execute(insert(t.conversations).values(
+            id=c.id, scope_id=scope_id, name=c.name, explicit=c.explicit, resent=c.resent, forked_from=o.forked_from, head=None, created_at=now, updated_at=now))
+    if o.ledger:
+        fresh = {} if o.resumed else {"rounds": "[]"}
+        upsert(conn, t.ledger, ["key"], key=o.ledger, scope_id=scope_id, node=o.node.id, state="running", updated_at=now, **fresh)
+    if o.adopted:
+        return scope_id
+    conn.execute(insert(t.nodes).values(**columns(o.node, scope_id)))
+    message_rows.add(conn, scope_id, message_rows.Place(c.id, o.node.id, "chat", now), o.messages)
+    return scope_id
+
+
+def round_done(conn: Connection, ledger: bytes, rounds: Sequence[Json]) -> None:
+    """Enters the finished hidden rounds of this attempt; commits with what their calls wrote."""
+    conn.execute(update(t.ledger).where(t.ledger.c.key == ledger).values(rounds=encode(rounds).decode(), updated_at=time.time()))
+
+
+def attempt_over(conn: Connection, ledger: bytes, state: str) -> None:
+    conn.execute(update(t.ledger).where(t.ledger.c.key == ledger).values(state=state, updated_at=time.time()))
+
+
+def drop_turn(conn: Connection, scope_id: int, node: int) -> None:
+    """Takes an opened turn back: nothing is kept of a request that the upstream refused for its credentials."""
+    row = conn.execute(select(n.conversation).where(n.id == node, n.scope_id == scope_id, n.state == "open")).first()
+    if row is None:
+        return
+    message_rows.remove(conn, t.messages.c.node == node)
+    conn.execute(delete(t.nodes).where(n.id == node))
+    conn.execute(delete(t.ledger).where(t.ledger.c.node == node))
+    if conn.execute(select(n.id).where(n.conversation == row.conversation).limit(1)).first() is None:
+        conn.execute(delete(t.conversations).where(cv.id == row.conversation))
+    kinds = (t.conversations, t.blocks, t.passages)
+    if all(conn.execute(select(k.c.id).where(k.c.scope_id == scope_id).limit(1)).first() is None for k in kinds):
+        conn.execute(delete(t.scopes).where(t.scopes.c.id == scope_id))
+
+
+@dataclass(slots=True)
+class Record:
+    """What a turn leaves: its answers (one a choice), its epoch when new, its explain record. Plain data, so that it can
+    be spilled to a file when the store fails after the answer left."""
+
+    owner: owners.Owner
+    conversation: int
+    nodes: list[Node]
+    answers: list[Json]
+    resent: bool
+    epoch: Epoch | None = None
+    explain: tuple[str, Json] | None = None
+    ledger: bytes | None = None
+    evicted: list[tuple[Json, bytes]] = field(default_factory=list)
+    prove: bool = False
+
+
+def record(conn: Connection, r: Record) -> None:
+    """Writes the answer and all that hangs on it. Raises Erased."""
+    scope_id = owners.ensure(conn, r.owner)
+    now = time.time()
+    if r.epoch is not None:
+        e = r.epoch
+        upsert(conn, t.epochs, ["id"], id=e.id, scope_id=scope_id, core=e.core, blocks=encode(dict(e.blocks)).decode(), edits=e.edits, cut=e.cut,
+               elide=e.elide, created_at=now)
+    for node, answer in zip(r.nodes, r.answers, strict=True):
+        node.at = now
+        message_rows.remove(conn, (t.messages.c.node == node.id) & (t.messages.c.source == "answer"))
+        upsert(conn, t.nodes, ["id"], **columns(node, scope_id))
+        place = message_rows.Place(r.conversation, node.id, "answer", now, aborted=node.state == "aborted")
+        message_rows.add(conn, scope_id, place, [(answer, node.digest)])
+    changes: dict[str, Any] = {"updated_at": now, "head": r.nodes[0].turn}
+    if r.resent:
+        changes["resent"] = True
+    conn.execute(update(t.conversations).where(cv.id == r.conversation, cv.scope_id == scope_id).values(**_head(conn, r, changes)))
+    message_rows.add(conn, scope_id, message_rows.Place(r.conversation, r.nodes[0].id, "evicted", now), r.evicted, once=True)
+    if r.explain:
+        conn.execute(insert(t.explains).values(id=r.explain[0], scope_id=scope_id, record=encode(r.explain[1]).decode(), created_at=now))
+    if r.ledger:
+        attempt_over(conn, r.ledger, "failed" if r.nodes[0].state == "aborted" else "done")
+    if r.prove:
+        owners.prove(conn, r.owner.scope.tenant)
+
+
+def _head(conn: Connection, r: Record, changes: dict[str, Any]) -> dict[str, Any]:
+    """The first continuation keeps the line: a later sibling does not move the head."""
+    head = conn.execute(select(cv.head).where(cv.id == r.conversation)).scalar()
+    explicit = conn.execute(select(cv.explicit).where(cv.id == r.conversation)).scalar()
+    first = r.nodes[0]
+    if head is not None and not explicit and first.parent is not None and first.turn != head:
+        parent = conn.execute(select(n.turn).where(n.id == first.parent)).scalar()
+        if parent != head:
+            changes.pop("head")
+    return changes

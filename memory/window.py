@@ -1,0 +1,96 @@
+"""What still fits the context window: which old tool results become stubs, which old messages are evicted. Pure.
+
+Rules (MEMORY.md 6): over `hard` of the budget, cut down to `low` and keep that cut; first old, large tool results, then the
+oldest groups. System messages, the newest user message and the newest group stay verbatim; a call is never parted from its results.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memory.messages import Json, is_system
+
+HARD, SOFT, LOW = 0.9, 0.7, 0.5
+LARGE = 300  # tokens from which an old tool result is worth a stub
+STUB = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Messages start..end (end excluded) that stand or fall together."""
+
+    start: int
+    end: int
+
+
+def reserved_output(window: int, asked: int | None) -> int:
+    """Tokens kept free for the answer: what the client allows, else the smaller of 4,096 and a quarter of the window."""
+    return asked if asked is not None else min(4096, window // 4)
+
+
+def budget(window: int, asked: int | None) -> int:
+    return max(window - reserved_output(window, asked), window // 8)
+
+
+def groups(messages: Sequence[Json]) -> list[Group]:
+    """Each assistant message with the tool results that follow it, every other message alone; system messages in none."""
+    out: list[Group] = []
+    for i, message in enumerate(messages):
+        if is_system(message):
+            continue
+        if message.get("role") in ("tool", "function") and out and out[-1].end == i:
+            out[-1] = Group(out[-1].start, i + 1)
+        else:
+            out.append(Group(i, i + 1))
+    return out
+
+
+def kept(messages: Sequence[Json], found: Sequence[Group]) -> set[Group]:
+    """The groups that are never evicted: the newest user message and the newest group."""
+    if not found:
+        return set()
+    newest = max((i for i, m in enumerate(messages) if m.get("role") == "user"), default=-1)
+    return {g for g in found if g is found[-1] or g.start <= newest < g.end}
+
+
+def elidable(messages: Sequence[Json], sizes: Sequence[int], until: int) -> list[int]:
+    """Indexes before `until` of tool results large enough to be stubbed."""
+    return [i for i in range(min(until, len(messages))) if messages[i].get("role") == "tool" and sizes[i] > LARGE]
+
+
+def stub(message: Json, tokens: int) -> Json:
+    """What stands for an elided tool result."""
+    return {**message, "content": f"[{tokens} tokens of this result were left out to save room; conversation_search finds them]"}
+
+
+def cut_at(messages: Sequence[Json], sizes: Sequence[int], room: int, start: int = 0) -> int:
+    """How many leading messages to evict so that the rest is at most `room` tokens; as few as will do.
+
+    start: messages before it are evicted already. Only whole groups go; the newest turn stays while older ones can go instead.
+    The result counts messages, system ones among them included (those are never dropped).
+    """
+    found = [g for g in groups(messages) if g.end > start]
+    stay = kept(messages, found)
+    total = sum(sizes[g.start : g.end][i] for g in found for i in range(g.end - g.start))
+    at = start
+    for group in found:
+        if total <= room or group in stay:
+            break
+        total -= sum(sizes[group.start : group.end])
+        at = group.end
+    return at
+
+
+def within_turn(messages: Sequence[Json], sizes: Sequence[int], room: int, start: int) -> list[Group]:
+    """The last resort inside one long tool loop: groups after the newest user message, oldest first, the newest kept."""
+    found = [g for g in groups(messages) if g.start >= start]
+    stay = kept(messages, found)
+    total = sum(sum(sizes[g.start : g.end]) for g in found)
+    out: list[Group] = []
+    for group in found:
+        if total <= room:
+            break
+        if group not in stay:
+            out.append(group)
+            total -= sum(sizes[group.start : group.end])
+    return out
