@@ -162,6 +162,18 @@ class Session:
         """The history to send: the client's messages, after the server-kept ones where it sends none."""
         return self._snap.turn.messages
 
+    def inject_nothing(self) -> None:
+        """The target took only the client's own body: nothing of ours was in it, so none of it may be believed placed."""
+        self.core, self.notes, self.splices, self.offered = "", {}, {}, []
+        self.fitted.plan.note = ""
+        self.trace.notes.append("the target refused the request with memory in it; the client's own was sent")
+
+    def measured(self, usage: Json | None) -> None:
+        """Lets the token estimate learn from what the upstream counted."""
+        reported = (usage or {}).get("prompt_tokens")
+        if isinstance(reported, int) and self.core:
+            self._memory.counter.correct(self._ask.model, self.fitted.tokens, reported)
+
     @property
     def injected_tokens(self) -> int:
         counter = self._memory.counter

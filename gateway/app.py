@@ -1,0 +1,242 @@
+"""`create_app(settings)`: the only wiring. What is heavy (the database) is opened in the background once the port is bound."""
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import httpx
+from litestar import Litestar, Request, Response, get, post, route
+from litestar.exceptions import HTTPException
+from litestar.openapi.config import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.params import FromPath
+from litestar.types import ASGIApp
+
+from gateway import chat
+from gateway.background import Background
+from gateway.catalog import model_card, model_list
+from gateway.chat import Gateway
+from gateway.errors import GatewayError, MethodNotAllowed, NotFound, error_body
+from gateway.front import Front
+from gateway.identity import KeyRing, Names
+from gateway.intake import read_body
+from gateway.passing import pass_on
+from gateway.routing import Router, known_models
+from gateway.settings import ConfigError, Settings
+from gateway.upstream.base import Timeouts, Upstream
+from gateway.upstream.openai import OpenAIUpstream
+from gateway.upstream.transport import AiohttpTransport
+from memory.ask import Policy
+from memory.blocks import Block
+from memory.epoch import Rules
+from memory.errors import MemoryFault
+from memory.service import Memory
+from memory.stores.sql.engine import Database
+
+log = logging.getLogger("memgate")
+START = time.monotonic()
+
+
+def create_app(settings: Settings, *, transport: httpx.AsyncBaseTransport | None = None, upstreams: Mapping[str, Upstream] | None = None) -> Front:
+    """The ASGI application. transport, upstreams: a test's own, in place of real connections. Raises ConfigError."""
+    shared = transport or AiohttpTransport(max(p.max_connections for p in settings.providers.values()))
+    gateway = wire(settings, upstreams or _upstreams(settings, shared))
+    app = Litestar(
+        [chat_completions, user_chat_completions, bare_chat_completions, models, user_models, one_model, relay, user_relay, health, ready, *_management()],
+        openapi_config=OpenAPIConfig("Memgate", "1", path="/schema", render_plugins=[JsonRenderPlugin(path=["/", "/openapi.json"])]),
+        exception_handlers={GatewayError: _told, HTTPException: _http, Exception: _unexpected},
+        logging_config=None, request_max_body_size=None,
+        on_startup=[_opening(gateway)], on_shutdown=[_closing(gateway, shared)],
+    )
+    app.state.gateway = gateway
+    return Front(app, gateway)
+
+
+def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
+    """Everything but the HTTP around it."""
+    data = settings.data
+    data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    secret = kept_secret(data / "secret", 32)
+    token = kept_secret(data / "token", 24).hex() if settings.single_user and settings.mode != "managed" else ""
+    part = settings.memory
+    blocks = {b.label: Block(b.label, b.value, b.description, b.limit, b.read_only) for b in part.blocks}
+    policy = Policy(blocks, Rules(part.cache_idle_seconds, live=part.placement == "live"), part.read_deadline_ms / 1000, summary_seconds=part.summary_seconds)
+    memory = Memory(Database(settings.database, settings.storage.synchronous), policy, secret, data)
+    return Gateway(
+        settings, KeyRing(settings, secret, token), Names(settings), Router(settings, upstreams, known_models(facts_file())), memory, secret,
+        Background(part.ignore))
+
+
+def facts_file() -> Path:
+    """`models.toml`, as installed or in a checkout."""
+    installed = Path(__file__).parent / "defaults" / "models.toml"
+    return installed if installed.exists() else Path(__file__).parent.parent / "config" / "models.toml"
+
+
+def kept_secret(path: Path, size: int) -> bytes:
+    """A random secret of `size` bytes, made once and kept as hex in a file that only its owner may read."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        try:
+            return bytes.fromhex(path.read_text().strip())
+        except ValueError as e:
+            raise ConfigError(f"{path} does not hold a secret of Memgate's. Restore it from a backup: without it no stored memory can be recognised.") from e
+    made = secrets.token_bytes(size)
+    with os.fdopen(fd, "w") as file:
+        file.write(made.hex() + "\n")
+    return made
+
+
+def _upstreams(settings: Settings, transport: httpx.AsyncBaseTransport) -> dict[str, Upstream]:
+    out: dict[str, Upstream] = {}
+    for name, p in settings.providers.items():
+        if p.kind != "openai":
+            raise ConfigError(f"providers.{name}.kind is {p.kind!r}; this version speaks to 'openai' (any compatible server) only")
+        t = p.timeouts
+        out[name] = OpenAIUpstream(p.base_url, transport, Timeouts(t.connect, t.first_token, t.idle, t.total))
+    return out
+
+
+def _management() -> list[Any]:
+    from gateway.memories import ROUTES
+
+    return list(ROUTES)
+
+
+def _opening(gateway: Gateway) -> Any:
+    async def start(app: Litestar) -> None:
+        async def work() -> None:
+            while True:
+                try:
+                    await gateway.memory.open()
+                    return
+                except MemoryFault as e:
+                    log.error("memory is unavailable: %s", e)  # noqa: TRY400 - the message says it all
+                    await asyncio.sleep(2)
+
+        app.state.opening = asyncio.create_task(work())
+
+    return start
+
+
+def _closing(gateway: Gateway, transport: httpx.AsyncBaseTransport) -> Any:
+    async def stop(app: Litestar) -> None:
+        app.state.opening.cancel()
+        await gateway.memory.close()
+        await transport.aclose()
+
+    return stop
+
+
+# --- routes ----------------------------------------------------------------------------------------------------------
+
+
+async def _chat(request: Request[Any, Any, Any], path_user: str | None) -> ASGIApp:
+    gateway: Gateway = request.app.state.gateway
+    started = time.perf_counter()
+    headers = dict(request.scope["headers"])
+    gateway.keys.caller(headers)
+    body = await read_body(request.receive, headers, int(gateway.settings.server.max_body_mib * 1024 * 1024))
+    out: ASGIApp = chat.answer(gateway, chat.Request(headers, body, path_user, started))
+    return out
+
+
+@post("/v1/chat/completions", status_code=200, summary="A chat completion with memory")
+async def chat_completions(request: Request[Any, Any, Any]) -> ASGIApp:
+    return await _chat(request, None)
+
+
+@post("/u/{user:str}/v1/chat/completions", status_code=200, include_in_schema=False)
+async def user_chat_completions(request: Request[Any, Any, Any], user: FromPath[str]) -> ASGIApp:
+    return await _chat(request, segment(user))
+
+
+@post("/chat/completions", include_in_schema=False)
+async def bare_chat_completions() -> None:
+    raise NotFound("Nothing is served here: the path needs its /v1. Set base_url to end in /v1.")
+
+
+def segment(text: str) -> str:
+    """A path segment with the encodings that the front left in it."""
+    return unquote(text)
+
+
+@get("/v1/models", summary="The models this key may call")
+async def models(request: Request[Any, Any, Any]) -> Response[bytes]:
+    gateway: Gateway = request.app.state.gateway
+    return _json(model_list(gateway.router.names(gateway.keys.caller(dict(request.scope["headers"])))))
+
+
+@get("/u/{user:str}/v1/models", include_in_schema=False)
+async def user_models(request: Request[Any, Any, Any], user: FromPath[str]) -> Response[bytes]:
+    gateway: Gateway = request.app.state.gateway
+    return _json(model_list(gateway.router.names(gateway.keys.caller(dict(request.scope["headers"])))))
+
+
+@get("/v1/models/{name:path}", include_in_schema=False)
+async def one_model(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[bytes]:
+    gateway: Gateway = request.app.state.gateway
+    principal = gateway.keys.caller(dict(request.scope["headers"]))
+    wanted = segment(name.removeprefix("/"))
+    gateway.router.route(wanted, principal)
+    return _json(model_card(wanted))
+
+
+@route("/v1/{path:path}", http_method=["GET", "POST", "PUT", "PATCH", "DELETE"], status_code=200, include_in_schema=False)
+async def relay(request: Request[Any, Any, Any]) -> ASGIApp:
+    out: ASGIApp = await pass_on(request.app.state.gateway, request.scope, request.receive, "/v1")
+    return out
+
+
+@route("/u/{user:str}/v1/{path:path}", http_method=["GET", "POST", "PUT", "PATCH", "DELETE"], status_code=200, include_in_schema=False)
+async def user_relay(request: Request[Any, Any, Any], user: FromPath[str]) -> ASGIApp:
+    out: ASGIApp = await pass_on(request.app.state.gateway, request.scope, request.receive, "/v1")
+    return out
+
+
+@get("/health", summary="Alive: needs no key and touches nothing")
+async def health() -> dict[str, str]:
+    return {"status": "ok"}
+
+
+@get("/ready", summary="Ready, and what is degraded")
+async def ready(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
+    gateway: Gateway = request.app.state.gateway
+    degraded = [] if gateway.memory.ready else ["memory"]
+    status = "draining" if gateway.draining else "degraded" if degraded else "ok"
+    return Response({"status": status, "degraded": degraded}, status_code=503 if gateway.draining else 200)
+
+
+def _json(body: bytes) -> Response[bytes]:
+    return Response(body, media_type="application/json")
+
+
+# --- the one translation of errors -------------------------------------------------------------------------------------
+
+
+def _told(_: Request[Any, Any, Any], error: GatewayError) -> Response[bytes]:
+    headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in error.headers}
+    return Response(error.body(), status_code=error.status, headers=headers, media_type="application/json")
+
+
+def _http(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+    path = request.scope["path"][:200]
+    if error.status_code == 404:
+        return _told(request, NotFound(f"There is nothing at {path!r}."))
+    if error.status_code == 405:
+        return _told(request, MethodNotAllowed(f"{request.scope['method']} is not possible at {path!r}."))
+    kind = "invalid_request_error" if error.status_code < 500 else "server_error"
+    return Response(error_body(str(error.detail), kind), status_code=error.status_code, media_type="application/json")
+
+
+def _unexpected(_: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    log.error("unexpected failure", exc_info=error)
+    return Response(error_body("Something went wrong inside the gateway. Try again; its log has the details.", "server_error", "internal_error"), status_code=500, media_type="application/json")

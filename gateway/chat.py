@@ -1,0 +1,229 @@
+"""`POST /v1/chat/completions`: from a request to the turn that answers it, or to the relay where memory is off."""
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from gateway.answer import Answer
+from gateway.background import Background
+from gateway.errors import BadRequest, Forbidden, Unavailable
+from gateway.forward import Forwarder
+from gateway.headers import Pairs
+from gateway.identity import KeyRing, Names, Principal, header_text
+from gateway.intake import check_chat, parse
+from gateway.plain import PlainWork
+from gateway.relay import Passing, Relay
+from gateway.routing import Route, Router
+from gateway.settings import Settings
+from gateway.turn import Bounds, Turn
+from gateway.wire.chat import Json
+from memory.ask import Ask
+from memory.errors import MemoryFault
+from memory.ids import new_id
+from memory.messages import mac
+from memory.scope import Scope
+from memory.service import Memory
+
+MODES = ("full", "read", "write", "off")
+CONVERSATION_CHARACTERS = 256
+SORTED = msgspec.json.Encoder(order="sorted")
+
+
+@dataclass(slots=True)
+class Gateway:
+    """Everything a request needs, wired once in `app`. lacks: what each target was seen to refuse (1 tools, 2 any addition)."""
+
+    settings: Settings
+    keys: KeyRing
+    names: Names
+    router: Router
+    memory: Memory
+    secret: bytes
+    background: Background
+    lacks: dict[str, int] = field(default_factory=dict)
+    draining: bool = False
+    busy: int = 0
+    live: set[Answer] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Request:
+    """One chat request as it came. headers: lower-case names. path_user: from `/u/{user}`."""
+
+    headers: Mapping[bytes, bytes]
+    body: bytes
+    path_user: str | None
+    started: float
+    id: str = field(default_factory=lambda: new_id("req"))
+
+
+def mode_of(headers: Mapping[bytes, bytes]) -> str:
+    """The request's `X-Memory`. Raises BadRequest."""
+    mode = headers.get(b"x-memory", b"full").decode("latin-1").strip().lower()
+    if mode not in MODES:
+        raise BadRequest(f"X-Memory is {mode[:40]!r}: use one of {', '.join(MODES)}.", param="x-memory")
+    return mode
+
+
+def answer(gateway: Gateway, request: Request) -> Any:
+    """The ASGI response to a chat request. Raises GatewayError for what can be told without an upstream."""
+    principal = gateway.keys.caller(request.headers)
+    body = parse(request.body)
+    check_chat(body)
+    mode = mode_of(request.headers)
+    route = gateway.router.route(body["model"], principal)
+    user = gateway.names.user(principal, request.headers, request.path_user, body)
+    forward = forwarder(gateway, route, request, principal)
+    base: Pairs = [(b"x-memgate-request-id", request.id.encode())]
+    if mode == "off" or gateway.background.matches(body):
+        passing = Passing("POST", "/chat/completions", request.body, b"application/json", route.alias, True, [(b"x-memory-status", b"off"), *base],
+                          gateway.settings.server.keepalive_seconds)
+        return Relay(forward, passing, request.headers)
+    explicit = conversation_of(request.headers, principal, user)
+    agent = header_text(request.headers, b"x-memory-agent") or "default"
+    work = ChatWork(gateway, request, body, forward, _Wanted(Scope(principal.tenant, user, agent[:256], gateway.secret), mode, explicit))
+    server = gateway.settings.server
+    return Answer(work.prepare, base, gateway.live, commit=server.commit_seconds, quiet=server.keepalive_seconds)
+
+
+def forwarder(gateway: Gateway, route: Route, request: Request, principal: Principal) -> Forwarder:
+    total = max(t.settings.timeouts.total for t in route.targets)
+    return Forwarder(
+        route, request.headers, principal.authorization, gateway.settings.mode != "own-key", gateway.settings.routing.retries,
+        asyncio.get_running_loop().time() + total)
+
+
+def conversation_of(headers: Mapping[bytes, bytes], principal: Principal, user: str | None) -> str | None:
+    """The conversation the client names. Raises BadRequest, Forbidden."""
+    name = header_text(headers, b"x-memory-conversation")
+    if not name:
+        return None
+    if len(name) > CONVERSATION_CHARACTERS:
+        raise BadRequest(f"X-Memory-Conversation has {len(name)} characters; at most {CONVERSATION_CHARACTERS} are allowed.", param="x-memory-conversation")
+    if user is None and not principal.trusted:
+        raise Forbidden("X-Memory-Conversation needs a named user or a trusted key.")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    scope: Scope
+    mode: str
+    explicit: str | None
+
+
+class ChatWork:
+    """One chat request's work, with memory where the store answers and without where it does not."""
+
+    def __init__(self, gateway: Gateway, request: Request, body: Json, forward: Forwarder, wanted: _Wanted) -> None:
+        self._gateway, self._request, self._body, self._forward, self._wanted = gateway, request, body, forward, wanted
+        self.stream = bool(body.get("stream"))
+        self._turn: Turn | None = None
+        self._composed = 0.0
+
+    async def prepare(self) -> ChatWork | PlainWork:
+        """Begins the session. A memory that fails never takes the app down, unless the operator or the request needs it."""
+        memory = self._gateway.settings.memory
+        try:
+            session = await self._gateway.memory.begin(self._ask())
+        except MemoryFault as e:
+            alone = not any(m.get("role") == "assistant" for m in self._body["messages"])
+            if memory.on_error == "fail" or (self._wanted.explicit and alone):
+                raise Unavailable("The memory store is unavailable, and this request needs it. Try again shortly.", headers=[(b"retry-after", b"1")]) from e
+            return PlainWork(self._body, self._forward)
+        bounds = Bounds(memory.max_rounds, asyncio.get_running_loop().time() + memory.turn_seconds, memory.usage == "sum")
+        usage = self._forward.route.targets[0].settings.stream_usage
+        self._turn = Turn(self._body, session, self._forward, bounds, usage, self._refused)
+        self._composed = time.perf_counter()
+        return self
+
+    def _ask(self) -> Ask:
+        body, request, wanted, route = self._body, self._request, self._wanted, self._forward.route
+        rest = mac(b"rest", SORTED.encode({k: v for k, v in body.items() if k not in ("messages", "stream", "stream_options")}))
+        lack = self._gateway.lacks.get(route.targets[0].label, 0)
+        retries = request.headers.get(b"x-stainless-retry-count", b"0")
+        idempotency = request.headers.get(b"idempotency-key", b"").decode("latin-1")
+        return Ask(
+            scope=wanted.scope, messages=body["messages"], model=body["model"], request_id=request.id, mode=wanted.mode, explicit=wanted.explicit,
+            client_tools=body.get("tools"), offer=lack < 1 and self._offers(), inject=lack < 2, window=route.window, max_output=_max_output(body),
+            complete=Summariser(self._gateway, self._forward, body["model"]), rest=rest, idempotency=idempotency,
+            certain=bool(idempotency) or (retries.isdigit() and int(retries) > 0))
+
+    def _offers(self) -> bool:
+        body, tools = self._body, self._gateway.settings.memory.tools
+        if tools == "never" or (tools == "with_client_tools" and not body.get("tools")):
+            return False
+        several = isinstance(body.get("n"), int) and body["n"] > 1
+        return self._forward.route.supports_tools and not several and not body.get("functions") and not body.get("function_call")
+
+    def _refused(self, target: Any) -> None:
+        """A target took the client's body but not ours: next time without tools, after that without any addition."""
+        lacks = self._gateway.lacks
+        had_tools = self._offers() and lacks.get(target.label, 0) < 1
+        lacks[target.label] = 1 if had_tools else 2
+
+    def chunks(self) -> AsyncGenerator[bytes, None]:
+        assert self._turn is not None  # noqa: S101 - prepared
+        return self._turn.run()
+
+    def whole(self) -> bytes:
+        assert self._turn is not None  # noqa: S101 - prepared
+        return self._turn.completion()
+
+    def headers(self, *, committed: bool) -> list[tuple[bytes, bytes]]:
+        turn = self._turn
+        assert turn is not None  # noqa: S101 - prepared
+        out: Pairs = [] if turn.reply is None else [h for h in turn.reply.headers if h[0] not in (b"content-type", b"content-encoding")]
+        session = turn.session
+        overhead = (time.perf_counter() - self._request.started - self._forward.waited) * 1000
+        out += [
+            (b"x-memory-status", b"degraded" if turn.degraded else b"ok"), (b"x-memory-conversation", _quoted(session.conversation.name)),
+            (b"x-memgate-overhead-ms", b"%.2f" % max(0.0, overhead if not self.stream or committed else self._overhead()))]
+        if session.stores:
+            out.append((b"x-memory-explain", session.explain_id.encode()))
+        if turn.reply is not None:
+            out += [(b"x-memgate-upstream", turn.reply.target.label.encode()), (b"x-memgate-attempts", b"%d" % self._forward.attempts)]
+        if not self.stream and not committed:
+            out += [(b"x-memory-rounds", b"%d" % len(turn.used)), (b"x-memory-injected-tokens", b"%d" % session.injected_tokens)]
+        return out
+
+    def _overhead(self) -> float:
+        return (time.perf_counter() - self._request.started - self._forward.waited) * 1000
+
+    async def over(self, error: BaseException | None) -> None:
+        if self._turn is not None:
+            await self._turn.abandon(error)
+
+
+class Summariser:
+    """The memory's `Complete` port over this request's own upstream and credentials."""
+
+    def __init__(self, gateway: Gateway, forward: Forwarder, model: str) -> None:
+        self._gateway, self._forward, self._model = gateway, forward, model
+
+    async def __call__(self, messages: Sequence[Json], max_tokens: int) -> str:
+        route = self._forward.route
+        if name := self._gateway.settings.memory.summarizer:
+            route = self._gateway.router.route(name, Principal("", "summariser"))
+        mine = Forwarder(route, {}, self._forward.authorization, self._forward.managed, 1, self._forward.deadline)
+        reply = await mine.open({"model": self._model, "messages": list(messages), "max_tokens": max_tokens}, stream=False)
+        await reply.incoming.close()
+        text = msgspec.json.decode(reply.plain or b"{}")["choices"][0]["message"]["content"]
+        return str(text or "")
+
+
+def _max_output(body: Json) -> int | None:
+    for name in ("max_completion_tokens", "max_tokens"):
+        if isinstance(value := body.get(name), int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
+
+
+def _quoted(name: str) -> bytes:
+    return quote(name, safe="!#$&'()*+,/:;=?@[]~ ").encode()

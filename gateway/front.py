@@ -1,0 +1,101 @@
+"""The thin ASGI layer before Litestar: paths as they were sent, single-user mode's guard, CORS, and the drain. Pure ASGI.
+
+ASGI decodes `%2F`, so a user named `a/b` would be another path: here only what cannot change the path's shape is decoded, and
+handlers decode the rest of a segment.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from gateway.answer import Receive, Send, respond, respond_error
+from gateway.chat import Gateway
+from gateway.errors import Forbidden, Unavailable
+
+App = Callable[[Any, Receive, Send], Awaitable[None]]
+PERCENT = re.compile(rb"(?:%[0-9A-Fa-f]{2})+")
+FORWARDED = (b"forwarded", b"via")
+OPEN_PATHS = ("/health", "/ready", "/metrics")
+METHODS = b"GET, POST, PUT, PATCH, DELETE, OPTIONS"
+LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
+
+
+def shaped(raw: bytes) -> str:
+    """The path with its percent-encodings decoded, save `%2F` and `%25`, which a handler decodes within its segment."""
+
+    def decoded(m: re.Match[bytes]) -> bytes:
+        out = b""
+        for code in m[0].split(b"%")[1:]:
+            out += b"%" + code if code.upper() in (b"2F", b"25") else bytes.fromhex(code.decode())
+        return out
+
+    return PERCENT.sub(decoded, raw).decode("utf-8", "surrogateescape")
+
+
+class Front:
+    """Wraps the application. See the module."""
+
+    def __init__(self, app: App, gateway: Gateway) -> None:
+        self._app, self._gateway = app, gateway
+        server = gateway.settings.server
+        self._origins = frozenset(o.rstrip("/") for o in server.cors_origins)
+        self._guarded = gateway.settings.single_user and server.loopback
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        raw = scope.get("raw_path")
+        if raw and b"%" in raw:
+            scope["path"] = shaped(raw.split(b"?", 1)[0])
+        headers = dict(scope["headers"])
+        origin = headers.get(b"origin", b"").decode("latin-1").rstrip("/")
+        allowed = bool(origin) and (origin in self._origins or "*" in self._origins)
+        try:
+            if self._guarded:
+                self._guard(scope, headers, origin, allowed)
+            if self._gateway.draining and scope["path"] not in OPEN_PATHS:
+                raise Unavailable("The gateway is shutting down. Try again at once: another one may answer.", headers=[(b"retry-after", b"1"), (b"connection", b"close")])
+        except (Forbidden, Unavailable) as e:
+            await respond_error(send, e)
+            return
+        if allowed and scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
+            await respond(send, 204, b"", _cors(origin, headers))
+            return
+        self._gateway.busy += 1
+        try:
+            await self._app(scope, receive, _with_cors(send, origin, headers) if allowed else send)
+        finally:
+            self._gateway.busy -= 1
+
+    def _guard(self, scope: Any, headers: Mapping[bytes, bytes], origin: str, allowed: bool) -> None:
+        """Single-user mode is one person on one machine: whatever may come from elsewhere is refused. Raises Forbidden."""
+        peer = (scope.get("client") or ("127.0.0.1", 0))[0]
+        if not (peer in LOCAL_HOSTS or peer.startswith("127.") or peer.startswith("::ffff:127.")):
+            raise Forbidden("Memgate runs in single-user mode and answers this machine alone. Configure managed keys to serve others.")
+        host = headers.get(b"host", b"").decode("latin-1")
+        name = host.rsplit(":", 1)[0] if not host.endswith("]") and ":" in host else host
+        if name.lower() not in LOCAL_HOSTS:
+            raise Forbidden(f"Memgate runs in single-user mode and answers to 127.0.0.1 and localhost, not to {host[:80]!r}.")
+        if origin and not allowed and origin not in (f"http://{host}", f"https://{host}"):
+            raise Forbidden(f"The origin {origin[:80]!r} is not listed in server.cors_origins.")
+        for header in headers:
+            if header in FORWARDED or header.startswith(b"x-forwarded-"):
+                raise Forbidden(f"Memgate runs in single-user mode and refuses the header {header.decode('latin-1')!r}: behind a proxy or tunnel all visitors would be one person. Configure managed keys.")
+
+
+def _cors(origin: str, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+    asked = headers.get(b"access-control-request-headers", b"")
+    return [(b"access-control-allow-origin", origin.encode("latin-1")), (b"access-control-allow-methods", METHODS), (b"access-control-allow-headers", asked),
+            (b"access-control-max-age", b"600"), (b"vary", b"Origin, Access-Control-Request-Headers")]
+
+
+def _with_cors(send: Send, origin: str, headers: Mapping[bytes, bytes]) -> Send:
+    async def sent(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            extra = [(b"access-control-allow-origin", origin.encode("latin-1")), (b"access-control-expose-headers", b"*"), (b"vary", b"Origin")]
+            message = {**message, "headers": [*message.get("headers", ()), *extra]}
+        await send(message)
+
+    return sent

@@ -1,0 +1,161 @@
+"""Who calls, and whose memory it is: tenant from the key, user as the key allows, agent and conversation from headers.
+
+Identity fails closed. Rules (PRODUCT.md, Identity): the tenant never comes from the body; a key that is not trusted speaks only for
+its own users, however the user is named; keys are compared by hash and never kept.
+"""
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from gateway.errors import BadRequest, Forbidden, Unauthenticated
+from gateway.settings import Key, Settings
+
+USER_CHARACTERS = 1024
+BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+Headers = Mapping[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Whom a key stands for. authorization: the client's own, to go upstream in own-key mode only."""
+
+    tenant: str
+    key: str
+    trusted: bool = True
+    admin: bool = False
+    users: frozenset[str] = frozenset()
+    default_user: str = ""
+    models: tuple[str, ...] = ("*",)
+    authorization: bytes | None = None
+
+    def may_name(self, user: str) -> bool:
+        return self.trusted or self.admin or user in self.users or (bool(self.default_user) and user == self.default_user)
+
+    @property
+    def only(self) -> list[str] | None:
+        """The users this key may see in lists; None for all of its tenant."""
+        if self.trusted or self.admin:
+            return None
+        return sorted(self.users | ({self.default_user} if self.default_user else set()))
+
+
+class KeyRing:
+    """Turns credentials into principals. secret: the server's, for own-key tenants. token: single-user mode's local one."""
+
+    def __init__(self, settings: Settings, secret: bytes, token: str) -> None:
+        self._settings, self._secret, self._token = settings, secret, token
+        self._keys = {_hash_of(k): k for k in settings.keys}
+
+    def caller(self, headers: Headers) -> Principal:
+        """The principal of a request to `/v1`. Raises Unauthenticated."""
+        credential = bearer(headers)
+        mode = self._settings.mode
+        if mode == "managed":
+            return self._managed(credential)
+        user = "me" if self._settings.single_user else ""
+        if mode == "open":
+            return Principal("local" if self._settings.single_user else "open", "open", default_user=user)
+        if credential is None:
+            raise Unauthenticated("No API key given. Send your provider's key as `Authorization: Bearer ...`; Memgate passes it on.")
+        authorization = headers.get(b"authorization") or b"Bearer " + credential
+        if self._settings.single_user:
+            return Principal("local", "own", default_user=user, authorization=authorization)
+        tenant = "own-" + hmac.digest(self._secret, b"tenant\x00" + credential, "sha256").hex()[:32]
+        return Principal(tenant, "own", authorization=authorization)
+
+    def manager(self, headers: Headers) -> Principal:
+        """The principal of a request to `/memory`. Raises Unauthenticated."""
+        if not (self._settings.single_user and self._settings.mode != "managed"):
+            return self.caller(headers)
+        credential = bearer(headers)
+        if credential is None or not hmac.compare_digest(credential, self._token.encode()):
+            raise Unauthenticated("Memory management on this machine needs the local token: send the contents of the `token` file of the data folder as `Authorization: Bearer ...`.")
+        return Principal("local", "token", default_user="me")
+
+    def _managed(self, credential: bytes | None) -> Principal:
+        if credential is None:
+            raise Unauthenticated("No API key given. Send a Memgate key as `Authorization: Bearer ...`.")
+        key = self._keys.get(hashlib.sha256(credential).hexdigest())
+        if key is None:
+            raise Unauthenticated("The API key is not known here. Check it, or ask the operator for one.")
+        return Principal(key.tenant, key.name, key.trusted, key.admin, frozenset(key.users), key.default_user, key.models)
+
+
+def _hash_of(key: Key) -> str:
+    if key.key is not None:
+        return hashlib.sha256(key.key.get_secret_value().encode()).hexdigest()
+    return (key.key_hash or "").removeprefix("sha256:").lower()
+
+
+def bearer(headers: Headers) -> bytes | None:
+    """The credential a client sent, if any."""
+    if (value := headers.get(b"authorization")) is not None:
+        scheme, _, credential = value.partition(b" ")
+        return credential.strip() or None if scheme.lower() == b"bearer" else value.strip() or None
+    return headers.get(b"x-api-key", b"").strip() or None
+
+
+class Names:
+    """Reads user, agent and conversation from a request, as the settings order it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._order = settings.identity.order
+        self._alias = [h.lower().encode() for h in settings.identity.alias_headers]
+        self._placeholders = frozenset(p.casefold() for p in settings.identity.placeholders)
+
+    def user(self, principal: Principal, headers: Headers, path: str | None, body: Mapping[str, Any]) -> str | None:
+        """The user the request speaks for; None when nobody is named. Raises BadRequest, Forbidden."""
+        named = self._named(headers, path, body)
+        if named is None:
+            return principal.default_user or None
+        if not principal.may_name(named):
+            raise Forbidden(f"This key may not act for the user {named[:64]!r}. Use one of its own users, or a trusted key.")
+        return named
+
+    def _named(self, headers: Headers, path: str | None, body: Mapping[str, Any]) -> str | None:
+        for source in self._order:
+            for value in self._values(source, headers, path, body):
+                if (name := self._accepted(value, source)) is not None:
+                    return name
+        return None
+
+    def _values(self, source: str, headers: Headers, path: str | None, body: Mapping[str, Any]) -> list[Any]:
+        if source == "header":
+            return [header_text(headers, b"x-memory-user")]
+        if source == "path":
+            return [path]
+        if source == "alias":
+            return [header_text(headers, h) for h in self._alias]
+        return [body.get(source)]
+
+    def _accepted(self, value: Any, source: str) -> str | None:
+        if not isinstance(value, str) or not value.strip() or value.strip().casefold() in self._placeholders:
+            return None
+        if len(value) > USER_CHARACTERS:
+            raise BadRequest(f"The user name ({source}) has {len(value)} characters; at most {USER_CHARACTERS} are allowed.", param="user")
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as e:
+            raise BadRequest(f"The user name ({source}) is not valid Unicode.", param="user") from e
+        return value
+
+
+def header_text(headers: Headers, name: bytes) -> str | None:
+    """A percent-encoded UTF-8 header value. Raises BadRequest for a malformed one."""
+    raw = headers.get(name)
+    if raw is None:
+        return None
+    label = name.decode()
+    try:
+        text = raw.decode("utf-8")
+        if BAD_PERCENT.search(text):
+            raise BadRequest(f"The header {label} holds a malformed percent-encoding. Encode the value as UTF-8, percent-encoded.", param=label)
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError as e:
+        raise BadRequest(f"The header {label} is not UTF-8. Encode the value as UTF-8, percent-encoded.", param=label) from e

@@ -1,0 +1,91 @@
+"""Reading a request: its body within the limit, its JSON with an error that says where it breaks."""
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gateway.errors import BadRequest, TooLarge, UnsupportedMedia
+from gateway.wire.chat import Json, decode
+
+POSITION = re.compile(r"\(byte (\d+)\)")
+
+
+async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) -> bytes:
+    """The whole body, decompressed. Raises TooLarge (without reading the rest), UnsupportedMedia, BadRequest.
+
+    limit: bytes, counted after decompression.
+    """
+    declared = headers.get(b"content-length", b"")
+    if declared.isdigit() and int(declared) > limit:
+        raise _too_large(limit)
+    encoding = headers.get(b"content-encoding", b"identity").lower()
+    if encoding not in (b"identity", b"gzip", b"deflate", b""):
+        raise UnsupportedMedia(f"The body is encoded as {encoding.decode('latin-1')!r}. Send it plain or gzip-compressed.")
+    unpack = zlib.decompressobj(wbits=47) if encoding in (b"gzip", b"deflate") else None
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise BadRequest("The client left before its body was read.")
+        part = message.get("body", b"")
+        if unpack is not None and part:
+            part = _unpacked(unpack, part, limit - size + 1)
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        parts.append(part)
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+def _unpacked(unpack: Any, data: bytes, room: int) -> bytes:
+    try:
+        out: bytes = unpack.decompress(data, room)
+    except zlib.error as e:
+        raise BadRequest(f"The body is not valid gzip ({e}).") from e
+    return out
+
+
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"The body is larger than {limit} bytes. Send less, or raise server.max_body_mib.", headers=[(b"connection", b"close")])
+
+
+def parse(body: bytes) -> Json:
+    """The JSON object of a body. Raises BadRequest with the position of the fault."""
+    try:
+        data = decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as e:
+        found = POSITION.search(str(e))
+        where = f" at byte {found[1]}" if found else ""
+        raise BadRequest(f"The body is not valid JSON{where}: {str(e)[:200]}", code="invalid_json") from e
+    except RecursionError as e:
+        raise BadRequest("The body is nested too deeply.", code="invalid_json") from e
+    if not isinstance(data, dict):
+        raise BadRequest(f"The body must be a JSON object, not {_kind(data)}.", code="invalid_json")
+    return data
+
+
+def check_chat(body: Json) -> None:
+    """What a chat completion needs to be routed and to carry memory. Raises BadRequest naming the member."""
+    if not isinstance(body.get("model"), str) or not body["model"]:
+        raise BadRequest("`model` must be a non-empty string.", param="model")
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise BadRequest("`messages` must be a non-empty list of messages.", param="messages")
+    for i, message in enumerate(messages):
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise BadRequest(f"`messages[{i}]` must be an object with a `role`.", param=f"messages[{i}]")
+        calls = message.get("tool_calls")
+        if calls is not None and not (isinstance(calls, list) and all(isinstance(c, dict) for c in calls)):
+            raise BadRequest(f"`messages[{i}].tool_calls` must be a list of objects.", param=f"messages[{i}].tool_calls")
+    if body.get("tools") is not None and not isinstance(body["tools"], list):
+        raise BadRequest("`tools` must be a list.", param="tools")
+
+
+def _kind(value: object) -> str:
+    return {list: "a list", str: "a string", int: "a number", float: "a number", bool: "a boolean", type(None): "null"}.get(type(value), "a value")

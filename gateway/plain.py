@@ -1,0 +1,49 @@
+"""The client's own request while the memory is down: forwarded as it came, answered as usual, flagged `degraded`."""
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from gateway.errors import StreamIncomplete
+from gateway.forward import Forwarder
+from gateway.intercept import Interceptor
+from gateway.relay import renamed
+from gateway.wire.chat import Json, encode
+
+
+class PlainWork:
+    """An answer without memory, in both modes."""
+
+    def __init__(self, body: Json, forward: Forwarder) -> None:
+        self._body, self._forward = body, forward
+        self.stream = bool(body.get("stream"))
+        self._bytes = b""
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        options = self._body.get("stream_options")
+        wants = isinstance(options, dict) and bool(options.get("include_usage"))
+        icpt = Interceptor((), wants or not self.stream, self._forward.route.alias)
+        reply = await self._forward.open(self._body, self.stream)
+        try:
+            async for piece in reply.chunks:
+                for shown in icpt.feed(piece):
+                    yield shown
+        finally:
+            await reply.incoming.close()
+        rest, result = icpt.close()
+        for shown in rest:
+            yield shown
+        if reply.plain is None and not result.complete:
+            raise StreamIncomplete("The upstream's stream ended before the answer was complete. What came is above; try again.")
+        alias = self._forward.route.alias
+        self._bytes = renamed(reply.plain, alias) if reply.plain and alias else reply.plain or encode(icpt.answer())
+        for shown in icpt.usage_chunk(icpt.usage):
+            yield shown
+
+    def whole(self) -> bytes:
+        return self._bytes
+
+    def headers(self, *, committed: bool) -> list[tuple[bytes, bytes]]:
+        return [(b"x-memory-status", b"degraded")]
+
+    async def over(self, error: BaseException | None) -> None:
+        return

@@ -1,0 +1,104 @@
+"""Which upstream serves a model name: exact, then the longest prefix, then `*`. What is known of the model comes along."""
+from __future__ import annotations
+
+import fnmatch
+import random
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gateway.errors import Forbidden, UnknownModel
+from gateway.identity import Principal
+from gateway.settings import Model, Provider, Settings
+from gateway.upstream.base import Upstream
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One upstream under the name it knows the model by. label names it in headers without addresses."""
+
+    provider: str
+    model: str
+    upstream: Upstream
+    settings: Provider
+
+    @property
+    def label(self) -> str:
+        return f"{self.provider}/{self.model}"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """targets in the order to try. alias: the requested name, where the upstream's differs. window in tokens, None unknown."""
+
+    targets: tuple[Target, ...]
+    alias: str | None
+    window: int | None
+    supports_tools: bool
+
+
+def known_models(path: Path) -> dict[str, dict[str, Any]]:
+    """The shipped facts about models: name or prefix to context_window, tokenizer, supports_tools."""
+    return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+class Router:
+    """upstreams by provider name. facts: see `known_models`."""
+
+    def __init__(self, settings: Settings, upstreams: Mapping[str, Upstream], facts: Mapping[str, dict[str, Any]]) -> None:
+        self._settings, self._upstreams, self._facts = settings, upstreams, facts
+
+    def find(self, name: str) -> tuple[str, Model] | None:
+        """The configured entry that serves this name."""
+        models = self._settings.models
+        if name in models and not name.endswith("*"):
+            return name, models[name]
+        prefixes = [p for p in models if p.endswith("*") and name.startswith(p[:-1])]
+        best = max(prefixes, key=len, default=None)
+        return (best, models[best]) if best is not None else None
+
+    def route(self, name: str, principal: Principal) -> Route:
+        """Raises UnknownModel, or Forbidden for a model that this key may not call."""
+        if not allowed(principal, name):
+            raise Forbidden(f"This key may not call the model {name!r}. It may call: {', '.join(principal.models)}.", code="model_not_allowed", param="model")
+        found = self.find(name)
+        if found is None:
+            names = [m for m in self._settings.models if not m.endswith("*")][:20]
+            raise UnknownModel(f"The model {name!r} is not configured here. Configured: {', '.join(names) or 'none'}.", param="model")
+        targets = list(self._targets(name, found[1]))
+        for fallback in found[1].fallbacks:
+            if other := self.find(fallback):
+                targets += self._targets(fallback, other[1])
+        facts = self.facts(targets[0].model)
+        window = found[1].context_window or facts.get("context_window")
+        tools = found[1].supports_tools if found[1].supports_tools is not None else facts.get("supports_tools", True)
+        alias = name if any(t.model != name for t in targets) else None
+        return Route(tuple(targets), alias, window, tools)
+
+    def _targets(self, name: str, model: Model) -> list[Target]:
+        found = [(t, Target(t.provider, t.model or name, self._upstreams[t.provider], self._settings.providers[t.provider])) for t in model.targets]
+        if len(found) > 1:  # weighted order without replacement (Efraimidis and Spirakis 2006)
+            found.sort(key=lambda x: random.random() ** (1 / x[0].weight), reverse=True)
+        return [target for _, target in found]
+
+    def default(self) -> Target:
+        """Where requests without a model go."""
+        model = self._settings.models.get("*")
+        name = model.targets[0].provider if model else next(iter(self._settings.providers))
+        return Target(name, "", self._upstreams[name], self._settings.providers[name])
+
+    def facts(self, model: str) -> dict[str, Any]:
+        """What is known of an upstream model, by its exact name or the longest prefix, a vendor prefix left out."""
+        bare = model.rsplit("/", 1)[-1]
+        prefixes = [p for p in self._facts if bare.startswith(p)]
+        return self._facts.get(model) or (self._facts[max(prefixes, key=len)] if prefixes else {})
+
+    def names(self, principal: Principal) -> list[str]:
+        """The configured model names that this key may call."""
+        return [m for m in self._settings.models if not m.endswith("*") and allowed(principal, m)]
+
+
+def allowed(principal: Principal, name: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in principal.models)

@@ -1,0 +1,67 @@
+"""The process around the application: binds at once, drains on SIGTERM, exits 0."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from gateway.chat import Gateway
+from gateway.front import Front
+
+GRACE_AFTER_CUT = 3.0
+
+
+class Server(uvicorn.Server):
+    """uvicorn, but a signal first drains: readiness says so, new work is refused, live answers finish within the limit."""
+
+    def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
+        super().__init__(config)
+        self._gateway = gateway
+        self._drain: asyncio.Task[None] | None = None
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # Unlike uvicorn's, the signals are not raised again at the end: a drained server exits 0.
+        before = {s: signal.signal(s, self.handle_exit) for s in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for s, handler in before.items():
+                signal.signal(s, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._gateway.draining:  # a second signal does not wait
+            self.should_exit = self.force_exit = True
+            return
+        self._gateway.draining = True
+        loop = asyncio.get_event_loop_policy().get_event_loop()
+        loop.call_soon_threadsafe(self._begin_drain)
+
+    def _begin_drain(self) -> None:
+        self._drain = asyncio.ensure_future(self._drained())
+
+    async def _drained(self) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._gateway.settings.server.drain_seconds
+        while self._gateway.busy and loop.time() < until:
+            await asyncio.sleep(0.05)
+        for answer in list(self._gateway.live):
+            answer.cut()
+        ending = loop.time() + GRACE_AFTER_CUT
+        while self._gateway.busy and loop.time() < ending:
+            await asyncio.sleep(0.05)
+        self.should_exit = True
+
+
+def serve(app: Front, gateway: Gateway, *, log_level: str = "warning", **options: Any) -> None:
+    """Runs until a signal ends it."""
+    server = gateway.settings.server
+    config = uvicorn.Config(
+        app, host=server.host, port=server.port, log_level=log_level, access_log=False, server_header=False, date_header=False, lifespan="on",
+        timeout_graceful_shutdown=2, h11_max_incomplete_event_size=65536, proxy_headers=False, **options)
+    Server(config, gateway).run()

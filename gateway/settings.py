@@ -1,0 +1,357 @@
+"""Configuration: a TOML file, `${VAR}` in its strings, `MEMGATE_SECTION__MEMBER` over it; checked whole before use.
+
+Unknown members are refused with their path; an unset variable without a default fails by name, never with its value.
+"""
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+
+from memory.blocks import LABEL, RESERVED
+
+VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+class ConfigError(ValueError):
+    """The configuration cannot be used; the message names the member and what to do."""
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Server(Part):
+    host: str = "127.0.0.1"
+    port: int = Field(8080, ge=0, le=65535)
+    max_body_mib: float = Field(64, gt=0)
+    cors_origins: tuple[str, ...] = ()
+    open: bool = False
+    single_user: Literal["auto"] | bool = "auto"
+    drain_seconds: float = Field(600, ge=0)
+    keepalive_seconds: float = Field(15, ge=0)
+    commit_seconds: float = Field(15, gt=0)
+
+    @property
+    def loopback(self) -> bool:
+        return self.host in LOOPBACK
+
+
+class Storage(Part):
+    data: str = ""
+    database: str = "sqlite+aiosqlite:///memgate.db"
+    vectors: str = "chroma:embedded"
+    redis: str = ""
+    exact_below: int = Field(5000, ge=0)
+    synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
+
+
+class Timeouts(Part):
+    connect: float = Field(5, gt=0)
+    first_token: float = Field(120, gt=0)
+    idle: float = Field(60, gt=0)
+    total: float = Field(600, gt=0)
+
+
+class Provider(Part):
+    kind: Literal["openai", "anthropic", "azure"] = "openai"
+    base_url: str
+    api_key: SecretStr | None = None
+    timeouts: Timeouts = Timeouts()
+    max_connections: int = Field(1000, gt=0)
+    stream_usage: bool = True
+
+
+class Target(Part):
+    provider: str
+    model: str | None = None
+    weight: float = Field(1, gt=0)
+
+
+class Price(Part):
+    input: float
+    cached_input: float | None = None
+    output: float
+
+
+class Model(Part):
+    targets: tuple[Target, ...] = Field(min_length=1)
+    fallbacks: tuple[str, ...] = ()
+    context_window: int | None = Field(None, gt=0)
+    supports_tools: bool | None = None
+    price: Price | None = None
+
+
+class Cooldown(Part):
+    failures: int = 3
+    window: float = 30
+    seconds: float = 30
+
+
+class Routing(Part):
+    retries: int = Field(1, ge=0)
+    cooldown: Cooldown = Cooldown()
+
+
+class Limits(Part):
+    rpm: int = Field(0, ge=0)
+    tpm: int = Field(0, ge=0)
+    concurrent: int = Field(0, ge=0)
+
+
+class Budget(Part):
+    usd: float = Field(0, ge=0)
+    period: Literal["hour", "day", "week", "month"] = "month"
+
+
+class Key(Part):
+    name: str
+    key: SecretStr | None = None
+    key_hash: str | None = None
+    tenant: str = Field(min_length=1)
+    trusted: bool = True
+    users: tuple[str, ...] = ()
+    default_user: str = ""
+    admin: bool = False
+    models: tuple[str, ...] = ("*",)
+    limits: Limits = Limits()
+    budget: Budget = Budget()
+
+    @model_validator(mode="after")
+    def _one(self) -> Key:
+        if (self.key is None) == (self.key_hash is None):
+            raise ValueError("give either `key` or `key_hash` (sha256, hex)")
+        if self.key is not None and not self.key.get_secret_value():
+            raise ValueError("`key` is empty")
+        return self
+
+
+class BlockDefault(Part):
+    label: str
+    description: str = ""
+    value: str = ""
+    limit: int = Field(4000, gt=0)
+    read_only: bool = False
+
+    @model_validator(mode="after")
+    def _fits(self) -> BlockDefault:
+        if not LABEL.fullmatch(self.label) or self.label in RESERVED:
+            raise ValueError(f"label {self.label!r} must match [a-z][a-z0-9_]{{0,62}} and be none of ours")
+        if len(self.value) > self.limit:
+            raise ValueError(f"value of {self.label!r} has {len(self.value)} characters, its limit is {self.limit}")
+        return self
+
+
+BLOCKS = (
+    BlockDefault(label="human", description="What is known about the user: name, preferences, circumstances"),
+    BlockDefault(label="persona", description="How the assistant should behave towards this user"),
+    BlockDefault(label="scratchpad", description="Working notes: open tasks, plans, things to follow up"),
+)
+
+
+class Reflect(Part):
+    every_turns: int = Field(0, ge=0)
+    idle_seconds: float = Field(0, ge=0)
+
+
+class MemoryPart(Part):
+    tools: Literal["always", "with_client_tools", "never"] = "always"
+    ignore: tuple[str, ...] = ()
+    max_rounds: int = Field(8, ge=1)
+    turn_seconds: float = Field(300, gt=0)
+    usage: Literal["sum", "last"] = "sum"
+    explain_days: float = Field(7, ge=0)
+    unnamed_days: float = Field(30, ge=0)
+    on_error: Literal["bypass", "fail"] = "bypass"
+    recall: Literal["tools", "auto"] = "tools"
+    placement: Literal["cache_stable", "live"] = "cache_stable"
+    extract: Literal["off", "auto"] = "off"
+    embedder: str = "none"
+    summarizer: str = ""
+    reflect: Reflect = Reflect()
+    read_deadline_ms: float = Field(150, gt=0)
+    cache_idle_seconds: float = Field(300, gt=0)
+    summary_seconds: float = Field(30, gt=0)
+    blocks: tuple[BlockDefault, ...] = BLOCKS
+
+
+IDENTITY = ("header", "path", "user", "safety_identifier", "alias")
+PLACEHOLDERS = ("undefined", "null", "none", "nil", "nan", "anonymous", "anon", "unknown", "guest", "default", "user", "[object object]", "n/a", "-", "0")
+
+
+class Identity(Part):
+    order: tuple[Literal["header", "path", "user", "safety_identifier", "alias"], ...] = IDENTITY  # type: ignore[assignment]
+    alias_headers: tuple[str, ...] = ("x-openwebui-user-id", "x-openwebui-user-email")
+    placeholders: tuple[str, ...] = PLACEHOLDERS
+
+
+class Settings(Part):
+    """Everything Memgate can be told. `identity` may be the bare list of sources, as well as its table."""
+
+    server: Server = Server()
+    storage: Storage = Storage()
+    identity: Identity = Identity()
+    providers: dict[str, Provider] = {}
+    models: dict[str, Model] = {}
+    routing: Routing = Routing()
+    keys: tuple[Key, ...] = ()
+    memory: MemoryPart = MemoryPart()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, data: Any) -> Any:
+        if isinstance(data, dict) and isinstance(data.get("identity"), list):
+            data = {**data, "identity": {"order": data["identity"]}}
+        return data
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Settings:
+        for name, model in self.models.items():
+            for target in model.targets:
+                if target.provider not in self.providers:
+                    raise ValueError(f"models.{name!r} names the provider {target.provider!r}, which is not configured; there are: {', '.join(self.providers) or 'none'}")
+        if len({k.name for k in self.keys}) != len(self.keys):
+            raise ValueError("two keys have the same name")
+        self._guard()
+        return self
+
+    def _guard(self) -> None:
+        lent = [n for n, p in self.providers.items() if p.api_key is not None]
+        if lent and not self.keys and not self.server.open:
+            raise ValueError(
+                f"providers.{lent[0]}.api_key is set but there is no managed key: anybody who reaches the port would spend it. Add a [[keys]] entry, "
+                "remove api_key so that clients bring their own, or set server.open = true to allow it on loopback.")
+        if self.server.open and not self.server.loopback:
+            raise ValueError(f"server.open = true serves without keys, so it binds loopback only; server.host is {self.server.host!r}")
+        if self.server.single_user is True and not self.server.loopback and not self.keys:
+            raise ValueError(f"server.single_user = true off loopback (server.host is {self.server.host!r}) needs a [[keys]] entry")
+
+    @property
+    def mode(self) -> Literal["managed", "open", "own-key"]:
+        if self.keys:
+            return "managed"
+        return "open" if self.server.open else "own-key"
+
+    @property
+    def single_user(self) -> bool:
+        """One person on one laptop: on loopback without managed keys, or where asked for."""
+        if self.server.single_user == "auto":
+            return self.mode != "managed" and self.server.loopback
+        return self.server.single_user
+
+    @property
+    def data(self) -> Path:
+        """Where the secret, the local token, the spill file and a relative database live."""
+        if self.storage.data:
+            return Path(self.storage.data).expanduser()
+        path = self.storage.database.partition("sqlite+aiosqlite:///")[2]
+        return Path(path).parent if path.startswith("/") else data_folder()
+
+    @property
+    def database(self) -> str:
+        """The database's URL, a relative SQLite path being in the data folder."""
+        scheme, found, path = self.storage.database.partition("sqlite+aiosqlite:///")
+        if not found or path.startswith("/") or ":memory:" in path:
+            return self.storage.database
+        return f"{scheme}{found}{(self.data / path).resolve()}"
+
+
+def data_folder(env: Mapping[str, str] = os.environ) -> Path:
+    """The user's data folder for Memgate."""
+    if home := env.get("MEMGATE_DATA"):
+        return Path(home).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "memgate"
+    return Path(env.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "memgate"
+
+
+def load(path: Path | None = None, env: Mapping[str, str] = os.environ, overrides: Mapping[str, Any] | None = None) -> Settings:
+    """The settings from a file (None: defaults), the environment and `overrides` (dotted member to value), the later winning.
+
+    Raises ConfigError. `MEMGATE_UPSTREAM` or the override `upstream` is the base URL used when no provider is configured.
+    """
+    data: dict[str, Any] = {}
+    if path is not None:
+        try:
+            data = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as e:
+            raise ConfigError(f"cannot read the configuration {path}: {e.strerror}") from e
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+            raise ConfigError(f"{path} is not valid TOML: {e}") from e
+    data = _expanded(data, env, "")
+    _from_environment(data, env)
+    upstream = env.get("MEMGATE_UPSTREAM")
+    for member, value in (overrides or {}).items():
+        if member == "upstream":
+            upstream = value or upstream
+        elif value is not None:
+            _put(data, member.split("."), value)
+    if not data.get("providers") or upstream:
+        base = upstream or "https://api.openai.com/v1"
+        providers = data.setdefault("providers", {})
+        name = next(iter(providers), "openai")
+        providers[name] = {**providers.get(name, {}), "base_url": base}
+    if not data.get("models"):
+        data["models"] = {"*": {"targets": [{"provider": next(iter(data["providers"]))}]}}
+    try:
+        return Settings.model_validate(data)
+    except ValidationError as e:
+        raise ConfigError("\n".join(_told(x) for x in e.errors(include_input=False, include_url=False))) from e
+
+
+def _told(error: Any) -> str:
+    where = ".".join(str(p) for p in error["loc"]) or "configuration"
+    if error["type"] == "extra_forbidden":
+        return f"{where}: there is no such setting; config/gateway.toml lists them all"
+    return f"{where}: {error['msg'].removeprefix('Value error, ')}"
+
+
+def _expanded(value: Any, env: Mapping[str, str], where: str) -> Any:
+    if isinstance(value, dict):
+        return {k: _expanded(v, env, f"{where}.{k}".lstrip(".")) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_expanded(v, env, f"{where}[{i}]") for i, v in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+
+    def named(m: re.Match[str]) -> str:
+        found = env.get(m[1], m[2])
+        if found is None or (found == "" and m[2] is None):
+            raise ConfigError(f"{where} uses ${{{m[1]}}}, which is not set. Set it, or give a default: ${{{m[1]}:-...}}")
+        return found
+
+    return VARIABLE.sub(named, value)
+
+
+def _from_environment(data: dict[str, Any], env: Mapping[str, str]) -> None:
+    for name, value in env.items():
+        if name.startswith("MEMGATE_") and "__" in name:
+            _put(data, name.removeprefix("MEMGATE_").lower().split("__"), _value(value))
+        elif name in ("MEMGATE_KEYS", "MEMGATE_PROVIDERS", "MEMGATE_MODELS", "MEMGATE_IDENTITY"):
+            data[name.removeprefix("MEMGATE_").lower()] = _value(value)
+
+
+def _value(text: str) -> Any:
+    if text[:1] in "[{" or text in ("true", "false"):
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+    return text
+
+
+def _put(data: dict[str, Any], path: list[str], value: Any) -> None:
+    *parents, last = path
+    for name in parents:
+        data = data.setdefault(name, {})
+        if not isinstance(data, dict):
+            raise ConfigError(f"{'.'.join(path)}: {name} is not a table")
+    data[last] = value

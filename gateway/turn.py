@@ -1,0 +1,280 @@
+"""The turn: compose, then repeat {forward, intercept, execute}, then record. One generator for stream and plain.
+
+It yields the chunks to show, each as JSON text. An exception before the first of them still has its own status; after
+it, the caller tells it in-band. Rules: MEMORY.md 4.
+"""
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from gateway.errors import GatewayError, StreamIncomplete, UpstreamRefused, error_body
+from gateway.forward import Forwarder, Reply, is_overflow
+from gateway.intercept import Interceptor, Round
+from gateway.wire.chat import Json, chunk, decode, encode, lift
+from gateway.wire.place import Placement, placed, without_tools
+from memory.errors import Erased, StoreUnavailable
+from memory.session import Session
+from memory.tools import OURS, Call, client_names
+
+ADDITIONS_REFUSED = (400, 404, 422)
+
+
+@dataclass(slots=True)
+class Bounds:
+    """rounds: upstream calls before the last one without our tools. until: the loop's time after which the next is that one."""
+
+    rounds: int = 8
+    until: float = float("inf")
+    sum_usage: bool = True
+
+
+@dataclass
+class Turn:
+    """One client request from composing to its last chunk. lacks: told when the target refused our additions."""
+
+    body: Json
+    session: Session
+    forward: Forwarder
+    bounds: Bounds
+    ask_usage: bool = True
+    lacks: Any = None
+    degraded: bool = False
+    reply: Reply | None = None
+    used: list[Json | None] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        options = self.body.get("stream_options")
+        wants = isinstance(options, dict) and bool(options.get("include_usage"))
+        hidden = OURS - client_names(self.body.get("tools")) if self.session.offered or self.session.core else frozenset()
+        self.stream = bool(self.body.get("stream"))
+        self.icpt = Interceptor(hidden, wants or not self.stream, self.forward.route.alias)
+        self.json_only = (self.body.get("response_format") or {}).get("type") in ("json_object", "json_schema") if isinstance(self.body.get("response_format"), dict) else False
+        self.trail: list[Json] = []  # hidden messages after the client's own
+        self.plain: bytes | None = None  # the upstream's own bytes, while they are the whole answer
+        self.bare = False  # the client's own body is sent, without additions of ours
+        self.toolless = not self.session.offered
+        self.finished = False
+
+    async def run(self) -> AsyncGenerator[bytes, None]:
+        """The chunks to show. Raises GatewayError."""
+        opening = asyncio.ensure_future(self._open())
+        try:
+            for shown in self._replayed():
+                yield shown
+            while True:
+                reply = self.reply = await self._forwarded()
+                await opening
+                try:
+                    async for piece in reply.chunks:
+                        for shown in self.icpt.feed(piece):
+                            yield shown
+                finally:
+                    await reply.incoming.close()
+                rest, result = self.icpt.close()
+                for shown in rest:
+                    yield shown
+                self._checked(reply, result)
+                if not await self._goes_on(result):
+                    break
+                self.icpt.proceed()
+            for shown in self.icpt.finish():
+                yield shown
+            await self.record()
+            for shown in self.icpt.usage_chunk(self.usage):
+                yield shown
+        finally:
+            opening.cancel()
+
+    async def _open(self) -> None:
+        try:
+            await self.session.open()
+        except (StoreUnavailable, Erased):
+            self.degraded = True
+
+    def _replayed(self) -> list[bytes]:
+        """A retry: the rounds that an earlier attempt finished are shown again, not run again."""
+        out: list[bytes] = []
+        for entry in self.session.rounds:
+            out += self.icpt.feed(chunk(lift(entry["reply"]), b""))
+            rest, result = self.icpt.close()
+            out += rest
+            self._hide(result, entry["results"])
+            self.icpt.proceed()
+        return out
+
+    # --- one round ------------------------------------------------------------------------------------------------------
+
+    def composed(self) -> Json | bytes:
+        """The request as it goes upstream now."""
+        s = self.session
+        if self.bare:
+            return self.body
+        tools = () if self.toolless else s.offered
+        body = placed({**self.body, "messages": s.messages}, Placement(s.core, s.notes, s.splices, s.drop, s.swap, s.recall, tools))
+        if self.trail:
+            body["messages"] = [*body["messages"], *self.trail]
+        if self.toolless and s.offered:
+            body = without_tools(body, self.body)
+        if self.stream and self.ask_usage:
+            body["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
+        return body
+
+    async def _forwarded(self) -> Reply:
+        """One upstream call, composed anew after a refusal for size, or for our additions in the first round."""
+        harder = 0
+        while True:
+            try:
+                reply = await self.forward.open(self.composed(), self.stream)
+            except UpstreamRefused as e:
+                if is_overflow(e) and not self.bare:
+                    if harder < 2 and await self.session.compact_harder(harder):
+                        harder += 1
+                        continue
+                    raise _coded(e) from e
+                if e.status in ADDITIONS_REFUSED and not self.trail and not self.bare and self._added():
+                    self.bare = True
+                    continue
+                raise
+            if self.bare and not self.degraded:
+                self.degraded = True
+                self.session.inject_nothing()
+                if self.lacks is not None:
+                    self.lacks(reply.target)
+            return reply
+
+    def _added(self) -> bool:
+        s = self.session
+        return bool(s.core or s.notes or s.offered or s.recall)
+
+    def _checked(self, reply: Reply, result: Round) -> None:
+        self.used.append(result.usage)
+        self.session.trace.rounds.append(result.usage)
+        if result.error is not None:
+            raise UpstreamFailed(result.error)
+        if reply.plain is None and not result.complete:
+            raise StreamIncomplete("The upstream's stream ended before the answer was complete. What came is above; try again.")
+        self.plain = reply.plain if len(self.used) == 1 and not self.session.rounds and not result.ours else None
+
+    async def _goes_on(self, result: Round) -> bool:
+        """Runs what is ours; True when another round follows."""
+        if not result.ours:
+            if self.trail and result.theirs:
+                self.session.hidden = [*self.trail, _message(result)]
+            return False
+        if result.cut or self.toolless:
+            alone = not result.theirs and not result.text_shown and not self.toolless
+            self.toolless = True
+            return alone
+        calls = [Call(str(c.get("id") or ""), str(c["function"]["name"]), _arguments(c)) for c in result.ours]
+        results = await self.session.run(calls, result.reply)
+        self._hide(result, results)
+        if result.theirs:
+            self.session.hidden = list(self.trail)
+            return False
+        if self.json_only and result.text_shown:
+            return False
+        self.toolless = self.toolless or len(self.session.rounds) >= self.bounds.rounds or asyncio.get_running_loop().time() > self.bounds.until
+        return True
+
+    def _hide(self, result: Round, results: list[str]) -> None:
+        """Puts the exchange behind the history: the assistant's message as received, then our results."""
+        message = _message(result)
+        taken = {c.get("id") for m in [*self.session.messages, *self.trail] for c in m.get("tool_calls") or [] if isinstance(c, dict)}
+        taken |= {c.get("id") for c in result.theirs}
+        ours = {id(c) for c in result.ours}
+        calls: list[Json] = []
+        answers: list[Json] = []
+        told = iter(results)
+        for call in message.get("tool_calls") or []:
+            if id(call) in ours:
+                if not call.get("id") or call["id"] in taken:
+                    call = {**call, "id": f"call_{secrets.token_hex(12)}"}
+                taken.add(call["id"])
+                answers.append({"role": "tool", "tool_call_id": call["id"], "content": next(told)})
+            calls.append(call)
+        self.trail += [{**message, "tool_calls": calls}, *answers]
+
+    # --- the end ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def usage(self) -> Json | None:
+        return self.icpt.usage if self.bounds.sum_usage else next((u for u in reversed(self.used) if u), None)
+
+    def answers(self) -> list[Json]:
+        """The messages the client was shown, one a choice."""
+        if self.plain is not None:
+            return [{"role": "assistant", **c["message"]} for c in decode(self.plain)["choices"]]
+        return [{"role": "assistant", **(c.get("message") or {})} for c in self.icpt.answer()["choices"]]
+
+    def completion(self) -> bytes:
+        """The whole answer for a client that did not ask for a stream: the upstream's own bytes where nothing was changed."""
+        if self.plain is not None:
+            alias = self.forward.route.alias
+            return self.plain if alias is None else encode({**decode(self.plain), "model": alias})
+        out = self.icpt.answer()
+        if self.usage is not None:
+            out["usage"] = self.usage
+        return encode(out)
+
+    async def record(self) -> None:
+        self.finished = True
+        self.session.measured(self.used[0] if self.used else None)
+        await self.session.finish(self.answers(), prove=True, explain={"status": "degraded" if self.degraded else "ok"})
+
+    async def abandon(self, error: BaseException | None) -> None:
+        """The turn ended early: what was shown is kept, marked aborted; nothing is kept of refused credentials."""
+        if self.finished:
+            return
+        self.finished = True
+        if isinstance(error, UpstreamRefused) and error.status in (401, 403):
+            await self.session.drop_all()
+            return
+        self.icpt.close()
+        answers = [{k: v for k, v in a.items() if k != "tool_calls"} for a in self.answers()]
+        if any(a.get("content") for a in answers):
+            await self.session.finish(answers, aborted=True, prove=True, explain={"status": "aborted"})
+        else:
+            await self.session.fail()
+
+
+class UpstreamFailed(GatewayError):
+    """An error the upstream sent inside its stream, passed on as it came."""
+
+    status = 502
+
+    def __init__(self, error: Any) -> None:
+        super().__init__("the upstream reported an error in its stream")
+        self.error = error
+
+    def body(self) -> bytes:
+        return encode({"error": self.error})
+
+
+def _message(result: Round) -> Json:
+    message: Json = result.reply["choices"][0].get("message") or {}
+    return {"role": "assistant", **message}
+
+
+def _arguments(call: Json) -> str:
+    arguments = call["function"].get("arguments")
+    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments or {}).decode()
+
+
+def _coded(e: UpstreamRefused) -> UpstreamRefused:
+    """The upstream's own refusal, with the code by which frameworks know an overflow."""
+    try:
+        body = decode(e.content)
+        error = body.get("error") if isinstance(body, dict) else None
+        if isinstance(error, dict) and error.get("code") != "context_length_exceeded":
+            return UpstreamRefused(e.status, encode({**body, "error": {**error, "code": "context_length_exceeded"}}), e.headers)
+        if not isinstance(error, dict):
+            return UpstreamRefused(e.status, error_body(str(error or body), "invalid_request_error", "context_length_exceeded"), e.headers)
+    except msgspec.DecodeError:
+        return UpstreamRefused(e.status, error_body(e.message, "invalid_request_error", "context_length_exceeded"), e.headers)
+    return e

@@ -1,0 +1,80 @@
+"""Fixtures that start the real thing: a gateway on a loopback socket, in this process or as a child."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+from gateway.app import create_app
+from gateway.settings import load
+
+SENTINEL_KEY = "sk-sentinel-4f1d"
+
+
+class Live:
+    """A running gateway."""
+
+    def __init__(self, url: str, app: Any, http: httpx.AsyncClient) -> None:
+        self.root, self.app, self.http = url, app, http
+        self.url = f"{url}/v1"
+
+    @property
+    def gateway(self) -> Any:
+        return self.app._gateway
+
+    async def chat(self, messages: Any, headers: dict[str, str] | None = None, **body: Any) -> httpx.Response:
+        sent = {"model": "m", "messages": [{"role": "user", "content": messages}] if isinstance(messages, str) else messages, **body}
+        return await self.http.post(f"{self.url}/chat/completions", json=sent, headers=headers or {})
+
+    async def stream(self, messages: Any, headers: dict[str, str] | None = None, **body: Any) -> tuple[httpx.Response, list[Any]]:
+        response = await self.chat(messages, headers, stream=True, **body)
+        return response, events(response.text)
+
+    async def memory(self, method: str, path: str, **options: Any) -> httpx.Response:
+        return await self.http.request(method, f"{self.root}/memory/v1{path}", **options)
+
+
+def events(text: str) -> list[Any]:
+    """The data of each event of a stream; `[DONE]` as that string."""
+    found = [e.removeprefix("data: ") for e in text.split("\n\n") if e.startswith("data: ")]
+    return ["[DONE]" if e == "[DONE]" else json.loads(e) for e in found]
+
+
+def said(found: list[Any]) -> str:
+    return "".join(ch["delta"].get("content") or "" for e in found if isinstance(e, dict) for ch in e.get("choices", []))
+
+
+@contextlib.asynccontextmanager
+async def running(upstream: str, data: Path, config: dict[str, Any] | None = None, key: str = SENTINEL_KEY) -> AsyncIterator[Live]:
+    """A gateway in this process, on a port of its own. config: members over the defaults."""
+    overrides = {"storage.data": str(data), "storage.vectors": "none", "memory.read_deadline_ms": 2000, "upstream": upstream, **(config or {})}
+    settings = load(None, {}, overrides)
+    app = create_app(settings)
+    sock = socket.socket()
+    sock.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on", server_header=False, date_header=False))
+    server.install_signal_handlers = lambda: None
+    task = asyncio.create_task(server._serve([sock]))
+    while not server.started:
+        await asyncio.sleep(0.005)
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    async with httpx.AsyncClient(timeout=30, headers=headers) as http:
+        try:
+            yield Live(f"http://127.0.0.1:{sock.getsockname()[1]}", app, http)
+        finally:
+            server.should_exit = True
+            await task
+            sock.close()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
