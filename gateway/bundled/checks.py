@@ -38,9 +38,7 @@ def check_chat(body: Json) -> None:
         _check_message(message, i)
     _check_order(messages)
     _check_tools(body)
-    n = body.get("n")
-    if n is not None and (isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= 128):
-        raise BadRequest(f"`n` is {n!r}: give a whole number from 1 to 128.", param="n")
+    _check_options(body)
 
 
 def _check_message(message: Any, i: int) -> None:
@@ -107,20 +105,30 @@ def _check_tools(body: Json) -> None:
                 raise BadRequest(f"`{name}` is only allowed when `tools` are given.", param=name)
         return
     if not isinstance(tools, list) or not tools:
-        raise BadRequest(
-            "`tools` must be a list with at least one tool: leave it out when there is none.", param="tools"
-        )
+        raise BadRequest("`tools` must be a list with at least one tool, or left out.", param="tools")
     for i, tool in enumerate(tools):
-        function = tool.get("function") if isinstance(tool, dict) else None
-        if (
-            isinstance(tool, dict)
-            and tool.get("type") == "function"
-            and not (isinstance(function, dict) and isinstance(function.get("name"), str))
-        ):
-            raise BadRequest(f"tools[{i}].function.name is missing.", param=f"tools[{i}].function.name")
         if not isinstance(tool, dict) or not isinstance(tool.get("type"), str):
             raise BadRequest(f"tools[{i}] must be an object with a type.", param=f"tools[{i}]")
+        if tool["type"] == "function" and not _name(tool):
+            raise BadRequest(f"tools[{i}].function.name is missing.", param=f"tools[{i}].function.name")
     choice = body.get("tool_choice")
-    named = (choice.get("function") or {}).get("name") if isinstance(choice, dict) else None
-    if named is not None and named not in [(t.get("function") or {}).get("name") for t in tools]:
-        raise BadRequest(f"`tool_choice` names {named!r}, which is not among `tools`.", param="tool_choice")
+    if isinstance(choice, dict) and _name(choice) not in [_name(t) for t in tools]:
+        raise BadRequest(f"`tool_choice` names {_name(choice)!r}, which is not among `tools`.", param="tool_choice")
+
+
+def _name(tool: Json) -> str:
+    function = tool.get("function")
+    name = function.get("name") if isinstance(function, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def _check_options(body: Json) -> None:
+    n = body.get("n")
+    if n is not None and (isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= 128):
+        raise BadRequest(f"`n` is {n!r}: give a whole number from 1 to 128.", param="n")
+    wanted = body.get("response_format") or {}
+    for name, value in (("stream_options", body.get("stream_options") or {}), ("response_format", wanted)):
+        if not isinstance(value, dict):
+            raise BadRequest(f"`{name}` must be an object.", param=name)
+    if not isinstance(wanted.get("json_schema") or {}, dict):
+        raise BadRequest("`response_format.json_schema` must be an object.", param="response_format")

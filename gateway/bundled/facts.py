@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """kind: name, likes, dislikes, home, job, asked (to remember), or other: a line nobody understands."""
+    """kind: name, likes, dislikes, home, job, asked (to remember); not understood: said (by the user) or other."""
 
     kind: str
     what: str
@@ -44,6 +44,7 @@ _STORED = {
     "home": "Lives in {}",
     "job": "Works as {}",
     "asked": "Asked to remember: {}",
+    "said": "{}",
     "other": "{}",
 }
 _TOLD = {
@@ -53,6 +54,7 @@ _TOLD = {
     "home": "you live in {}",
     "job": "you work as {}",
     "asked": "you asked me to remember: {}",
+    "said": "you said: {}",
     "other": "{}",
 }
 SINGLE = ("name", "home", "job")
@@ -76,7 +78,7 @@ _READ = tuple(
     (kind, re.compile(p, re.IGNORECASE))
     for kind, p in (
         ("asked", r"^asked to remember:\s*(.+)"),
-        ("name", r"^(?:(?:the )?user'?s? )?name(?: is|:)\s*(.+)"),
+        ("name", r"^(?:(?:the )?user'?s? )?(?:first |full )?name(?: is|:)\s*(.+)"),
         ("dislikes", _WHO + r"(?:dislikes|hates|(?:doesn't|does not) like) (.+)"),
         ("likes", _WHO + r"(?:likes|loves|enjoys|prefers) (.+)"),
         ("home", _WHO + r"lives in (.+)"),

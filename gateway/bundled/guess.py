@@ -29,4 +29,4 @@ def _members(schema: Json, text: str, depth: int) -> Json:
         return {}
     required = schema.get("required")
     names = required if isinstance(required, list) else list(properties)
-    return {str(name): filled(properties.get(name), text, depth + 1) for name in names}
+    return {str(name): filled(properties.get(str(name)), text, depth + 1) for name in names}

@@ -99,18 +99,18 @@ def _guessed(name: str, seen: Seen) -> Wanted:
 
 def _saves(seen: Seen) -> list[Wanted]:
     known = [f for line in seen.lines for f in read(line)]
-    found = (_save(fact, known, seen.tools) for fact in facts(seen.user) if fact not in known)
+    found = (_save(fact, seen.lines, seen.tools) for fact in facts(seen.user) if fact not in known)
     return [w for w in found if w]
 
 
-def _save(fact: Fact, known: Sequence[Fact], tools: Json) -> Wanted | None:
+def _save(fact: Fact, lines: Sequence[str], tools: Json) -> Wanted | None:
     """The call that keeps this fact, with the tools there are: correct what it contradicts, else add."""
-    old = next((k for k in known if _contradicts(fact, k)), None)
+    old = next((line for line in lines if any(_contradicts(fact, k) for k in read(line))), None)
     insert = ("archival_memory_insert", {"content": fact.line})
     if fact.kind == "asked" and insert[0] in tools:
         return insert
     if old and "core_memory_replace" in tools:
-        return "core_memory_replace", {"label": "human", "old_content": old.line, "new_content": fact.line}
+        return "core_memory_replace", {"label": "human", "old_content": old, "new_content": fact.line}
     if "core_memory_append" in tools:
         return "core_memory_append", {"label": "human", "content": fact.line}
     return insert if insert[0] in tools else None
@@ -218,7 +218,7 @@ def _facts_of(text: str) -> list[Fact]:
 
 def _at_hand(seen: Seen) -> list[list[Fact]]:
     """What needs no search: memory first, since it may have been corrected, then what was said in this conversation."""
-    said = [f for text in (*seen.said, seen.user) for f in _facts_of(text)]
+    said = [Fact("said", f.what) if f.kind == "other" else f for t in (*seen.said, seen.user) for f in _facts_of(t)]
     return [[f for line in seen.lines for f in read(line)], said]
 
 
@@ -229,11 +229,11 @@ def _known(question: Question, sources: Iterable[Sequence[Fact]]) -> str:
 
 def _from(question: Question, known: Sequence[Fact]) -> str:
     if question.kind == "about":
-        return _sentence("I remember: ", [f for f in known if f.kind != "other" or f.what])
+        return _sentence("I remember: ", [f for f in known if f.kind != "said"])
     same = [f for f in known if f.kind == question.kind]
     if same:
         return _sentence("", same[-1:] if question.kind in SINGLE else same)
-    return _sentence("", _closest(question.words, known))
+    return "" if question.kind == "name" else _sentence("", _closest(question.words, known))
 
 
 def _closest(words: Sequence[str], known: Sequence[Fact]) -> list[Fact]:

@@ -61,17 +61,13 @@ def see(body: Json) -> Seen:
     told = [text_of(messages[i]) for i in users]
     words = [strip_spans(t, tag).strip() if tag else t.strip() for t in told]
     results = _results(messages[users[-1] + 1 :] if users else [])
-    tools = {
-        t["function"]["name"]: t["function"].get("parameters") or {}
-        for t in body.get("tools") or []
-        if t.get("type") == "function"
-    }
+    offered = [t["function"] for t in body.get("tools") or [] if t.get("type") == "function"]
     return Seen(
         user=words[-1] if words else "",
         said=words[:-1],
         lines=_memory(system, told, tag) if tag else [],
         results=results,
-        tools=tools,
+        tools={f["name"]: f["parameters"] if isinstance(f.get("parameters"), dict) else {} for f in offered},
         has_memory=bool(tag),
         summarising=system.startswith(SUMMARISE),
     )
