@@ -13,7 +13,8 @@ from openai import AsyncOpenAI, BadRequestError, NotFoundError
 
 from gateway.bundled.server import start
 from gateway.bundled.wire import vector
-from tests.gateway.test_bundled import USER, asked
+from tests.gateway.test_bundled import asked
+from tests.gateway.test_bundled_checks import USER
 
 
 @pytest.fixture(scope="module")
