@@ -70,28 +70,29 @@ class Answer:
             self._task.cancel()
 
     async def _run(self, send: Send) -> None:
-        error: BaseException | None = None
         self._task = asyncio.current_task()
+        error = await self._worked(send)
+        # The work is settled before the client is told, so that a repetition of the request finds it so.
+        if self._work is not None:
+            await shielded(self._work.over(error))
+        if isinstance(error, GatewayError):
+            await self._told(send, error)
+        elif error is not None:
+            raise error
+
+    async def _worked(self, send: Send) -> BaseException | None:
+        """Does the work; returns why it ended early, if it did."""
         try:
             self._work = await self._prepare()
             await (self._streamed(send) if self._work.stream else self._plain(send))
         except asyncio.CancelledError as e:
-            error = e
-            if not self._cut:
-                raise
-            await self._told(send, Unavailable("The gateway is shutting down and could not wait for this answer. Try again."))
-        except GatewayError as e:
-            error = e
-            await self._told(send, e)
-        except (OSError, ConnectionError) as e:
-            error = e  # the client's socket is gone
-        except Exception as e:
-            error = e
+            return Unavailable("The gateway is shutting down and could not wait for this answer. Try again.") if self._cut else e
+        except (GatewayError, OSError) as e:
+            return e
+        except Exception:
             log.exception("unexpected failure")
-            await self._told(send, GatewayError("Something went wrong inside the gateway. Try again; its log has the details.", code="internal_error"))
-        finally:
-            if self._work is not None:
-                await shielded(self._work.over(error))
+            return GatewayError("Something went wrong inside the gateway. Try again; its log has the details.", code="internal_error")
+        return None
 
     async def _plain(self, send: Send) -> None:
         assert self._work is not None  # noqa: S101 - prepared
