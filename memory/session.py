@@ -127,7 +127,7 @@ class Session:
         if ask.offer and ask.mode in ("full", "read") and not stranger and ask.inject:
             self.offered = tools.offered(ask.client_tools, write=writable)
         shown = list(self.blocks.values()) if ask.mode != "write" and ask.inject else []
-        planned = epochs.plan(snap.turn, snap.past, shown, ask.scope.tag, snap.edits, time.time(), self._memory.policy.rules)
+        planned = epochs.plan(snap.turn, snap.past, epochs.Present(shown, ask.scope.tag, snap.edits, time.time()), self._memory.policy.rules)
         waiting = snap.waiting
         if self._adopted and waiting and waiting.epoch == planned.epoch.id and planned.note and waiting.note:
             planned.notes[len(snap.turn.messages) - 1] = planned.note = waiting.note
