@@ -20,10 +20,11 @@ from litestar.params import FromPath
 from litestar.types import ASGIApp
 
 from gateway import chat
+from gateway.answer import Refusal
 from gateway.background import Background
 from gateway.catalog import model_card, model_list
 from gateway.chat import Gateway
-from gateway.errors import GatewayError, MethodNotAllowed, NotFound, error_body
+from gateway.errors import GatewayError, MethodNotAllowed, NotFound, TooLarge, error_body
 from gateway.front import Front
 from gateway.identity import KeyRing, Names
 from gateway.intake import read_body
@@ -144,7 +145,10 @@ async def _chat(request: Request[Any, Any, Any], path_user: str | None) -> ASGIA
     started = time.perf_counter()
     headers = dict(request.scope["headers"])
     gateway.keys.caller(headers)
-    body = await read_body(request.receive, headers, int(gateway.settings.server.max_body_mib * 1024 * 1024))
+    try:
+        body = await read_body(request.receive, headers, int(gateway.settings.server.max_body_mib * 1024 * 1024))
+    except TooLarge as e:
+        return Refusal(e)
     out: ASGIApp = chat.answer(gateway, chat.Request(headers, body, path_user, started))
     return out
 
@@ -190,16 +194,22 @@ async def one_model(request: Request[Any, Any, Any], name: FromPath[str]) -> Res
     return _json(model_card(wanted))
 
 
+async def _relay(request: Request[Any, Any, Any]) -> ASGIApp:
+    try:
+        out: ASGIApp = await pass_on(request.app.state.gateway, request.scope, request.receive, "/v1")
+    except TooLarge as e:
+        return Refusal(e)
+    return out
+
+
 @route("/v1/{path:path}", http_method=["GET", "POST", "PUT", "PATCH", "DELETE"], status_code=200, include_in_schema=False)
 async def relay(request: Request[Any, Any, Any]) -> ASGIApp:
-    out: ASGIApp = await pass_on(request.app.state.gateway, request.scope, request.receive, "/v1")
-    return out
+    return await _relay(request)
 
 
 @route("/u/{user:str}/v1/{path:path}", http_method=["GET", "POST", "PUT", "PATCH", "DELETE"], status_code=200, include_in_schema=False)
 async def user_relay(request: Request[Any, Any, Any], user: FromPath[str]) -> ASGIApp:
-    out: ASGIApp = await pass_on(request.app.state.gateway, request.scope, request.receive, "/v1")
-    return out
+    return await _relay(request)
 
 
 @get("/health", summary="Alive: needs no key and touches nothing")

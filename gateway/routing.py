@@ -91,7 +91,7 @@ class Router:
 
     def facts(self, model: str) -> dict[str, Any]:
         """What is known of an upstream model, by its exact name or the longest prefix, a vendor prefix left out."""
-        bare = model.rsplit("/", 1)[-1]
+        bare = model.rsplit("/", 1)[-1].lower()
         prefixes = [p for p in self._facts if bare.startswith(p)]
         return self._facts.get(model) or (self._facts[max(prefixes, key=len)] if prefixes else {})
 

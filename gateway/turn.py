@@ -89,7 +89,7 @@ class Turn:
             for shown in self.icpt.usage_chunk(self.usage):
                 yield shown
         finally:
-            opening.cancel()
+            await asyncio.wait([opening])  # not cancelled: what was begun is there to be kept or taken back as a whole
 
     async def _open(self) -> None:
         try:
@@ -237,7 +237,7 @@ class Turn:
             return
         self.icpt.close()
         answers = [{k: v for k, v in a.items() if k != "tool_calls"} for a in self.answers()]
-        if any(a.get("content") for a in answers):
+        if self.stream and any(a.get("content") for a in answers):
             await self.session.finish(answers, aborted=True, prove=True, explain={"status": "aborted"})
         else:
             await self.session.fail()
