@@ -1,8 +1,11 @@
 """`memgate serve`: the gateway as a process. It says where it is, whose keys it takes and where the memory lies."""
 from __future__ import annotations
 
+import contextlib
+import signal
+import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -32,25 +35,35 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int,
     """
     if workers != 1:
         raise Failed(f"--workers {workers}: this version serves with one worker. Leave the option out; one takes many connections at once.", exit_code=2)
-    from gateway.cli.hosted import bound, url_of
-    from gateway.cli.running import noted
+    from gateway.cli.hosted import bound
 
+    signal.signal(signal.SIGTERM, _ended)  # until the server takes over: a stop during the start is no failure
     settings = settings_from(config, server__host=host, server__port=port, upstream=upstream)
-    with bound(settings.server.host, settings.server.port) as sock:
-        from gateway.app import create_app
-        from gateway.server import serve as run
+    with contextlib.suppress(KeyboardInterrupt), bound(settings.server.host, settings.server.port) as sock:
+        _serve(settings, sock)
 
-        url = url_of(sock)
-        try:
-            app = create_app(settings)
-        except OSError as e:
-            raise Failed(f"The data folder {settings.data} cannot be used: {e.strerror}. Set storage.data or MEMGATE_DATA to a folder of yours.") from e
-        with noted(settings.data, url) as other:
-            for line in told(settings, url):
-                click.echo(line, err=True)
-            if other:
-                click.echo(f"  warning    {other} already serves this data folder: run one gateway per folder", err=True)
-            run(app, app.gateway, [sock])
+
+def _ended(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _serve(settings: Settings, sock: socket.socket) -> None:
+    from gateway.app import create_app
+    from gateway.cli.hosted import url_of
+    from gateway.cli.running import noted
+    from gateway.server import serve as run
+
+    url = url_of(sock)
+    try:
+        app = create_app(settings)
+    except OSError as e:
+        raise Failed(f"The data folder {settings.data} cannot be used: {e.strerror}. Set storage.data or MEMGATE_DATA to a folder of yours.") from e
+    with noted(settings.data, url) as other:
+        for line in told(settings, url):
+            click.echo(line, err=True)
+        if other:
+            click.echo(f"  warning    {other} already serves this data folder: run one gateway per folder", err=True)
+        run(app, app.gateway, [sock])
 
 
 MODES = {
