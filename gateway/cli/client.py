@@ -79,7 +79,7 @@ def connected(url: str, key: str | None) -> Iterator[Api]:
     """The API of the gateway at a URL."""
     import httpx
 
-    headers = {"authorization": f"Bearer {key}"} if key else {}
+    headers = {"x-memgate-actor": "cli", **({"authorization": f"Bearer {key}"} if key else {})}
     with httpx.Client(timeout=TIMEOUT, headers=headers, trust_env=False) as http:
         yield Api(http, url)
 

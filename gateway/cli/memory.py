@@ -155,6 +155,9 @@ def undo(person: Person, label: str) -> None:
       memgate memory undo human
     """
     block = person.call("POST", "blocks", quote(label, safe=""), "undo")
+    if "value" not in block:
+        click.echo(f"{label} is gone again: it had been created by that change")
+        return
     click.echo(f"{label} is now at version {block['version']}:")
     click.echo(indented(block["value"]) or "  (empty)")
 
