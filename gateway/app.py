@@ -33,6 +33,7 @@ from gateway.intake import read_body
 from gateway.passing import pass_on
 from gateway.routing import Router, known_models
 from gateway.settings import ConfigError, Settings
+from gateway.tokenizers import Vocabularies, folder
 from gateway.upstream.base import Timeouts, Upstream
 from gateway.upstream.openai import OpenAIUpstream
 from gateway.upstream.transport import AiohttpTransport
@@ -76,7 +77,7 @@ def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
     router, credentials = Router(settings, upstreams, known_models(facts_file())), Credentials()
     database = Database(settings.database, settings.storage.synchronous)
     memory = Memory(database, policy, secret, data, _meaning(settings, router, credentials))
-    return Gateway(settings, KeyRing(settings, secret, token), Names(settings), router, memory, secret, Background(part.ignore), credentials)
+    return Gateway(settings, KeyRing(settings, secret, token), Names(settings), router, memory, secret, Background(part.ignore), credentials, Vocabularies(folder(data), memory.counters))
 
 
 def _meaning(settings: Settings, router: Router, credentials: Credentials) -> Meaning | None:
