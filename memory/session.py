@@ -28,6 +28,7 @@ from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import owners, turns
 from memory.stores.sql import schema as t
 from memory.stores.sql.engine import Database
+from memory.stores.sql.rows import put_row
 from memory.tokens import Counter
 from memory.window import budget
 
@@ -231,7 +232,7 @@ class Session:
 
         def work(conn: Connection) -> None:
             scope_id = owners.ensure(conn, self._snap.owner)
-            turns.upsert(conn, t.summaries, ["scope_id", "chain"], scope_id=scope_id, conversation=self.conversation.id, chain=link, content=text,
+            put_row(conn, t.summaries, ("scope_id", "chain"), scope_id=scope_id, conversation=self.conversation.id, chain=link, content=text,
                          count=count, created_at=time.time())
 
         try:
