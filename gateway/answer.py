@@ -70,28 +70,29 @@ class Answer:
             self._task.cancel()
 
     async def _run(self, send: Send) -> None:
-        error: BaseException | None = None
         self._task = asyncio.current_task()
+        error = await self._worked(send)
+        # The work is settled before the client is told, so that a repetition of the request finds it so.
+        if self._work is not None:
+            await shielded(self._work.over(error))
+        if isinstance(error, GatewayError):
+            await self._told(send, error)
+        elif error is not None:
+            raise error
+
+    async def _worked(self, send: Send) -> BaseException | None:
+        """Does the work; returns why it ended early, if it did."""
         try:
             self._work = await self._prepare()
             await (self._streamed(send) if self._work.stream else self._plain(send))
         except asyncio.CancelledError as e:
-            error = e
-            if not self._cut:
-                raise
-            await self._told(send, Unavailable("The gateway is shutting down and could not wait for this answer. Try again."))
-        except GatewayError as e:
-            error = e
-            await self._told(send, e)
-        except (OSError, ConnectionError) as e:
-            error = e  # the client's socket is gone
-        except Exception as e:
-            error = e
+            return Unavailable("The gateway is shutting down and could not wait for this answer. Try again.") if self._cut else e
+        except (GatewayError, OSError) as e:
+            return e
+        except Exception:
             log.exception("unexpected failure")
-            await self._told(send, GatewayError("Something went wrong inside the gateway. Try again; its log has the details.", code="internal_error"))
-        finally:
-            if self._work is not None:
-                await shielded(self._work.over(error))
+            return GatewayError("Something went wrong inside the gateway. Try again; its log has the details.", code="internal_error")
+        return None
 
     async def _plain(self, send: Send) -> None:
         assert self._work is not None  # noqa: S101 - prepared
@@ -150,6 +151,25 @@ class Answer:
             return
         extra = self._work.headers(committed=True) if self._work else []
         await respond_error(send, error, [*self._base, *extra])
+
+
+class Refusal:
+    """A refusal that leaves before the rest of the body is read. The rest is thrown away for a moment, since closing on
+    unread bytes resets the connection and takes the refusal with it."""
+
+    def __init__(self, error: GatewayError, linger: float = 2.0) -> None:
+        self._error, self._linger = error, linger
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        body = self._error.body()
+        headers = [*self._error.headers, (b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": self._error.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._linger):
+                while (message := await receive())["type"] == "http.request" and message.get("more_body"):
+                    pass
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def shielded(work: Any) -> None:

@@ -7,6 +7,7 @@ import os
 import secrets
 import time
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,12 @@ from litestar.params import FromPath
 from litestar.types import ASGIApp
 
 from gateway import chat
+from gateway.answer import Refusal
 from gateway.background import Background
 from gateway.catalog import model_card, model_list
 from gateway.chat import Gateway
-from gateway.errors import BadRequest, GatewayError, MethodNotAllowed, NotFound, error_body
+from gateway.embedding import Credentials, UpstreamEmbed
+from gateway.errors import BadRequest, GatewayError, MethodNotAllowed, NotFound, TooLarge, error_body
 from gateway.front import Front, segment
 from gateway.identity import KeyRing, Names
 from gateway.intake import read_body
@@ -30,6 +33,7 @@ from gateway.memories import management
 from gateway.passing import pass_on
 from gateway.routing import Router, known_models
 from gateway.settings import ConfigError, Settings
+from gateway.tokenizers import Vocabularies, folder
 from gateway.upstream.base import Timeouts, Upstream
 from gateway.upstream.openai import OpenAIUpstream
 from gateway.upstream.transport import AiohttpTransport
@@ -39,7 +43,9 @@ from memory.epoch import Rules
 from memory.errors import MemoryFault
 from memory.jobs import chores
 from memory.jobs.worker import Worker
+from memory.retrieval import Meaning
 from memory.service import Memory
+from memory.stores.chroma import ChromaIndex
 from memory.stores.sql.engine import Database
 
 log = logging.getLogger("memgate")
@@ -70,12 +76,28 @@ def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
     part = settings.memory
     blocks = {b.label: Block(b.label, b.value, b.description, b.limit, b.read_only) for b in part.blocks}
     policy = Policy(blocks, Rules(part.cache_idle_seconds, live=part.placement == "live"), part.read_deadline_ms / 1000, summary_seconds=part.summary_seconds)
-    memory = Memory(Database(settings.database, settings.storage.synchronous), policy, secret, data)
-    worker = Worker(memory.db)
-    chores.register(worker, memory.db, chores.Ages(part.explain_days, part.unnamed_days))
+    router, credentials = Router(settings, upstreams, known_models(facts_file())), Credentials()
+    database = Database(settings.database, settings.storage.synchronous)
+    memory = Memory(database, policy, secret, data, _meaning(settings, router, credentials))
+    worker = Worker(database)
+    chores.register(worker, database, chores.Ages(part.explain_days, part.unnamed_days), memory.retrieval)
     return Gateway(
-        settings, KeyRing(settings, secret, token), Names(settings), Router(settings, upstreams, known_models(facts_file())), memory, secret,
-        Background(part.ignore), worker)
+        settings, KeyRing(settings, secret, token), Names(settings), router, memory, secret, Background(part.ignore), worker, credentials,
+        Vocabularies(folder(data), memory.counters))
+
+
+def _meaning(settings: Settings, router: Router, credentials: Credentials) -> Meaning | None:
+    """Search by meaning, where an embedder is configured. Raises ConfigError for one that is not there."""
+    kind, _, model = settings.memory.embedder.partition(":")
+    if kind == "none":
+        return None
+    if kind != "upstream" or not model:
+        raise ConfigError(f"memory.embedder is {settings.memory.embedder!r}; this version knows 'none' and 'upstream:<model>'")
+    if find_spec("numpy") is None:
+        raise ConfigError("memory.embedder needs numpy: pip install 'memgate[chroma]'")
+    vectors = settings.storage.vectors
+    index = ChromaIndex(vectors, settings.data / "chroma") if vectors != "none" else None
+    return Meaning(UpstreamEmbed(model, router, credentials), index, settings.storage.exact_below)
 
 
 def facts_file() -> Path:
@@ -144,7 +166,10 @@ async def _chat(request: Request[Any, Any, Any], path_user: str | None) -> ASGIA
     started = time.perf_counter()
     headers = dict(request.scope["headers"])
     gateway.keys.caller(headers)
-    body = await read_body(request.receive, headers, int(gateway.settings.server.max_body_mib * 1024 * 1024))
+    try:
+        body = await read_body(request.receive, headers, int(gateway.settings.server.max_body_mib * 1024 * 1024))
+    except TooLarge as e:
+        return Refusal(e)
     out: ASGIApp = chat.answer(gateway, chat.Request(headers, body, path_user, started))
     return out
 
@@ -185,16 +210,22 @@ async def one_model(request: Request[Any, Any, Any], name: FromPath[str]) -> Res
     return _json(model_card(wanted))
 
 
+async def _relay(request: Request[Any, Any, Any]) -> ASGIApp:
+    try:
+        out: ASGIApp = await pass_on(request.app.state.gateway, request.scope, request.receive, "/v1")
+    except TooLarge as e:
+        return Refusal(e)
+    return out
+
+
 @route("/v1/{path:path}", http_method=["GET", "POST", "PUT", "PATCH", "DELETE"], status_code=200, include_in_schema=False)
 async def relay(request: Request[Any, Any, Any]) -> ASGIApp:
-    out: ASGIApp = await pass_on(request.app.state.gateway, request.scope, request.receive, "/v1")
-    return out
+    return await _relay(request)
 
 
 @route("/u/{user:str}/v1/{path:path}", http_method=["GET", "POST", "PUT", "PATCH", "DELETE"], status_code=200, include_in_schema=False)
 async def user_relay(request: Request[Any, Any, Any], user: FromPath[str]) -> ASGIApp:
-    out: ASGIApp = await pass_on(request.app.state.gateway, request.scope, request.receive, "/v1")
-    return out
+    return await _relay(request)
 
 
 @get("/health", summary="Alive: needs no key and touches nothing")

@@ -12,6 +12,7 @@ import msgspec
 
 from gateway.answer import Answer
 from gateway.background import Background
+from gateway.embedding import Credentials
 from gateway.errors import BadRequest, Forbidden, Unavailable
 from gateway.forward import Forwarder
 from gateway.headers import Pairs
@@ -21,6 +22,7 @@ from gateway.plain import PlainWork
 from gateway.relay import Passing, Relay
 from gateway.routing import Route, Router
 from gateway.settings import Settings
+from gateway.tokenizers import Vocabularies
 from gateway.turn import Bounds, Turn
 from gateway.wire.chat import Json
 from memory.ask import Ask
@@ -48,6 +50,8 @@ class Gateway:
     secret: bytes
     background: Background
     worker: Worker
+    credentials: Credentials
+    vocabularies: Vocabularies
     lacks: dict[str, int] = field(default_factory=dict)
     draining: bool = False
     busy: int = 0
@@ -132,6 +136,7 @@ class ChatWork:
     async def prepare(self) -> ChatWork | PlainWork:
         """Begins the session. A memory that fails never takes the app down, unless the operator or the request needs it."""
         memory = self._gateway.settings.memory
+        self._gateway.credentials.keep(self._wanted.scope.tenant, self._forward.authorization)
         try:
             session = await self._gateway.memory.begin(self._ask())
         except MemoryFault as e:
@@ -153,9 +158,13 @@ class ChatWork:
         idempotency = request.headers.get(b"idempotency-key", b"").decode("latin-1")
         return Ask(
             scope=wanted.scope, messages=body["messages"], model=body["model"], request_id=request.id, mode=wanted.mode, explicit=wanted.explicit,
-            client_tools=body.get("tools"), offer=lack < 1 and self._offers(), inject=lack < 2, window=route.window, max_output=_max_output(body),
+            client_tools=body.get("tools"), offer=lack < 1 and self._offers(), inject=lack < 2, recall=self._recalls(lack), window=route.window, tokenizer=self._gateway.vocabularies.wanted(route.tokenizer), max_output=_max_output(body),
             complete=Summariser(self._gateway, self._forward, body["model"]), rest=rest, idempotency=idempotency,
             certain=bool(idempotency) or (retries.isdigit() and int(retries) > 0))
+
+    def _recalls(self, lack: int) -> bool:
+        """Automatic recall: where it is set, and for models that cannot search for themselves."""
+        return self._gateway.settings.memory.recall == "auto" or lack == 1 or not self._forward.route.supports_tools
 
     def _offers(self) -> bool:
         body, tools = self._body, self._gateway.settings.memory.tools
@@ -185,7 +194,7 @@ class ChatWork:
         session = turn.session
         overhead = (time.perf_counter() - self._request.started - self._forward.waited) * 1000
         out += [
-            (b"x-memory-status", b"degraded" if turn.degraded else b"ok"), (b"x-memory-conversation", _quoted(session.conversation.name)),
+            (b"x-memory-status", b"degraded" if turn.degraded else b"ok"), (b"x-memory-conversation", self._conversation(session.conversation.name)),
             (b"x-memgate-overhead-ms", b"%.2f" % max(0.0, overhead if not self.stream or committed else self._overhead()))]
         if session.stores:
             out.append((b"x-memory-explain", session.explain_id.encode()))
@@ -194,6 +203,10 @@ class ChatWork:
         if not self.stream and not committed:
             out += [(b"x-memory-rounds", b"%d" % len(turn.used)), (b"x-memory-injected-tokens", b"%d" % session.injected_tokens)]
         return out
+
+    def _conversation(self, name: str) -> bytes:
+        """The conversation as the client spelt it, else percent-encoded."""
+        return self._request.headers[b"x-memory-conversation"] if self._wanted.explicit else quote(name).encode()
 
     def _overhead(self) -> float:
         return (time.perf_counter() - self._request.started - self._forward.waited) * 1000
@@ -227,5 +240,3 @@ def _max_output(body: Json) -> int | None:
     return None
 
 
-def _quoted(name: str) -> bytes:
-    return quote(name, safe="!#$&'()*+,/:;=?@[]~ ").encode()

@@ -60,6 +60,10 @@ class Front:
         self._origins = frozenset(o.rstrip("/") for o in server.cors_origins)
         self._guarded = gateway.settings.single_user and server.loopback
 
+    @property
+    def gateway(self) -> Gateway:
+        return self._gateway
+
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)

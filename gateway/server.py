@@ -4,6 +4,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import socket
+import threading
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
@@ -23,10 +25,18 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._gateway = gateway
         self._drain: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        await super().serve(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         # Unlike uvicorn's, the signals are not raised again at the end: a drained server exits 0.
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         before = {s: signal.signal(s, self.handle_exit) for s in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
@@ -38,9 +48,13 @@ class Server(uvicorn.Server):
         if self._gateway.draining:  # a second signal does not wait
             self.should_exit = self.force_exit = True
             return
+        self.drain()
+
+    def drain(self) -> None:
+        """Begins to drain; safe to call from any thread once the server runs."""
         self._gateway.draining = True
-        loop = asyncio.get_event_loop_policy().get_event_loop()
-        loop.call_soon_threadsafe(self._begin_drain)
+        assert self._loop is not None  # noqa: S101 - a server that was never run has nothing to drain
+        self._loop.call_soon_threadsafe(self._begin_drain)
 
     def _begin_drain(self) -> None:
         self._drain = asyncio.ensure_future(self._drained())
@@ -58,10 +72,15 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def serve(app: Front, gateway: Gateway, *, log_level: str = "warning", **options: Any) -> None:
-    """Runs until a signal ends it."""
+def server_for(app: Front, gateway: Gateway, *, log_level: str = "warning", **options: Any) -> Server:
+    """A server that is not running yet."""
     server = gateway.settings.server
     config = uvicorn.Config(
         app, host=server.host, port=server.port, log_level=log_level, access_log=False, server_header=False, date_header=False, lifespan="on",
         timeout_graceful_shutdown=2, h11_max_incomplete_event_size=65536, proxy_headers=False, **options)
-    Server(config, gateway).run()
+    return Server(config, gateway)
+
+
+def serve(app: Front, gateway: Gateway, sockets: list[socket.socket] | None = None, **options: Any) -> None:
+    """Runs until a signal ends it. sockets: bound already; None binds the configured host and port."""
+    server_for(app, gateway, **options).run(sockets)

@@ -20,13 +20,16 @@ from memory.errors import Erased, StoreUnavailable
 from memory.fit import Fitted, Room, compact, fit
 from memory.history import Node, closed
 from memory.ids import new_id, new_key
+from memory.jobs.queue import Job, enqueue
 from memory.messages import Json, squeeze, text_of
+from memory.recall import relevant, told
 from memory.retrieval import Retrieval
 from memory.spill import Spill
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import owners, turns
 from memory.stores.sql import schema as t
 from memory.stores.sql.engine import Database
+from memory.stores.sql.rows import put_row
 from memory.tokens import Counter
 from memory.window import budget
 
@@ -57,10 +60,11 @@ class Keeper(Protocol):
 
     db: Database
     policy: Policy
-    counter: Counter
     retrieval: Retrieval
     spill: Spill
     busy_nodes: set[int]
+
+    def counter(self, family: str) -> Counter: ...
 
     def land(self, flight: bytes | None) -> None: ...
 
@@ -79,6 +83,7 @@ class Session:
         self.forked_from: str | None = None
         self.node_id = new_key()
         self._scope_id = snapshot.scope_id
+        self._counter = memory.counter(ask.tokenizer)
         self._opened = self._over = False
         self._resumed = self._retries()
         self._adopted = self._adopts()
@@ -126,18 +131,37 @@ class Session:
         if ask.offer and ask.mode in ("full", "read") and not stranger and ask.inject:
             self.offered = tools.offered(ask.client_tools, write=writable)
         shown = list(self.blocks.values()) if ask.mode != "write" and ask.inject else []
-        planned = epochs.plan(snap.turn, snap.past, shown, ask.scope.tag, snap.edits, time.time(), self._memory.policy.rules)
+        planned = epochs.plan(snap.turn, snap.past, epochs.Present(shown, ask.scope.tag, snap.edits, time.time()), self._memory.policy.rules)
         waiting = snap.waiting
         if self._adopted and waiting and waiting.epoch == planned.epoch.id and planned.note and waiting.note:
             planned.notes[len(snap.turn.messages) - 1] = planned.note = waiting.note
             planned.told = waiting.told
         self._room = self._measured(shown)
+        self.recall = await self._recalled() if ask.recall and shown and not stranger else ""
         self._use(await fit(snap.turn, planned, self._room) if ask.inject else Fitted(planned))
         self.seen = self._seen(shown)
 
+    async def _recalled(self) -> str:
+        """What automatic recall adds: found once for a user's turn, the same while its tools run."""
+        snap, waiting = self._snap, self._snap.waiting
+        messages, node = snap.turn.messages, snap.past.node
+        newest = max((i for i, m in enumerate(messages) if m.get("role") == "user"), default=-1)
+        if newest < 0 or self._scope_id is None:
+            return ""
+        if self._adopted and waiting is not None and waiting.recall is not None:
+            return waiting.recall
+        if newest < snap.past.at and node is not None:
+            return node.recall or ""
+        within = node.id if node and not self._ask.scope.named else None
+        try:
+            found = await relevant(self._memory.retrieval, self._scope_id, text_of(messages[newest]), within)
+        except StoreUnavailable:
+            return ""
+        return told(found, {squeeze(text_of(m)) for m in messages}, self._ask.scope.tag, self._counter)
+
     def _measured(self, shown: Sequence[Block]) -> Room:
-        ask, counter = self._ask, self._memory.counter
-        other = counter.tools(ask.client_tools) + counter.tools(self.offered)
+        ask, counter = self._ask, self._counter
+        other = counter.tools(ask.client_tools) + counter.tools(self.offered) + counter.text(self.recall)
         return Room(
             counter, ask.model, shown, ask.scope.tag, self._snap.edits, budget(ask.window, ask.max_output) if ask.window else None, other,
             ask.complete, self._load_summaries, self._save_summary, self._memory.policy.summary_seconds)
@@ -164,7 +188,7 @@ class Session:
 
     def inject_nothing(self) -> None:
         """The target took only the client's own body: nothing of ours was in it, so none of it may be believed placed."""
-        self.core, self.notes, self.splices, self.offered = "", {}, {}, []
+        self.core, self.notes, self.splices, self.offered, self.recall = "", {}, {}, [], ""
         self.fitted.plan.note = ""
         self.trace.notes.append("the target refused the request with memory in it; the client's own was sent")
 
@@ -172,11 +196,11 @@ class Session:
         """Lets the token estimate learn from what the upstream counted."""
         reported = (usage or {}).get("prompt_tokens")
         if isinstance(reported, int) and self.core:
-            self._memory.counter.correct(self._ask.model, self.fitted.tokens, reported)
+            self._counter.correct(self._ask.model, self.fitted.tokens, reported)
 
     @property
     def injected_tokens(self) -> int:
-        counter = self._memory.counter
+        counter = self._counter
         return int(counter.text(self.core) + sum(counter.text(n) for n in self.notes.values()) + counter.tools(self.offered)) if self.core or self.offered else 0
 
     async def compact_harder(self, attempt: int) -> bool:
@@ -209,7 +233,7 @@ class Session:
 
         def work(conn: Connection) -> None:
             scope_id = owners.ensure(conn, self._snap.owner)
-            turns.upsert(conn, t.summaries, ["scope_id", "chain"], scope_id=scope_id, conversation=self.conversation.id, chain=link, content=text,
+            put_row(conn, t.summaries, ("scope_id", "chain"), scope_id=scope_id, conversation=self.conversation.id, chain=link, content=text,
                          count=count, created_at=time.time())
 
         try:
@@ -229,7 +253,7 @@ class Session:
             return
         snap = self._snap
         node = epochs.opened(self.node_id, self.conversation.id, snap.turn, snap.past, self.fitted.plan)
-        node.at = time.time()
+        node.at, node.recall = time.time(), self.recall
         if self._ask.mode == "write" or not self.core:
             node.epoch = None
         tag = self._ask.scope.tag
@@ -257,6 +281,8 @@ class Session:
         def work(conn: Connection) -> dict[int, str]:
             owners.ensure(conn, self._snap.owner)
             results = {**found, **tools.run_edits(conn, calls, hands)}
+            if hands.inserted and self._memory.retrieval.meaning is not None:
+                enqueue(conn, Job("embed", {"passages": list(hands.inserted)}, hands.scope_id))
             if self._attempt.key is not None and self.stores:
                 entry = {"reply": reply, "results": [results[i] for i in range(len(calls))]}
                 turns.round_done(conn, self._attempt.key, [*self.rounds, entry])
@@ -303,7 +329,7 @@ class Session:
         nodes: list[Node] = []
         for i, answer in enumerate(answers):
             node = epochs.opened(self.node_id if i == 0 else new_key(), self.conversation.id, snap.turn, snap.past, self.fitted.plan)
-            node.turn = self.node_id
+            node.turn, node.recall = self.node_id, self.recall
             closed(node, snap.past.node, key, answer)
             if aborted:
                 node.state, node.text = "aborted", squeeze(text_of(answer))

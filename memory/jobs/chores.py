@@ -1,20 +1,19 @@
-"""The jobs every gateway has: what follows an erasure outside the database, and what leaves by age."""
+"""The jobs every gateway has: vectors of new passages, what follows an erasure outside the database, what leaves by age."""
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
 from memory.jobs.queue import Job, enqueue
 from memory.jobs.worker import Handler, Worker
+from memory.retrieval import Retrieval, VectorIndex
 from memory.stores.sql import expiry
 from memory.stores.sql.engine import Database
 
 DAY = 86400.0
 EVERY = 3600.0  # seconds between looks for what is too old
-Forget = Callable[[int, Sequence[int] | None], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +24,27 @@ class Ages:
     unnamed: float
 
 
-def erasing(forget: Forget | None) -> Handler:
-    """Takes vectors out of an external index. forget: (scope row key, passage row keys, None for all of the scope); None:
-    there is no such index."""
+def erasing(index: VectorIndex | None) -> Handler:
+    """Takes vectors out of the index, where there is one."""
 
     async def erase(job: Job) -> None:
-        if forget is None:
+        if index is None:
             return
         for scope_id in job.payload["scopes"]:
-            await forget(scope_id, None)
+            await index.drop(scope_id)
         for scope_id, passages in job.payload["passages"].items():
-            await forget(int(scope_id), passages)
+            await index.remove(int(scope_id), passages)
 
     return erase
+
+
+def embedding(retrieval: Retrieval) -> Handler:
+    """Makes the vectors of new passages."""
+
+    async def embed(job: Job) -> None:
+        await retrieval.embed_passages(job.payload["passages"])
+
+    return embed
 
 
 def expiring(db: Database, ages: Ages) -> Handler:
@@ -59,7 +66,10 @@ def _unnamed(conn: Connection, before: float) -> int:
     return count
 
 
-def register(worker: Worker, db: Database, ages: Ages, forget: Forget | None = None) -> None:
-    """Gives the worker these jobs."""
-    worker.register("erase", erasing(forget))
+def register(worker: Worker, db: Database, ages: Ages, retrieval: Retrieval) -> None:
+    """Gives the worker these jobs; `embed` only where passages have vectors."""
+    meaning = retrieval.meaning
+    worker.register("erase", erasing(meaning.index if meaning else None))
     worker.register("expire", expiring(db, ages), every=EVERY)
+    if meaning is not None:
+        worker.register("embed", embedding(retrieval))

@@ -297,6 +297,7 @@ def _nodes() -> None:
         sa.Column("state", sa.String(length=8), nullable=False),
         sa.Column("epoch", sa.String(length=64), nullable=True),
         sa.Column("note", sa.Text(), nullable=True),
+        sa.Column("recall", sa.Text(), nullable=True),
         sa.Column("told", sa.Text(), nullable=True),
         sa.Column("hidden", sa.Text(), nullable=True),
         sa.Column("carriers", sa.Text(), nullable=True),

@@ -1,0 +1,68 @@
+# Each target sets up what it needs on a fresh machine (a virtual environment, the package with its extras), as an ordinary
+# user. A stamp says that a set-up is done, so a second run installs nothing and works offline.
+#
+#   PYTHON=/path/to/python3.12   the interpreter to build .venv with (3.11 or newer; looked for when not given)
+#   TESTS="-k words"             more arguments for pytest
+#   WORKERS=4                    test processes (default: one per core)
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Not bin/python, which is a link to a file of another age.
+MADE := $(VENV)/pyvenv.cfg
+WORKERS ?= auto
+CANDIDATES := $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3)
+
+.PHONY: help demo test lint bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo    a two-session conversation with memory, then the gateway on port 8080"
+	@echo "make test    the tests"
+	@echo "make lint    ruff and mypy"
+	@echo "make bench   what memory costs: CPU, time to first token"
+	@echo "make clean   remove the virtual environment and its stamps"
+
+demo: .setup-demo
+	$(BIN)/memgate demo
+
+test: .setup-test
+	$(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
+
+lint: .setup-lint
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: .setup-test
+	$(BIN)/python -m tests.bench
+
+clean:
+	rm -rf $(VENV) .setup-demo .setup-test .setup-lint
+
+# Each holds what the one before it holds, and stamps it too. (mypy reads the types of whatever the package imports.)
+.setup-demo: EXTRAS = all,demo
+.setup-test: EXTRAS = all,demo,test
+.setup-test: ALSO = .setup-demo
+.setup-lint: EXTRAS = all,demo,test,lint
+.setup-lint: ALSO = .setup-demo .setup-test
+
+.setup-demo .setup-test .setup-lint: pyproject.toml $(MADE)
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet -e '.[$(EXTRAS)]'
+	@touch $@ $(ALSO)
+
+# A folder that python3 -m venv left half-made (no ensurepip) is removed again, so that the next run starts clean.
+$(MADE):
+	@found=; \
+	for p in $(CANDIDATES); do \
+	  if "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found="$$p"; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "Memgate needs Python 3.11 or newer, and none of these is: $(CANDIDATES)." >&2; \
+	  echo "Install it (Debian, Ubuntu: apt-get install python3 python3-venv; macOS: brew install python@3.12)," >&2; \
+	  echo "or name one: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 1; \
+	fi; \
+	echo "Setting up $(VENV) with $$found ($$("$$found" -V 2>&1))"; \
+	if ! "$$found" -m venv $(VENV); then \
+	  rm -rf $(VENV); \
+	  echo "$$found cannot make a virtual environment." >&2; \
+	  echo "Install its venv package (Debian, Ubuntu: apt-get install python3-venv) and run make again." >&2; exit 1; \
+	fi

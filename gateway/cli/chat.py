@@ -1,0 +1,144 @@
+"""`memgate chat`: a terminal chat through a gateway, what the memory did shown beside each answer."""
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gateway.cli.beside import tool_lines
+from gateway.cli.options import Failed, Where, where_options
+
+if TYPE_CHECKING:
+    import httpx
+
+    from gateway.cli.client import Api
+    from gateway.settings import Settings
+
+
+@dataclass(slots=True)
+class Talk:
+    """One conversation. key: what goes as the chat's own Authorization."""
+
+    api: Api
+    key: str | None
+    model: str
+    user: str
+    messages: list[dict[str, str]] = field(default_factory=list)
+
+
+@click.command(short_help="Chat in the terminal.")
+@click.option("--model", default="gpt-4o-mini", envvar="MEMGATE_CHAT_MODEL", show_default=True, help="The model's name.")
+@click.option("--user", default="me", show_default=True, help="Who is talking.")
+@click.option("--bundled", is_flag=True, help="Talk to the rule-based stand-in that comes with Memgate; nothing is asked of a provider.")
+@where_options
+def chat(where: Where, model: str, user: str, bundled: bool) -> None:
+    """Chat through the gateway that runs on your data folder, or through one started for this chat. Ctrl-D ends it.
+
+    The provider's key is taken from OPENAI_API_KEY (with managed keys: --key).
+
+    \b
+    Examples:
+      memgate chat
+      memgate chat --model llama3.1 --user ada
+      memgate chat --bundled
+    """
+    with _opened(where, bundled) as (api, key):
+        talk = Talk(api, key, "memgate-demo" if bundled else model, user)
+        click.secho(f"{talk.model} through {api.url}, as {user}. Ctrl-D ends.", dim=True, err=True)
+        while (said := _asked()) is not None:
+            if said:
+                _answer(talk, said)
+
+
+@contextmanager
+def _opened(where: Where, bundled: bool) -> Iterator[tuple[Api, str | None]]:
+    """The gateway to talk through, and the key to send."""
+    from gateway.cli.client import connected, local_token, token_for
+    from gateway.cli.hosted import bound, hosted
+    from gateway.cli.running import running
+
+    with ExitStack() as stack:
+        settings = _in_front_of_bundled(where, stack) if bundled else where.settings()
+        key = where.key if settings.mode == "managed" or where.key else os.environ.get("OPENAI_API_KEY")
+        url = None if bundled else where.url or running(settings.data)
+        token = token_for(url, settings) if url else None
+        if not url:
+            if settings.mode == "own-key" and not key:
+                raise Failed("No gateway runs on this data folder and no key is given for one. Set OPENAI_API_KEY, or try `memgate chat --bundled`.")
+            url = stack.enter_context(hosted(settings, bound("127.0.0.1", 0)))
+            token = local_token(settings.data)
+        yield stack.enter_context(connected(url, where.key or token)), key
+
+
+def _in_front_of_bundled(where: Where, stack: ExitStack) -> Settings:
+    from gateway.bundled.server import start
+    from gateway.settings import load
+
+    upstream = stack.enter_context(start()).url
+    settings = where.settings()
+    kept = {"storage.data": str(settings.data), "storage.database": settings.database}
+    return load(None, {}, {**kept, "server.open": True, "upstream": upstream})
+
+
+def _asked() -> str | None:
+    """The next line; None at the end of the input."""
+    try:
+        return input("You: ").strip()
+    except (EOFError, KeyboardInterrupt):
+        click.echo()
+        return None
+
+
+def _answer(talk: Talk, said: str) -> None:
+    import httpx
+
+    talk.messages.append({"role": "user", "content": said})
+    body = {"model": talk.model, "messages": talk.messages, "user": talk.user, "stream": True}
+    headers = {"authorization": f"Bearer {talk.key or 'none'}"}
+    text, explain = "", None
+    try:
+        with httpx.stream("POST", f"{talk.api.url}/v1/chat/completions", json=body, headers=headers, timeout=600, trust_env=False) as response:
+            click.echo("Assistant: ", nl=False)
+            explain = response.headers.get("x-memory-explain")
+            for piece in _pieces(response):
+                click.echo(piece, nl=False)
+                text += piece
+    except httpx.HTTPError as e:
+        click.echo(f"[the gateway did not answer: {e}]", nl=False)
+    except KeyboardInterrupt:
+        click.echo(" [stopped]", nl=False)
+    click.echo()
+    if text:
+        talk.messages.append({"role": "assistant", "content": text})
+    else:
+        talk.messages.pop()
+    for line in tool_lines(talk.api.explain(explain)) if explain else ():
+        click.secho(f"    memory: {line}", fg="cyan")
+
+
+def _pieces(response: httpx.Response) -> Iterator[str]:
+    """The text of a streamed answer, bit by bit; an error as text in brackets."""
+    from gateway.cli.client import message_of
+    from gateway.sse import Framer
+
+    if response.is_error:
+        response.read()
+        yield f"[{message_of(response)}]"
+        return
+    framer = Framer()
+    for data in response.iter_bytes():
+        for event in framer.feed(data):
+            if event.data and event.data != b"[DONE]":
+                yield _text(json.loads(event.data))
+
+
+def _text(chunk: dict[str, Any]) -> str:
+    if error := chunk.get("error"):
+        return f"[{error.get('message')}]"
+    choices = chunk.get("choices") or [{}]
+    return str((choices[0].get("delta") or {}).get("content") or "")

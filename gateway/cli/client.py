@@ -1,0 +1,109 @@
+"""The management API as the commands use it: a running gateway's where there is one, else one opened for this command alone."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+from gateway.cli.options import Failed, Where
+from gateway.cli.running import running
+
+if TYPE_CHECKING:
+    import httpx
+
+    from gateway.settings import Settings
+
+TIMEOUT = 60.0
+LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+def message_of(response: httpx.Response) -> str:
+    """What a refusal says, whatever its shape."""
+    try:
+        return str(response.json()["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"{response.status_code} {response.reason_phrase}: {response.text[:200]}"
+
+
+class Api:
+    """`/memory/v1` of one gateway."""
+
+    def __init__(self, http: httpx.Client, url: str) -> None:
+        self._http, self.url = http, url
+
+    def send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """path: below /memory/v1. Raises Failed with what the gateway said; a 404 is for the caller to read."""
+        import httpx
+
+        try:
+            response = self._http.request(method, f"{self.url}/memory/v1{path}", **options)
+        except httpx.HTTPError as e:
+            raise Failed(f"The gateway at {self.url} does not answer: {e}. Is it running?") from e
+        if response.status_code == 401:
+            raise Failed(f"{message_of(response)}\nGive a key with --key or MEMGATE_KEY, or --config with the configuration that the gateway runs on.")
+        if response.is_error and response.status_code != 404:
+            raise Failed(message_of(response))
+        return response
+
+    def call(self, method: str, path: str, **options: Any) -> Any:
+        """The JSON answer. Raises Failed, for a 404 too."""
+        response = self.send(method, path, **options)
+        if response.status_code == 404:
+            raise Failed(message_of(response))
+        return response.json() if response.content else None
+
+    def explain(self, ident: str) -> dict[str, Any] | None:
+        """The explain record of a request; None when there is none to be had."""
+        try:
+            return dict(self.call("GET", f"/explain/{quote(ident, safe='')}"))
+        except Failed:
+            return None
+
+
+def user_path(user: str, *rest: str) -> str:
+    return "/".join(["/users", quote(user, safe=""), *rest])
+
+
+def local_token(data: Path) -> str | None:
+    """The token of single-user mode, from the data folder."""
+    try:
+        return (data / "token").read_text().strip() or None
+    except OSError:
+        return None
+
+
+@contextmanager
+def connected(url: str, key: str | None) -> Iterator[Api]:
+    """The API of the gateway at a URL."""
+    import httpx
+
+    headers = {"x-memgate-actor": "cli", **({"authorization": f"Bearer {key}"} if key else {})}
+    with httpx.Client(timeout=TIMEOUT, headers=headers, trust_env=False) as http:
+        yield Api(http, url)
+
+
+@contextmanager
+def opened(where: Where) -> Iterator[Api]:
+    """The API of the gateway that `where` means; opens the database itself only where none runs. Raises Failed, ConfigError."""
+    settings = where.settings()
+    data = settings.data
+    if url := where.url or running(data):
+        with connected(url, where.key or token_for(url, settings)) as api:
+            yield api
+        return
+    from gateway.cli.hosted import bound, hosted
+
+    with hosted(settings, bound("127.0.0.1", 0)) as url, connected(url, where.key or local_token(data)) as api:
+        yield api
+
+
+def token_for(url: str, settings: Settings) -> str | None:
+    """The local token that the gateway at this URL takes: of the data folder that it serves, the demo's included. Never sent elsewhere."""
+    if urlsplit(url).hostname not in LOCAL:
+        return None
+    port = urlsplit(url).port
+    folders = (settings.data, settings.data / "demo")
+    serving = next((f for f in folders if (found := running(f)) and urlsplit(found).port == port), None)
+    return local_token(serving) if serving else None

@@ -1,0 +1,214 @@
+"""`memgate demo`: the gateway, and two sessions of one user through the real OpenAI SDK; the second is sent no history.
+
+The upstream is the one named by OPENAI_API_KEY or MEMGATE_UPSTREAM. With neither it is the bundled rule-based model, and
+every place that could be taken for a real model's answer says so.
+"""
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from gateway.cli.beside import tool_lines
+from gateway.cli.options import Failed
+
+if TYPE_CHECKING:
+    import socket
+
+    from openai import OpenAI
+
+    from gateway.cli.client import Api
+
+PORT = 8080
+PACE = 0.03
+SESSIONS = (
+    ("Session 1", True, (
+        "Hi! My name is Ada, and I like green tea.",
+        "Please remember that my sister Grace arrives on Friday.")),
+    ("Session 2", False, (
+        "What is my name? And what do I like?",
+        "When does my sister arrive?")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """Which model answers. key: what the client sends. bundled: it is the stand-in."""
+
+    url: str
+    key: str
+    model: str
+    bundled: bool
+
+
+@click.command(short_help="A conversation with memory, then the gateway.")
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="The port; a free one is taken when it is in use.")
+@click.option("--once", is_flag=True, help="End after the conversation.")
+def demo(port: int, once: bool) -> None:
+    """Start the gateway, play two sessions through the real OpenAI SDK, then keep serving.
+
+    With OPENAI_API_KEY set the model is OpenAI's (MEMGATE_DEMO_MODEL, default gpt-4o-mini); with MEMGATE_UPSTREAM it is
+    that server's; with neither, a small rule-based stand-in that comes with Memgate.
+
+    \b
+    Examples:
+      memgate demo
+      memgate demo --once
+      OPENAI_API_KEY=sk-... memgate demo
+    """
+    try:
+        import openai  # noqa: F401
+    except ImportError as e:
+        raise Failed("The demo speaks through the OpenAI SDK, which is not installed: pip install 'memgate[demo]'") from e
+    signal.signal(signal.SIGTERM, _stopped)
+    with contextlib.suppress(KeyboardInterrupt):
+        _run(port, once)
+
+
+def _stopped(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _run(port: int, once: bool) -> None:
+    from gateway.cli.client import connected, local_token
+    from gateway.cli.hosted import hosted
+    from gateway.cli.running import noted
+    from gateway.settings import load
+
+    with _model(os.environ) as upstream, _port(port) as sock, _data() as data:
+        # Not from the environment: what the demo says must not end up in somebody's real memory.
+        settings = load(None, {}, {"storage.data": str(data), "upstream": upstream.url, "server.open": upstream.bundled})
+        with hosted(settings, sock) as url, noted(data, url), connected(url, local_token(data)) as api:
+            user = f"ada-{secrets.token_hex(2)}"
+            _introduce(url, upstream, user)
+            _play(url, upstream, user, api)
+            if once:
+                return
+            _point(url, upstream, user, data)
+            while True:
+                time.sleep(3600)
+
+
+@contextlib.contextmanager
+def _model(env: Mapping[str, str]) -> Iterator[Upstream]:
+    """The upstream that the environment names, or the bundled one for as long as the context lasts."""
+    key, url, model = env.get("OPENAI_API_KEY"), env.get("MEMGATE_UPSTREAM"), env.get("MEMGATE_DEMO_MODEL")
+    if not key and not url:
+        from gateway.bundled.rules import MODEL
+        from gateway.bundled.server import start
+
+        with start(pace=PACE) as server:
+            yield Upstream(server.url, "any", MODEL, bundled=True)
+        return
+    base = url or "https://api.openai.com/v1"
+    yield Upstream(base, key or "none", model or ("gpt-4o-mini" if key else _first_model(base)), bundled=False)
+
+
+def _first_model(base: str) -> str:
+    """The first model that a server without keys lists."""
+    import httpx
+
+    try:
+        return str(httpx.get(f"{base.rstrip('/')}/models", timeout=5).json()["data"][0]["id"])
+    except (httpx.HTTPError, ValueError, KeyError, IndexError, TypeError) as e:
+        raise Failed(f"{base} lists no models ({e}). Is it running? MEMGATE_DEMO_MODEL names a model of it.") from e
+
+
+def _port(port: int) -> socket.socket:
+    from gateway.cli.hosted import bound
+
+    try:
+        return bound("127.0.0.1", port)
+    except Failed as e:
+        sock = bound("127.0.0.1", 0)
+        click.secho(f"{e.message.split('.  ')[0].split('. Stop')[0]}; this demo takes port {sock.getsockname()[1]}.", fg="yellow")
+        return sock
+
+
+@contextlib.contextmanager
+def _data() -> Iterator[Path]:
+    """A folder of the demo's own beside the user's memory; a temporary one where that cannot be written."""
+    from gateway.settings import data_folder
+
+    folder = data_folder() / "demo"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except (OSError, RuntimeError):  # no home, or not ours to write
+        with tempfile.TemporaryDirectory(prefix="memgate-demo-") as temporary:
+            yield Path(temporary)
+        return
+    yield folder
+
+
+def _introduce(url: str, upstream: Upstream, user: str) -> None:
+    click.echo(f"Memgate serves {url}/v1")
+    if upstream.bundled:
+        click.secho(f"Model: {upstream.model}, the small rule-based STAND-IN that comes with Memgate, not a real language model.", fg="yellow")
+        click.echo("       Set OPENAI_API_KEY, or MEMGATE_UPSTREAM for another server, to talk to a real one.")
+    else:
+        click.echo(f"Model: {upstream.model} at {upstream.url}")
+    click.echo(f'User:  {user} (the request\'s own member `user`)')
+
+
+def _play(url: str, upstream: Upstream, user: str, api: Api) -> None:
+    from openai import APIError, OpenAI
+
+    for heading, streamed, questions in SESSIONS:
+        click.secho(f"\n{heading}", bold=True)
+        click.secho("a new client, " + ("streaming" if streamed else "not streaming; nothing of session 1 is sent"), dim=True)
+        messages: list[dict[str, str]] = []  # what an app keeps: it ends with its session
+        with OpenAI(base_url=f"{url}/v1", api_key=upstream.key, max_retries=1) as client:
+            for question in questions:
+                click.echo(f"You: {question}")
+                messages.append({"role": "user", "content": question})
+                try:
+                    text, explain = _ask(client, {"model": upstream.model, "messages": messages, "user": user}, streamed)
+                except APIError as e:
+                    raise Failed(_refusal(e, upstream)) from e
+                messages.append({"role": "assistant", "content": text})
+                for line in tool_lines(api.explain(explain) if explain else None):
+                    click.secho(f"    memory: {line}", fg="cyan")
+
+
+def _refusal(error: Exception, upstream: Upstream) -> str:
+    advice = "" if upstream.bundled else "\nWithout OPENAI_API_KEY and MEMGATE_UPSTREAM the demo runs on the model that comes with Memgate, offline."
+    return f"{upstream.model} at {upstream.url} did not answer: {error}{advice}"
+
+
+def _ask(client: OpenAI, body: dict[str, Any], streamed: bool) -> tuple[str, str | None]:
+    """Prints the answer as it comes. Returns its text and the name of its explain record."""
+    click.echo("Assistant: ", nl=False)
+    raw: Any = client.chat.completions.with_raw_response.create(**body, stream=streamed)
+    if streamed:
+        text = ""
+        for chunk in raw.parse():
+            piece = chunk.choices[0].delta.content or "" if chunk.choices else ""
+            click.echo(piece, nl=False)
+            text += piece
+        click.echo()
+    else:
+        text = raw.parse().choices[0].message.content or ""
+        click.echo(text)
+    return text, raw.headers.get("x-memory-explain")
+
+
+def _point(url: str, upstream: Upstream, user: str, data: Path) -> None:
+    key = '"any"' if upstream.bundled else "your provider's key"
+    header = "" if upstream.bundled else " -H \"authorization: Bearer $OPENAI_API_KEY\""
+    click.secho("\nNow your own app", bold=True)
+    click.echo(f"Point it here; nothing else changes:\n\n  base_url = \"{url}/v1\"     api_key: {key}     model: \"{upstream.model}\"\n")
+    body = f'{{"model": "{upstream.model}", "user": "{user}", "messages": [{{"role": "user", "content": "Who am I?"}}]}}'
+    click.echo(f"  curl {url}/v1/chat/completions{header} \\\n    -H 'content-type: application/json' -d '{body}'\n")
+    click.echo(f"See what was remembered:  memgate memory show --url {url} --user {user}\nIt is kept in {data}")
+    click.echo(f"Serving {url}/v1 until Ctrl-C.")

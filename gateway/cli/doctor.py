@@ -1,0 +1,161 @@
+"""`memgate doctor`: is everything there that `serve` needs, and what is missing for more. Changes nothing."""
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+import sqlite3
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from gateway.cli.options import Failed, config_option, settings_from
+
+if TYPE_CHECKING:
+    from gateway.settings import Provider, Settings
+
+SECONDS = 5.0
+COLOURS = {"ok": "green", "note": "yellow", "failed": "red"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check. note: works without it, or worth knowing; failed: `serve` will not do its work."""
+
+    what: str
+    state: Literal["ok", "note", "failed"]
+    told: str
+
+
+@click.command(short_help="Check that everything is in place.")
+@config_option
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def doctor(config: Path | None, as_json: bool) -> None:
+    """Check the configuration, data folder, database, upstreams and port. Exit code 1 when something would not work.
+
+    \b
+    Example:
+      memgate doctor --config gateway.toml
+    """
+    found = []
+    for finding in checks(config):
+        found.append(finding)
+        if not as_json:
+            click.echo(click.style(f"{finding.state:<7}", fg=COLOURS[finding.state]) + f"{finding.what:<14}{finding.told}")
+    if as_json:
+        click.echo(json.dumps([asdict(f) for f in found], indent=2))
+    if any(f.state == "failed" for f in found):
+        raise SystemExit(1)
+
+
+def checks(config: Path | None) -> Iterator[Finding]:
+    """Every check in turn; those that need the configuration end with it when it cannot be used."""
+    from gateway.settings import ConfigError
+
+    yield _version()
+    try:
+        settings = settings_from(config)
+    except ConfigError as e:
+        yield Finding("configuration", "failed", str(e))
+        return
+    yield Finding("configuration", "ok", f"{settings.mode}{', single-user' if settings.single_user else ''}; {config or 'defaults and environment'}")
+    yield _data(settings)
+    yield _full_text()
+    yield _database(settings)
+    for name, provider in settings.providers.items():
+        yield _upstream(name, provider)
+    yield _tokenizers(settings)
+    yield _port(settings)
+
+
+def _version() -> Finding:
+    from gateway.cli.main import installed_version
+
+    return Finding("version", "ok", f"memgate {installed_version()}, Python {platform.python_version()} on {sys.platform}")
+
+
+def _data(settings: Settings) -> Finding:
+    folder = settings.data
+    there = folder
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        return Finding("data folder", "failed", f"{folder} cannot be written. Set storage.data or MEMGATE_DATA to a folder of yours")
+    return Finding("data folder", "ok", f"{folder}{'' if folder.exists() else ' (made at the first start)'}")
+
+
+def _full_text() -> Finding:
+    try:
+        with sqlite3.connect(":memory:") as connection:
+            connection.execute("CREATE VIRTUAL TABLE t USING fts5(x)")
+    except sqlite3.Error as e:
+        return Finding("FTS5", "failed", f"this Python's SQLite {sqlite3.sqlite_version} has no full-text search: {e}")
+    return Finding("FTS5", "ok", f"SQLite {sqlite3.sqlite_version}")
+
+
+def _database(settings: Settings) -> Finding:
+    from gateway.cli.db import sqlite_file
+    from memory.stores.sql.schema import REVISION
+
+    path = sqlite_file(settings)
+    if path is None:
+        return Finding("database", "note", f"{settings.database.partition('://')[0]}: not looked at; only SQLite is")
+    if not path.exists():
+        return Finding("database", "ok", f"{path} (made at the first start)")
+    try:
+        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=2)
+        try:
+            row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+        finally:
+            connection.close()
+    except sqlite3.Error as e:
+        return Finding("database", "failed", f"{path} cannot be read: {e}")
+    found = row[0] if row else None
+    if found != REVISION:
+        return Finding("database", "failed", f"{path} is at version {found}, this Memgate needs {REVISION}: run `memgate db upgrade`")
+    return Finding("database", "ok", f"{path}, version {found}")
+
+
+def _upstream(name: str, provider: Provider) -> Finding:
+    import httpx
+
+    what = f"upstream {name}"[:13]
+    key = provider.api_key
+    headers = {"authorization": f"Bearer {key.get_secret_value()}"} if key else {}
+    try:
+        status = httpx.get(f"{provider.base_url.rstrip('/')}/models", headers=headers, timeout=SECONDS, follow_redirects=False).status_code
+    except (httpx.HTTPError, httpx.InvalidURL) as e:
+        return Finding(what, "failed", f"{provider.base_url} does not answer: {e}")
+    if key and status in (401, 403):
+        return Finding(what, "failed", f"{provider.base_url} answers {status}: it refuses providers.{name}.api_key")
+    return Finding(what, "ok" if status < 500 else "note", f"{provider.base_url} answers {status}")
+
+
+def _tokenizers(settings: Settings) -> Finding:
+    from gateway.tokenizers import FAMILIES, folder, verified
+
+    into = folder(settings.data)
+    missing = [f for f in FAMILIES if verified(f, into) is None]
+    if missing:
+        return Finding("tokenizers", "note", f"{', '.join(missing)} not in {into}: tokens are estimated; `memgate fetch tokenizers` gets them")
+    return Finding("tokenizers", "ok", f"{', '.join(FAMILIES)} in {into}")
+
+
+def _port(settings: Settings) -> Finding:
+    from gateway.cli.hosted import bound
+    from gateway.cli.running import running
+
+    shown = f"{settings.server.host}:{settings.server.port}"
+    if url := running(settings.data):
+        return Finding("port", "ok", f"a gateway serves this data folder at {url}")
+    try:
+        sock: socket.socket = bound(settings.server.host, settings.server.port)
+    except Failed as e:
+        return Finding("port", "failed", e.message)
+    sock.close()
+    return Finding("port", "ok", f"{shown} is free")

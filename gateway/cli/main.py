@@ -1,0 +1,58 @@
+"""`memgate`: the commands, and what a failure of theirs looks like: one message, an exit code, no traceback."""
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import click
+
+from gateway.cli.chat import chat
+from gateway.cli.db import db
+from gateway.cli.demo import demo
+from gateway.cli.doctor import doctor
+from gateway.cli.fetch import fetch
+from gateway.cli.memory import memory
+from gateway.cli.options import Failed
+from gateway.cli.serve import serve
+
+
+def installed_version() -> str:
+    try:
+        return version("memgate")
+    except PackageNotFoundError:  # a checkout that was never installed
+        return "unknown"
+
+
+class Commands(click.Group):
+    """Turns a configuration that cannot be used into exit code 2 and its message."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ValueError as e:
+            from gateway.settings import ConfigError
+
+            if isinstance(e, ConfigError):
+                raise Failed(str(e), exit_code=2) from e
+            raise
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(installed_version(), prog_name="memgate")
+def cli() -> None:
+    """Memory for any app that speaks the OpenAI API, by changing its base_url.
+
+    \b
+    Examples:
+      memgate demo                      see it work, without a key
+      memgate serve                     the gateway, in front of OpenAI
+      memgate memory show --user ada    what is remembered about Ada
+    """
+
+
+for command in (serve, demo, chat, memory, db, fetch, doctor):
+    cli.add_command(command)
+
+
+def main() -> None:
+    cli(prog_name="memgate")

@@ -1,0 +1,269 @@
+"""`memgate memory ...`: a user's memory, seen and steered. Every command is a few calls of the management API."""
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from gateway.cli.client import Api, opened, user_path
+from gateway.cli.options import Failed, Where, where_options
+
+
+@click.group(short_help="See and steer a user's memory.")
+def memory() -> None:
+    """See and steer a user's memory.
+
+    Goes through the gateway that runs on your data folder; opens the database itself where none runs.
+
+    \b
+    Examples:
+      memgate memory show
+      memgate memory remember "The spare key is with Bob" --user ada
+      memgate memory search "spare key" --user ada
+    """
+
+
+class Person:
+    """A user's and agent's memory, behind the API."""
+
+    def __init__(self, api: Api, user: str, agent: str | None) -> None:
+        self.api, self.user = api, user
+        self.params = {"agent": agent} if agent else {}
+
+    def path(self, *rest: str) -> str:
+        return user_path(self.user, *rest)
+
+    def call(self, method: str, *rest: str, params: dict[str, Any] | None = None, **options: Any) -> Any:
+        return self.api.call(method, self.path(*rest), params={**self.params, **(params or {})}, **options)
+
+    def block(self, label: str) -> str:
+        return self.path("blocks", quote(label, safe=""))
+
+
+def person_options(command: Callable[..., None]) -> Callable[..., Any]:
+    """--user, --agent and where, handed to the command as one `person`."""
+
+    @click.option("--agent", help="One of the user's agents.  [default: default]")
+    @click.option("--user", default="me", show_default=True, help="Whose memory.")
+    @where_options
+    @wraps(command)
+    def wrapped(where: Where, user: str, agent: str | None, **options: Any) -> None:
+        with opened(where) as api:
+            command(person=Person(api, user, agent), **options)
+
+    return wrapped
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")
+
+
+def shown_json(value: Any) -> None:
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+@memory.command(short_help="The memory blocks, and how much else is stored.")
+@json_option
+@person_options
+def show(person: Person, as_json: bool) -> None:
+    """Show what is always before the model's eyes: the user's memory blocks.
+
+    \b
+    Example:
+      memgate memory show --user ada
+    """
+    blocks = person.call("GET", "blocks")["data"]
+    passages = person.call("GET", "passages", params={"limit": 5})
+    if as_json:
+        shown_json({"blocks": blocks, "passages": passages["data"]})
+        return
+    for block in blocks:
+        locked = ", read-only" if block.get("read_only") else ""
+        click.secho(f"{block['label']}  ({len(block['value'])}/{block['limit']} characters, version {block['version']}{locked})", bold=True)
+        click.echo(indented(block["value"]) or "  (empty)")
+    if passages["data"]:
+        click.secho("newest passages", bold=True)
+        for passage in passages["data"]:
+            click.echo(f"  {passage['id']}  {passage['content']}")
+
+
+def indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+@memory.command(short_help="Store a passage.")
+@click.argument("text")
+@click.option("--tag", "tags", multiple=True, help="A tag to find it by; may be given several times.")
+@person_options
+def remember(person: Person, text: str, tags: tuple[str, ...]) -> None:
+    """Store TEXT in archival memory, where the model finds it by searching.
+
+    \b
+    Example:
+      memgate memory remember "Grace arrives on Friday" --tag family
+    """
+    made = person.call("POST", "passages", json={"content": text, "tags": list(tags)})
+    for passage in made["data"] if isinstance(made, dict) else made:
+        click.echo(f"remembered as {passage['id']}")
+
+
+@memory.command(short_help="Change a block.")
+@click.argument("label")
+@click.option("--value", help="The new text.  [default: standard input, or your $EDITOR on a terminal]")
+@person_options
+def edit(person: Person, label: str, value: str | None) -> None:
+    """Change the block LABEL: by --value, from standard input, or in your $EDITOR. Refused when it changed meanwhile.
+
+    \b
+    Examples:
+      memgate memory edit human
+      memgate memory edit human --value "Name: Ada"
+    """
+    found = person.api.send("GET", person.block(label), params=person.params)
+    block = found.json() if found.status_code == 200 else None
+    text = value if value is not None else _written(block["value"] if block else "")
+    if text is None or (block and text == block["value"]):
+        click.echo("unchanged")
+        return
+    headers = {"if-match": found.headers["etag"]} if block and "etag" in found.headers else {}
+    method = "PATCH" if block else "PUT"
+    saved = person.api.call(method, person.block(label), params=person.params, json={"value": text}, headers=headers)
+    click.echo(f"{label} is now at version {saved['version']}")
+
+
+def _written(before: str) -> str | None:
+    """New text from a pipe or the editor; None when the editor was left without saving."""
+    if not sys.stdin.isatty():
+        return sys.stdin.read().removesuffix("\n")
+    after = click.edit(before, extension=".txt")
+    return None if after is None else after.removesuffix("\n")
+
+
+@memory.command(short_help="Take the last change of a block back.")
+@click.argument("label")
+@person_options
+def undo(person: Person, label: str) -> None:
+    """Take the last change of the block LABEL back; repeated, it walks further back. A deleted block is restored.
+
+    \b
+    Example:
+      memgate memory undo human
+    """
+    block = person.call("POST", "blocks", quote(label, safe=""), "undo")
+    if "value" not in block:
+        click.echo(f"{label} is gone again: it had been created by that change")
+        return
+    click.echo(f"{label} is now at version {block['version']}:")
+    click.echo(indented(block["value"]) or "  (empty)")
+
+
+@memory.command(short_help="The versions of a block.")
+@click.argument("label")
+@json_option
+@person_options
+def history(person: Person, label: str, as_json: bool) -> None:
+    """Show who changed the block LABEL, when, and from what to what.
+
+    \b
+    Example:
+      memgate memory history human
+    """
+    versions = list(pages(person, "blocks", quote(label, safe=""), "versions"))
+    if as_json:
+        shown_json(versions)
+        return
+    for version in versions:
+        click.secho(f"version {version['version']}  {version['created_at']}  by {version['actor']}", bold=True)
+        for mark, text in (("-", version["before"]), ("+", version["after"])):
+            for line in (text or "").splitlines():
+                click.echo(f"  {mark} {line}")
+
+
+def pages(person: Person, *path: str) -> Iterable[dict[str, Any]]:
+    """Every entry of a list, page by page."""
+    cursor: str | None = None
+    while True:
+        page = person.call("GET", *path, params={"cursor": cursor} if cursor else None)
+        yield from page["data"]
+        cursor = page.get("next_cursor")
+        if not cursor:
+            return
+
+
+@memory.command(short_help="Search passages and messages.")
+@click.argument("query")
+@click.option("--limit", type=click.IntRange(1, 100), default=5, show_default=True, help="At most so many of each.")
+@json_option
+@person_options
+def search(person: Person, query: str, limit: int, as_json: bool) -> None:
+    """Search what was stored and what was said.
+
+    \b
+    Example:
+      memgate memory search "sister" --user ada
+    """
+    wanted = {"q": query, "limit": limit}
+    found = {kind: person.call("GET", kind, "search", params=wanted)["data"] for kind in ("passages", "messages")}
+    if as_json:
+        shown_json(found)
+        return
+    for kind, hits in found.items():
+        for hit in hits:
+            role = f"{hit['role']}: " if hit.get("role") else ""
+            click.echo(f"{kind.removesuffix('s'):<8} {hit['score']:6.2f}  {hit['created_at'][:16]}  {role}{hit['content']}")
+    if not any(found.values()):
+        click.echo("nothing found")
+
+
+@memory.command(short_help="Everything of a user, as NDJSON.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="The file to write.  [default: standard output]")
+@person_options
+def export(person: Person, output: Path | None) -> None:
+    """Write everything that is stored of the user, one JSON object a line; `import` takes it back.
+
+    \b
+    Example:
+      memgate memory export --user ada -o ada.ndjson
+    """
+    answer = person.api.send("GET", person.path("export"), params=person.params)
+    if answer.status_code == 404:
+        raise Failed(f"Nothing is stored of the user {person.user!r}.")
+    if output is None:
+        sys.stdout.buffer.write(answer.content)
+        return
+    output.write_bytes(answer.content)
+    click.echo(f"{len(answer.content.splitlines())} records in {output}")
+
+
+@memory.command("import", short_help="Take an export back.")
+@click.argument("file", type=click.File("rb"))
+@person_options
+def import_(person: Person, file: Any) -> None:
+    """Store what FILE (an export; - for standard input) holds, for the user.
+
+    \b
+    Example:
+      memgate memory import ada.ndjson --user ada
+    """
+    report = person.call("POST", "import", content=file.read(), headers={"content-type": "application/x-ndjson"})
+    shown_json(report)
+
+
+@memory.command(short_help="Erase everything of a user.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@person_options
+def erase(person: Person, yes: bool) -> None:
+    """Erase everything of the user, of all their agents, and print the receipt. `memgate db vacuum` then clears the files.
+
+    \b
+    Example:
+      memgate memory erase --user ada
+    """
+    if not yes:
+        click.confirm(f"Erase every block, passage and message of {person.user!r}? This cannot be taken back", abort=True, err=True)
+    shown_json(person.api.call("DELETE", person.path()))

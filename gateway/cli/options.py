@@ -1,0 +1,59 @@
+"""What the commands share: how they fail, and the options that several of them take."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from gateway.settings import Settings
+
+
+class Failed(click.ClickException):
+    """Ends the command: the message says what was wrong and what to do."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]  # click reads it from the instance
+
+
+def config_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--config", type=click.Path(dir_okay=False, path_type=Path), envvar="MEMGATE_CONFIG",
+        help="The configuration, a TOML file; config/gateway.toml shows every setting.  [default: none; env: MEMGATE_CONFIG]")(command)
+
+
+def settings_from(config: Path | None, **overrides: Any) -> Settings:
+    """The settings as `serve` would see them. overrides: dotted members, their dots written `__`. Raises ConfigError."""
+    from gateway.settings import load
+
+    return load(config, overrides={k.replace("__", "."): v for k, v in overrides.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Which gateway a command is meant for. url: a running one's, None to look for one. key: None for the local token."""
+
+    config: Path | None
+    url: str | None
+    key: str | None
+
+    def settings(self) -> Settings:
+        return settings_from(self.config)
+
+
+def where_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--config, --url and --key, handed to the command as one `where`."""
+
+    @click.option("--key", envvar="MEMGATE_KEY", help="A key of that gateway.  [default: the local token of single-user mode; env: MEMGATE_KEY]")
+    @click.option("--url", envvar="MEMGATE_URL", help="A running gateway, such as http://127.0.0.1:8080.  [default: the one that runs on this data folder; env: MEMGATE_URL]")
+    @config_option
+    @wraps(command)
+    def wrapped(config: Path | None, url: str | None, key: str | None, **options: Any) -> Any:
+        return command(where=Where(config, url.rstrip("/").removesuffix("/v1") if url else None, key), **options)
+
+    return wrapped

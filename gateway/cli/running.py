@@ -1,0 +1,70 @@
+"""Which gateway serves a data folder: a note in it, locked for as long as that gateway lives, so a dead one never misleads."""
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+NOTE = "running"
+
+
+def _locked(fd: int) -> bool:
+    """Takes the note's lock; False when a living gateway holds it. Where there are no such locks, always True."""
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _taken(fd: int) -> bool:
+    for _ in range(5):  # a command that looks holds the lock for an instant
+        if _locked(fd):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@contextlib.contextmanager
+def noted(data: Path, url: str) -> Iterator[str | None]:
+    """Notes for the commands that `url` serves this data folder. Yields the gateway that already does, if one does."""
+    data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fd = os.open(data / NOTE, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if not _taken(fd):
+            yield _read(data) or "another gateway"
+            return
+        os.ftruncate(fd, 0)
+        os.write(fd, json.dumps({"url": url}).encode())
+        try:
+            yield None
+        finally:
+            os.ftruncate(fd, 0)
+    finally:
+        os.close(fd)
+
+
+def running(data: Path) -> str | None:
+    """The URL of the gateway that serves this data folder now; None where there is none."""
+    try:
+        fd = os.open(data / NOTE, os.O_RDWR)
+    except OSError:
+        return None
+    try:
+        return None if _locked(fd) else _read(data)
+    finally:
+        os.close(fd)
+
+
+def _read(data: Path) -> str | None:
+    try:
+        return str(json.loads((data / NOTE).read_text())["url"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

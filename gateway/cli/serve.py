@@ -1,0 +1,102 @@
+"""`memgate serve`: the gateway as a process. It says where it is, whose keys it takes and where the memory lies."""
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from gateway.cli.options import Failed, config_option, settings_from
+
+if TYPE_CHECKING:
+    from gateway.settings import Settings
+
+
+@click.command(short_help="Run the gateway.")
+@config_option
+@click.option("--host", help="The address to listen on.  [default: 127.0.0.1, this machine alone]")
+@click.option("--port", type=click.IntRange(0, 65535), help="The port; 0 takes a free one.  [default: 8080]")
+@click.option("--workers", type=int, default=1, show_default=True, help="Processes. This version runs one.")
+@click.option("--upstream", help="The base URL of an OpenAI-compatible server, in place of the configured one.")
+def serve(config: Path | None, host: str | None, port: int | None, workers: int, upstream: str | None) -> None:
+    """Run the gateway until Ctrl-C or SIGTERM; answers that are on their way finish first.
+
+    Without a configuration: in front of OpenAI, on 127.0.0.1:8080, every client bringing its own key, the memory in your
+    data folder.
+
+    \b
+    Examples:
+      memgate serve
+      memgate serve --upstream http://127.0.0.1:11434/v1      (Ollama)
+      memgate serve --config gateway.toml --host 0.0.0.0
+    """
+    if workers != 1:
+        raise Failed(f"--workers {workers}: this version serves with one worker. Leave the option out; one takes many connections at once.", exit_code=2)
+    from gateway.cli.hosted import bound
+
+    signal.signal(signal.SIGTERM, _ended)  # until the server takes over: a stop during the start is no failure
+    settings = settings_from(config, server__host=host, server__port=port, upstream=upstream)
+    with contextlib.suppress(KeyboardInterrupt), bound(settings.server.host, settings.server.port) as sock:
+        _serve(settings, sock)
+
+
+def _ended(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _serve(settings: Settings, sock: socket.socket) -> None:
+    from gateway.app import create_app
+    from gateway.cli.hosted import url_of
+    from gateway.cli.running import noted
+    from gateway.server import serve as run
+
+    url = url_of(sock)
+    try:
+        app = create_app(settings)
+    except OSError as e:
+        raise Failed(f"The data folder {settings.data} cannot be used: {e.strerror}. Set storage.data or MEMGATE_DATA to a folder of yours.") from e
+    with noted(settings.data, url) as other:
+        for line in told(settings, url):
+            click.echo(line, err=True)
+        if other:
+            click.echo(f"  warning    {other} already serves this data folder: run one gateway per folder", err=True)
+        run(app, app.gateway, [sock])
+
+
+MODES = {
+    "managed": "managed keys: a client needs one of yours, the provider's keys stay here",
+    "open": "open: no key is asked for, the provider's keys are spent by whoever reaches this port",
+    "own-key": "own-key: each client sends its provider's key, which goes upstream; a key is a tenant of its own",
+}
+
+
+def told(settings: Settings, url: str) -> list[str]:
+    """What an operator should know at the start."""
+    mode = MODES[settings.mode]
+    if settings.single_user and settings.mode != "managed":
+        mode = mode.replace("; a key is a tenant of its own", "")
+    lines = [f"Memgate serves {url}/v1", f"  mode       {mode}"]
+    if settings.single_user and settings.mode != "managed":
+        lines.append("  users      single-user: this machine alone, one memory for all its apps (user 'me', unless a request names another)")
+    lines += [f"  upstream   {name}: {provider.base_url}" for name, provider in settings.providers.items()]
+    lines += [f"  memory     {settings.data} ({settings.database.partition('+')[0].partition(':')[0]})"]
+    lines += [f"  warning    {text}" for text in warnings(settings)]
+    return lines
+
+
+def warnings(settings: Settings) -> list[str]:
+    """What is allowed but may surprise."""
+    conversation = "a request that names no user is remembered within its own conversation only"
+    out = [f"the key {k.name!r} names nobody (no default_user): {conversation}" for k in settings.keys if not k.default_user]
+    if settings.mode == "own-key" and not settings.single_user:
+        out.append(f"keys name nobody: {conversation}")
+    memory, storage = settings.memory, settings.storage
+    unbuilt = {
+        "storage.redis": storage.redis, "memory.extract": memory.extract != "off",
+        "memory.reflect": memory.reflect.every_turns or memory.reflect.idle_seconds,
+        "keys.limits": any(k.limits.rpm or k.limits.tpm or k.limits.concurrent for k in settings.keys),
+        "keys.budget": any(k.budget.usd for k in settings.keys)}
+    return out + [f"{name} is set, but this version does not act on it" for name, is_set in unbuilt.items() if is_set]

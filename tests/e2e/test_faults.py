@@ -1,0 +1,266 @@
+"""Bad input and faults: the right status, an error that says what to do, and nothing lost that was said."""
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from memory.errors import StoreUnavailable
+from memory.stores.sql.engine import Database
+from tests.conftest import events, running, said
+from tests.models import Model, call, calls
+
+REMEMBER = calls(call("core_memory_append", {"label": "human", "content": "Likes tea"}))
+GOOD = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+
+
+@pytest.mark.parametrize(("body", "status", "word"), [
+    (b"{", 400, "JSON"), (b"[1]", 400, "object"), (b'"x"', 400, "object"), (b"\xff\xfe", 400, "JSON"), (b"", 400, "JSON"), (b"{" * 100_000, 400, ""),
+    (b'{"model":"m"}', 400, "messages"), (b'{"model":"m","messages":[]}', 400, "messages"), (b'{"model":"m","messages":"hi"}', 400, "messages"),
+    (b'{"model":"m","messages":[1]}', 400, "messages[0]"), (b'{"messages":[{"role":"user","content":"x"}]}', 400, "model"),
+    (b'{"model":3,"messages":[{"role":"user","content":"x"}]}', 400, "model"), (b'{"model":"m","messages":[{"role":"user"}],"tools":{}}', 400, "tools"),
+])
+async def test_bad_bodies(data, body, status, word):
+    async with Model("ok") as up, running(up.url, data) as live:
+        response = await live.http.post(f"{live.url}/chat/completions", content=body, headers={"content-type": "application/json"})
+        assert response.status_code == status
+        error = response.json()["error"]
+        assert set(error) == {"message", "type", "param", "code"}
+        assert word in error["message"]
+        assert not up.requests
+
+
+@pytest.mark.parametrize("declared", [True, False])
+async def test_an_oversize_body_is_413_without_reading_the_rest(data, declared):
+    async def parts():
+        for _ in range(300):
+            yield b"x" * 10_000
+
+    async with Model("ok") as up, running(up.url, data, {"server.max_body_mib": 1}) as live:
+        response = await live.http.post(f"{live.url}/chat/completions", content=b"x" * 2_000_000 if declared else parts())
+        assert response.status_code == 413
+        assert response.json()["error"]["code"] == "request_too_large"
+
+
+async def test_gzip_bodies_are_read_and_counted_unpacked(data):
+    import gzip
+
+    async with Model("ok") as up, running(up.url, data, {"server.max_body_mib": 1}) as live:
+        headers = {"content-encoding": "gzip", "content-type": "application/json"}
+        response = await live.http.post(f"{live.url}/chat/completions", content=gzip.compress(json.dumps(GOOD).encode()), headers=headers)
+        assert response.status_code == 200
+        bomb = gzip.compress(b" " * 50_000_000)
+        assert (await live.http.post(f"{live.url}/chat/completions", content=bomb, headers=headers)).status_code == 413
+        assert (await live.http.post(f"{live.url}/chat/completions", content=b"x", headers={"content-encoding": "br"})).status_code == 415
+
+
+async def test_wrong_paths_and_methods_are_json(data):
+    async with Model("ok") as up, running(up.url, data) as live:
+        assert (await live.http.post(f"{live.root}/chat/completions", json=GOOD)).json()["error"]["message"].count("/v1")
+        for method, path, status in (("GET", "/nope", 404), ("GET", "/v1/chat/completions", 405), ("PUT", "/health", 405)):
+            response = await live.http.request(method, live.root + path)
+            assert response.status_code == status, path
+            assert isinstance(response.json()["error"]["message"], str)
+
+
+async def html(seen, wire):
+    await wire.answer(502, b"<html><h1>Bad gateway</h1></html>", content_type="text/html")
+
+
+async def garbage(seen, wire):
+    await wire.answer(200, b"<html>hello</html>", content_type="text/html")
+
+
+async def reset(seen, wire):
+    wire.reset()
+
+
+async def silent(seen, wire):
+    await asyncio.sleep(30)
+
+
+async def redirect(seen, wire):
+    await wire.answer(302, b"", "location: http://127.0.0.1:9/")
+
+
+SLOW = {"providers": {"openai": {"base_url": "x", "timeouts": {"first_token": 0.3, "idle": 0.3}}}}
+
+
+@pytest.mark.parametrize(("fault", "status", "code"), [
+    (html, 502, "upstream_error"), (garbage, 502, "upstream_unreachable"), (reset, 502, "upstream_unreachable"), (silent, 504, "first_token_timeout"),
+    (redirect, 502, "upstream_unreachable"),
+])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("mode", ["full", "off"])
+async def test_upstream_faults_before_the_first_byte(data, fault, status, code, stream, mode):
+    async with Model(fault) as up, running(up.url, data, {**SLOW, "routing.retries": 1}) as live:
+        response = await live.chat("hi", {"x-memory": mode}, stream=stream)
+        if mode == "off" and fault is garbage:
+            assert response.content == b"<html>hello</html>"  # off passes on what came
+            return
+        assert response.status_code == status
+        assert response.headers["content-type"] == "application/json"
+        assert response.json()["error"]["code"] == code
+        assert len(up.requests) == (2 if fault in (html, reset, silent, garbage) else 1) or fault is redirect
+
+
+async def test_an_upstream_that_is_down_is_502(data):
+    async with running("http://127.0.0.1:9/v1", data) as live:
+        response = await live.chat("hi")
+        assert response.status_code == 502
+        assert "127.0.0.1" not in response.text
+
+
+@pytest.mark.parametrize(("how", "code"), [("cut", "stream_incomplete"), ("end", "stream_incomplete"), ("stall", "stream_idle_timeout"), ("error", "server_overloaded"), ("junk", "stream_incomplete")])
+async def test_a_stream_that_breaks_delivers_what_came_then_one_error(data, how, code):
+    async def behave(seen, wire):
+        await wire.start_stream()
+        for word in ("Hello ", "wor"):
+            await wire.event({"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [{"index": 0, "delta": {"role": "assistant", "content": word}}]})
+        if how == "cut":
+            wire.reset()
+        elif how == "stall":
+            await asyncio.sleep(30)
+        elif how == "error":
+            await wire.event({"error": {"message": "busy", "type": "server_error", "code": "server_overloaded"}})
+        elif how == "junk":
+            await wire.event(b"{not json")
+        if how != "cut":
+            await wire.end()
+
+    async with Model(behave, "fine") as up, running(up.url, data, {**SLOW, "routing.retries": 0}) as live:
+        response = await live.chat("say hello", stream=True, user="ada")
+        found = events(response.text)
+        assert said(found) == "Hello wor" if how != "cut" else said(found) in ("", "Hello ", "Hello wor")
+        assert found[-1]["error"]["code"] == code
+        assert "[DONE]" not in found
+        if how != "cut":
+            messages = await live.gateway.memory.db.read(lambda c: list(c.exec_driver_sql("SELECT role, content, aborted FROM messages ORDER BY id")))
+            assert [tuple(m) for m in messages] == [("user", "say hello", 0), ("assistant", "Hello wor", 1)]
+
+
+@pytest.mark.parametrize("phase", ["before headers", "between rounds", "mid-stream"])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("mode", ["full", "off"])
+async def test_a_client_that_leaves_cancels_the_upstream_within_a_second(data, phase, stream, mode):
+    async def slow(seen, wire):
+        if phase == "mid-stream":
+            await wire.start_stream()
+            await wire.event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": "a"}}]})
+        await asyncio.sleep(30)
+
+    script = [REMEMBER, slow] if phase == "between rounds" and mode == "full" else [slow]
+    async with Model(*script) as up, running(up.url, data) as live:
+        task = asyncio.create_task(live.chat("hi", {"x-memory": mode}, stream=stream))
+        async with asyncio.timeout(5):
+            while len(up.requests) < len(script):
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.wait_for(up.requests[-1].gone.wait(), 1)
+        count = len(up.requests)
+        await asyncio.sleep(0.2)
+        assert len(up.requests) == count
+        assert not live.gateway.memory.busy_nodes
+
+
+# --- the store ------------------------------------------------------------------------------------------------------------
+
+
+class Broken(Exception):
+    pass
+
+
+def breaking(monkeypatch, *, reads=None, writes=None):
+    """Lets the n-th read or write of the database fail (1 is the first)."""
+    counts = {"read": 0, "write": 0}
+    for verb, nth in (("read", reads), ("write", writes)):
+        original = getattr(Database, verb)
+
+        def failing(verb=verb, nth=nth, original=original):
+            async def method(self, *a, **k):
+                counts[verb] += 1
+                if nth is not None and counts[verb] >= nth:
+                    raise StoreUnavailable("broken for the test")
+                return await original(self, *a, **k)
+
+            return method
+
+        monkeypatch.setattr(Database, verb, failing())
+    return counts
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_store_that_fails_never_takes_the_app_down(data, monkeypatch, stream):
+    async with Model("fine") as up, running(up.url, data) as live:
+        breaking(monkeypatch, reads=1)
+        response = await live.chat("hi", stream=stream, user="ada")
+        assert response.status_code == 200
+        assert response.headers["x-memory-status"] == "degraded"
+        assert "fine" in response.text
+        assert up.bodies[0] == {"model": "m", "messages": [{"role": "user", "content": "hi"}], "user": "ada", "stream": stream}
+
+
+async def test_a_request_that_needs_its_history_is_refused_without_it(data, monkeypatch):
+    async with Model("fine") as up, running(up.url, data) as live:
+        breaking(monkeypatch, reads=1)
+        assert (await live.chat("hi", {"x-memory-conversation": "c"}, user="ada")).status_code == 503
+        assert not up.requests
+
+
+async def test_on_error_fail_refuses(data, monkeypatch):
+    async with Model("fine") as up, running(up.url, data, {"memory.on_error": "fail"}) as live:
+        breaking(monkeypatch, reads=1)
+        assert (await live.chat("hi")).status_code == 503
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_write_that_fails_at_any_point_still_answers(data, monkeypatch, nth, stream):
+    async with Model(REMEMBER, "fine") as up:
+        async with running(up.url, data) as live:
+            with monkeypatch.context() as patch:
+                breaking(patch, writes=nth)
+                response = await live.chat("hi", stream=stream, user="ada")
+            assert response.status_code == 200
+            assert "fine" in response.text
+            if nth == 1:
+                assert response.headers["x-memory-status"] == "degraded"
+            if nth == 2:
+                assert "unavailable" in up.bodies[1]["messages"][-1]["content"]
+            if nth == 3:
+                assert response.headers["x-memory-status"] == "ok"
+                assert (data / "spill.ndjson").exists()
+        if nth == 3:  # what was promised is there after the next start
+            async with running(up.url, data) as live:
+                await asyncio.wait_for(live.gateway.memory._ready.wait(), 5)
+                assert not (data / "spill.ndjson").exists()
+                messages = await live.gateway.memory.db.read(lambda c: list(c.exec_driver_sql("SELECT role, content FROM messages ORDER BY id")))
+                assert [tuple(m) for m in messages] == [("user", "hi"), ("assistant", "fine")]
+
+
+async def test_a_store_that_is_slow_is_not_waited_for(data, monkeypatch):
+    async with Model("fine") as up, running(up.url, data, {"memory.read_deadline_ms": 100}) as live:
+        original = Database._read
+
+        async def slow(self, work):
+            await asyncio.sleep(2)
+            return await original(self, work)
+
+        monkeypatch.setattr(Database, "_read", slow)
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        response = await live.chat("hi")
+        assert loop.time() - begun < 1
+        assert response.headers["x-memory-status"] == "degraded"
+
+
+async def test_draining_says_so_and_refuses_new_work(data):
+    async with Model("ok") as up, running(up.url, data) as live:
+        live.gateway.draining = True
+        assert (await live.http.get(f"{live.root}/ready")).status_code == 503
+        assert (await live.http.get(f"{live.root}/health")).status_code == 200
+        response = await live.chat("hi")
+        assert (response.status_code, response.headers["retry-after"]) == (503, "1")

@@ -1,0 +1,166 @@
+"""Whose memory: every way to name a user, every way to be refused, and single-user mode's guards."""
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.conftest import running
+from tests.models import Model, call, calls
+
+REMEMBER = calls(call("core_memory_append", {"label": "human", "content": "Likes tea"}))
+KEYS = {"keys": [
+    {"name": "app", "key": "k-app", "tenant": "acme"},
+    {"name": "other", "key": "k-other", "tenant": "globex"},
+    {"name": "phone", "key": "k-phone", "tenant": "acme", "trusted": False, "default_user": "ada", "users": ["ada2"]},
+    {"name": "nano", "key": "k-nano", "tenant": "acme", "models": ["nano-*"]},
+]}
+
+
+def auth(key):
+    return {"authorization": f"Bearer {key}"}
+
+
+async def taught(live, up, headers=None, **body):
+    up.script = [REMEMBER, "ok"]
+    assert (await live.chat("I like tea", headers, **body)).status_code == 200
+
+
+async def knows(live, up, headers=None, url=None, **body):
+    up.script = ["ok"]
+    sent = {"model": "m", "messages": [{"role": "user", "content": "?"}], **body}
+    response = await live.http.post((url or live.url) + "/chat/completions", json=sent, headers=headers or {})
+    assert response.status_code == 200, response.text
+    return "Likes tea" in json.dumps(up.bodies[-1])
+
+
+@pytest.mark.parametrize("name", ["ada", "a/b", "ünïcode 名前", "a%2Fb", "x" * 1024, "."])
+async def test_every_way_of_naming_a_user_is_the_same_user(data, name):
+    from urllib.parse import quote
+
+    async with Model("ok") as up, running(up.url, data, KEYS, "k-app") as live:
+        await taught(live, up, user=name)
+        quoted = quote(name, safe="")
+        assert await knows(live, up, {"x-memory-user": quoted})
+        if name != ".":
+            assert await knows(live, up, url=f"{live.root}/u/{quoted}/v1")
+        assert await knows(live, up, safety_identifier=name)
+        assert await knows(live, up, {"x-openwebui-user-id": quoted})
+        assert await knows(live, up, {"x-memory-user": quoted}, user="bob")  # the header wins
+        assert not await knows(live, up, user=name + "x" if len(name) < 1024 else "y")
+
+
+async def test_tenants_and_agents_are_apart(data):
+    async with Model("ok") as up, running(up.url, data, KEYS, "k-app") as live:
+        await taught(live, up, user="ada")
+        assert not await knows(live, up, auth("k-other"), user="ada")
+        assert not await knows(live, up, {"x-memory-agent": "coder"}, user="ada")
+        assert await knows(live, up, {"x-memory-agent": "default"}, user="ada")
+
+
+@pytest.mark.parametrize("name", ["", "  ", "undefined", "NULL", "anonymous", 7, None, ["ada"], {"id": 1}])
+async def test_placeholders_name_nobody(data, name):
+    async with Model("ok") as up, running(up.url, data, KEYS, "k-app") as live:
+        await taught(live, up, user="ada")
+        assert not await knows(live, up, user=name)
+        assert "tools" not in up.bodies[-1]
+
+
+async def test_user_names_compare_exactly(data):
+    async with Model("ok") as up, running(up.url, data, KEYS, "k-app") as live:
+        await taught(live, up, user="Ada")
+        assert not await knows(live, up, user="ada")
+        assert not await knows(live, up, user="Ada ")
+
+
+@pytest.mark.parametrize(("headers", "body"), [
+    ({"x-memory-user": "x" * 1025}, {}), ({"x-memory-user": "%zz"}, {}), ({"x-memory-user": "%ff"}, {}), ({}, {"user": "x" * 1025}),
+    ({"x-memory": "maybe"}, {}), ({"x-memory-conversation": "x" * 300}, {}),
+])
+async def test_malformed_names_are_400_and_say_why(data, headers, body):
+    async with Model("ok") as up, running(up.url, data, KEYS, "k-app") as live:
+        response = await live.chat("hi", headers, **body)
+        assert response.status_code == 400
+        assert response.json()["error"]["type"] == "invalid_request_error"
+        assert not up.requests
+
+
+async def test_a_key_that_is_not_trusted_speaks_only_for_its_own_users(data):
+    async with Model("ok") as up, running(up.url, data, KEYS, "k-phone") as live:
+        await taught(live, up)
+        assert await knows(live, up, user="ada")
+        assert await knows(live, up, auth("k-app"), user="ada")
+        assert not await knows(live, up, user="ada2")
+        up.requests.clear()
+        for headers, body in (({}, {"user": "bob"}), ({"x-memory-user": "bob"}, {}), ({}, {"safety_identifier": "bob"}), ({"x-openwebui-user-id": "bob"}, {})):
+            assert (await live.chat("hi", headers, **body)).status_code == 403
+        assert (await live.http.post(f"{live.root}/u/bob/v1/chat/completions", json={"model": "m", "messages": [{"role": "user", "content": "x"}]})).status_code == 403
+        assert not up.requests
+
+
+async def test_wrong_keys_and_models(data):
+    async with Model("ok") as up, running(up.url, data, {**KEYS, "models": {"m": {"targets": [{"provider": "openai"}]}}}, "k-app") as live:
+        for headers in ({"authorization": "Bearer nope"}, {"authorization": ""}, {"authorization": "Basic eDp5"}):
+            response = await live.chat("hi", headers)
+            assert (response.status_code, response.json()["error"]["code"]) == (401, "invalid_api_key")
+        response = await live.chat("hi", model="unknown")
+        assert (response.status_code, response.json()["error"]["code"]) == (404, "model_not_found")
+        assert (await live.chat("hi", auth("k-nano"))).status_code == 403
+        assert not up.requests
+
+
+async def test_a_managed_key_never_reaches_the_upstream(data):
+    config = {**KEYS, "providers": {"openai": {"base_url": "x", "api_key": "sk-provider"}}}
+    async with Model("ok") as up, running(up.url, data, config, "k-app") as live:
+        await live.chat("hi", {"cookie": "a=b", "x-api-key": "k-app", "x-memory-user": "ada", "x-memgate-x": "1"})
+        sent = {k.lower(): v for k, v in up.requests[0].headers}
+        assert sent["authorization"] == "Bearer sk-provider"
+        assert not [k for k in sent if k.startswith(("x-memory", "x-memgate", "cookie", "x-api-key"))]
+        up.script = [(401, {"error": {"message": "bad key sk-provider"}})]
+        response = await live.chat("hi")
+        assert (response.status_code, response.json()["error"]["type"]) == (502, "upstream_auth_error")
+        up.script = [(403, {"error": {"message": "sk-provider may not"}})]
+        response = await live.chat("hi")
+        assert (response.status_code, response.json()["error"]["message"]) == (403, "[key] may not")
+
+
+async def test_own_key_mode_is_one_tenant_a_key(data):
+    async with Model("ok") as up, running(up.url, data, {"server.single_user": False}) as live:
+        await taught(live, up, auth("sk-one"), user="ada")
+        assert up.requests[0].header("authorization") == "Bearer sk-one"
+        assert await knows(live, up, auth("sk-one"), user="ada")
+        assert not await knows(live, up, auth("sk-two"), user="ada")
+        assert (await live.chat("hi", {"authorization": ""})).status_code == 401
+
+
+async def test_single_user_mode_survives_a_rotated_key_and_needs_no_name(data):
+    async with Model("ok") as up, running(up.url, data) as live:
+        await taught(live, up, auth("sk-one"))
+        assert await knows(live, up, auth("sk-two"))
+        assert await knows(live, up, auth("sk-two"), user="me")
+
+
+@pytest.mark.parametrize("headers", [
+    {"host": "evil.example"}, {"host": "evil.example:8080"}, {"origin": "https://evil.example"}, {"x-forwarded-for": "1.2.3.4"}, {"forwarded": "for=1"}, {"via": "1.1 x"},
+    {"x-forwarded-anything": "1"},
+])
+async def test_single_user_mode_refuses_what_may_come_from_elsewhere(data, headers):
+    async with Model("ok") as up, running(up.url, data) as live:
+        for method, path in (("POST", "/v1/chat/completions"), ("GET", "/v1/models"), ("GET", "/memory/v1/users"), ("GET", "/health"), ("GET", "/schema")):
+            response = await live.http.request(method, live.root + path, headers=headers, json={"model": "m", "messages": [{"role": "user", "content": "x"}]})
+            assert response.status_code == 403, path
+            assert response.json()["error"]["type"] == "permission_error"
+        assert not up.requests
+        assert (await live.chat("hi", {"origin": live.root})).status_code == 200
+
+
+async def test_cors_is_off_by_default_and_echoes_when_asked_for(data):
+    preflight = {"origin": "https://app.example", "access-control-request-method": "POST", "access-control-request-headers": "x-memory-user, x-stainless-os"}
+    async with Model("ok") as up, running(up.url, data, KEYS, "k-app") as live:
+        response = await live.http.options(f"{live.url}/chat/completions", headers=preflight)
+        assert "access-control-allow-origin" not in response.headers
+    async with Model("ok") as up, running(up.url, data, {**KEYS, "server.cors_origins": ["https://app.example"]}, "k-app") as live:
+        response = await live.http.options(f"{live.url}/chat/completions", headers=preflight)
+        assert response.headers["access-control-allow-headers"] == "x-memory-user, x-stainless-os"
+        response = await live.chat("hi", {"origin": "https://app.example"})
+        assert response.headers["access-control-allow-origin"] == "https://app.example"

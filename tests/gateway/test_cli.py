@@ -1,0 +1,286 @@
+"""The command line: what it says, how it fails, and the gateway it starts, as processes on real sockets."""
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+
+import click
+import httpx
+import pytest
+from click.testing import CliRunner
+from openai import OpenAI
+
+from gateway.bundled.server import start as start_bundled
+from gateway.cli.beside import arguments, tool_lines
+from gateway.cli.hosted import bound, url_of
+from gateway.cli.main import cli
+from gateway.cli.running import noted, running
+from gateway.cli.serve import told
+from gateway.settings import load
+from tests.gateway.command import ROOT, memgate, started
+
+HEAVY = ("litestar", "sqlalchemy", "pydantic", "httpx", "openai", "uvicorn", "chromadb", "tiktoken", "numpy")
+
+
+@pytest.fixture
+def bundled():
+    with start_bundled() as server:
+        yield server
+
+
+def commands(group=cli, path=("memgate",)):
+    for name, command in group.commands.items():
+        yield (*path, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+
+
+# --- help and refusals ---------------------------------------------------------------------------------------------
+
+
+def test_help_imports_nothing_heavy():
+    code = f"import sys, gateway.cli.main; print([m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("path", "command"), [pytest.param(p, c, id=" ".join(p)) for p, c in [(("memgate",), cli), *commands()]])
+def test_every_command_has_help_with_an_example(path, command):
+    done = CliRunner().invoke(cli, [*path[1:], "--help"])
+    assert done.exit_code == 0
+    assert "Example" in done.output
+    assert f"  {' '.join(path)}" in done.output.split("Example", 1)[1]
+    described = [p for p in command.params if isinstance(p, click.Option) and not p.help]
+    assert described == []
+
+
+def test_the_commands_of_this_version_are_there():
+    assert {" ".join(p[1:]) for p, _ in commands()} >= {
+        "serve", "demo", "chat", "doctor", "db upgrade", "db vacuum", "fetch tokenizers", *(f"memory {c}" for c in (
+            "show", "remember", "edit", "undo", "history", "search", "export", "import", "erase"))}
+
+
+def test_more_than_one_worker_is_refused_in_words():
+    done = CliRunner().invoke(cli, ["serve", "--workers", "4"])
+    assert done.exit_code == 2
+    assert "serves with one worker" in done.output
+
+
+def test_a_configuration_that_cannot_be_used_exits_2_without_a_traceback(tmp_path):
+    path = tmp_path / "g.toml"
+    path.write_text("[server]\nprot = 1\n")
+    done = memgate(tmp_path, "serve", "--config", str(path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "Error: server.prot: there is no such setting; config/gateway.toml lists them all\n"
+
+
+def test_a_provider_kind_that_is_not_built_exits_2(tmp_path):
+    path = tmp_path / "g.toml"
+    path.write_text('[providers.a]\nkind = "anthropic"\nbase_url = "https://x/v1"\n')
+    done = memgate(tmp_path, "serve", "--port", "0", "--config", str(path))
+    assert done.returncode == 2
+    assert "this version speaks to 'openai'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_port_in_use_is_told(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = memgate(tmp_path, "serve", "--port", str(port))
+    assert done.returncode == 1
+    assert f"127.0.0.1:{port} is in use" in done.stderr
+    assert "--port" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_data_folder_that_cannot_be_used_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = memgate(tmp_path / "file" / "data", "serve", "--port", "0")
+    assert done.returncode == 1
+    assert "MEMGATE_DATA" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_start_tells_the_mode_and_whom_a_key_names():
+    managed = load(None, {}, {"keys": [{"name": "app", "key": "k", "tenant": "t"}, {"name": "me", "key": "l", "tenant": "t", "default_user": "ada"}]})
+    lines = "\n".join(told(managed, "http://x"))
+    assert "managed keys" in lines
+    assert "the key 'app' names nobody" in lines
+    assert "the key 'me'" not in lines
+    assert "single-user" not in lines
+    alone = "\n".join(told(load(None, {}), "http://x"))
+    assert "own-key" in alone
+    assert "single-user: this machine alone" in alone
+    assert "warning" not in alone
+    assert "keys name nobody" in "\n".join(told(load(None, {}, {"server.host": "0.0.0.0"}), "http://x"))
+    unbuilt = told(load(None, {}, {"memory.extract": "auto", "storage.redis": "redis://x"}), "http://x")
+    assert sum("does not act on it" in line for line in unbuilt) == 2
+
+
+# --- pure bits -----------------------------------------------------------------------------------------------------
+
+
+def test_a_tool_call_is_shown_on_one_line():
+    record = {"tools": [{"name": "core_memory_append", "arguments": '{"label": "human", "content": "Name:\\nAda"}'}]}
+    assert tool_lines(record) == ['core_memory_append(label="human", content="Name:\\nAda")']
+    assert tool_lines({"tools": []}) == []
+    assert "not available" in tool_lines(None)[0]
+    assert len(arguments({"content": "x" * 1000})) == 110
+    assert arguments("not json") == "not json"
+
+
+def test_the_url_is_one_a_client_can_use():
+    with bound("0.0.0.0", 0) as sock:
+        assert url_of(sock) == f"http://127.0.0.1:{sock.getsockname()[1]}"
+
+
+def test_a_note_counts_only_while_its_gateway_lives(tmp_path):
+    assert running(tmp_path) is None
+    with noted(tmp_path, "http://127.0.0.1:1") as other:
+        assert other is None
+        assert running(tmp_path) == "http://127.0.0.1:1"
+        with noted(tmp_path, "http://127.0.0.1:2") as other:
+            assert other == "http://127.0.0.1:1"
+        assert running(tmp_path) == "http://127.0.0.1:1"
+    assert running(tmp_path) is None
+    (tmp_path / "running").write_text(json.dumps({"url": "http://127.0.0.1:3"}))  # what a killed one leaves
+    assert running(tmp_path) is None
+
+
+# --- serve ---------------------------------------------------------------------------------------------------------
+
+
+def test_serve_starts_answers_and_ends_with_0_once_its_stream_is_done(tmp_path):
+    with start_bundled(pace=0.15) as slow, started(tmp_path, "serve", "--port", "0", "--upstream", slow.url) as process:
+        assert httpx.get(f"{process.url}/health").json() == {"status": "ok"}
+        process.waited(rf"upstream +openai: {slow.url}")
+        process.waited(rf"memory +{tmp_path} \(sqlite\)")
+        with OpenAI(base_url=f"{process.url}/v1", api_key="k", max_retries=0) as client:
+            stream = client.chat.completions.create(model="m", messages=[{"role": "user", "content": "Who are you?"}], stream=True)
+            pieces = [next(stream)]
+            process.popen.send_signal(signal.SIGTERM)
+            pieces += list(stream)
+        assert pieces[-1].choices[0].finish_reason == "stop"
+        assert len(pieces) > 5
+        assert process.popen.wait(10) == 0
+        assert "Traceback" not in "\n".join(process.lines)
+
+
+def test_memory_outlives_the_process(tmp_path, bundled):
+    def said(text, **options):
+        with started(tmp_path, "serve", "--port", "0", "--upstream", bundled.url) as process:
+            with OpenAI(base_url=f"{process.url}/v1", api_key="k", max_retries=0) as client:
+                answer = client.chat.completions.create(model="m", messages=[{"role": "user", "content": text}], user="ada", **options)
+                got = "".join(c.choices[0].delta.content or "" for c in answer if c.choices) if options else answer.choices[0].message.content
+            assert process.stopped() == 0
+        return got
+
+    said("My name is Ada. Remember that the spare key is with Bob.", stream=True)
+    assert said("What is my name?") == "Your name is Ada."
+    assert "Bob" in said("Where is the spare key?", stream=True)
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_during_the_start_ends_it_with_0(tmp_path, bundled, sig):
+    with started(tmp_path, "serve", "--port", "0", "--upstream", bundled.url) as process:
+        process.waited("Memgate serves")
+        assert process.stopped(sig) == 0
+
+
+# --- demo ----------------------------------------------------------------------------------------------------------
+
+
+def sessions(output):
+    """The two sessions' lines."""
+    lines = output.splitlines()
+    first, second = lines.index("Session 1"), lines.index("Session 2")
+    return lines[first + 1 : second], lines[second + 1 :]
+
+
+def test_the_demos_second_session_answers_from_what_the_first_learned(tmp_path):
+    done = memgate(tmp_path, "demo", "--once", "--port", "0")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    first, second = sessions(done.stdout)
+    for lines in (first, second):
+        assert [line.split(":")[0] for line in lines if line.startswith(("You:", "Assistant:"))] == ["You", "Assistant"] * 2
+    answers = [line for line in second if line.startswith("Assistant:")]
+    assert "Ada" in answers[0]
+    assert "green tea" in answers[0]
+    assert "Friday" in answers[1]
+    assert "Ada" not in " ".join(line for line in second if line.startswith("You:"))
+    assert "STAND-IN" in done.stdout
+    assert "not a real language model" in done.stdout
+    assert (tmp_path / "demo" / "memgate.db").exists()
+    assert not (tmp_path / "memgate.db").exists()
+
+
+def test_the_demo_shows_the_memory_calls_beside(tmp_path):
+    done = memgate(tmp_path, "demo", "--once", "--port", "0")
+    first, second = sessions(done.stdout)
+    assert any(line.startswith("    memory: core_memory_append(") for line in first)
+    assert any(line.startswith("    memory: archival_memory_insert(") for line in first)
+    assert any(line.startswith("    memory: archival_memory_search(") for line in second)
+
+
+def test_the_demo_keeps_serving_and_ends_with_0(tmp_path):
+    for sig in (signal.SIGINT, signal.SIGTERM):
+        with started(tmp_path, "demo", "--port", "0") as process:
+            process.waited("until Ctrl-C")
+            user = process.waited(r"User:  (\S+)")[1]
+            url = process.waited(r'base_url = "(\S+)"')[1]
+            with OpenAI(base_url=url, api_key="any", max_retries=0) as client:
+                answer = client.chat.completions.create(model="memgate-demo", user=user, messages=[{"role": "user", "content": "What is my name?"}])
+            assert answer.choices[0].message.content == "Your name is Ada."
+            assert process.stopped(sig) == 0
+            assert "Traceback" not in "\n".join(process.lines)
+
+
+def test_a_demo_that_finds_its_port_taken_takes_another(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = memgate(tmp_path, "demo", "--once", "--port", str(port))
+    assert done.returncode == 0, done.stderr
+    assert f"127.0.0.1:{port} is in use; this demo takes port " in done.stdout
+
+
+def test_the_demo_uses_the_upstream_and_key_of_the_environment(tmp_path, bundled):
+    done = memgate(tmp_path, "demo", "--once", "--port", "0", OPENAI_API_KEY="sk-mine", MEMGATE_UPSTREAM=bundled.url, MEMGATE_DEMO_MODEL="mine-7b")
+    assert done.returncode == 0, done.stderr
+    assert f"Model: mine-7b at {bundled.url}" in done.stdout
+    assert "STAND-IN" not in done.stdout
+    done = memgate(tmp_path, "demo", "--once", "--port", "0", MEMGATE_UPSTREAM=bundled.url)
+    assert f"Model: memgate-demo at {bundled.url}" in done.stdout
+
+
+def test_a_demo_whose_upstream_is_away_says_so(tmp_path):
+    done = memgate(tmp_path, "demo", "--once", "--port", "0", OPENAI_API_KEY="sk-mine", MEMGATE_UPSTREAM="http://127.0.0.1:9/v1")
+    assert done.returncode == 1
+    assert "did not answer" in done.stderr
+    assert "offline" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# --- chat ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_chat_starts_its_own_gateway_where_none_runs(tmp_path):
+    done = memgate(tmp_path, "chat", "--bundled", stdin="My name is Ada.\n\nWhat is my name?\n")
+    assert done.returncode == 0, done.stderr
+    assert "Assistant: Your name is Ada." in done.stdout
+    assert "Assistant: Your name is Ada." in memgate(tmp_path, "chat", "--bundled", stdin="What is my name?\n").stdout
+    assert memgate(tmp_path, "chat").returncode == 1
+
+
+def test_a_chat_goes_through_the_running_gateway(tmp_path, bundled):
+    with started(tmp_path, "serve", "--port", "0", "--upstream", bundled.url) as process:
+        url = process.url
+        done = memgate(tmp_path, "chat", stdin="My name is Bo.\nWhat is my name?\n", OPENAI_API_KEY="sk-x")
+        assert done.returncode == 0, done.stderr
+        assert f"through {url}" in done.stderr
+        assert "Assistant: Your name is Bo." in done.stdout
+        refused = memgate(tmp_path, "chat", "--user", "x" * 2000, stdin="Hi\n", OPENAI_API_KEY="sk-x")
+        assert "at most 1024" in refused.stdout

