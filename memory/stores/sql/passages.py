@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
+from memory.errors import BadArguments
 from memory.ids import new_id, new_key
+from memory.jobs.queue import Job, enqueue
 from memory.messages import mac, squeeze
 from memory.search import passages_of
 from memory.stores.sql import schema as t
@@ -17,6 +19,7 @@ from memory.stores.sql.messages import Query, ancestors, index, ranked
 
 p = t.passages.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
+Passage = dict[str, Any]
 TYPES = ("identity", "preference", "fact", "context", "trivial")
 
 
@@ -41,6 +44,16 @@ class Filter:
     tags: Sequence[str] = ()
 
 
+def check(content: str, kind: str, importance: float) -> None:
+    """Raises BadArguments for what cannot be a passage."""
+    if not content.strip():
+        raise BadArguments("`content` is empty: give the text to remember.")
+    if kind not in TYPES:
+        raise BadArguments(f"`type` is {kind!r}: use one of {', '.join(TYPES)}.")
+    if not 0 <= importance <= 1:
+        raise BadArguments(f"`importance` is {importance!r}: give a number from 0 to 1.")
+
+
 def add(conn: Connection, scope_id: int, new: Insert) -> tuple[list[dict[str, Any]], int]:
     """Splits the text into passages at sentence ends and stores them. Returns (the passages, how many of them are new)."""
     now = new.created_at if new.created_at is not None else time.time()
@@ -57,6 +70,8 @@ def add(conn: Connection, scope_id: int, new: Insert) -> tuple[list[dict[str, An
             found = conn.execute(select(t.passages).where(p.id == key)).one()
             made += 1
         out.append(shown(found))
+    if made:
+        enqueue(conn, Job("embed", {"scope": scope_id}, scope_id, dedupe=f"embed-{scope_id}"))
     return out, made
 
 
