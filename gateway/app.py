@@ -79,8 +79,10 @@ def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
     router, credentials = Router(settings, upstreams, known_models(facts_file())), Credentials()
     database = Database(settings.database, settings.storage.synchronous)
     memory = Memory(database, policy, secret, data, _meaning(settings, router, credentials))
-    worker = Worker(database)
-    chores.register(worker, database, chores.Ages(part.explain_days, part.unnamed_days), memory.retrieval)
+    worker = Worker(memory.db)
+    index = memory.retrieval.meaning.index if memory.retrieval.meaning else None
+    ages = chores.Ages(part.explain_days, part.unnamed_days)
+    chores.register(worker, memory.db, ages, index.forget if index else None, memory.retrieval.embed_scope)
     return Gateway(
         settings, KeyRing(settings, secret, token), Names(settings), router, memory, secret, Background(part.ignore), worker, credentials,
         Vocabularies(folder(data), memory.counters))

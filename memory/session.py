@@ -20,7 +20,6 @@ from memory.errors import Erased, StoreUnavailable
 from memory.fit import Fitted, Room, compact, fit
 from memory.history import Node, closed
 from memory.ids import new_id, new_key
-from memory.jobs.queue import Job, enqueue
 from memory.messages import Json, squeeze, text_of
 from memory.recall import relevant, told
 from memory.retrieval import Retrieval
@@ -281,8 +280,6 @@ class Session:
         def work(conn: Connection) -> dict[int, str]:
             owners.ensure(conn, self._snap.owner)
             results = {**found, **tools.run_edits(conn, calls, hands)}
-            if hands.inserted and self._memory.retrieval.meaning is not None:
-                enqueue(conn, Job("embed", {"passages": list(hands.inserted)}, hands.scope_id))
             if self._attempt.key is not None and self.stores:
                 entry = {"reply": reply, "results": [results[i] for i in range(len(calls))]}
                 turns.round_done(conn, self._attempt.key, [*self.rounds, entry])

@@ -1,19 +1,21 @@
-"""The jobs every gateway has: vectors of new passages, what follows an erasure outside the database, what leaves by age."""
+"""The jobs every gateway has: what follows an erasure outside the database, and what leaves by age."""
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
 from memory.jobs.queue import Job, enqueue
 from memory.jobs.worker import Handler, Worker
-from memory.retrieval import Retrieval, VectorIndex
 from memory.stores.sql import expiry
 from memory.stores.sql.engine import Database
 
 DAY = 86400.0
 EVERY = 3600.0  # seconds between looks for what is too old
+Embed = Callable[[int], Awaitable[None]]
+Forget = Callable[[int, Sequence[int] | None], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,27 +26,19 @@ class Ages:
     unnamed: float
 
 
-def erasing(index: VectorIndex | None) -> Handler:
-    """Takes vectors out of the index, where there is one."""
+def erasing(forget: Forget | None) -> Handler:
+    """Takes vectors out of an external index. forget: (scope row key, passage row keys, None for all of the scope); None:
+    there is no such index."""
 
     async def erase(job: Job) -> None:
-        if index is None:
+        if forget is None:
             return
         for scope_id in job.payload["scopes"]:
-            await index.drop(scope_id)
+            await forget(scope_id, None)
         for scope_id, passages in job.payload["passages"].items():
-            await index.remove(int(scope_id), passages)
+            await forget(int(scope_id), passages)
 
     return erase
-
-
-def embedding(retrieval: Retrieval) -> Handler:
-    """Makes the vectors of new passages."""
-
-    async def embed(job: Job) -> None:
-        await retrieval.embed_passages(job.payload["passages"])
-
-    return embed
 
 
 def expiring(db: Database, ages: Ages) -> Handler:
@@ -66,10 +60,18 @@ def _unnamed(conn: Connection, before: float) -> int:
     return count
 
 
-def register(worker: Worker, db: Database, ages: Ages, retrieval: Retrieval) -> None:
-    """Gives the worker these jobs; `embed` only where passages have vectors."""
-    meaning = retrieval.meaning
-    worker.register("erase", erasing(meaning.index if meaning else None))
+def embedding(embed: Embed | None) -> Handler:
+    """Makes the vectors that a scope lacks; None: there is no embedder."""
+
+    async def run(job: Job) -> None:
+        if embed is not None:
+            await embed(job.payload["scope"])
+
+    return run
+
+
+def register(worker: Worker, db: Database, ages: Ages, forget: Forget | None = None, embed: Embed | None = None) -> None:
+    """Gives the worker these jobs."""
+    worker.register("erase", erasing(forget))
+    worker.register("embed", embedding(embed))
     worker.register("expire", expiring(db, ages), every=EVERY)
-    if meaning is not None:
-        worker.register("embed", embedding(retrieval))

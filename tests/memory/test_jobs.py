@@ -10,33 +10,10 @@ from sqlalchemy import insert, select, update
 from memory.jobs import chores, queue
 from memory.jobs.queue import Job
 from memory.jobs.worker import Worker
-from memory.retrieval import Meaning, Retrieval
 from memory.scope import Scope
-from memory.stores.sql import owners, passages
+from memory.stores.sql import owners
 from memory.stores.sql import schema as t
 from memory.stores.sql.engine import Database
-
-
-class Length:
-    """An embedder that knows how long a text is."""
-
-    model = "length"
-
-    async def __call__(self, tenant, texts):
-        return [[float(len(x)), 1.0] for x in texts]
-
-
-class Index:
-    """An index that remembers what it was told to forget."""
-
-    def __init__(self):
-        self.gone = []
-
-    async def remove(self, scope_id, keys):
-        self.gone.append((scope_id, keys))
-
-    async def drop(self, scope_id):
-        self.gone.append((scope_id, None))
 
 
 @pytest.fixture
@@ -198,15 +175,18 @@ async def test_the_store_may_fail_under_a_worker(db):
 
 
 async def test_what_follows_an_erasure_reaches_the_index(db):
-    index = Index()
+    gone = []
+
+    async def forget(scope_id, passages):
+        gone.append((scope_id, passages))
+
     worker = Worker(db)
-    chores.register(worker, db, chores.Ages(7, 30), Retrieval(db, Meaning(Length(), index)))
+    chores.register(worker, db, chores.Ages(7, 30), forget)
     await add(db, Job("erase", {"scopes": [1, 2], "passages": {"3": [4, 5]}}))
     await worker.drain()
-    assert index.gone == [(1, None), (2, None), (3, [4, 5])]
+    assert gone == [(1, None), (2, None), (3, [4, 5])]
     without = Worker(db)
-    chores.register(without, db, chores.Ages(7, 30), Retrieval(db))
-    assert not without.handles("embed")
+    chores.register(without, db, chores.Ages(7, 30))
     await add(db, Job("erase", {"scopes": [1], "passages": {}}))
     await without.drain()
     assert await jobs(db) == []
@@ -229,9 +209,13 @@ async def test_old_records_leave_and_young_ones_stay(db):
                     id=key, public_id=f"p{key}", scope_id=scope_id, node=0 if user else key, content="x", digest=bytes([key]), actor="model", created_at=now))
 
     await db.write(fill)
-    index = Index()
+    gone = []
+
+    async def forget(scope_id, passages):
+        gone.extend(passages)
+
     worker = Worker(db)
-    chores.register(worker, db, chores.Ages(explain=7, unnamed=30), Retrieval(db, Meaning(Length(), index)))
+    chores.register(worker, db, chores.Ages(explain=7, unnamed=30), forget)
     await add(db, Job("expire"))
     await worker.drain()
 
@@ -240,18 +224,4 @@ async def test_old_records_leave_and_young_ones_stay(db):
                 len(conn.execute(select(t.ledger)).all()), len(conn.execute(select(t.passages)).all()))
 
     assert await db.read(left) == ({"e1"}, {"ada1", "ada8", "ada40", "None1", "None8"}, 1, 5)
-    assert [passages for _, passages in index.gone] == [[5]]
-
-
-async def test_new_passages_get_their_vectors(db):
-    worker = Worker(db)
-    chores.register(worker, db, chores.Ages(7, 30), Retrieval(db, Meaning(Length())))
-
-    def kept(conn):
-        scope_id = owners.ensure(conn, owners.as_found(conn, Scope("t", "ada", "default", b"s" * 32)))
-        stored, _ = passages.add(conn, scope_id, passages.Insert("Plays the violin"))
-        queue.enqueue(conn, Job("embed", {"passages": [s["key"] for s in stored]}, scope_id))
-
-    await db.write(kept)
-    await worker.drain()
-    assert len(await db.read(lambda conn: conn.execute(select(t.vectors)).all())) == 1
+    assert gone == [5]
