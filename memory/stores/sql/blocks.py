@@ -82,7 +82,7 @@ def _branch_off(conn: Connection, shelf: Shelf) -> None:
 Edit = Callable[[Block | None], Block | None]
 
 
-def edit(conn: Connection, shelf: Shelf, label: str, how: Edit, source: Source, expect: int | None = None) -> Block | None:
+def edit(conn: Connection, shelf: Shelf, label: str, how: Edit, source: Source, expect: int | None = None) -> Block | None:  # noqa: PLR0913 - where, how, by whom, and what the caller saw
     """Applies `how` to the block of that label (None: absent; returning None deletes it) and writes the version row.
 
     expect: the version the caller saw; another one raises Conflict. An edit that changes nothing writes nothing.
