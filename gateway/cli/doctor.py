@@ -124,16 +124,15 @@ def _database(settings: Settings) -> Finding:
 def _upstream(name: str, provider: Provider) -> Finding:
     import httpx
 
-    what = f"upstream {name}"[:13]
     key = provider.api_key
     headers = {"authorization": f"Bearer {key.get_secret_value()}"} if key else {}
     try:
         status = httpx.get(f"{provider.base_url.rstrip('/')}/models", headers=headers, timeout=SECONDS, follow_redirects=False).status_code
     except (httpx.HTTPError, httpx.InvalidURL) as e:
-        return Finding(what, "failed", f"{provider.base_url} does not answer: {e}")
+        return Finding("upstream", "failed", f"{name}: {provider.base_url} does not answer: {e}")
     if key and status in (401, 403):
-        return Finding(what, "failed", f"{provider.base_url} answers {status}: it refuses providers.{name}.api_key")
-    return Finding(what, "ok" if status < 500 else "note", f"{provider.base_url} answers {status}")
+        return Finding("upstream", "failed", f"{name}: {provider.base_url} answers {status}: it refuses providers.{name}.api_key")
+    return Finding("upstream", "ok" if status < 500 else "note", f"{name}: {provider.base_url} answers {status}")
 
 
 def _tokenizers(settings: Settings) -> Finding:
