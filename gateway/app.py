@@ -7,6 +7,7 @@ import os
 import secrets
 import time
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -24,6 +25,7 @@ from gateway.answer import Refusal
 from gateway.background import Background
 from gateway.catalog import model_card, model_list
 from gateway.chat import Gateway
+from gateway.embedding import Credentials, UpstreamEmbed
 from gateway.errors import GatewayError, MethodNotAllowed, NotFound, TooLarge, error_body
 from gateway.front import Front
 from gateway.identity import KeyRing, Names
@@ -38,7 +40,9 @@ from memory.ask import Policy
 from memory.blocks import Block
 from memory.epoch import Rules
 from memory.errors import MemoryFault
+from memory.retrieval import Meaning
 from memory.service import Memory
+from memory.stores.chroma import ChromaIndex
 from memory.stores.sql.engine import Database
 
 log = logging.getLogger("memgate")
@@ -69,10 +73,24 @@ def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
     part = settings.memory
     blocks = {b.label: Block(b.label, b.value, b.description, b.limit, b.read_only) for b in part.blocks}
     policy = Policy(blocks, Rules(part.cache_idle_seconds, live=part.placement == "live"), part.read_deadline_ms / 1000, summary_seconds=part.summary_seconds)
-    memory = Memory(Database(settings.database, settings.storage.synchronous), policy, secret, data)
-    return Gateway(
-        settings, KeyRing(settings, secret, token), Names(settings), Router(settings, upstreams, known_models(facts_file())), memory, secret,
-        Background(part.ignore))
+    router, credentials = Router(settings, upstreams, known_models(facts_file())), Credentials()
+    database = Database(settings.database, settings.storage.synchronous)
+    memory = Memory(database, policy, secret, data, _meaning(settings, router, credentials))
+    return Gateway(settings, KeyRing(settings, secret, token), Names(settings), router, memory, secret, Background(part.ignore), credentials)
+
+
+def _meaning(settings: Settings, router: Router, credentials: Credentials) -> Meaning | None:
+    """Search by meaning, where an embedder is configured. Raises ConfigError for one that is not there."""
+    kind, _, model = settings.memory.embedder.partition(":")
+    if kind == "none":
+        return None
+    if kind != "upstream" or not model:
+        raise ConfigError(f"memory.embedder is {settings.memory.embedder!r}; this version knows 'none' and 'upstream:<model>'")
+    if find_spec("numpy") is None:
+        raise ConfigError("memory.embedder needs numpy: pip install 'memgate[chroma]'")
+    vectors = settings.storage.vectors
+    index = ChromaIndex(vectors, settings.data / "chroma") if vectors != "none" else None
+    return Meaning(UpstreamEmbed(model, router, credentials), index, settings.storage.exact_below)
 
 
 def facts_file() -> Path:

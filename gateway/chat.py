@@ -12,6 +12,7 @@ import msgspec
 
 from gateway.answer import Answer
 from gateway.background import Background
+from gateway.embedding import Credentials
 from gateway.errors import BadRequest, Forbidden, Unavailable
 from gateway.forward import Forwarder
 from gateway.headers import Pairs
@@ -46,6 +47,7 @@ class Gateway:
     memory: Memory
     secret: bytes
     background: Background
+    credentials: Credentials
     lacks: dict[str, int] = field(default_factory=dict)
     draining: bool = False
     busy: int = 0
@@ -130,6 +132,7 @@ class ChatWork:
     async def prepare(self) -> ChatWork | PlainWork:
         """Begins the session. A memory that fails never takes the app down, unless the operator or the request needs it."""
         memory = self._gateway.settings.memory
+        self._gateway.credentials.keep(self._wanted.scope.tenant, self._forward.authorization)
         try:
             session = await self._gateway.memory.begin(self._ask())
         except MemoryFault as e:
@@ -151,9 +154,13 @@ class ChatWork:
         idempotency = request.headers.get(b"idempotency-key", b"").decode("latin-1")
         return Ask(
             scope=wanted.scope, messages=body["messages"], model=body["model"], request_id=request.id, mode=wanted.mode, explicit=wanted.explicit,
-            client_tools=body.get("tools"), offer=lack < 1 and self._offers(), inject=lack < 2, window=route.window, max_output=_max_output(body),
+            client_tools=body.get("tools"), offer=lack < 1 and self._offers(), inject=lack < 2, recall=self._recalls(lack), window=route.window, max_output=_max_output(body),
             complete=Summariser(self._gateway, self._forward, body["model"]), rest=rest, idempotency=idempotency,
             certain=bool(idempotency) or (retries.isdigit() and int(retries) > 0))
+
+    def _recalls(self, lack: int) -> bool:
+        """Automatic recall: where it is set, and for models that cannot search for themselves."""
+        return self._gateway.settings.memory.recall == "auto" or lack == 1 or not self._forward.route.supports_tools
 
     def _offers(self) -> bool:
         body, tools = self._body, self._gateway.settings.memory.tools

@@ -7,7 +7,7 @@ GatewayError
 ├── UpstreamUnreachable 502 · UpstreamAuthError 502 · StreamIncomplete 502
 ├── Unavailable 503
 └── UpstreamTimeout 504
-UpstreamRefused carries an upstream's own status and body, verbatim.
+UpstreamRefused carries an upstream's own status and body, verbatim; UpstreamFailed the error it sent inside a stream.
 """
 from __future__ import annotations
 
@@ -113,3 +113,16 @@ class UpstreamRefused(GatewayError):
 
     def body(self) -> bytes:
         return self.content
+
+
+class UpstreamFailed(GatewayError):
+    """An error the upstream sent inside its stream, passed on as it came."""
+
+    status = 502
+
+    def __init__(self, error: object) -> None:
+        super().__init__("the upstream reported an error in its stream")
+        self.error = error
+
+    def body(self) -> bytes:
+        return msgspec.json.encode({"error": self.error})

@@ -183,7 +183,21 @@ def is_overflow(error: UpstreamRefused) -> bool:
     return error.status in (400, 413, 422) and bool(OVERFLOW.search(error.content[:4000].decode("utf-8", "replace")))
 
 
-def _status_of(error: object) -> int:
+def overflowed(e: UpstreamRefused) -> UpstreamRefused:
+    """The upstream's own refusal, with the code by which frameworks know an overflow."""
+    try:
+        body = decode(e.content)
+        error = body.get("error") if isinstance(body, dict) else None
+        if isinstance(error, dict) and error.get("code") != "context_length_exceeded":
+            return UpstreamRefused(e.status, encode({**body, "error": {**error, "code": "context_length_exceeded"}}), e.headers)
+        if not isinstance(error, dict):
+            return UpstreamRefused(e.status, error_body(str(error or body), "invalid_request_error", "context_length_exceeded"), e.headers)
+    except msgspec.DecodeError:
+        return UpstreamRefused(e.status, error_body(e.message, "invalid_request_error", "context_length_exceeded"), e.headers)
+    return e
+
+def _status_of(error
+: object) -> int:
     code = error.get("code") or error.get("status") if isinstance(error, dict) else None
     return code if isinstance(code, int) and 400 <= code < 600 else 502
 

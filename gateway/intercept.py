@@ -13,7 +13,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.wire.chat import Chunk, Head, Json, Segment, decode, encode, fold, usage_sum
+from gateway.wire.chat import Chunk, Head, Json, Segment, decode, encode, fold
+from gateway.wire.delta import usage_sum
 
 
 @dataclass(slots=True)

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import GatewayError, StreamIncomplete, UpstreamRefused, error_body
-from gateway.forward import Forwarder, Reply, is_overflow
+from gateway.errors import StreamIncomplete, UpstreamFailed, UpstreamRefused
+from gateway.forward import Forwarder, Reply, is_overflow, overflowed
 from gateway.intercept import Interceptor, Round
 from gateway.wire.chat import Json, chunk, decode, encode, lift
 from gateway.wire.place import Placement, placed, without_tools
@@ -136,7 +136,7 @@ class Turn:
                     if harder < 2 and await self.session.compact_harder(harder):
                         harder += 1
                         continue
-                    raise _coded(e) from e
+                    raise overflowed(e) from e
                 if e.status in ADDITIONS_REFUSED and not self.trail and not self.bare and self._added():
                     self.bare = True
                     continue
@@ -243,19 +243,6 @@ class Turn:
             await self.session.fail()
 
 
-class UpstreamFailed(GatewayError):
-    """An error the upstream sent inside its stream, passed on as it came."""
-
-    status = 502
-
-    def __init__(self, error: Any) -> None:
-        super().__init__("the upstream reported an error in its stream")
-        self.error = error
-
-    def body(self) -> bytes:
-        return encode({"error": self.error})
-
-
 def _message(result: Round) -> Json:
     message: Json = result.reply["choices"][0].get("message") or {}
     return {"role": "assistant", **message}
@@ -264,17 +251,3 @@ def _message(result: Round) -> Json:
 def _arguments(call: Json) -> str:
     arguments = call["function"].get("arguments")
     return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments or {}).decode()
-
-
-def _coded(e: UpstreamRefused) -> UpstreamRefused:
-    """The upstream's own refusal, with the code by which frameworks know an overflow."""
-    try:
-        body = decode(e.content)
-        error = body.get("error") if isinstance(body, dict) else None
-        if isinstance(error, dict) and error.get("code") != "context_length_exceeded":
-            return UpstreamRefused(e.status, encode({**body, "error": {**error, "code": "context_length_exceeded"}}), e.headers)
-        if not isinstance(error, dict):
-            return UpstreamRefused(e.status, error_body(str(error or body), "invalid_request_error", "context_length_exceeded"), e.headers)
-    except msgspec.DecodeError:
-        return UpstreamRefused(e.status, error_body(e.message, "invalid_request_error", "context_length_exceeded"), e.headers)
-    return e

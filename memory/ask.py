@@ -28,7 +28,7 @@ class Ask:
 
     rest: a digest of the body's other members; with the history it names the request among its retries, beside the
     client's own idempotency key. certain: the client says that this is a retry. offer: whether the target and the request
-    take our tools. inject: False for a target that refuses every addition. window: the model's context in tokens, None
+    take our tools. recall: whether what seems relevant is searched and injected unasked. inject: False for a target that refuses every addition. window: the model's context in tokens, None
     when unknown. max_output: the client's own limit. complete: the summariser, with this request's credentials.
     """
 
@@ -41,6 +41,7 @@ class Ask:
     client_tools: object = None
     offer: bool = True
     inject: bool = True
+    recall: bool = False
     window: int | None = None
     max_output: int | None = None
     complete: Complete | None = None

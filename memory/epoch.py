@@ -79,29 +79,36 @@ def begun(blocks: Sequence[Block], tag: str, edits: int, *, summary: str = "", c
     return Epoch(new_id("epoch"), compiled(blocks, tag, summary), values(blocks), edits, cut)
 
 
-def plan(turn: Turn, past: Past, blocks: Sequence[Block], tag: str, edits: int, now: float, rules: Rules) -> Plan:  # noqa: PLR0913 - pure
-    """Goes on with the line's epoch where the invariant can hold, else begins a new one and says why.
+@dataclass(frozen=True, slots=True)
+class Present:
+    """What is so now. edits: the scope's count of edits made from outside the conversation. at: seconds since 1970."""
 
-    edits: the scope's count of edits made from outside the conversation. now: seconds since 1970.
-    """
-    placed = _continued(turn, past, edits, now, rules)
+    blocks: Sequence[Block]
+    tag: str
+    edits: int
+    at: float
+
+
+def plan(turn: Turn, past: Past, present: Present, rules: Rules) -> Plan:
+    """Goes on with the line's epoch where the invariant can hold, else begins a new one and says why."""
+    placed = _continued(turn, past, present, rules)
     if isinstance(placed, Plan):
-        placed = _told(placed, turn, past, values(blocks), tag, rules)
+        placed = _told(placed, turn, past.node, present, rules)
     if isinstance(placed, str):
-        return Plan(begun(blocks, tag, edits), placed)
+        return Plan(begun(present.blocks, present.tag, present.edits), placed)
     return placed
 
 
-def _continued(turn: Turn, past: Past, edits: int, now: float, rules: Rules) -> Plan | str:
+def _continued(turn: Turn, past: Past, present: Present, rules: Rules) -> Plan | str:
     """The notes and splices of the running epoch at their places, or the reason why it cannot go on."""
     node, epoch = past.node, past.epoch
     if rules.live:
         return "live placement"
     if node is None or epoch is None:
         return "new conversation"
-    if epoch.edits != edits:
+    if epoch.edits != present.edits:
         return "edited outside the conversation"
-    if now - node.at > rules.idle:
+    if present.at - node.at > rules.idle:
         return "idle"
     if epoch.cut is not None and epoch.cut not in turn.chain.links[: past.at]:
         return "history trimmed"
@@ -120,14 +127,14 @@ def _continued(turn: Turn, past: Past, edits: int, now: float, rules: Rules) -> 
     return out
 
 
-def _told(out: Plan, turn: Turn, past: Past, now: dict[str, str], tag: str, rules: Rules) -> Plan | str:
+def _told(out: Plan, turn: Turn, node: Node | None, present: Present, rules: Rules) -> Plan | str:
     """Adds the new note, where the request ends in a user message; a reason when the notes outgrew their room."""
-    assert past.node is not None  # noqa: S101 - _continued returned a plan
-    out.told = dict(past.node.told)
+    out.told = dict(node.told) if node else {}
+    now = values(present.blocks)
     known = overlaid(out.epoch.blocks, out.told)
     if known == now or not turn.messages or turn.messages[-1].get("role") != "user":
         return out
-    out.note = note(known, now, tag)
+    out.note = note(known, now, present.tag)
     if sum(map(len, out.notes.values())) + len(out.note) > rules.note_chars:
         return "notes over their budget"
     out.notes[len(turn.messages) - 1] = out.note

@@ -42,6 +42,7 @@ class Node:
     branch: int = 0
     at: float = 0.0
     text: str = ""  # of an aborted answer: what was shown
+    recall: str | None = None  # what automatic recall put at the newest user message; kept while tools run
     turn: int = 0  # id of the first of sibling answers (n > 1); its own id otherwise
 
     def __post_init__(self) -> None:

@@ -1,23 +1,137 @@
-"""Search over one scope's archival and recall memory: keywords always, vectors beside them where there are any."""
+"""Search over one scope's archival and recall memory: keywords always, vectors beside them where an embedder is configured.
+
+An embedder that fails or is slow costs its part of the ranking, never the search. Scopes under `exact_below` vectors are
+scored exactly, larger ones in the index.
+"""
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
+from sqlalchemy import Connection
+
+from memory.embed.base import Embed, EmbedUnavailable
+from memory.errors import StoreUnavailable
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import passages as passage_rows
+from memory.stores.sql import vectors as vector_rows
 from memory.stores.sql.engine import Database
+from memory.vectors import fused, packed, scored, unpacked
+
+POOL = 50  # candidates of each ranking that are fused
+EMBED_SECONDS = 2.0
+Hit = dict[str, Any]
+
+
+class VectorIndex(Protocol):
+    """An index of large scopes, by row key. Every method raises StoreUnavailable."""
+
+    async def upsert(self, scope_id: int, items: Sequence[tuple[int, list[float]]]) -> None: ...
+
+    async def nearest(self, scope_id: int, vector: list[float], limit: int) -> dict[int, float]: ...
+
+    async def remove(self, scope_id: int, keys: Sequence[int]) -> None: ...
+
+    async def drop(self, scope_id: int) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Meaning:
+    """Search by meaning: the embedder, the index for scopes of `exact_below` vectors and more (None: always exact)."""
+
+    embed: Embed
+    index: VectorIndex | None = None
+    exact_below: int = 5000
 
 
 class Retrieval:
     """Implements the tools' Finder over the database."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, meaning: Meaning | None = None) -> None:
         self._db = db
+        self.meaning = meaning
 
-    async def passages(self, scope_id: int, wanted: passage_rows.Filter) -> list[dict[str, Any]]:
-        """Passages, best first, with id, content, tags, created_at, score and why."""
-        return await self._db.read(lambda conn: passage_rows.search(conn, scope_id, wanted))
-
-    async def messages(self, scope_id: int, wanted: message_rows.Query) -> list[dict[str, Any]]:
+    async def messages(self, scope_id: int, wanted: message_rows.Query) -> list[Hit]:
         """Messages, best first, with role, content, conversation, created_at, score and why."""
         return await self._db.read(lambda conn: message_rows.search(conn, scope_id, wanted))
+
+    async def passages(self, scope_id: int, wanted: passage_rows.Filter) -> list[Hit]:
+        """Passages, best first, with id, content, tags, created_at, score and why."""
+        near = await self._near(scope_id, wanted)
+        if not near:
+            return await self._db.read(lambda conn: passage_rows.search(conn, scope_id, wanted))
+        query = wanted.query
+        pool = replace(wanted, query=replace(query, limit=POOL, offset=0))
+        hits = await self._db.read(lambda conn: _both(conn, scope_id, pool, list(near)))
+        keyword = {h["key"]: h["score"] for h in hits if "keyword" in h["why"]}
+        by_key = {h["key"]: h for h in hits}
+        ranked = fused(keyword, {k: s for k, s in near.items() if k in by_key})
+        out = [_explained(by_key[k], s, near.get(k)) for k, s in ranked.items()]
+        return out[query.offset : query.offset + query.limit]
+
+    async def _near(self, scope_id: int, wanted: passage_rows.Filter) -> dict[int, float]:
+        """Row key to similarity of the nearest passages; nothing where meaning cannot be asked now."""
+        meaning, words = self.meaning, wanted.query.text
+        if meaning is None or not words.strip():
+            return {}
+        try:
+            tenant, many = await self._db.read(lambda conn: vector_rows.extent(conn, scope_id, meaning.embed.model))
+            if not many:
+                return {}
+            async with asyncio.timeout(EMBED_SECONDS):
+                vector = (await meaning.embed(tenant, [words]))[0]
+            if meaning.index is not None and many >= meaning.exact_below:
+                return await meaning.index.nearest(scope_id, unpacked(packed(vector)), POOL)
+            stored = await self._db.read(lambda conn: vector_rows.of_scope(conn, scope_id, meaning.embed.model))
+            return scored(vector, stored, POOL)
+        except (EmbedUnavailable, StoreUnavailable, TimeoutError):
+            return {}
+
+    async def embed_passages(self, keys: Sequence[int]) -> None:
+        """Makes the missing vectors of these passages; doing it again does nothing. Raises EmbedUnavailable, StoreUnavailable."""
+        meaning = self.meaning
+        if meaning is None:
+            return
+        model = meaning.embed.model
+        rows = await self._db.read(lambda conn: vector_rows.missing(conn, model, keys))
+        by_scope: dict[tuple[int, str], list[tuple[int, str]]] = {}
+        for key, scope_id, tenant, content in rows:
+            by_scope.setdefault((scope_id, tenant), []).append((key, content))
+        for (scope_id, tenant), items in by_scope.items():
+            made = await meaning.embed(tenant, [content for _, content in items])
+            found = {key: (scope_id, packed(vector)) for (key, _), vector in zip(items, made, strict=True)}
+            await self._db.write(lambda conn, found=found: vector_rows.store(conn, model, found))  # type: ignore[misc]
+            await self._index(meaning, scope_id, found)
+
+    async def _index(self, meaning: Meaning, scope_id: int, new: dict[int, tuple[int, bytes]]) -> None:
+        """Keeps the index of a large scope complete: a scope that just grew large is put into it whole."""
+        if meaning.index is None:
+            return
+        model = meaning.embed.model
+        _, many = await self._db.read(lambda conn: vector_rows.extent(conn, scope_id, model))
+        if many < meaning.exact_below:
+            return
+        stored = {k: v for k, (_, v) in new.items()}
+        if many - len(new) < meaning.exact_below:
+            stored = await self._db.read(lambda conn: vector_rows.of_scope(conn, scope_id, model))
+        await meaning.index.upsert(scope_id, [(k, unpacked(v)) for k, v in stored.items()])
+
+
+def _both(conn: Connection, scope_id: int, wanted: passage_rows.Filter, near: list[int]) -> list[Hit]:
+    """The keyword hits, and the near passages that pass the same filters."""
+    hits = passage_rows.search(conn, scope_id, wanted)
+    have = {h["key"] for h in hits}
+    bare = replace(wanted, query=replace(wanted.query, text="", limit=len(near) or 1))
+    others = passage_rows.search(conn, scope_id, bare, only=[k for k in near if k not in have])
+    return [*hits, *({**h, "why": {}} for h in others)]
+
+
+def _explained(hit: Hit, score: float, similarity: float | None) -> Hit:
+    why = dict(hit["why"])
+    if similarity is not None:
+        why["similarity"] = round(similarity, 4)
+    return {**hit, "score": score, "why": why}

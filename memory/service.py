@@ -12,7 +12,7 @@ from memory.ask import Ask, Policy
 from memory.errors import MemoryFault, StoreUnavailable
 from memory.history import Turn
 from memory.messages import mac, system_text
-from memory.retrieval import Retrieval
+from memory.retrieval import Meaning, Retrieval
 from memory.session import Attempt, Session
 from memory.spill import Spill
 from memory.stores.sql import turns
@@ -26,14 +26,14 @@ def request_key(ask: Ask, turn: Turn) -> bytes:
 
 
 class Memory:
-    """Opened once a process. data: the folder for the spill file, None for none."""
+    """Opened once a process. data: the folder for the spill file, None for none. meaning: search by meaning, None for keywords alone."""
 
-    def __init__(self, db: Database, policy: Policy, secret: bytes, data: Path | None = None) -> None:
+    def __init__(self, db: Database, policy: Policy, secret: bytes, data: Path | None = None, meaning: Meaning | None = None) -> None:
         self.db = db
         self.policy = policy
         self.secret = secret
         self.counter = Counter()
-        self.retrieval = Retrieval(db)
+        self.retrieval = Retrieval(db, meaning)
         self.spill = Spill(data / "spill.ndjson" if data else None, secret)
         self._ready = asyncio.Event()
         self._failures = 0
@@ -56,6 +56,8 @@ class Memory:
 
     async def close(self) -> None:
         self._ready.clear()
+        if self.retrieval.meaning is not None and self.retrieval.meaning.index is not None:
+            await self.retrieval.meaning.index.close()
         await self.db.close()
 
     @property

@@ -21,6 +21,7 @@ from memory.fit import Fitted, Room, compact, fit
 from memory.history import Node, closed
 from memory.ids import new_id, new_key
 from memory.messages import Json, squeeze, text_of
+from memory.recall import relevant, told
 from memory.retrieval import Retrieval
 from memory.spill import Spill
 from memory.stores.sql import blocks as block_rows
@@ -126,18 +127,37 @@ class Session:
         if ask.offer and ask.mode in ("full", "read") and not stranger and ask.inject:
             self.offered = tools.offered(ask.client_tools, write=writable)
         shown = list(self.blocks.values()) if ask.mode != "write" and ask.inject else []
-        planned = epochs.plan(snap.turn, snap.past, shown, ask.scope.tag, snap.edits, time.time(), self._memory.policy.rules)
+        planned = epochs.plan(snap.turn, snap.past, epochs.Present(shown, ask.scope.tag, snap.edits, time.time()), self._memory.policy.rules)
         waiting = snap.waiting
         if self._adopted and waiting and waiting.epoch == planned.epoch.id and planned.note and waiting.note:
             planned.notes[len(snap.turn.messages) - 1] = planned.note = waiting.note
             planned.told = waiting.told
         self._room = self._measured(shown)
+        self.recall = await self._recalled() if ask.recall and shown and not stranger else ""
         self._use(await fit(snap.turn, planned, self._room) if ask.inject else Fitted(planned))
         self.seen = self._seen(shown)
 
+    async def _recalled(self) -> str:
+        """What automatic recall adds: found once for a user's turn, the same while its tools run."""
+        snap, waiting = self._snap, self._snap.waiting
+        messages, node = snap.turn.messages, snap.past.node
+        newest = max((i for i, m in enumerate(messages) if m.get("role") == "user"), default=-1)
+        if newest < 0 or self._scope_id is None:
+            return ""
+        if self._adopted and waiting is not None and waiting.recall is not None:
+            return waiting.recall
+        if newest < snap.past.at and node is not None:
+            return node.recall or ""
+        within = node.id if node and not self._ask.scope.named else None
+        try:
+            found = await relevant(self._memory.retrieval, self._scope_id, text_of(messages[newest]), within)
+        except StoreUnavailable:
+            return ""
+        return told(found, {squeeze(text_of(m)) for m in messages}, self._ask.scope.tag, self._memory.counter)
+
     def _measured(self, shown: Sequence[Block]) -> Room:
         ask, counter = self._ask, self._memory.counter
-        other = counter.tools(ask.client_tools) + counter.tools(self.offered)
+        other = counter.tools(ask.client_tools) + counter.tools(self.offered) + counter.text(self.recall)
         return Room(
             counter, ask.model, shown, ask.scope.tag, self._snap.edits, budget(ask.window, ask.max_output) if ask.window else None, other,
             ask.complete, self._load_summaries, self._save_summary, self._memory.policy.summary_seconds)
@@ -164,7 +184,7 @@ class Session:
 
     def inject_nothing(self) -> None:
         """The target took only the client's own body: nothing of ours was in it, so none of it may be believed placed."""
-        self.core, self.notes, self.splices, self.offered = "", {}, {}, []
+        self.core, self.notes, self.splices, self.offered, self.recall = "", {}, {}, [], ""
         self.fitted.plan.note = ""
         self.trace.notes.append("the target refused the request with memory in it; the client's own was sent")
 
@@ -229,7 +249,7 @@ class Session:
             return
         snap = self._snap
         node = epochs.opened(self.node_id, self.conversation.id, snap.turn, snap.past, self.fitted.plan)
-        node.at = time.time()
+        node.at, node.recall = time.time(), self.recall
         if self._ask.mode == "write" or not self.core:
             node.epoch = None
         tag = self._ask.scope.tag
@@ -303,7 +323,7 @@ class Session:
         nodes: list[Node] = []
         for i, answer in enumerate(answers):
             node = epochs.opened(self.node_id if i == 0 else new_key(), self.conversation.id, snap.turn, snap.past, self.fitted.plan)
-            node.turn = self.node_id
+            node.turn, node.recall = self.node_id, self.recall
             closed(node, snap.past.node, key, answer)
             if aborted:
                 node.state, node.text = "aborted", squeeze(text_of(answer))

@@ -47,10 +47,17 @@ class Counter:
     def __init__(self, encode: Callable[[str], Sequence[int]] | None = None) -> None:
         self._encode = encode
         self._cache: dict[bytes, int] = {}
+        self._texts: dict[int, int] = {}
         self._factor: dict[str, float] = {}
 
     def text(self, text: str) -> int:
-        return len(self._encode(text)) if self._encode else estimate(text)
+        """Tokens of one text. Known texts are remembered by hash: core texts and schemas come again and again."""
+        key = hash(text)
+        if (known := self._texts.get(key)) is None:
+            if len(self._texts) >= CACHED:
+                self._texts.clear()
+            known = self._texts[key] = len(self._encode(text)) if self._encode else estimate(text)
+        return known
 
     def message(self, message: Json, digest: bytes | None = None) -> int:
         """Tokens of one message, images and calls counted; cached under its digest."""

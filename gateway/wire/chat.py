@@ -15,12 +15,11 @@ from typing import Any
 
 import msgspec
 
+from gateway.wire.delta import merge
+
 Json = dict[str, Any]
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
-
-# Members of a delta that name rather than grow: repeated by some servers, never to be concatenated.
-WHOLE = frozenset({"role", "id", "type", "name", "object", "finish_reason", "model", "created", "index", "format"})
 
 
 class Malformed(ValueError):
@@ -208,56 +207,3 @@ def _whole(choice: Json) -> Json:
     if isinstance(calls := message.get("tool_calls"), list):
         message["tool_calls"] = [{k: v for k, v in c.items() if k != "index"} if isinstance(c, dict) else c for c in calls]
     return {("message" if k == "delta" else k): (message if k == "delta" else v) for k, v in choice.items()}
-
-
-def merge(into: Json, delta: Json) -> None:
-    """Adds a delta to what is there: text grows, lists grow (by `index` where their items have one), names stay."""
-    for key, value in delta.items():
-        have = into.get(key)
-        if have is None:
-            into[key] = _grown([], value) if isinstance(value, list) else _copy(value)
-        elif isinstance(value, str) and isinstance(have, str) and key not in WHOLE:
-            into[key] = have + value
-        elif isinstance(value, dict) and isinstance(have, dict):
-            merge(have, value)
-        elif isinstance(value, list) and isinstance(have, list):
-            _grown(have, value)
-        elif value is not None and value != "":
-            into[key] = value
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _copy(v) for k, v in value.items()}
-    return [_copy(v) for v in value] if isinstance(value, list) else value
-
-
-def _grown(have: list[Any], more: list[Any]) -> list[Any]:
-    for item in more:
-        index = item.get("index") if isinstance(item, dict) else None
-        if not isinstance(index, int):
-            have.append(_copy(item))
-            continue
-        same = next((h for h in reversed(have) if isinstance(h, dict) and h.get("index") == index), None)
-        # A new id at a used index is a new call: some servers number every parallel call 0.
-        if same is None or (item.get("id") and same.get("id") and item["id"] != same["id"]):
-            have.append(_copy(item))
-        else:
-            merge(same, item)
-    return have
-
-
-def usage_sum(one: Json | None, other: Json | None) -> Json | None:
-    """Usage of several rounds: numbers add up at every level, anything else keeps its newest value."""
-    if one is None or other is None:
-        return one or other
-    out = dict(one)
-    for key, value in other.items():
-        have = out.get(key)
-        if isinstance(value, dict) and isinstance(have, dict):
-            out[key] = usage_sum(have, value)
-        elif isinstance(value, (int, float)) and isinstance(have, (int, float)) and not isinstance(value, bool):
-            out[key] = have + value
-        elif value is not None:
-            out[key] = value
-    return out

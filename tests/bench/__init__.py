@@ -1,0 +1,1 @@
+"""Benchmarks: ratios in one run with variants interleaved. Start with `make bench`, or `python -m tests.bench`."""

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.wire.chat import Malformed, fold, lift, read, usage_sum
+from gateway.wire.chat import Malformed, fold, lift, read
+from gateway.wire.delta import usage_sum
 from tests.gateway.chunks import chunkings, completions
 
 

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from gateway.wire.place import Placement, placed
 from memory.blocks import Block, appended, apply_note, compiled, unescape
-from memory.epoch import Past, Rules, begun, opened, plan
+from memory.epoch import Past, Present, Rules, begun, opened, plan
 from memory.history import Node, Turn, closed, recognise
 from memory.messages import system_text
 from memory.scope import Scope
@@ -114,7 +114,7 @@ class Life(RuleBasedStateMachine):
         past = store.past(turn)
         branch = past.node.branch if past.node and not user else 0
         blocks = store.blocks[branch]
-        made = plan(turn, past, list(blocks.values()), store.scope.tag, store.edits, self.clock, Rules(note_chars=300))
+        made = plan(turn, past, Present(list(blocks.values()), store.scope.tag, store.edits, self.clock), Rules(note_chars=300))
         drop = frozenset()
         if len(history) > 8 and data.draw(st.booleans()):  # eviction: a fresh epoch that stands for a beginning
             last = max(i for i, m in enumerate(history[:-2]) if m["role"] == "user" and i > 0)

@@ -65,10 +65,12 @@ def shown(row: Row[Any]) -> dict[str, Any]:
             "actor": row.actor, "created_at": row.created_at}
 
 
-def search(conn: Connection, scope_id: int, f: Filter) -> list[dict[str, Any]]:
-    """Hits, best first, or the newest when there are no words to look for."""
+def search(conn: Connection, scope_id: int, f: Filter, only: Sequence[int] | None = None) -> list[dict[str, Any]]:
+    """Hits, best first, or the newest when there are no words to look for. only: row keys to stay within."""
     q = f.query
     query = select(t.passages).where(p.scope_id == scope_id, p.deleted_at.is_(None))
+    if only is not None:
+        query = query.where(p.id.in_(only))
     if q.since is not None:
         query = query.where(p.created_at >= q.since)
     if q.until is not None:

@@ -87,7 +87,7 @@ nodes = Table(
     "nodes", metadata, key(), scoped(), Column("conversation", Key, ForeignKey("conversations.id"), nullable=False, index=True),
     Column("parent", Key, index=True), Column("turn", Key, nullable=False), Column("digest", LargeBinary), Column("chain", LargeBinary),
     Column("asked", LargeBinary), Column("trail", LargeBinary), Column("depth", Integer, nullable=False), Column("state", String(8), nullable=False),
-    Column("epoch", String(64)), Column("note", Text), Column("told", Text), Column("hidden", Text), Column("carriers", Text),
+    Column("epoch", String(64)), Column("note", Text), Column("recall", Text), Column("told", Text), Column("hidden", Text), Column("carriers", Text),
     Column("branch", Key, nullable=False), Column("at", Float, nullable=False), Column("text", Text),
     Index("ix_nodes_digest", "scope_id", "digest"), Index("ix_nodes_chain", "scope_id", "chain"), Index("ix_nodes_asked", "scope_id", "asked"))
 

@@ -168,7 +168,7 @@ class Nodes:
 def node_of(row: Row[Any]) -> Node:
     return Node(
         id=row.id, conversation=row.conversation, parent=row.parent, digest=row.digest or b"", chain=row.chain or b"", asked=row.asked or b"",
-        trail=row.trail or b"", depth=row.depth, state=row.state, epoch=row.epoch, note=row.note, told=decode(row.told) if row.told else {},
+        trail=row.trail or b"", depth=row.depth, state=row.state, epoch=row.epoch, note=row.note, told=decode(row.told) if row.told else {}, recall=row.recall,
         hidden=decode(row.hidden) if row.hidden else None, carriers=decode(row.carriers) if row.carriers else [], branch=row.branch, at=row.at,
         text=row.text or "", turn=row.turn)
 
@@ -177,7 +177,7 @@ def columns(node: Node, scope_id: int) -> dict[str, Any]:
     return {
         "id": node.id, "scope_id": scope_id, "conversation": node.conversation, "parent": node.parent, "turn": node.turn, "digest": node.digest or None,
         "chain": node.chain or None, "asked": node.asked, "trail": node.trail or None, "depth": node.depth, "state": node.state, "epoch": node.epoch,
-        "note": node.note, "told": encode(node.told).decode() if node.told else None, "hidden": encode(node.hidden).decode() if node.hidden else None,
+        "note": node.note, "recall": node.recall, "told": encode(node.told).decode() if node.told else None, "hidden": encode(node.hidden).decode() if node.hidden else None,
         "carriers": encode(node.carriers).decode() if node.carriers else None, "branch": node.branch, "at": node.at, "text": node.text or None}
 
 

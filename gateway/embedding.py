@@ -1,0 +1,67 @@
+"""The memory's `Embed` port over a provider's `/v1/embeddings`.
+
+In own-key mode no credential is stored: the tenant's last one is held in this process, and work that needs it waits for the
+tenant's next request.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gateway.errors import GatewayError
+from gateway.headers import upstream_headers
+from gateway.identity import Principal
+from gateway.routing import Router
+from gateway.upstream.base import Outgoing
+from memory.embed.base import EmbedUnavailable
+
+HELD = 10_000
+BATCH = 96
+
+
+class Credentials:
+    """Authorizations by tenant, in memory only, the oldest forgotten first."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, bytes] = {}
+
+    def keep(self, tenant: str, authorization: bytes | None) -> None:
+        if authorization is not None:
+            self._held.pop(tenant, None)
+            self._held[tenant] = authorization
+            if len(self._held) > HELD:
+                self._held.pop(next(iter(self._held)))
+
+    def get(self, tenant: str) -> bytes | None:
+        return self._held.get(tenant)
+
+
+class UpstreamEmbed:
+    """model: the name by which the router knows the embedding model."""
+
+    def __init__(self, model: str, router: Router, credentials: Credentials) -> None:
+        self.model = model
+        self._router, self._credentials = router, credentials
+
+    async def __call__(self, tenant: str, texts: Sequence[str]) -> list[list[float]]:
+        out: list[list[float]] = []
+        for i in range(0, len(texts), BATCH):
+            out += await self._batch(tenant, texts[i : i + BATCH])
+        return out
+
+    async def _batch(self, tenant: str, texts: Sequence[str]) -> list[list[float]]:
+        target = self._router.route(self.model, Principal(tenant, "embedder")).targets[0]
+        key = target.settings.api_key
+        authorization = b"Bearer " + key.get_secret_value().encode() if key else self._credentials.get(tenant)
+        body = msgspec.json.encode({"model": target.model, "input": list(texts), "encoding_format": "float"})
+        try:
+            incoming = await target.upstream.send(Outgoing("/embeddings", body, upstream_headers({}, authorization)))
+            data = await incoming.read()
+            await incoming.close()
+            if incoming.status != 200:
+                raise EmbedUnavailable(f"the embedder answered {incoming.status}")
+            rows = sorted(msgspec.json.decode(data)["data"], key=lambda r: r["index"])
+            return [[float(x) for x in r["embedding"]] for r in rows]
+        except (GatewayError, msgspec.DecodeError, KeyError, TypeError, ValueError) as e:
+            raise EmbedUnavailable(f"the embedder failed: {type(e).__name__}") from e

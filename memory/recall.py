@@ -1,0 +1,52 @@
+"""Automatic recall: what seems relevant to the newest user message, found without the model asking (MEMORY.md 2.5).
+
+At most five items, each once, within a token budget; what the request holds anyway is left out.
+"""
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from memory.blocks import escape
+from memory.messages import squeeze
+from memory.retrieval import Retrieval
+from memory.search import iso
+from memory.stores.sql.messages import Query
+from memory.stores.sql.passages import Filter
+from memory.tokens import Counter
+
+ITEMS = 5
+TOKENS = 600
+
+
+async def relevant(retrieval: Retrieval, scope_id: int, words: str, within: int | None) -> list[dict[str, Any]]:
+    """Candidates, the likeliest first: passages and earlier messages in turn. within: the line's end where nobody is named."""
+    query = Query(words[:2000], ("user", "assistant"), limit=ITEMS * 2, within=within)
+    passages = await retrieval.passages(scope_id, Filter(query))
+    messages = await retrieval.messages(scope_id, query)
+    return [hit for pair in zip(_padded(passages, messages), _padded(messages, passages), strict=True) for hit in pair if hit]
+
+
+def _padded(one: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [*one, *({} for _ in range(len(other) - len(one)))]
+
+
+def told(hits: Sequence[dict[str, Any]], present: Collection[str], tag: str, counter: Counter) -> str:
+    """The hits as prompt text, escaped; empty when nothing is left of them. present: texts the request holds already."""
+    lines: list[str] = []
+    seen = set(present)
+    room = TOKENS
+    for hit in hits:
+        words = squeeze(hit["content"])
+        if words in seen or len(lines) == ITEMS:
+            continue
+        seen.add(words)
+        line = f"- ({iso(hit['created_at'])[:10]}{', ' + hit['role'] if 'role' in hit else ''}) {escape(words[:1000])}"
+        room -= counter.text(line)
+        if room < 0:
+            break
+        lines.append(line)
+    if not lines:
+        return ""
+    body = "\n".join(lines)
+    return f'<recalled_memory tag="{tag}">\nFound in memory; it may or may not matter here.\n{body}\n</recalled_memory>'

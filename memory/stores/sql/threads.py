@@ -1,0 +1,95 @@
+"""SQLite connections, each with a thread of its own (aiosqlite's), on which a whole work runs in one hop.
+
+SQLAlchemy works on the thread's own sqlite3 connection, synchronously; aiosqlite brings the thread and its queue. Reads are
+deferred transactions, writes immediate ones.
+"""
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import aiosqlite
+from sqlalchemy import Connection, create_engine, event
+from sqlalchemy import Engine as SyncEngine
+from sqlalchemy.pool import StaticPool
+
+T = TypeVar("T")
+Work = Callable[[Connection], T]
+READERS = 3
+
+
+class SqliteThreads:
+    """path: the database file. synchronous: NORMAL or FULL."""
+
+    def __init__(self, path: str, synchronous: str) -> None:
+        self._path, self._synchronous = path, synchronous
+        self._all: list[aiosqlite.Connection] = []
+        self._readers: asyncio.LifoQueue[Thread] = asyncio.LifoQueue()
+        self._writer: Thread | None = None
+
+    async def open(self) -> None:
+        """Connects; safe to call again after a failure. Raises OSError."""
+        await self.close()
+        try:
+            self._writer = await self._connected("BEGIN IMMEDIATE")
+            for _ in range(READERS):
+                self._readers.put_nowait(await self._connected("BEGIN"))
+        except sqlite3.Error as e:
+            await self.close()
+            raise OSError(f"{type(e).__name__}: {e}") from e
+
+    async def _connected(self, begin: str) -> Thread:
+        conn = aiosqlite.connect(self._path, isolation_level=None)
+        await conn
+        self._all.append(conn)
+        for pragma in ("journal_mode=WAL", f"synchronous={self._synchronous}", "busy_timeout=5000", "temp_store=MEMORY"):
+            await conn.execute(f"PRAGMA {pragma}")
+        return Thread(conn, begin)
+
+    async def read(self, work: Work[T]) -> T:
+        thread = await self._readers.get()
+        try:
+            return await thread.run(lambda engine: _read(engine, work))
+        finally:
+            self._readers.put_nowait(thread)
+
+    async def write(self, works: Sequence[Work[Any]]) -> list[Any]:
+        if self._writer is None:
+            raise OSError("the database is not open")
+        return await self._writer.run(lambda engine: _write(engine, works))
+
+    async def close(self) -> None:
+        for conn in self._all:
+            await conn.close()
+        self._all.clear()
+        self._readers = asyncio.LifoQueue()
+        self._writer = None
+
+
+class Thread:
+    """One connection and SQLAlchemy over it."""
+
+    def __init__(self, conn: aiosqlite.Connection, begin: str) -> None:
+        self._conn = conn
+        self._engine = create_engine("sqlite://", creator=lambda: conn._conn, poolclass=StaticPool)
+
+        @event.listens_for(self._engine, "begin")
+        def _begun(connection: Connection) -> None:
+            connection.exec_driver_sql(begin)
+
+    async def run(self, what: Callable[[SyncEngine], T]) -> T:
+        """Runs `what` on the connection's thread."""
+        out: T = await self._conn._execute(what, self._engine)  # type: ignore[no-untyped-call]
+        return out
+
+
+def _read(engine: SyncEngine, work: Work[T]) -> T:
+    with engine.connect() as conn:
+        return work(conn)
+
+
+def _write(engine: SyncEngine, works: Sequence[Work[Any]]) -> list[Any]:
+    with engine.begin() as conn:
+        return [work(conn) for work in works]

@@ -1,0 +1,37 @@
+"""Vectors of passages: kept beside them in SQL, found missing by a join, read back for one scope at a time."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection, func, select
+
+from memory.stores.sql import schema as t
+from memory.stores.sql.turns import upsert
+
+p, v = t.passages.c, t.vectors.c
+
+
+def missing(conn: Connection, model: str, keys: Sequence[int]) -> list[tuple[int, int, str, str]]:
+    """(passage, scope, tenant, content) of those passages that have no vector of this model yet."""
+    query = (select(p.id, p.scope_id, t.scopes.c.tenant, p.content).join(t.scopes, t.scopes.c.id == p.scope_id)
+             .outerjoin(t.vectors, (v.passage == p.id) & (v.model == model)).where(p.id.in_(keys), v.passage.is_(None), p.deleted_at.is_(None)))
+    return [(r.id, r.scope_id, r.tenant, r.content) for r in conn.execute(query)]
+
+
+def store(conn: Connection, model: str, found: Mapping[int, tuple[int, bytes]]) -> None:
+    """Keeps vectors: passage to (scope, vector). Those whose passage is gone by now are left out."""
+    alive = set(conn.execute(select(p.id).where(p.id.in_(found))).scalars())
+    for key, (scope_id, vector) in found.items():
+        if key in alive:
+            upsert(conn, t.vectors, ["passage"], passage=key, scope_id=scope_id, model=model, vector=vector)
+
+
+def extent(conn: Connection, scope_id: int, model: str) -> tuple[str, int]:
+    """(the scope's tenant, how many vectors of this model it has)."""
+    tenant = conn.execute(select(t.scopes.c.tenant).where(t.scopes.c.id == scope_id)).scalar() or ""
+    return tenant, int(conn.execute(select(func.count()).select_from(t.vectors).where(v.scope_id == scope_id, v.model == model)).scalar() or 0)
+
+
+def of_scope(conn: Connection, scope_id: int, model: str) -> dict[int, bytes]:
+    """Passage to vector, of one scope."""
+    return {r.passage: r.vector for r in conn.execute(select(v.passage, v.vector).where(v.scope_id == scope_id, v.model == model))}
