@@ -190,7 +190,7 @@ class ChatWork:
         session = turn.session
         overhead = (time.perf_counter() - self._request.started - self._forward.waited) * 1000
         out += [
-            (b"x-memory-status", b"degraded" if turn.degraded else b"ok"), (b"x-memory-conversation", _quoted(session.conversation.name)),
+            (b"x-memory-status", b"degraded" if turn.degraded else b"ok"), (b"x-memory-conversation", self._conversation(session.conversation.name)),
             (b"x-memgate-overhead-ms", b"%.2f" % max(0.0, overhead if not self.stream or committed else self._overhead()))]
         if session.stores:
             out.append((b"x-memory-explain", session.explain_id.encode()))
@@ -199,6 +199,10 @@ class ChatWork:
         if not self.stream and not committed:
             out += [(b"x-memory-rounds", b"%d" % len(turn.used)), (b"x-memory-injected-tokens", b"%d" % session.injected_tokens)]
         return out
+
+    def _conversation(self, name: str) -> bytes:
+        """The conversation as the client spelt it, else percent-encoded."""
+        return self._request.headers[b"x-memory-conversation"] if self._wanted.explicit else quote(name).encode()
 
     def _overhead(self) -> float:
         return (time.perf_counter() - self._request.started - self._forward.waited) * 1000
@@ -232,5 +236,3 @@ def _max_output(body: Json) -> int | None:
     return None
 
 
-def _quoted(name: str) -> bytes:
-    return quote(name, safe="!#$&'()*+,/:;=?@[]~ ").encode()

@@ -132,6 +132,8 @@ def _told(out: Plan, turn: Turn, node: Node | None, present: Present, rules: Rul
     out.told = dict(node.told) if node else {}
     now = values(present.blocks)
     known = overlaid(out.epoch.blocks, out.told)
+    if not now.keys() <= {*out.epoch.blocks, *out.told}:
+        return "a block was added"  # a note could not tell what it is for
     if known == now or not turn.messages or turn.messages[-1].get("role") != "user":
         return out
     out.note = note(known, now, present.tag)

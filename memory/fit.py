@@ -6,15 +6,15 @@ reuses it and the cost of a turn does not grow with the conversation. A compacti
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from memory.blocks import Block
-from memory.epoch import Epoch, Plan, begun
+from memory.epoch import Plan, begun
 from memory.history import Turn
 from memory.messages import EMPTY, Json, is_system
 from memory.summary import Complete, summarise
 from memory.tokens import Counter
-from memory.window import HARD, LOW, cut_at, elidable, groups, kept, stub, within_turn
+from memory.window import HARD, LOW, STUB, cut_at, elidable, groups, stub, within_turn
 
 Kept = tuple[bytes, str]  # chain link of the last message a summary stands for, and its text
 
@@ -89,57 +89,64 @@ async def compact(turn: Turn, now: Fitted, room: Room, goal: int, limit: int) ->
 
     First old, large tool results become stubs, then the oldest groups are summarised. What cannot be cut stays.
     """
-    sizes = sizes_of(turn, room.counter)
-    found = groups(turn.messages)
-    last = min((g.start for g in kept(turn.messages, found)), default=0)
-    newest = found[-1].start if found else 0
-    elide = turn.chain.before(newest) if elidable(turn.messages, sizes, newest) else None
-    cut = index_of(turn, now.plan.epoch.cut)
     stored = sorted((index_of(turn, link), text) for link, text in await room.load(turn.chain.links))
-    if elide is not None and now.plan.epoch.elide != elide:
-        text = dict(stored).get(cut, "")
-        if cut < 0 or text:
-            fitted = _fresh(turn, sizes, room, text, (cut, elide), "elided")
-            if fitted.tokens <= goal:
-                return fitted
+    cutter = _Cutter(turn, room, sizes_of(turn, room.counter), index_of(turn, now.plan.epoch.cut), stored)
+    if cutter.elide is not None and now.plan.epoch.elide != cutter.elide:
+        text = dict(stored).get(cutter.cut, "")
+        if (cutter.cut < 0 or text) and (fitted := cutter.fresh(text, cutter.cut, "elided")).tokens <= goal:
+            return fitted
     for index, text in stored:
-        if index > cut or (index == cut and now.plan.epoch.cut is None):
-            fitted = _fresh(turn, sizes, room, text, (index, elide), "summary reused")
+        if index > cutter.cut or (index == cutter.cut and now.plan.epoch.cut is None):
+            fitted = cutter.fresh(text, index, "summary reused")
             if fitted.tokens <= limit and fitted.tokens < now.tokens:
                 return fitted
-    return await _evict(turn, (sizes, last), room, goal, (cut, elide, stored))
+    return await cutter.evict(goal)
 
 
-def _fresh(turn: Turn, sizes: Sequence[int], room: Room, text: str, marks: tuple[int, bytes | None], how: str) -> Fitted:
-    cut, elide = marks
-    link = turn.chain.links[cut] if cut >= 0 else None
-    made = begun(room.blocks, room.tag, room.edits, summary=text, cut=link)
-    epoch = Epoch(made.id, made.core, made.blocks, made.edits, link, elide)
-    fitted = view(turn, Plan(epoch, "compaction"), sizes, room)
-    fitted.how = how
-    return fitted
+class _Cutter:
+    """One compaction. cut: index of the last message evicted already, -1 for none. stored: (index, text) of kept summaries."""
 
+    def __init__(self, turn: Turn, room: Room, sizes: Sequence[int], cut: int, stored: Sequence[tuple[int, str]]) -> None:
+        self.turn, self.room, self.sizes, self.cut, self.stored = turn, room, sizes, cut, stored
+        found = groups(turn.messages)
+        newest = found[-1].start if found else 0
+        self.elide = turn.chain.before(newest) if elidable(turn.messages, sizes, newest) else None
 
-async def _evict(turn: Turn, measured: tuple[Sequence[int], int], room: Room, goal: int, was: tuple[int, bytes | None, list[tuple[int, str]]]) -> Fitted:
-    sizes, _ = measured
-    cut, elide, stored = was
-    lean = [min(s, 60) if i in set(elidable(turn.messages, sizes, index_of(turn, elide) + 1)) else s for i, s in enumerate(sizes)]
-    allowance = max(100, min(1200, (room.budget or goal * 2) // 10))
-    empty = _fresh(turn, sizes, room, "", (len(turn.messages) - 1, elide), "")
-    spare = sum(lean[i] for i in range(len(lean)) if i not in empty.drop and not is_system(turn.messages[i]))
-    left = max(0, goal - allowance - (empty.tokens - spare))
-    at = cut_at(turn.messages, lean, left, max(0, cut + 1))
-    if at <= cut + 1 or sum(lean[i] for i in range(at, len(lean)) if not is_system(turn.messages[i])) > left:
-        inside = within_turn(turn.messages, lean, left, max(at, cut + 1))
-        at = max([at, *(g.end for g in inside)])
-    if at <= cut + 1 and at <= 0:
-        return _fresh(turn, sizes, room, "", (cut, elide), "nothing to evict")
-    base, before = max(((i, text) for i, text in stored if i < at), default=(-1, ""))
-    newest = max((i for i, m in enumerate(turn.messages) if m.get("role") == "user"), default=-1)
-    gone = [i for i in range(base + 1, at) if not is_system(turn.messages[i]) and i != newest]
-    text, by_model = await summarise(room.complete, before, [turn.messages[i] for i in gone], allowance, room.seconds)
-    if gone:
-        await room.save(turn.chain.links[at - 1], text, len(gone))
-    fitted = _fresh(turn, sizes, room, text, (at - 1, elide), "summarised" if by_model else "dropped, model summary failed")
-    fitted.evicted = gone
-    return fitted
+    def fresh(self, summary: str, cut: int, how: str) -> Fitted:
+        """The request under a new epoch that stands for everything up to message `cut` by this summary."""
+        room = self.room
+        link = self.turn.chain.links[cut] if cut >= 0 else None
+        epoch = replace(begun(room.blocks, room.tag, room.edits, summary=summary, cut=link), elide=self.elide)
+        fitted = view(self.turn, Plan(epoch, "compaction"), self.sizes, room)
+        fitted.how = how
+        return fitted
+
+    async def evict(self, goal: int) -> Fitted:
+        """Summarises the oldest groups, as few as will do; on top of the summary that covers most of them already."""
+        messages = self.turn.messages
+        allowance = max(100, min(1200, (self.room.budget or goal * 2) // 10))
+        at = self._until(goal - allowance)
+        if at <= max(0, self.cut + 1):
+            return self.fresh(dict(self.stored).get(self.cut, ""), self.cut, "nothing to evict")
+        base, before = max(((i, text) for i, text in self.stored if i < at), default=(-1, ""))
+        newest = max((i for i, m in enumerate(messages) if m.get("role") == "user"), default=-1)
+        gone = [i for i in range(base + 1, at) if not is_system(messages[i]) and i != newest]
+        text, by_model = await summarise(self.room.complete, before, [messages[i] for i in gone], allowance, self.room.seconds)
+        if gone:
+            await self.room.save(self.turn.chain.links[at - 1], text, len(gone))
+        fitted = self.fresh(text, at - 1, "summarised" if by_model else "dropped, the summariser failed")
+        fitted.evicted = gone
+        return fitted
+
+    def _until(self, goal: int) -> int:
+        """The index before which everything goes, so that what is left is about `goal` tokens."""
+        messages, begin = self.turn.messages, max(0, self.cut + 1)
+        stubbed = set(elidable(messages, self.sizes, index_of(self.turn, self.elide) + 1))
+        lean = [min(size, STUB) if i in stubbed else size for i, size in enumerate(self.sizes)]
+        bare = self.fresh("", len(messages) - 1, "")  # what stays whatever is evicted
+        staying = sum(lean[i] for i, m in enumerate(messages) if i not in bare.drop and not is_system(m))
+        left = max(0, goal - (bare.tokens - staying))
+        at = cut_at(messages, lean, left, begin)
+        if sum(lean[i] for i in range(at, len(lean)) if not is_system(messages[i])) > left:
+            at = max([at, *(g.end for g in within_turn(messages, lean, left, max(at, begin)))])
+        return at

@@ -129,7 +129,7 @@ async def test_a_client_sending_only_its_newest_message_gets_the_kept_history(da
         named = {"x-memory-conversation": "thread%201"}
         for i in range(3):
             response = await live.chat(f"question {i + 1}", named, user="ada")
-            assert response.headers["x-memory-conversation"] == "thread 1"
+            assert response.headers["x-memory-conversation"] == "thread%201"
         sent = [m["content"] for m in up.bodies[-1]["messages"][1:]]
         assert sent == ["question 1", "answer 1", "question 2", "answer 2", "question 3"]
         await live.chat("question 3", named, user="ada")  # the newest again: a regeneration

@@ -91,7 +91,7 @@ def snapshot(conn: Connection, ask: Ask) -> Snapshot:
         out.prepended = len(kept)
     node, at = recognise(turn, ask.scope.named, Nodes(conn, scope_id))
     if node:
-        out.past = _past(conn, node, at)
+        out.past = _past(conn, scope_id, node, at)
         if out.conversation is None and not ask.explicit:
             out.conversation = conversation(conn, scope_id, cv.id == node.conversation)
     branch = node.branch if node and not ask.scope.named else 0
@@ -111,14 +111,14 @@ def conversation(conn: Connection, scope_id: int, which: Any) -> Conversation | 
     return Conversation(row.id, row.name, row.explicit, row.resent, row.head) if row else None
 
 
-def _past(conn: Connection, node: Node, at: int) -> Past:
+def _past(conn: Connection, scope_id: int, node: Node, at: int) -> Past:
     if node.epoch is None:
         return Past(node, at)
-    row = conn.execute(select(t.epochs).where(t.epochs.c.id == node.epoch)).first()
+    row = conn.execute(select(t.epochs).where(t.epochs.c.scope_id == scope_id, t.epochs.c.id == node.epoch)).first()
     epoch = Epoch(row.id, row.core, decode(row.blocks), row.edits, row.cut, row.elide) if row else None
     carriers = [node] if node.note or node.hidden else []
     if node.carriers:
-        carriers = [*map(node_of, conn.execute(select(t.nodes).where(n.id.in_(node.carriers)).order_by(n.id))), *carriers]
+        carriers = [*map(node_of, conn.execute(select(t.nodes).where(n.scope_id == scope_id, n.id.in_(node.carriers)).order_by(n.id))), *carriers]
     return Past(node, at, epoch, carriers)
 
 
