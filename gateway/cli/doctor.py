@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from gateway.cli.options import Failed, config_option, settings_from
+from gateway.cli.options import Failed, config_option, installed_version, settings_from
 
 if TYPE_CHECKING:
     from gateway.settings import Provider, Settings
@@ -74,8 +74,6 @@ def checks(config: Path | None) -> Iterator[Finding]:
 
 
 def _version() -> Finding:
-    from gateway.cli.main import installed_version
-
     return Finding("version", "ok", f"memgate {installed_version()}, Python {platform.python_version()} on {sys.platform}")
 
 
