@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import httpx
 from litestar import Litestar, Request, Response, get, post, route
-from litestar.exceptions import HTTPException
+from litestar.exceptions import HTTPException, ValidationException
 from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.params import FromPath
@@ -26,10 +25,11 @@ from gateway.background import Background
 from gateway.catalog import model_card, model_list
 from gateway.chat import Gateway
 from gateway.embedding import Credentials, UpstreamEmbed
-from gateway.errors import GatewayError, MethodNotAllowed, NotFound, TooLarge, error_body
-from gateway.front import Front
+from gateway.errors import BadRequest, GatewayError, MethodNotAllowed, NotFound, TooLarge, error_body
+from gateway.front import Front, segment
 from gateway.identity import KeyRing, Names
 from gateway.intake import read_body
+from gateway.memories import management
 from gateway.passing import pass_on
 from gateway.routing import Router, known_models
 from gateway.settings import ConfigError, Settings
@@ -40,6 +40,8 @@ from memory.ask import Policy
 from memory.blocks import Block
 from memory.epoch import Rules
 from memory.errors import MemoryFault
+from memory.jobs import chores
+from memory.jobs.worker import Worker
 from memory.retrieval import Meaning
 from memory.service import Memory
 from memory.stores.chroma import ChromaIndex
@@ -54,7 +56,7 @@ def create_app(settings: Settings, *, transport: httpx.AsyncBaseTransport | None
     shared = transport or AiohttpTransport(max(p.max_connections for p in settings.providers.values()))
     gateway = wire(settings, upstreams or _upstreams(settings, shared))
     app = Litestar(
-        [chat_completions, user_chat_completions, bare_chat_completions, models, user_models, one_model, relay, user_relay, health, ready, *_management()],
+        [chat_completions, user_chat_completions, bare_chat_completions, models, user_models, one_model, relay, user_relay, health, ready, management()],
         openapi_config=OpenAPIConfig("Memgate", "1", path="/schema", render_plugins=[JsonRenderPlugin(path=["/", "/openapi.json"])]),
         exception_handlers={GatewayError: _told, HTTPException: _http, Exception: _unexpected},
         logging_config=None, request_max_body_size=None,
@@ -76,7 +78,9 @@ def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
     router, credentials = Router(settings, upstreams, known_models(facts_file())), Credentials()
     database = Database(settings.database, settings.storage.synchronous)
     memory = Memory(database, policy, secret, data, _meaning(settings, router, credentials))
-    return Gateway(settings, KeyRing(settings, secret, token), Names(settings), router, memory, secret, Background(part.ignore), credentials)
+    worker = Worker(memory.db)
+    chores.register(worker, memory.db, chores.Ages(part.explain_days, part.unnamed_days))
+    return Gateway(settings, KeyRing(settings, secret, token), Names(settings), router, memory, secret, Background(part.ignore), credentials, worker)
 
 
 def _meaning(settings: Settings, router: Router, credentials: Credentials) -> Meaning | None:
@@ -124,18 +128,13 @@ def _upstreams(settings: Settings, transport: httpx.AsyncBaseTransport) -> dict[
     return out
 
 
-def _management() -> list[Any]:
-    from gateway.memories import ROUTES
-
-    return list(ROUTES)
-
-
 def _opening(gateway: Gateway) -> Any:
     async def start(app: Litestar) -> None:
         async def work() -> None:
             while True:
                 try:
                     await gateway.memory.open()
+                    gateway.worker.start()
                     return
                 except MemoryFault as e:
                     log.error("memory is unavailable: %s", e)  # noqa: TRY400 - the message says it all
@@ -149,6 +148,7 @@ def _opening(gateway: Gateway) -> Any:
 def _closing(gateway: Gateway, transport: httpx.AsyncBaseTransport) -> Any:
     async def stop(app: Litestar) -> None:
         app.state.opening.cancel()
+        await gateway.worker.stop()
         await gateway.memory.close()
         await transport.aclose()
 
@@ -184,11 +184,6 @@ async def user_chat_completions(request: Request[Any, Any, Any], user: FromPath[
 @post("/chat/completions", include_in_schema=False)
 async def bare_chat_completions() -> None:
     raise NotFound("Nothing is served here: the path needs its /v1. Set base_url to end in /v1.")
-
-
-def segment(text: str) -> str:
-    """A path segment with the encodings that the front left in it."""
-    return unquote(text)
 
 
 @get("/v1/models", summary="The models this key may call")
@@ -261,8 +256,17 @@ def _http(request: Request[Any, Any, Any], error: HTTPException) -> Response[byt
         return _told(request, NotFound(f"There is nothing at {path!r}."))
     if error.status_code == 405:
         return _told(request, MethodNotAllowed(f"{request.scope['method']} is not possible at {path!r}."))
+    if isinstance(error, ValidationException) and isinstance(error.extra, list) and error.extra:
+        return _told(request, _unfit(request, error.extra[0]))
     kind = "invalid_request_error" if error.status_code < 500 else "server_error"
     return Response(error_body(str(error.detail), kind), status_code=error.status_code, media_type="application/json")
+
+
+def _unfit(request: Request[Any, Any, Any], fault: Any) -> BadRequest:
+    """A parameter that is not what it should be, with its value."""
+    name = str(fault.get("key"))
+    value = request.query_params.get(name)
+    return BadRequest(f"`{name}` is {str(value)[:60]!r}: {fault.get('message')}.", param=name)
 
 
 def _unexpected(_: Request[Any, Any, Any], error: Exception) -> Response[bytes]:

@@ -27,6 +27,7 @@ from gateway.wire.chat import Json
 from memory.ask import Ask
 from memory.errors import MemoryFault
 from memory.ids import new_id
+from memory.jobs.worker import Worker
 from memory.messages import mac
 from memory.scope import Scope
 from memory.service import Memory
@@ -48,6 +49,7 @@ class Gateway:
     secret: bytes
     background: Background
     credentials: Credentials
+    worker: Worker
     lacks: dict[str, int] = field(default_factory=dict)
     draining: bool = False
     busy: int = 0

@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from gateway.errors import GatewayError, StreamIncomplete, UpstreamAuthError, UpstreamRefused, UpstreamUnreachable, error_body
+from gateway.errors import (
+    GatewayError,
+    StreamIncomplete,
+    UpstreamAuthError,
+    UpstreamRefused,
+    UpstreamUnreachable,
+    error_body,
+)
 from gateway.headers import Pairs, client_headers, upstream_headers
 from gateway.routing import Route, Target
 from gateway.sse import DONE, Framer

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from gateway.answer import Receive, Send, respond, respond_error
 from gateway.chat import Gateway
-from gateway.errors import Forbidden, Unavailable
+from gateway.errors import BadRequest, Forbidden, Unavailable
 
 App = Callable[[Any, Receive, Send], Awaitable[None]]
 PERCENT = re.compile(rb"(?:%[0-9A-Fa-f]{2})+")
@@ -33,6 +34,23 @@ def shaped(raw: bytes) -> str:
     return PERCENT.sub(decoded, raw).decode("utf-8", "surrogateescape")
 
 
+def _reshape(scope: Any) -> None:
+    """Gives handlers the path as it was sent. Raises BadRequest for one that is not UTF-8."""
+    raw = scope.get("raw_path")
+    if raw and b"%" in raw:
+        path = shaped(raw.split(b"?", 1)[0])
+        try:
+            path.encode("utf-8")
+        except UnicodeEncodeError as e:
+            raise BadRequest("The path is not valid UTF-8, percent-encoded.") from e
+        scope["path"] = path
+
+
+def segment(text: str) -> str:
+    """A path segment with the encodings that `shaped` left in it decoded."""
+    return unquote(text)
+
+
 class Front:
     """Wraps the application. See the module."""
 
@@ -50,18 +68,16 @@ class Front:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        raw = scope.get("raw_path")
-        if raw and b"%" in raw:
-            scope["path"] = shaped(raw.split(b"?", 1)[0])
         headers = dict(scope["headers"])
         origin = headers.get(b"origin", b"").decode("latin-1").rstrip("/")
         allowed = bool(origin) and (origin in self._origins or "*" in self._origins)
         try:
+            _reshape(scope)
             if self._guarded:
                 self._guard(scope, headers, origin, allowed)
             if self._gateway.draining and scope["path"] not in OPEN_PATHS:
                 raise Unavailable("The gateway is shutting down. Try again at once: another one may answer.", headers=[(b"retry-after", b"1"), (b"connection", b"close")])
-        except (Forbidden, Unavailable) as e:
+        except (BadRequest, Forbidden, Unavailable) as e:
             await respond_error(send, e)
             return
         if allowed and scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:

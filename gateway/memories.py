@@ -1,6 +1,15 @@
-"""The management API: `/memory/v1`."""
+"""The management API: `/memory/v1`, put together from its rooms in `gateway.manage`."""
 from __future__ import annotations
 
-from typing import Any
+from litestar import Router
+from litestar.di import Provide
 
-ROUTES: list[Any] = []
+from gateway.manage import blocks, conversations, door, passages, users
+
+HANDLERS = (*users.ROUTES, *blocks.ROUTES, *passages.ROUTES, *conversations.ROUTES)
+
+
+def management() -> Router:
+    """Its routes, each of which is given who asks and about whom."""
+    return Router(
+        "/memory/v1", route_handlers=HANDLERS, dependencies={"caller": Provide(door.caller), "desk": Provide(door.desk)}, tags=["memory"])

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select, update
 
-from memory.blocks import Block
+from memory.blocks import Block, rewritten
 from memory.errors import Conflict, NotFound, UnknownBlock
 from memory.ids import new_id
 from memory.stores.sql import schema as t
@@ -133,21 +133,28 @@ def versions(conn: Connection, shelf: Shelf, label: str, before: int | None, lim
 
 
 def undo(conn: Connection, shelf: Shelf, label: str, source: Source) -> Block | None:
-    """Takes back the newest edit that was not taken back yet, as a new version. Raises NotFound when none is left."""
+    """Takes back the newest edit of the value that was not taken back yet, as a new version.
+
+    Returns the block, None when the edit taken back had made it. Raises NotFound when none is left, BlockReadOnly, and
+    BlockFull when the limit was lowered below the value to restore.
+    """
     row = _row(conn, shelf, label)
     if row is None:
         raise NotFound(f"there is no block {label!r} with a history")
     undone = select(v.undoes).where(v.block_id == row.id, v.undoes.is_not(None))
-    last = conn.execute(select(t.block_versions).where(v.block_id == row.id, v.undoes.is_(None), v.version.not_in(undone)).order_by(v.version.desc()).limit(1)).first()
+    edits = select(t.block_versions).where(v.block_id == row.id, v.undoes.is_(None), v.version.not_in(undone), v.before.is_distinct_from(v.after))
+    last = conn.execute(edits.order_by(v.version.desc()).limit(1)).first()
     if last is None:
         raise NotFound(f"nothing is left to undo in {label!r}")
     now = None if row.deleted else _operators(_block(row), shelf.defaults)
     if now is not None and now.read_only:
-        from memory.blocks import rewritten
-
         rewritten(now, last.before or "")
     after = None if last.before is None else replace(_block(row), value=last.before)
-    return _write(conn, shelf, label, row, now or _block(row), after, source, undoes=last.version)
+    if after is not None:
+        rewritten(replace(after, read_only=False), after.value)
+    elif now is None:
+        raise NotFound(f"nothing is left to undo in {label!r}")
+    return _write(conn, shelf, label, row, now, after, source, undoes=last.version)
 
 
 def known_labels(blocks: Mapping[str, Block]) -> str:

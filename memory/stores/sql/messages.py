@@ -19,13 +19,17 @@ encode, decode = msgspec.json.encode, msgspec.json.decode
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where messages belong. source: chat (of a request), answer, evicted, import. at: seconds since 1970."""
+    """Where messages belong. source: chat (of a request), answer, evicted, import. at: seconds since 1970.
+
+    before: the words of the message before the first of these, for the search index.
+    """
 
     conversation: int
     node: int | None
     source: str
     at: float
     aborted: bool = False
+    before: str = ""
 
 
 def add(conn: Connection, scope_id: int, place: Place, found: Sequence[tuple[Json, bytes]], once: bool = False) -> int:
@@ -34,7 +38,7 @@ def add(conn: Connection, scope_id: int, place: Place, found: Sequence[tuple[Jso
     once: a message that is in the conversation already is not stored again.
     """
     made = 0
-    before = ""
+    before = place.before
     for i, (message, digest) in enumerate(found):
         if is_system(message):
             continue

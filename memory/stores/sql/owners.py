@@ -4,8 +4,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, Table, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, literal, select, tuple_, update
 
 from memory.errors import Erased
 from memory.ids import new_key
@@ -72,29 +73,48 @@ def scopes_of(conn: Connection, tenant: str, user: str) -> list[int]:
     return list(conn.execute(select(t.scopes.c.id).where(t.scopes.c.tenant == tenant, t.scopes.c.user == user)).scalars())
 
 
-USERS_COUNTED = {"blocks": t.blocks, "passages": t.passages, "messages": t.messages, "conversations": t.conversations}
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a key may see. tenant None: every tenant. users None: every user and the conversations that name nobody."""
+
+    tenant: str | None
+    users: Sequence[str] | None = None
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """The scope predicate, to stand in every query by id."""
+        found: list[ColumnElement[bool]] = []
+        if self.tenant is not None:
+            found.append(t.scopes.c.tenant == self.tenant)
+        if self.users is not None:
+            found.append(t.scopes.c.user.in_(self.users))
+        return found
 
 
-def users(conn: Connection, tenant: str | None, only: Sequence[str] | None, after: str, limit: int) -> list[dict[str, object]]:
-    """Users in name order after `after`, with counts over all their agents. tenant None: of every tenant."""
+COUNTED = {"blocks": t.blocks, "passages": t.passages, "messages": t.messages, "conversations": t.conversations}
+UserName = tuple[str, str]  # tenant, user
+
+
+def users(conn: Connection, reach: Reach, after: UserName | None, limit: int) -> list[dict[str, Any]]:
+    """Users by tenant and name after `after`, with counts over all their agents."""
     c = t.scopes.c
-    query = select(c.tenant, c.user, func.min(c.created_at), func.max(c.active_at)).where(c.user.is_not(None), c.user > after)
-    if tenant is not None:
-        query = query.where(c.tenant == tenant)
-    if only is not None:
-        query = query.where(c.user.in_(only))
-    rows = conn.execute(query.group_by(c.tenant, c.user).order_by(c.user, c.tenant).limit(limit)).all()
-    return [{"tenant": r[0], "id": r[1], "created_at": r[2], "last_active_at": r[3],
-             **{name: _count(conn, table, r[0], r[1]) for name, table in USERS_COUNTED.items()}} for r in rows]
+    query = select(c.tenant, c.user, func.min(c.created_at), func.max(c.active_at)).where(c.user.is_not(None), *reach.conditions())
+    if after is not None:
+        query = query.where(tuple_(c.tenant, c.user) > tuple_(*map(literal, after)))
+    rows = conn.execute(query.group_by(c.tenant, c.user).order_by(c.tenant, c.user).limit(limit)).all()
+    names = [(r[0], r[1]) for r in rows]
+    counts = {kind: _counts(conn, table, names) for kind, table in COUNTED.items()} if names else {}
+    return [{"tenant": r[0], "id": r[1], "created_at": r[2], "last_active_at": r[3], **{kind: counts[kind].get((r[0], r[1]), 0) for kind in COUNTED}}
+            for r in rows]
 
 
-def _count(conn: Connection, table: Table, tenant: str, user: str) -> int:
-    query = select(func.count()).select_from(table.join(t.scopes, t.scopes.c.id == table.c.scope_id)).where(t.scopes.c.tenant == tenant, t.scopes.c.user == user)
+def _counts(conn: Connection, table: Table, names: Sequence[UserName]) -> dict[UserName, int]:
+    c = t.scopes.c
+    query = select(c.tenant, c.user, func.count()).select_from(table.join(t.scopes, c.id == table.c.scope_id)).where(tuple_(c.tenant, c.user).in_(names))
     if "deleted" in table.c:
         query = query.where(table.c.deleted.is_(False))
     if "deleted_at" in table.c:
         query = query.where(table.c.deleted_at.is_(None))
-    return int(conn.execute(query).scalar() or 0)
+    return {(r[0], r[1]): r[2] for r in conn.execute(query.group_by(c.tenant, c.user))}
 
 
 ERASED = {"blocks": t.blocks, "versions": t.block_versions, "passages": t.passages, "messages": t.messages, "conversations": t.conversations,

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
+from memory.errors import BadArguments
 from memory.ids import new_id, new_key
 from memory.messages import mac, squeeze
 from memory.search import passages_of
@@ -17,6 +18,7 @@ from memory.stores.sql.messages import Query, ancestors, index, ranked
 
 p = t.passages.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
+Passage = dict[str, Any]
 TYPES = ("identity", "preference", "fact", "context", "trivial")
 
 
@@ -39,6 +41,16 @@ class Filter:
 
     query: Query = field(default_factory=Query)
     tags: Sequence[str] = ()
+
+
+def check(content: str, kind: str, importance: float) -> None:
+    """Raises BadArguments for what cannot be a passage."""
+    if not content.strip():
+        raise BadArguments("`content` is empty: give the text to remember.")
+    if kind not in TYPES:
+        raise BadArguments(f"`type` is {kind!r}: use one of {', '.join(TYPES)}.")
+    if not 0 <= importance <= 1:
+        raise BadArguments(f"`importance` is {importance!r}: give a number from 0 to 1.")
 
 
 def add(conn: Connection, scope_id: int, new: Insert) -> tuple[list[dict[str, Any]], int]:

@@ -1,0 +1,165 @@
+"""Recall memory over HTTP: conversations, their messages, a chat brought along, explain records."""
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+from litestar import delete, get, post
+from litestar.params import FromPath, FromQuery
+from sqlalchemy import Connection
+
+from gateway.errors import BadRequest, NotFound
+from gateway.errors import Conflict as Ambiguous
+from gateway.front import segment
+from gateway.manage.door import AtDesk, AtDoor, Caller, Cursor, PageLimit, told, window
+from gateway.manage.searching import asked
+from gateway.manage.shapes import (
+    Conversation,
+    ConversationPost,
+    Gone,
+    Json,
+    Message,
+    MessageHit,
+    Page,
+    WholeConversation,
+    cursor_of,
+    place_of,
+    taking,
+    time_of,
+)
+from memory import outside
+from memory.search import iso
+from memory.stores.sql import conversations as rows
+from memory.stores.sql import messages as message_rows
+from memory.stores.sql import owners
+from memory.stores.sql.transcripts import Said
+
+
+def _shown(found: rows.Found) -> Conversation:
+    return Conversation(found.name, found.user, found.agent, found.forked_from, found.messages, iso(found.created_at), iso(found.updated_at))
+
+
+def _message(row: dict[str, Any], conversation: str) -> Message:
+    body = msgspec.json.decode(row["body"])
+    return Message(
+        row["public_id"], row["role"], body.get("content"), conversation, iso(row["created_at"]), row["aborted"], body.get("name"), body.get("tool_calls"),
+        body.get("tool_call_id"))
+
+
+def _messages(found: list[dict[str, Any]], limit: int, conversation: str) -> Page[Message]:
+    mine, rest = window(found, limit, lambda m: m["id"])
+    return Page([_message(m, conversation) for m in mine], rest)
+
+
+@get("/users/{user:str}/conversations", summary="A user's conversations, newest first")
+async def conversations(desk: AtDesk, cursor: Cursor = None, limit: PageLimit = 50) -> Page[Conversation]:
+    before = place_of(cursor, int)
+
+    def work(conn: Connection) -> list[rows.Found]:
+        scope_id = owners.find(conn, desk.scope)
+        return [] if scope_id is None else rows.page(conn, scope_id, before, limit + 1)
+
+    mine, rest = window(await desk.read(work), limit, lambda c: c.key)
+    return Page([_shown(c) for c in mine], rest)
+
+
+@post("/users/{user:str}/conversations", status_code=200, summary="Bring an existing chat along", operation_class=taking(ConversationPost))
+async def bring_conversation(desk: AtDesk) -> Conversation:
+    new = await desk.asked(ConversationPost)
+    said, hand = _said(new.messages), desk.hand()
+    return _shown(await desk.write(lambda conn: outside.bring(conn, hand, said, new.id)))
+
+
+def _said(messages: list[Json]) -> list[Said]:
+    """Raises BadRequest naming the message."""
+    now, out = time.time(), []
+    for i, message in enumerate(messages):
+        where, content, calls = f"messages[{i}]", message.get("content"), message.get("tool_calls")
+        if not isinstance(message.get("role"), str):
+            raise BadRequest(f"`{where}` needs a `role`.", param=where)
+        if not (content is None or isinstance(content, str) or (isinstance(content, list) and all(isinstance(p, dict) for p in content))):
+            raise BadRequest(f"`{where}.content` must be a string, a list of parts, or null.", param=f"{where}.content")
+        if calls is not None and not (isinstance(calls, list) and all(isinstance(c, dict) for c in calls)):
+            raise BadRequest(f"`{where}.tool_calls` must be a list of objects.", param=f"{where}.tool_calls")
+        told_at = message.pop("created_at", None)
+        if told_at is not None and not isinstance(told_at, str):
+            raise BadRequest(f"`{where}.created_at` is {told_at!r}: give an ISO 8601 time.", param=f"{where}.created_at")
+        at = time_of(told_at, f"{where}.created_at")
+        out.append(Said(message, now if at is None else at))
+    return out
+
+
+@get("/users/{user:str}/conversations/{ident:str}/messages", summary="A conversation's messages, oldest first")
+async def messages(desk: AtDesk, ident: FromPath[str], cursor: Cursor = None, limit: PageLimit = 50) -> Page[Message]:
+    name, after = segment(ident), place_of(cursor, int) or 0
+
+    def work(conn: Connection) -> list[dict[str, Any]] | None:
+        scope_id = owners.find(conn, desk.scope)
+        found = None if scope_id is None else rows.named(conn, scope_id, name)
+        return None if found is None else message_rows.page(conn, found.key, after, limit + 1)
+
+    listed = await desk.read(work)
+    if listed is None:
+        raise NotFound(f"This user has no conversation {name[:80]!r}.")
+    return _messages(listed, limit, name)
+
+
+@get("/users/{user:str}/messages/search", summary="Search everything said with a user; without words, the newest")
+async def search_messages(  # noqa: PLR0913 - the query parameters of the contract
+    desk: AtDesk, q: FromQuery[str] = "", role: FromQuery[str | None] = None, since: FromQuery[str | None] = None, until: FromQuery[str | None] = None,
+    cursor: Cursor = None, limit: PageLimit = 10,
+) -> Page[MessageHit]:
+    query = asked(q, (since, until), cursor, limit, role)
+    scope_id = await desk.scope_id()
+    if scope_id is None:
+        return Page([])
+    with told():
+        found = await desk.caller.gateway.memory.retrieval.messages(scope_id, query)
+    rest = cursor_of(query.offset + limit) if len(found) > limit else None
+    return Page([MessageHit(h["public_id"], h["content"], h["score"], iso(h["created_at"]), h["why"], h["role"], h["conversation"]) for h in found[:limit]], rest)
+
+
+def _one(conn: Connection, caller: Caller, name: str, which: tuple[str | None, str | None]) -> rows.Found:
+    """Raises NotFound, Ambiguous."""
+    found = rows.reached(conn, caller.reach, name, *which)
+    if not found:
+        raise NotFound(f"There is no conversation {name[:80]!r} that this key may see.")
+    if len(found) > 1:
+        raise Ambiguous(f"Several conversations are named {name[:80]!r}. Say whose with ?user= (and ?agent=, ?tenant=).", param="user", code="ambiguous")
+    return found[0]
+
+
+Only = FromQuery[str | None]
+
+
+@get("/conversations/{ident:str}", summary="Any conversation this key may see, with its messages")
+async def conversation(  # noqa: PLR0913 - the query parameters of the contract
+    caller: AtDoor, ident: FromPath[str], user: Only = None, agent: Only = None, cursor: Cursor = None, limit: PageLimit = 50,
+) -> WholeConversation:
+    name, after = segment(ident), place_of(cursor, int) or 0
+
+    def work(conn: Connection) -> tuple[rows.Found, list[dict[str, Any]]]:
+        found = _one(conn, caller, name, (user, agent))
+        return found, message_rows.page(conn, found.key, after, limit + 1)
+
+    found, listed = await caller.read(work)
+    return WholeConversation(**msgspec.structs.asdict(_shown(found)), messages=_messages(listed, limit, name))
+
+
+@delete("/conversations/{ident:str}", status_code=200, summary="Delete a conversation and what hangs on it")
+async def delete_conversation(caller: AtDoor, ident: FromPath[str], user: Only = None, agent: Only = None) -> Gone:
+    name = segment(ident)
+    await caller.write(lambda conn: outside.forget_conversation(conn, _one(conn, caller, name, (user, agent))))
+    return Gone(name, "conversation")
+
+
+@get("/explain/{ident:str}", summary="What the memory did to one request")
+async def explain(caller: AtDoor, ident: FromPath[str]) -> Json:
+    found = await caller.read(lambda conn: rows.explained(conn, caller.reach, ident))
+    if found is None:
+        raise NotFound(f"There is no explain record {ident[:80]!r} that this key may see. They are kept for memory.explain_days days.")
+    return {**found, "created_at": iso(found["created_at"])}
+
+
+ROUTES = (conversations, bring_conversation, messages, search_messages, conversation, delete_conversation, explain)

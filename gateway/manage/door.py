@@ -1,0 +1,174 @@
+"""The door of the management API: who asks, what they may reach, and the store behind it.
+
+Identity fails closed (PRODUCT.md, Identity): the tenant comes from the key, an admin's `?tenant=` excepted; a key that is not
+trusted reaches its own users' rows alone; in own-key mode a tenant never seen upstream manages nothing.
+"""
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from litestar import Request
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery, QueryParameter
+from sqlalchemy import Connection
+
+from gateway.chat import Gateway
+from gateway.errors import BadRequest, Conflict, Forbidden, GatewayError, NotFound, Unavailable
+from gateway.front import segment
+from gateway.identity import USER_CHARACTERS, Principal
+from gateway.intake import read_body
+from gateway.manage import shapes
+from memory import errors as faults
+from memory.ids import new_id
+from memory.portable import BadLine
+from memory.scope import Scope
+from memory.stores.sql import owners
+from memory.stores.sql.blocks import Source
+from memory.stores.sql.hand import Hand
+
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+READ_SECONDS = 10.0
+EVERY = "*"  # ?tenant=* of an admin key: every tenant
+PageLimit = Annotated[int, QueryParameter(ge=1, le=200, description="entries a page")]
+Cursor = Annotated[str | None, QueryParameter(description="the next_cursor of the page before")]
+
+
+class Caller:
+    """One request: its key, and the tenant it may reach."""
+
+    def __init__(self, request: Request[Any, Any, Any], principal: Principal, tenant: str | None) -> None:
+        self.request, self.principal = request, principal
+        self.gateway: Gateway = request.app.state.gateway
+        self.asked_tenant = tenant
+        self.tenant = tenant or principal.tenant
+
+    @property
+    def reach(self) -> owners.Reach:
+        """What is visible by id: an admin key that names no tenant sees all of them."""
+        everywhere = self.principal.admin and self.asked_tenant in (None, EVERY)
+        return owners.Reach(None if everywhere else self.tenant, self.principal.only)
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        with told():
+            return await self.gateway.memory.db.read(work, READ_SECONDS)
+
+    async def write(self, work: Callable[[Connection], T]) -> T:
+        """One transaction; the worker is told, since a write may enqueue."""
+        with told():
+            out = await self.gateway.memory.db.write(work)
+        self.gateway.worker.wake()
+        return out
+
+    async def body(self) -> bytes:
+        """Raises TooLarge, UnsupportedMedia, BadRequest."""
+        limit = int(self.gateway.settings.server.max_body_mib * 1024 * 1024)
+        return await read_body(self.request.receive, dict(self.request.scope["headers"]), limit)
+
+    async def asked(self, model: type[S]) -> S:
+        return shapes.asked(await self.body(), model)
+
+
+class Desk:
+    """A request about one user's memory."""
+
+    def __init__(self, caller: Caller, scope: Scope) -> None:
+        self.caller, self.scope = caller, scope
+        self.user = scope.user or ""
+        self.read, self.write, self.asked = caller.read, caller.write, caller.asked
+
+    def hand(self, actor: str | None = None) -> Hand:
+        """Who reaches into this memory: the API, or the CLI where it says so."""
+        gateway, headers = self.caller.gateway, self.caller.request.headers
+        actor = actor or ("cli" if headers.get("x-memgate-actor") == "cli" else "api")
+        return Hand(self.scope, gateway.memory.policy.blocks, Source(actor, new_id("req")), gateway.worker.handles("embed"))
+
+    @property
+    def agent(self) -> str | None:
+        """The agent that was asked for; None where a route means all of them."""
+        return self.caller.request.query_params.get("agent")
+
+    async def scope_id(self) -> int | None:
+        """The scope's row, None while nothing is stored of this user."""
+        return await self.read(lambda conn: owners.find(conn, self.scope))
+
+
+AtDoor = NamedDependency[Caller]
+AtDesk = NamedDependency[Desk]
+
+
+async def caller(request: Request[Any, Any, Any], tenant: FromQuery[str | None] = None) -> Caller:
+    """Raises Unauthenticated, Forbidden, Unavailable."""
+    gateway: Gateway = request.app.state.gateway
+    principal = gateway.keys.manager(dict(request.scope["headers"]))
+    if tenant is not None and tenant != principal.tenant and not principal.admin:
+        raise Forbidden("Only an admin key may name a tenant with ?tenant=.", param="tenant")
+    with told():
+        await gateway.memory.usable()
+    found = Caller(request, principal, tenant)
+    settings = gateway.settings
+    if settings.mode == "own-key" and not settings.single_user and not await found.read(lambda conn: owners.proven(conn, principal.tenant)):
+        raise Forbidden("No upstream has accepted this key yet, so there is nothing to manage with it. Send a chat completion with it first.")
+    return found
+
+
+async def desk(caller: AtDoor, user: FromPath[str], agent: FromQuery[str] = "default") -> Desk:
+    """Raises BadRequest, Forbidden."""
+    if caller.tenant == EVERY:
+        raise BadRequest("`tenant` is '*': a user belongs to one tenant, name it.", param="tenant")
+    name = named(segment(user), "user")
+    if not caller.principal.may_name(name):
+        raise Forbidden(f"This key may not reach the user {name[:64]!r}. Use one of its own users, or a trusted key.", param="user")
+    agent = named(agent, "agent")
+    if len(agent) > 256:
+        raise BadRequest(f"`agent` has {len(agent)} characters; at most 256 are allowed.", param="agent")
+    return Desk(caller, Scope(caller.tenant, name, agent, caller.gateway.secret))
+
+
+def named(name: str, what: str) -> str:
+    """A name that can be stored. Raises BadRequest."""
+    if not name.strip() or len(name) > USER_CHARACTERS:
+        raise BadRequest(f"`{what}` has {len(name)} characters; 1 to {USER_CHARACTERS} are allowed, not all of them blank.", param=what)
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError as e:
+        raise BadRequest(f"`{what}` is not valid UTF-8, percent-encoded.", param=what) from e
+    return name
+
+
+@contextlib.contextmanager
+def told() -> Iterator[None]:
+    """Tells what the memory raised as an error of this API."""
+    try:
+        yield
+    except (faults.MemoryFault, faults.ToolError, BadLine) as e:
+        raise _translated(e) from e
+
+
+def _translated(error: Exception) -> GatewayError:
+    message = str(error)
+    message = message[:1].upper() + message[1:]
+    match error:
+        case faults.NotFound() | faults.UnknownBlock():
+            return NotFound(message)
+        case faults.Conflict() | faults.Erased():
+            return Conflict(message)
+        case faults.BlockReadOnly():
+            return Forbidden(message, code="block_read_only")
+        case faults.BlockFull():
+            return BadRequest(message, code="block_full", param="value")
+        case faults.ToolError():
+            return BadRequest(message)
+        case BadLine():
+            return BadRequest(message, code="bad_line")
+    return Unavailable("The memory store is unavailable. Try again shortly.", headers=[(b"retry-after", b"1")])
+
+
+def window(rows: list[T], limit: int, place: Callable[[T], Any]) -> tuple[list[T], str | None]:
+    """One page of rows that were asked for with one more than `limit`, and the cursor to the rest."""
+    if len(rows) <= limit:
+        return rows, None
+    return rows[:limit], shapes.cursor_of(place(rows[limit - 1]))

@@ -1,0 +1,82 @@
+"""Archival memory over HTTP: passages, listed, made, searched, forgotten."""
+from __future__ import annotations
+
+from typing import Any
+
+from litestar import delete, get, post
+from litestar.params import FromPath, FromQuery
+from sqlalchemy import Connection
+
+from gateway.errors import NotFound
+from gateway.manage.door import AtDesk, Cursor, PageLimit, told, window
+from gateway.manage.searching import asked
+from gateway.manage.shapes import Gone, Page, Passage, PassageHit, PassagePost, cursor_of, place_of, taking, time_of
+from memory import outside
+from memory.search import iso
+from memory.stores.sql import owners
+from memory.stores.sql import passages as passage_rows
+
+
+def _shown(found: dict[str, Any]) -> Passage:
+    return Passage(found["id"], found["content"], found["tags"], found["type"], found["importance"], found["actor"], iso(found["created_at"]))
+
+
+@get("/users/{user:str}/passages", summary="A user's passages, newest first")
+async def passages(desk: AtDesk, cursor: Cursor = None, limit: PageLimit = 50) -> Page[Passage]:
+    before = place_of(cursor, int)
+
+    def work(conn: Connection) -> list[dict[str, Any]]:
+        scope_id = owners.find(conn, desk.scope)
+        return [] if scope_id is None else passage_rows.page(conn, scope_id, before, limit + 1)
+
+    mine, rest = window(await desk.read(work), limit, lambda p: p["key"])
+    return Page([_shown(p) for p in mine], rest)
+
+
+@post("/users/{user:str}/passages", status_code=200, summary="Keep a text; answers the passages it became", operation_class=taking(PassagePost))
+async def make_passage(desk: AtDesk) -> Page[Passage]:
+    new = await desk.asked(PassagePost)
+    hand = desk.hand()
+    with told():
+        passage_rows.check(new.content, new.type, new.importance)
+    insert = passage_rows.Insert(
+        new.content, new.tags, new.type, new.importance, hand.source.actor, created_at=time_of(new.created_at, "created_at"))
+    return Page([_shown(p) for p in await desk.write(lambda conn: outside.keep(conn, hand, insert))])
+
+
+@get("/users/{user:str}/passages/search", summary="Search a user's passages; without words, the newest")
+async def search_passages(  # noqa: PLR0913 - the query parameters of the contract
+    desk: AtDesk, q: FromQuery[str] = "", tags: FromQuery[list[str] | None] = None, since: FromQuery[str | None] = None, until: FromQuery[str | None] = None,
+    cursor: Cursor = None, limit: PageLimit = 10,
+) -> Page[PassageHit]:
+    query = asked(q, (since, until), cursor, limit)
+    all_tags = [t.strip() for some in tags or () for t in some.split(",") if t.strip()]
+    scope_id = await desk.scope_id()
+    if scope_id is None:
+        return Page([])
+    with told():
+        found = await desk.caller.gateway.memory.retrieval.passages(scope_id, passage_rows.Filter(query, all_tags))
+    rest = cursor_of(query.offset + limit) if len(found) > limit else None
+    return Page([PassageHit(h["id"], h["content"], h["score"], iso(h["created_at"]), h["why"], h["tags"], h["type"]) for h in found[:limit]], rest)
+
+
+@get("/users/{user:str}/passages/{ident:str}", summary="One passage")
+async def passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
+    def work(conn: Connection) -> dict[str, Any] | None:
+        scope_id = owners.find(conn, desk.scope)
+        return None if scope_id is None else passage_rows.get(conn, [scope_id], ident)
+
+    found = await desk.read(work)
+    if found is None:
+        raise NotFound(f"There is no passage {ident[:80]!r} here.")
+    return _shown(found)
+
+
+@delete("/users/{user:str}/passages/{ident:str}", status_code=200, summary="Forget one passage")
+async def delete_passage(desk: AtDesk, ident: FromPath[str]) -> Gone:
+    hand = desk.hand()
+    await desk.write(lambda conn: outside.forget(conn, hand, ident))
+    return Gone(ident, "passage")
+
+
+ROUTES = (passages, make_passage, search_passages, passage, delete_passage)

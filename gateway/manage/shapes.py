@@ -1,0 +1,257 @@
+"""The objects of the management API as they leave and as they come. Unknown members of a request are refused with their path."""
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, TypeVar
+
+import msgspec
+from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody
+
+from gateway.errors import BadRequest
+from gateway.intake import parse
+from memory.blocks import Block as Core
+from memory.portable import moment
+from memory.search import iso
+
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+Json = dict[str, Any]
+
+
+class Page(msgspec.Struct, Generic[T]):
+    """A list. next_cursor: what `?cursor=` takes for the rest, null at the end."""
+
+    data: list[T]
+    next_cursor: str | None = None
+    object: str = "list"
+
+
+class User(msgspec.Struct):
+    id: str
+    tenant: str
+    blocks: int
+    passages: int
+    messages: int
+    conversations: int
+    created_at: str
+    last_active_at: str
+    object: str = "user"
+
+
+class Block(msgspec.Struct):
+    """limit in characters. id and updated_at are null while nobody edited the operator's block."""
+
+    id: str | None
+    label: str
+    description: str
+    value: str
+    limit: int
+    read_only: bool
+    version: int
+    shared_with: list[str]
+    updated_at: str | None
+    object: str = "block"
+
+
+class Gone(msgspec.Struct):
+    """What was deleted."""
+
+    id: str
+    object: str
+    deleted: bool = True
+
+
+class Version(msgspec.Struct):
+    version: int
+    before: str | None
+    after: str | None
+    actor: str
+    request_id: str | None
+    tool_call_id: str | None
+    created_at: str
+
+
+class Passage(msgspec.Struct):
+    id: str
+    content: str
+    tags: list[str]
+    type: str
+    importance: float
+    actor: str
+    created_at: str
+    object: str = "passage"
+
+
+class PassageHit(msgspec.Struct):
+    """why: the parts of the score."""
+
+    id: str
+    content: str
+    score: float
+    created_at: str
+    why: Json
+    tags: list[str]
+    type: str
+    object: str = "passage"
+
+
+class MessageHit(msgspec.Struct):
+    """why: the parts of the score."""
+
+    id: str
+    content: str
+    score: float
+    created_at: str
+    why: Json
+    role: str
+    conversation: str
+    object: str = "message"
+
+
+class Message(msgspec.Struct):
+    """content, tool_calls and the rest as the message was said. aborted: the client left before its end."""
+
+    id: str
+    role: str
+    content: Any
+    conversation: str
+    created_at: str
+    aborted: bool
+    name: str | None = None
+    tool_calls: Any = None
+    tool_call_id: str | None = None
+    object: str = "message"
+
+
+class Conversation(msgspec.Struct):
+    """user is null where nobody was named."""
+
+    id: str
+    user: str | None
+    agent: str
+    forked_from: str | None
+    message_count: int
+    created_at: str
+    updated_at: str
+    object: str = "conversation"
+
+
+class WholeConversation(Conversation, kw_only=True):
+    messages: Page[Message]
+
+
+class Erased(msgspec.Struct):
+    """A receipt: rows removed by kind."""
+
+    id: str
+    erased: dict[str, int]
+    object: str = "user.erased"
+
+
+class Imported(msgspec.Struct):
+    """imported: rows made by kind. skipped: what was left as it is, with its line and the reason."""
+
+    imported: dict[str, int]
+    skipped: list[dict[str, str | int]]
+    object: str = "import"
+
+
+class _Asked(msgspec.Struct, forbid_unknown_fields=True):
+    pass
+
+
+Limit = Annotated[int, msgspec.Meta(ge=1, le=1_000_000, description="characters")]
+
+
+class BlockPut(_Asked):
+    """What is left out stays as it is, or has its default in a new block."""
+
+    value: str
+    description: str | None = None
+    limit: Limit | None = None
+    read_only: bool | None = None
+
+
+class BlockPatch(_Asked):
+    value: str | None = None
+    description: str | None = None
+    limit: Limit | None = None
+    read_only: bool | None = None
+
+
+class PassagePost(_Asked):
+    """Long content becomes several passages. type: identity, preference, fact, context or trivial. importance: 0 to 1."""
+
+    content: str
+    tags: list[str] = []
+    type: str = "fact"
+    importance: float = 0.5
+    created_at: str | None = None
+
+
+class ConversationPost(_Asked):
+    """messages: as OpenAI's API has them, each with an optional `created_at`. id: a name of the app's own, for X-Memory-Conversation."""
+
+    messages: Annotated[list[Json], msgspec.Meta(min_length=1)]
+    id: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
+
+
+def taking(model: type[msgspec.Struct], media: str = "application/json") -> type[Operation]:
+    """Describes a body that the handler reads itself, so that its limit and its errors are the gateway's own."""
+    schema = msgspec.json.schema(model)
+    found = _inlined(schema["$ref"], schema["$defs"])
+    body = RequestBody({media: OpenAPIMediaType(schema=found)}, required=True)
+
+    @dataclass
+    class Taking(Operation):
+        def __post_init__(self) -> None:
+            self.request_body = body
+
+    return Taking
+
+
+def _inlined(ref: str, defs: Mapping[str, Any]) -> Any:
+    return {k: v for k, v in defs[ref.rsplit("/", 1)[1]].items() if k != "title"}
+
+
+def asked(body: bytes, model: type[S]) -> S:
+    """The body as this model. Raises BadRequest naming the member."""
+    try:
+        return msgspec.convert(parse(body), model)
+    except msgspec.ValidationError as e:
+        told, _, path = str(e).partition(" - at ")
+        member = path.strip("`").removeprefix("$").lstrip(".") or None
+        raise BadRequest(f"{told}{f' (in {member})' if member else ''}.", param=member) from e
+
+
+def block(found: Core) -> Block:
+    return Block(found.id or None, found.label, found.description, found.value, found.limit, found.read_only, found.version, list(found.shared_with),
+                 iso(found.updated_at) if found.updated_at else None)
+
+
+def time_of(value: str | None, name: str) -> float | None:
+    """Seconds since 1970. Raises BadRequest naming the member and its value."""
+    if value is None:
+        return None
+    try:
+        return moment(value)
+    except (ValueError, OverflowError, OSError) as e:
+        raise BadRequest(f"`{name}` is {value[:60]!r}: give an ISO 8601 date or time, like 2026-03-01T12:00:00Z.", param=name) from e
+
+
+def cursor_of(value: Any) -> str:
+    """A place in a list as an opaque text."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(value)).decode().rstrip("=")
+
+
+def place_of(cursor: str | None, kind: type[T]) -> T | None:
+    """The place a cursor names. Raises BadRequest for one that this list did not give."""
+    if cursor is None:
+        return None
+    try:
+        return msgspec.json.decode(base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True), type=kind)
+    except (msgspec.DecodeError, binascii.Error, ValueError) as e:
+        raise BadRequest(f"`cursor` is {cursor[:60]!r}: send the `next_cursor` of the page before.", param="cursor") from e

@@ -1,0 +1,72 @@
+"""Users over HTTP: listed, exported, imported, erased."""
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from litestar import delete, get, post
+from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody
+from litestar.response import Stream
+
+from gateway.errors import BadRequest
+from gateway.manage.door import EVERY, AtDesk, AtDoor, Cursor, PageLimit, told, window
+from gateway.manage.shapes import Erased, Imported, Page, User, place_of
+from memory import outside, portable
+from memory.search import iso
+from memory.stores.sql import owners
+from memory.stores.sql.export import export
+from memory.stores.sql.importing import import_lines
+
+NDJSON = "application/x-ndjson"
+
+
+@get("/users", summary="The users this key may see")
+async def users(caller: AtDoor, cursor: Cursor = None, limit: PageLimit = 50) -> Page[User]:
+    after = place_of(cursor, tuple[str, str])
+    reach = owners.Reach(None if caller.tenant == EVERY else caller.tenant, caller.principal.only)
+    found = await caller.read(lambda conn: owners.users(conn, reach, after, limit + 1))
+    mine, rest = window(found, limit, lambda u: (u["tenant"], u["id"]))
+    return Page([User(**{**u, "created_at": iso(u["created_at"]), "last_active_at": iso(u["last_active_at"])}) for u in mine], rest)
+
+
+@delete("/users/{user:str}", status_code=200, summary="Erase everything of a user; answers a receipt")
+async def erase_user(desk: AtDesk) -> Erased:
+    if desk.agent is not None:
+        raise BadRequest("A user is erased whole, with all agents. Leave out ?agent=.", param="agent")
+    secret, tenant, user = desk.scope.secret, desk.scope.tenant, desk.user
+    return Erased(user, await desk.write(lambda conn: outside.erase(conn, secret, tenant, user)))
+
+
+@get("/users/{user:str}/export", media_type=NDJSON, summary="Everything of a user, a JSON object a line")
+async def export_user(desk: AtDesk) -> Stream:
+    lines = export(desk.caller.gateway.memory.db, desk.scope.tenant, desk.user, desk.agent)
+    with told():  # the store is asked before the status leaves
+        first = [await anext(lines), await anext(lines)]
+    return Stream(_written(first, lines), media_type=NDJSON)
+
+
+async def _written(first: list[portable.Line], rest: AsyncIterator[portable.Line]) -> AsyncIterator[bytes]:
+    for line in first:
+        yield portable.written(line)
+    async for line in rest:
+        yield portable.written(line)
+
+
+class TakingLines(Operation):
+    """An operation whose body is NDJSON."""
+
+    def __init__(self, **members: Any) -> None:
+        super().__init__(**{**members, "request_body": RequestBody({NDJSON: OpenAPIMediaType()}, required=True)})
+
+
+@post("/users/{user:str}/import", status_code=200, summary="Read an export back in; what is there is not doubled", operation_class=TakingLines)
+async def import_user(desk: AtDesk) -> Imported:
+    body = await desk.caller.body()
+    hand = desk.hand("import")
+    with told():
+        lines = portable.read(body)
+    receipt = await desk.write(lambda conn: import_lines(conn, hand, lines, desk.agent))
+    return Imported(receipt.imported, receipt.skipped)
+
+
+ROUTES = (users, erase_user, export_user, import_user)

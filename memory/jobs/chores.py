@@ -1,0 +1,65 @@
+"""The jobs every gateway has: what follows an erasure outside the database, and what leaves by age."""
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from memory.jobs.queue import Job, enqueue
+from memory.jobs.worker import Handler, Worker
+from memory.stores.sql import expiry
+from memory.stores.sql.engine import Database
+
+DAY = 86400.0
+EVERY = 3600.0  # seconds between looks for what is too old
+Forget = Callable[[int, Sequence[int] | None], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ages:
+    """Days after which things leave. 0: at the next look."""
+
+    explain: float
+    unnamed: float
+
+
+def erasing(forget: Forget | None) -> Handler:
+    """Takes vectors out of an external index. forget: (scope row key, passage row keys, None for all of the scope); None:
+    there is no such index."""
+
+    async def erase(job: Job) -> None:
+        if forget is None:
+            return
+        for scope_id in job.payload["scopes"]:
+            await forget(scope_id, None)
+        for scope_id, passages in job.payload["passages"].items():
+            await forget(int(scope_id), passages)
+
+    return erase
+
+
+def expiring(db: Database, ages: Ages) -> Handler:
+    """Removes what is older than `ages`."""
+
+    async def expire(_: Job) -> None:
+        now = time.time()
+        await db.write(lambda conn: expiry.expire_records(conn, now - ages.explain * DAY, now))
+        while await db.write(lambda conn: _unnamed(conn, now - ages.unnamed * DAY)):
+            pass
+
+    return expire
+
+
+def _unnamed(conn: Connection, before: float) -> int:
+    count, passages = expiry.expire_unnamed(conn, before)
+    if passages:
+        enqueue(conn, Job("erase", {"scopes": [], "passages": {str(k): v for k, v in passages.items()}}))
+    return count
+
+
+def register(worker: Worker, db: Database, ages: Ages, forget: Forget | None = None) -> None:
+    """Gives the worker these jobs."""
+    worker.register("erase", erasing(forget))
+    worker.register("expire", expiring(db, ages), every=EVERY)

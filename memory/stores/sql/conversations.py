@@ -1,0 +1,122 @@
+"""Conversations as rows: listed, found by name within what a key may see, removed with all that hangs on them."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, delete, func, select
+
+from memory.messages import Json
+from memory.stores.sql import messages as message_rows
+from memory.stores.sql import schema as t
+from memory.stores.sql.owners import Reach
+
+c, n, m = t.conversations.c, t.nodes.c, t.messages.c
+encode, decode = msgspec.json.encode, msgspec.json.decode
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One conversation. user None: it names nobody. Times in seconds since 1970."""
+
+    key: int
+    scope_id: int
+    name: str
+    tenant: str
+    user: str | None
+    agent: str
+    forked_from: str | None
+    created_at: float
+    updated_at: float
+    messages: int
+
+
+def _select(conn: Connection, limit: int, *which: ColumnElement[bool]) -> list[Found]:
+    counted = select(func.count()).select_from(t.messages).where(m.conversation == c.id).scalar_subquery()
+    scope = t.scopes.c
+    query = select(
+        c.id.label("key"), c.scope_id, c.name, scope.tenant, scope.user, scope.agent, c.forked_from, c.created_at, c.updated_at,
+        counted.label("messages")).join(t.scopes, scope.id == c.scope_id)
+    return [Found(**row._mapping) for row in conn.execute(query.where(*which).order_by(c.id.desc()).limit(limit))]
+
+
+def page(conn: Connection, scope_id: int, before: int | None, limit: int) -> list[Found]:
+    """Newest first, before a row key."""
+    return _select(conn, limit, c.scope_id == scope_id, *([c.id < before] if before is not None else []))
+
+
+def named(conn: Connection, scope_id: int, name: str) -> Found | None:
+    found = _select(conn, 1, c.scope_id == scope_id, c.name == name)
+    return found[0] if found else None
+
+
+def reached(conn: Connection, reach: Reach, name: str, user: str | None = None, agent: str | None = None) -> list[Found]:
+    """The conversations of that name that the key may see: several where users chose the same name. At most two."""
+    more = [*([t.scopes.c.user == user] if user is not None else []), *([t.scopes.c.agent == agent] if agent is not None else [])]
+    return _select(conn, 2, c.name == name, *reach.conditions(), *more)
+
+
+def remove(conn: Connection, scope_id: int, keys: Sequence[int]) -> list[int]:
+    """Removes conversations with their messages, nodes, epochs, summaries, explain records, retries, and what memory hung on
+    their branches where they named nobody. Returns the row keys of the passages removed."""
+    mine = list(conn.execute(select(n.id, n.epoch).where(n.scope_id == scope_id, n.conversation.in_(keys))))
+    nodes = [row.id for row in mine]
+    names = list(conn.execute(select(c.name).where(c.scope_id == scope_id, c.id.in_(keys))).scalars())
+    message_rows.remove(conn, (m.scope_id == scope_id) & m.conversation.in_(keys))
+    passages = _remove_branches(conn, scope_id, nodes)
+    for some in _chunks(nodes):
+        conn.execute(delete(t.ledger).where(t.ledger.c.scope_id == scope_id, t.ledger.c.node.in_(some)))
+    conn.execute(delete(t.nodes).where(n.scope_id == scope_id, n.conversation.in_(keys)))
+    _remove_epochs(conn, scope_id, [row.epoch for row in mine if row.epoch])
+    conn.execute(delete(t.summaries).where(t.summaries.c.scope_id == scope_id, t.summaries.c.conversation.in_(keys)))
+    _remove_explains(conn, scope_id, names)
+    conn.execute(delete(t.conversations).where(c.scope_id == scope_id, c.id.in_(keys)))
+    return passages
+
+
+def _chunks(keys: Sequence[Any]) -> list[Sequence[Any]]:
+    return [keys[i : i + 500] for i in range(0, len(keys), 500)]
+
+
+def _remove_branches(conn: Connection, scope_id: int, nodes: Sequence[int]) -> list[int]:
+    p, b = t.passages.c, t.blocks.c
+    passages: list[int] = []
+    for some in _chunks(nodes):
+        found = list(conn.execute(select(p.id, p.public_id).where(p.scope_id == scope_id, p.node.in_(some))))
+        blocks = list(conn.execute(select(b.id).where(b.scope_id == scope_id, b.branch.in_(some))).scalars())
+        conn.execute(delete(t.block_versions).where(t.block_versions.c.block_id.in_(blocks)))
+        conn.execute(delete(t.blocks).where(b.id.in_(blocks)))
+        passages += [row.id for row in found]
+        _remove_passages(conn, [row.id for row in found])
+    return passages
+
+
+def _remove_passages(conn: Connection, keys: Sequence[int]) -> None:
+    for key in keys if conn.dialect.name == "sqlite" else ():
+        conn.exec_driver_sql("DELETE FROM passages_fts WHERE rowid = ?", (key,))
+    conn.execute(delete(t.vectors).where(t.vectors.c.passage.in_(keys)))
+    conn.execute(delete(t.passages).where(t.passages.c.id.in_(keys)))
+
+
+def _remove_epochs(conn: Connection, scope_id: int, epochs: Sequence[str]) -> None:
+    for some in _chunks(sorted(set(epochs))):
+        kept = set(conn.execute(select(n.epoch).where(n.scope_id == scope_id, n.epoch.in_(some))).scalars())  # a fork goes on in it
+        conn.execute(delete(t.epochs).where(t.epochs.c.scope_id == scope_id, t.epochs.c.id.in_(set(some) - kept)))
+
+
+def _remove_explains(conn: Connection, scope_id: int, names: Sequence[str]) -> None:
+    x = t.explains.c
+    for name in names:
+        member = f'"conversation":{encode(name).decode()}'
+        rows = conn.execute(select(x.id, x.record).where(x.scope_id == scope_id, x.record.contains(member, autoescape=True)))
+        gone = [row.id for row in rows if decode(row.record).get("conversation") == name]
+        conn.execute(delete(t.explains).where(x.id.in_(gone)))
+
+
+def explained(conn: Connection, reach: Reach, ident: str) -> Json | None:
+    """An explain record that the key may see, with its time and its user."""
+    x = t.explains.c
+    row = conn.execute(select(x.record, x.created_at, t.scopes.c.user).join(t.scopes, t.scopes.c.id == x.scope_id).where(x.id == ident, *reach.conditions())).first()
+    return {**decode(row.record), "user": row.user, "created_at": row.created_at} if row else None

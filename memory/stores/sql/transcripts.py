@@ -1,0 +1,123 @@
+"""A chat brought along, stored as if its turns had happened here: its assistant messages count as ours, so that a client that
+resends this history is recognised (MEMORY.md 5)."""
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, insert, update
+
+from memory.history import Node, closed
+from memory.ids import new_key
+from memory.messages import EMPTY, Chain, Json, canonical, is_system, mac, squeeze, text_of
+from memory.stores.sql import messages as message_rows
+from memory.stores.sql import schema as t
+from memory.stores.sql.turns import columns
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One message. at: seconds since 1970. source: evicted messages stand outside the history."""
+
+    message: Json
+    at: float
+    source: str = "import"
+    aborted: bool = False
+
+
+@dataclass(slots=True)
+class Step:
+    """One request and its answer. id, parent, first: names within the transcript; first: of sibling answers, the first."""
+
+    id: str
+    parent: str | None = None
+    first: str | None = None
+    state: str = "done"
+    at: float = 0.0
+    said: list[Said] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """The conversation itself. head: the step where it goes on, None for the last one answered. Times in seconds since 1970."""
+
+    name: str
+    explicit: bool = False
+    resent: bool = False
+    forked_from: str | None = None
+    head: str | None = None
+    created_at: float = 0.0
+    updated_at: float = 0.0
+
+
+def steps_of(messages: Sequence[Said]) -> list[Step]:
+    """A plain chat as steps: each assistant message ends one."""
+    out: list[Step] = []
+    for one in messages:
+        if not out or out[-1].state == "done":
+            out.append(Step(str(len(out)), str(len(out) - 1) if out else None, state="open", at=one.at))
+        out[-1].said.append(one)
+        out[-1].at = one.at
+        if one.message.get("role") == "assistant":
+            out[-1].state = "done"
+    return out
+
+
+class Transcriber:
+    """Writes transcripts into one scope. key: the scope's, for the digests. nodes: those written so far, by step name; a fork's
+    parent is found in them."""
+
+    def __init__(self, conn: Connection, scope_id: int, key: bytes) -> None:
+        self._conn, self._scope, self._key = conn, scope_id, key
+        self._start = Chain(key, []).start
+        self.nodes: dict[str, Node] = {}
+
+    def conversation(self, heading: Heading, steps: Sequence[Step]) -> int:
+        """Writes one conversation. Returns how many messages were stored."""
+        ident, now = new_key(), time.time()
+        self._conn.execute(insert(t.conversations).values(
+            id=ident, scope_id=self._scope, name=heading.name, explicit=heading.explicit, resent=heading.resent, forked_from=heading.forked_from,
+            head=None, created_at=heading.created_at or now, updated_at=heading.updated_at or now))
+        stored = sum(self._step(ident, step) for step in steps)
+        answered = [s.id for s in steps if self.nodes[s.id].state != "open"]
+        head = heading.head if heading.head in self.nodes else answered[-1] if answered else None
+        if head is not None:
+            self._conn.execute(update(t.conversations).where(t.conversations.c.id == ident).values(head=self.nodes[head].turn))
+        return stored
+
+    def _step(self, conversation: int, step: Step) -> int:
+        parent = self.nodes.get(step.parent) if step.parent else None
+        first = self.nodes.get(step.first) if step.first and step.first != step.id else None
+        node = Node(
+            id=new_key(), conversation=conversation, parent=parent.id if parent else None, asked=first.asked if first else self._asked(parent, step),
+            at=step.at, turn=first.id if first else 0)
+        answer = next((s.message for s in step.said if _answers(s)), None)
+        if answer is not None:
+            closed(node, parent, self._key, answer)
+        if answer is not None and step.state == "aborted":
+            node.state, node.text = "aborted", squeeze(text_of(answer))
+        self.nodes[step.id] = node
+        self._conn.execute(insert(t.nodes).values(**columns(node, self._scope)))
+        return self._messages(node, step)
+
+    def _asked(self, parent: Node | None, step: Step) -> bytes:
+        """The link before the answer: the parent's history, then what this step asked."""
+        link = (parent.chain or parent.asked) if parent else self._start
+        for s in step.said:
+            if s.source != "evicted" and not _answers(s) and not is_system(s.message):
+                link = mac(self._key, link, mac(self._key, canonical(s.message)))
+        return link
+
+    def _messages(self, node: Node, step: Step) -> int:
+        before, stored = "", 0
+        for s in step.said:
+            digest = EMPTY if is_system(s.message) else mac(self._key, canonical(s.message))
+            place = message_rows.Place(node.conversation, node.id, s.source, s.at, s.aborted, before)
+            stored += message_rows.add(self._conn, self._scope, place, [(s.message, digest)])
+            before = text_of(s.message)
+        return stored
+
+
+def _answers(s: Said) -> bool:
+    return s.message.get("role") == "assistant" and s.source != "evicted"
