@@ -33,6 +33,7 @@ from gateway.memories import management
 from gateway.passing import pass_on
 from gateway.routing import Router, known_models
 from gateway.settings import ConfigError, Settings
+from gateway.tokenizers import Vocabularies, folder
 from gateway.upstream.base import Timeouts, Upstream
 from gateway.upstream.openai import OpenAIUpstream
 from gateway.upstream.transport import AiohttpTransport
@@ -80,7 +81,9 @@ def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
     memory = Memory(database, policy, secret, data, _meaning(settings, router, credentials))
     worker = Worker(memory.db)
     chores.register(worker, memory.db, chores.Ages(part.explain_days, part.unnamed_days))
-    return Gateway(settings, KeyRing(settings, secret, token), Names(settings), router, memory, secret, Background(part.ignore), credentials, worker)
+    return Gateway(
+        settings, KeyRing(settings, secret, token), Names(settings), router, memory, secret, Background(part.ignore), credentials,
+        Vocabularies(folder(data), memory.counters), worker)
 
 
 def _meaning(settings: Settings, router: Router, credentials: Credentials) -> Meaning | None:

@@ -22,6 +22,7 @@ from gateway.plain import PlainWork
 from gateway.relay import Passing, Relay
 from gateway.routing import Route, Router
 from gateway.settings import Settings
+from gateway.tokenizers import Vocabularies
 from gateway.turn import Bounds, Turn
 from gateway.wire.chat import Json
 from memory.ask import Ask
@@ -49,6 +50,7 @@ class Gateway:
     secret: bytes
     background: Background
     credentials: Credentials
+    vocabularies: Vocabularies
     worker: Worker
     lacks: dict[str, int] = field(default_factory=dict)
     draining: bool = False
@@ -156,7 +158,7 @@ class ChatWork:
         idempotency = request.headers.get(b"idempotency-key", b"").decode("latin-1")
         return Ask(
             scope=wanted.scope, messages=body["messages"], model=body["model"], request_id=request.id, mode=wanted.mode, explicit=wanted.explicit,
-            client_tools=body.get("tools"), offer=lack < 1 and self._offers(), inject=lack < 2, recall=self._recalls(lack), window=route.window, max_output=_max_output(body),
+            client_tools=body.get("tools"), offer=lack < 1 and self._offers(), inject=lack < 2, recall=self._recalls(lack), window=route.window, tokenizer=self._gateway.vocabularies.wanted(route.tokenizer), max_output=_max_output(body),
             complete=Summariser(self._gateway, self._forward, body["model"]), rest=rest, idempotency=idempotency,
             certain=bool(idempotency) or (retries.isdigit() and int(retries) > 0))
 

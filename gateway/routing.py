@@ -37,6 +37,7 @@ class Route:
     alias: str | None
     window: int | None
     supports_tools: bool
+    tokenizer: str = "estimate"
 
 
 def known_models(path: Path) -> dict[str, dict[str, Any]]:
@@ -75,7 +76,7 @@ class Router:
         window = found[1].context_window or facts.get("context_window")
         tools = found[1].supports_tools if found[1].supports_tools is not None else facts.get("supports_tools", True)
         alias = name if any(t.model != name for t in targets) else None
-        return Route(tuple(targets), alias, window, tools)
+        return Route(tuple(targets), alias, window, tools, facts.get("tokenizer", "estimate"))
 
     def _targets(self, name: str, model: Model) -> list[Target]:
         found = [(t, Target(t.provider, t.model or name, self._upstreams[t.provider], self._settings.providers[t.provider])) for t in model.targets]

@@ -5,6 +5,7 @@ family's address, digest and pattern are is taken from tiktoken itself.
 """
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import os
@@ -13,6 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from memory.tokens import Counter
 
 FAMILIES = ("o200k_base", "cl100k_base")
 Encode = Callable[[str], list[int]]
@@ -71,6 +74,28 @@ def load(family: str, folder: Path) -> Encode | None:
     ranks = {base64.b64decode(token): int(rank) for token, rank in (line.split() for line in data.splitlines() if line)}
     encoding = tiktoken.Encoding(**_described(family, lambda url, expected_hash: ranks))
     return encoding.encode_ordinary
+
+
+class Vocabularies:
+    """Loads a family's vocabulary, if its verified file is there, when a request first wants it, off the request path.
+
+    Until it is there, and where no file is, counts are estimates. counters: where exact counters are put.
+    """
+
+    def __init__(self, folder: Path, counters: dict[str, Counter]) -> None:
+        self._folder, self._counters = folder, counters
+        self._asked: dict[str, asyncio.Task[None] | None] = {}
+
+    def wanted(self, family: str) -> str:
+        """Starts loading where it makes sense; returns the family."""
+        if family not in self._asked:
+            there = family in FAMILIES and any(self._folder.glob("*")) if self._folder.is_dir() else False
+            self._asked[family] = asyncio.ensure_future(self._load(family)) if there else None
+        return family
+
+    async def _load(self, family: str) -> None:
+        if (encode := await asyncio.to_thread(load, family, self._folder)) is not None:
+            self._counters[family] = Counter(encode)
 
 
 def _described(family: str, loader: Callable[[str, str], dict[bytes, int]]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class Ask:
     rest: a digest of the body's other members; with the history it names the request among its retries, beside the
     client's own idempotency key. certain: the client says that this is a retry. offer: whether the target and the request
     take our tools. recall: whether what seems relevant is searched and injected unasked. inject: False for a target that refuses every addition. window: the model's context in tokens, None
-    when unknown. max_output: the client's own limit. complete: the summariser, with this request's credentials.
+    when unknown. tokenizer: the model's family. max_output: the client's own limit. complete: the summariser, with this request's credentials.
     """
 
     scope: Scope
@@ -43,6 +43,7 @@ class Ask:
     inject: bool = True
     recall: bool = False
     window: int | None = None
+    tokenizer: str = "estimate"
     max_output: int | None = None
     complete: Complete | None = None
     rest: bytes = b""

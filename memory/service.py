@@ -32,7 +32,7 @@ class Memory:
         self.db = db
         self.policy = policy
         self.secret = secret
-        self.counter = Counter()
+        self.counters: dict[str, Counter] = {}
         self.retrieval = Retrieval(db, meaning)
         self.spill = Spill(data / "spill.ndjson" if data else None, secret)
         self._ready = asyncio.Event()
@@ -59,6 +59,10 @@ class Memory:
         if self.retrieval.meaning is not None and self.retrieval.meaning.index is not None:
             await self.retrieval.meaning.index.close()
         await self.db.close()
+
+    def counter(self, family: str) -> Counter:
+        """The token counter of a tokenizer family: exact where its vocabulary was installed, else an estimate."""
+        return self.counters.get(family) or self.counters.setdefault(family, Counter())
 
     @property
     def ready(self) -> bool:

@@ -28,6 +28,7 @@ from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import owners, turns
 from memory.stores.sql import schema as t
 from memory.stores.sql.engine import Database
+from memory.stores.sql.rows import put_row
 from memory.tokens import Counter
 from memory.window import budget
 
@@ -58,10 +59,11 @@ class Keeper(Protocol):
 
     db: Database
     policy: Policy
-    counter: Counter
     retrieval: Retrieval
     spill: Spill
     busy_nodes: set[int]
+
+    def counter(self, family: str) -> Counter: ...
 
     def land(self, flight: bytes | None) -> None: ...
 
@@ -80,6 +82,7 @@ class Session:
         self.forked_from: str | None = None
         self.node_id = new_key()
         self._scope_id = snapshot.scope_id
+        self._counter = memory.counter(ask.tokenizer)
         self._opened = self._over = False
         self._resumed = self._retries()
         self._adopted = self._adopts()
@@ -153,10 +156,10 @@ class Session:
             found = await relevant(self._memory.retrieval, self._scope_id, text_of(messages[newest]), within)
         except StoreUnavailable:
             return ""
-        return told(found, {squeeze(text_of(m)) for m in messages}, self._ask.scope.tag, self._memory.counter)
+        return told(found, {squeeze(text_of(m)) for m in messages}, self._ask.scope.tag, self._counter)
 
     def _measured(self, shown: Sequence[Block]) -> Room:
-        ask, counter = self._ask, self._memory.counter
+        ask, counter = self._ask, self._counter
         other = counter.tools(ask.client_tools) + counter.tools(self.offered) + counter.text(self.recall)
         return Room(
             counter, ask.model, shown, ask.scope.tag, self._snap.edits, budget(ask.window, ask.max_output) if ask.window else None, other,
@@ -192,11 +195,11 @@ class Session:
         """Lets the token estimate learn from what the upstream counted."""
         reported = (usage or {}).get("prompt_tokens")
         if isinstance(reported, int) and self.core:
-            self._memory.counter.correct(self._ask.model, self.fitted.tokens, reported)
+            self._counter.correct(self._ask.model, self.fitted.tokens, reported)
 
     @property
     def injected_tokens(self) -> int:
-        counter = self._memory.counter
+        counter = self._counter
         return int(counter.text(self.core) + sum(counter.text(n) for n in self.notes.values()) + counter.tools(self.offered)) if self.core or self.offered else 0
 
     async def compact_harder(self, attempt: int) -> bool:
@@ -229,7 +232,7 @@ class Session:
 
         def work(conn: Connection) -> None:
             scope_id = owners.ensure(conn, self._snap.owner)
-            turns.upsert(conn, t.summaries, ["scope_id", "chain"], scope_id=scope_id, conversation=self.conversation.id, chain=link, content=text,
+            put_row(conn, t.summaries, ("scope_id", "chain"), scope_id=scope_id, conversation=self.conversation.id, chain=link, content=text,
                          count=count, created_at=time.time())
 
         try:

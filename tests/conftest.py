@@ -12,9 +12,14 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
+from hypothesis import settings
 
 from gateway.app import create_app
 from gateway.settings import load
+
+# Timing is the bench's to judge: a slow first import must not fail a law.
+settings.register_profile("laws", deadline=None)
+settings.load_profile("laws")
 
 SENTINEL_KEY = "sk-sentinel-4f1d"
 
@@ -56,8 +61,7 @@ def said(found: list[Any]) -> str:
 async def running(upstream: str, data: Path, config: dict[str, Any] | None = None, key: str = SENTINEL_KEY) -> AsyncIterator[Live]:
     """A gateway in this process, on a port of its own. config: members over the defaults."""
     overrides = {"storage.data": str(data), "storage.vectors": "none", "memory.read_deadline_ms": 2000, "upstream": upstream, **(config or {})}
-    settings = load(None, {}, overrides)
-    app = create_app(settings)
+    app = create_app(load(None, {}, overrides))
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on", server_header=False, date_header=False))

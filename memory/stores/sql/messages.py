@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, delete, func, insert, select, text
+from sqlalchemy import Connection, delete, func, select, text
 
 from memory.ids import new_id, new_key
 from memory.messages import Json, is_system, text_of
 from memory.search import WEIGHTS, match, split_cjk, spoken_day
 from memory.stores.sql import schema as t
+from memory.stores.sql.rows import add_row
 
 m, n = t.messages.c, t.nodes.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
@@ -45,9 +46,9 @@ def add(conn: Connection, scope_id: int, place: Place, found: Sequence[tuple[Jso
         if once and conn.execute(select(m.id).where(m.conversation == place.conversation, m.digest == digest).limit(1)).first():
             continue
         words, key = text_of(message), new_key() + i
-        conn.execute(insert(t.messages).values(
-            id=key, public_id=new_id("msg"), scope_id=scope_id, conversation=place.conversation, node=place.node, role=str(message.get("role") or ""),
-            body=encode(message).decode(), content=words, digest=digest, aborted=place.aborted, source=place.source, created_at=place.at))
+        add_row(
+            conn, t.messages, id=key, public_id=new_id("msg"), scope_id=scope_id, conversation=place.conversation, node=place.node, role=str(message.get("role") or ""),
+            body=encode(message).decode(), content=words, digest=digest, aborted=place.aborted, source=place.source, created_at=place.at)
         index(conn, "messages_fts", key, (scope_id, words, str(message.get("name") or message.get("role") or ""), before, place.at))
         before = words
         made += 1

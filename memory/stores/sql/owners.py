@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, literal, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, func, insert, literal, select, tuple_, update
 
 from memory.errors import Erased
 from memory.ids import new_key
@@ -22,15 +22,21 @@ class Owner:
     generation: int
 
 
+# Built once: they run in every turn, and building a statement costs more than running it.
+_c = t.scopes.c
+GENERATION = select(t.generations.c.generation).where(t.generations.c.owner == bindparam("owner"))
+FIND = select(_c.id).where(_c.tenant == bindparam("tenant"), _c.user == bindparam("user"), _c.agent == bindparam("agent"))
+FIND_UNNAMED = select(_c.id).where(_c.tenant == bindparam("tenant"), _c.user.is_(None), _c.agent == bindparam("agent"))
+
+
 def generation(conn: Connection, owner: bytes) -> int:
-    return int(conn.execute(select(t.generations.c.generation).where(t.generations.c.owner == owner)).scalar() or 0)
+    return int(conn.execute(GENERATION, {"owner": owner}).scalar() or 0)
 
 
 def find(conn: Connection, scope: Scope) -> int | None:
     """The scope's row id, if it has one."""
-    c = t.scopes.c
-    user = c.user.is_(None) if scope.user is None else c.user == scope.user
-    found: int | None = conn.execute(select(c.id).where(c.tenant == scope.tenant, user, c.agent == scope.agent)).scalar()
+    values = {"tenant": scope.tenant, "agent": scope.agent}
+    found: int | None = conn.execute(FIND, {**values, "user": scope.user}).scalar() if scope.named else conn.execute(FIND_UNNAMED, values).scalar()
     return found
 
 

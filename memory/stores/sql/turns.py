@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, Table, delete, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, Row, bindparam, delete, select, update
 
 from memory.blocks import Block
 from memory.epoch import Epoch, Past
@@ -19,6 +18,7 @@ from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import owners
 from memory.stores.sql import schema as t
+from memory.stores.sql.rows import add_row, put_row
 
 n, cv = t.nodes.c, t.conversations.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
@@ -133,35 +133,45 @@ def kept_history(conn: Connection, scope_id: int, found: Conversation, asked: Se
     return message_rows.paired([m[1] for m in line])
 
 
+def _nodes(*which: Any) -> Any:
+    """Built once: these run in every turn, and building a statement costs more than running it."""
+    return select(t.nodes).where(n.scope_id == bindparam("scope"), *which).order_by(n.id.desc()).limit(CANDIDATES)
+
+
+BY_DIGEST = _nodes(n.digest.in_(bindparam("digests", expanding=True)), n.state != "open")
+BY_CHAIN = _nodes(n.chain == bindparam("chain"), n.state != "open")
+ABORTED = _nodes(n.state == "aborted", (n.asked == bindparam("asked")) | (n.parent == bindparam("parent")))
+ONE = _nodes(n.id == bindparam("node"))
+WAITING = _nodes(n.asked == bindparam("asked"), n.state == "open")
+
+
 class Nodes:
     """One scope's nodes, as recognition asks for them."""
 
     def __init__(self, conn: Connection, scope_id: int) -> None:
         self._conn, self._scope = conn, scope_id
 
-    def _read(self, *which: Any) -> list[Node]:
-        query = select(t.nodes).where(n.scope_id == self._scope, *which).order_by(n.id.desc()).limit(CANDIDATES)
-        return [node_of(row) for row in self._conn.execute(query)]
+    def _read(self, query: Any, **values: Any) -> list[Node]:
+        return [node_of(row) for row in self._conn.execute(query, {"scope": self._scope, **values})]
 
     def by_digest(self, digests: Sequence[bytes]) -> list[Node]:
         found: list[Node] = []
         for i in range(0, len(digests), 500):
-            found += self._read(n.digest.in_(digests[i : i + 500]), n.state != "open")
+            found += self._read(BY_DIGEST, digests=list(digests[i : i + 500]))
         return found
 
     def by_chain(self, chain: bytes) -> list[Node]:
-        return self._read(n.chain == chain, n.state != "open")
+        return self._read(BY_CHAIN, chain=chain)
 
     def aborted(self, asked: bytes, parent: int | None) -> list[Node]:
-        follows = (n.asked == asked) if parent is None else (n.asked == asked) | (n.parent == parent)
-        return self._read(n.state == "aborted", follows)
+        return self._read(ABORTED, asked=asked, parent=parent if parent is not None else -1)
 
     def one(self, ident: int) -> Node | None:
-        found = self._read(n.id == ident)
+        found = self._read(ONE, node=ident)
         return found[0] if found else None
 
     def waiting(self, asked: bytes, parent: int | None) -> Node | None:
-        found = self._read(n.asked == asked, n.state == "open", n.parent.is_(None) if parent is None else n.parent == parent)
+        found = [node for node in self._read(WAITING, asked=asked) if node.parent == parent]
         return found[0] if found else None
 
 
@@ -189,13 +199,6 @@ def _ledger(conn: Connection, key: bytes, scope_id: int) -> Ledger | None:
 # --- writing -------------------------------------------------------------------------------------------------------
 
 
-def upsert(conn: Connection, table: Table, on: Sequence[str], /, **values: Any) -> None:
-    """Inserts the row, or updates the one that has the same `on` columns."""
-    make = postgresql.insert if conn.dialect.name == "postgresql" else sqlite.insert
-    statement = make(table).values(**values)
-    conn.execute(statement.on_conflict_do_update(index_elements=list(on), set_={k: v for k, v in values.items() if k not in on}))
-
-
 @dataclass(slots=True)
 class Opening:
     """What is written while the upstream works: the conversation, the unanswered node and the messages the request adds."""
@@ -217,14 +220,13 @@ def open_turn(conn: Connection, o: Opening) -> int:
     owners.touch(conn, scope_id)
     c = o.conversation
     if conversation(conn, scope_id, cv.id == c.id) is None:
-        conn.execute(insert(t.conversations).values(
-            id=c.id, scope_id=scope_id, name=c.name, explicit=c.explicit, resent=c.resent, forked_from=o.forked_from, head=None, created_at=now, updated_at=now))
+        add_row(conn, t.conversations, id=c.id, scope_id=scope_id, name=c.name, explicit=c.explicit, resent=c.resent, forked_from=o.forked_from, head=None, created_at=now, updated_at=now)
     if o.ledger:
         fresh = {} if o.resumed else {"rounds": "[]"}
-        upsert(conn, t.ledger, ["key"], key=o.ledger, scope_id=scope_id, node=o.node.id, state="running", updated_at=now, **fresh)
+        put_row(conn, t.ledger, ("key",), key=o.ledger, scope_id=scope_id, node=o.node.id, state="running", updated_at=now, **fresh)
     if o.adopted:
         return scope_id
-    conn.execute(insert(t.nodes).values(**columns(o.node, scope_id)))
+    add_row(conn, t.nodes, **columns(o.node, scope_id))
     message_rows.add(conn, scope_id, message_rows.Place(c.id, o.node.id, "chat", now), o.messages)
     return scope_id
 
@@ -276,12 +278,12 @@ def record(conn: Connection, r: Record) -> None:
     now = time.time()
     if r.epoch is not None:
         e = r.epoch
-        upsert(conn, t.epochs, ["id"], id=e.id, scope_id=scope_id, core=e.core, blocks=encode(dict(e.blocks)).decode(), edits=e.edits, cut=e.cut,
+        put_row(conn, t.epochs, ("id",), id=e.id, scope_id=scope_id, core=e.core, blocks=encode(dict(e.blocks)).decode(), edits=e.edits, cut=e.cut,
                elide=e.elide, created_at=now)
     for node, answer in zip(r.nodes, r.answers, strict=True):
         node.at = now
         message_rows.remove(conn, (t.messages.c.node == node.id) & (t.messages.c.source == "answer"))
-        upsert(conn, t.nodes, ["id"], **columns(node, scope_id))
+        put_row(conn, t.nodes, ("id",), **columns(node, scope_id))
         place = message_rows.Place(r.conversation, node.id, "answer", now, aborted=node.state == "aborted")
         message_rows.add(conn, scope_id, place, [(answer, node.digest)])
     changes: dict[str, Any] = {"updated_at": now, "head": r.nodes[0].turn}
@@ -290,7 +292,7 @@ def record(conn: Connection, r: Record) -> None:
     conn.execute(update(t.conversations).where(cv.id == r.conversation, cv.scope_id == scope_id).values(**_head(conn, r, changes)))
     message_rows.add(conn, scope_id, message_rows.Place(r.conversation, r.nodes[0].id, "evicted", now), r.evicted, once=True)
     if r.explain:
-        conn.execute(insert(t.explains).values(id=r.explain[0], scope_id=scope_id, record=encode(r.explain[1]).decode(), created_at=now))
+        add_row(conn, t.explains, id=r.explain[0], scope_id=scope_id, record=encode(r.explain[1]).decode(), created_at=now)
     if r.ledger:
         attempt_over(conn, r.ledger, "failed" if r.nodes[0].state == "aborted" else "done")
     if r.prove:

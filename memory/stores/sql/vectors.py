@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Connection, func, select
 
 from memory.stores.sql import schema as t
-from memory.stores.sql.turns import upsert
+from memory.stores.sql.rows import put_row
 
 p, v = t.passages.c, t.vectors.c
 
@@ -23,7 +23,7 @@ def store(conn: Connection, model: str, found: Mapping[int, tuple[int, bytes]]) 
     alive = set(conn.execute(select(p.id).where(p.id.in_(found))).scalars())
     for key, (scope_id, vector) in found.items():
         if key in alive:
-            upsert(conn, t.vectors, ["passage"], passage=key, scope_id=scope_id, model=model, vector=vector)
+            put_row(conn, t.vectors, ("passage",), passage=key, scope_id=scope_id, model=model, vector=vector)
 
 
 def extent(conn: Connection, scope_id: int, model: str) -> tuple[str, int]:
