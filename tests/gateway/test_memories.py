@@ -5,6 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
+from memory.errors import StoreUnavailable
 from tests.conftest import SENTINEL_KEY, running
 from tests.gateway.managing import as_key, live, managed  # noqa: F401 - a fixture
 from tests.models import Model, call, calls, text
@@ -334,11 +335,14 @@ async def test_single_user_mode_takes_the_local_token(data):
         assert [u["id"] for u in (await live.memory("GET", "/users", **token)).json()["data"]] == ["me"]
 
 
-async def test_a_store_that_is_down_is_503(live):
-    await live.gateway.memory.db.close()
+async def test_a_store_that_is_down_is_503(live, monkeypatch):
+    async def down(*_):
+        raise StoreUnavailable("gone")
+
+    await live.gateway.worker.stop()
+    for way in ("read", "write"):
+        monkeypatch.setattr(live.gateway.memory.db, way, down)
     for method, path, body in (("GET", "/users/ada/blocks", None), ("PUT", "/users/ada/blocks/human", {"value": "x"}), ("GET", "/users/ada/export", None)):
-        if method == "GET":
-            live.gateway.memory._closed_until = 1e12
         r = await live.memory(method, path, json=body)
         assert (r.status_code, r.json()["error"]["code"]) == (503, "unavailable")
 

@@ -1,0 +1,227 @@
+"""The durable queue: nothing lost, nothing run by two at once, nothing tried for ever."""
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from sqlalchemy import insert, select, update
+
+from memory.jobs import chores, queue
+from memory.jobs.queue import Job
+from memory.jobs.worker import Worker
+from memory.scope import Scope
+from memory.stores.sql import owners
+from memory.stores.sql import schema as t
+from memory.stores.sql.engine import Database
+
+
+@pytest.fixture
+async def db(tmp_path):
+    database = Database(f"sqlite+aiosqlite:///{tmp_path}/jobs.db")
+    await database.open()
+    yield database
+    await database.close()
+
+
+async def add(db, *jobs):
+    await db.write(lambda conn: [queue.enqueue(conn, j) for j in jobs])
+
+
+async def jobs(db):
+    return await db.read(lambda conn: [dict(r._mapping) for r in conn.execute(select(t.jobs).order_by(t.jobs.c.id))])
+
+
+async def set_all(db, **values):
+    await db.write(lambda conn: conn.execute(update(t.jobs).values(**values)) and None)
+
+
+async def claim(db, lease=60.0):
+    return await db.write(lambda conn: queue.claim(conn, ["k"], lease))
+
+
+async def test_a_job_commits_with_the_write_that_caused_it(db):
+    def work(conn):
+        queue.enqueue(conn, Job("k"))
+        raise ValueError("rolled back")
+
+    with pytest.raises(ValueError, match="rolled back"):
+        await db.write(work)
+    assert await jobs(db) == []
+
+
+async def test_a_worker_runs_what_it_has_a_handler_for(db):
+    seen = []
+    worker = Worker(db, poll=0.01)
+
+    async def handle(job):
+        seen.append((job.kind, job.payload, job.scope_id))
+
+    worker.register("k", handle)
+    await add(db, Job("k", {"n": 1}, scope_id=7), Job("other"), Job("k", {"n": 2}, delay=1000))
+    worker.start()
+    worker.start()
+    async with asyncio.timeout(5):
+        while len(await jobs(db)) > 2:
+            await asyncio.sleep(0.01)
+    await worker.stop()
+    await worker.stop()
+    assert seen == [("k", {"n": 1}, 7)]
+    assert [j["kind"] for j in await jobs(db)] == ["other", "k"]
+
+
+async def test_a_dedupe_key_holds_while_the_job_waits(db):
+    await add(db, Job("k", dedupe="one"), Job("k", dedupe="one"))
+    assert len(await jobs(db)) == 1
+    await claim(db)
+    await add(db, Job("k", dedupe="one"))
+    assert [j["state"] for j in await jobs(db)] == ["running", "ready"]
+
+
+async def test_a_lease_that_ended_is_taken_over_and_the_first_worker_can_settle_nothing(db):
+    await add(db, Job("k"))
+    first = await claim(db, lease=-1)
+    assert first is not None
+    second = await claim(db)
+    assert (second.id, second.attempts) == (first.id, 2)
+    assert await claim(db) is None
+    await db.write(lambda conn: queue.done(conn, first))
+    await db.write(lambda conn: queue.failed(conn, first, "late"))
+    assert [j["state"] for j in await jobs(db)] == ["running"]
+    await db.write(lambda conn: queue.done(conn, second))
+    assert await jobs(db) == []
+
+
+async def test_failures_wait_longer_each_time_and_end_dead(db):
+    worker = Worker(db)
+
+    async def fail(job):
+        raise RuntimeError("the user's words")
+
+    worker.register("k", fail)
+    await add(db, Job("k"))
+    waits = []
+    for _ in range(queue.ATTEMPTS):
+        await worker.drain()
+        (job,) = await jobs(db)
+        waits.append(job["run_at"] - time.time())
+        await set_all(db, run_at=0)
+    assert job["state"] == "dead"
+    assert job["error"] == "RuntimeError"
+    assert waits[0] < waits[1] < waits[2] < waits[3]
+    await worker.drain()
+    assert (await jobs(db))[0]["attempts"] == queue.ATTEMPTS
+
+
+async def test_a_job_that_kills_its_workers_ends_dead(db):
+    await add(db, Job("k"))
+    for _ in range(queue.ATTEMPTS):
+        assert await claim(db, lease=-1) is not None
+    assert await claim(db, lease=-1) is None
+    assert (await jobs(db))[0]["state"] == "dead"
+
+
+async def test_a_stop_puts_the_running_job_back(db):
+    started = asyncio.Event()
+
+    async def slow(job):
+        started.set()
+        await asyncio.sleep(100)
+
+    worker = Worker(db, poll=0.01)
+    worker.register("k", slow)
+    await add(db, Job("k"))
+    worker.start()
+    async with asyncio.timeout(5):
+        await started.wait()
+    await worker.stop()
+    (job,) = await jobs(db)
+    assert (job["state"], job["attempts"], job["lease_until"]) == ("ready", 0, None)
+
+
+async def test_a_handler_has_its_lease_and_no_longer(db):
+    async def slow(job):
+        await asyncio.sleep(100)
+
+    worker = Worker(db, lease=0.05)
+    worker.register("k", slow)
+    await add(db, Job("k"))
+    await worker.drain()
+    assert [(j["state"], j["error"]) for j in await jobs(db)] == [("ready", "TimeoutError")]
+
+
+async def test_periodic_jobs_come_by_themselves(db):
+    ran = asyncio.Event()
+
+    async def handle(job):
+        ran.set()
+
+    worker = Worker(db, poll=0.01)
+    worker.register("k", handle, every=1000)
+    worker.start()
+    async with asyncio.timeout(5):
+        await ran.wait()
+    await worker.stop()
+
+
+async def test_the_store_may_fail_under_a_worker(db):
+    worker = Worker(db, poll=0.01)
+    worker.register("k", lambda job: asyncio.sleep(0), every=0)
+    await db.close()
+    worker.start()
+    await asyncio.sleep(0.05)
+    assert not worker._task.done()
+    await worker.stop()
+
+
+async def test_what_follows_an_erasure_reaches_the_index(db):
+    gone = []
+
+    async def forget(scope_id, passages):
+        gone.append((scope_id, passages))
+
+    worker = Worker(db)
+    chores.register(worker, db, chores.Ages(7, 30), forget)
+    await add(db, Job("erase", {"scopes": [1, 2], "passages": {"3": [4, 5]}}))
+    await worker.drain()
+    assert gone == [(1, None), (2, None), (3, [4, 5])]
+    without = Worker(db)
+    chores.register(without, db, chores.Ages(7, 30))
+    await add(db, Job("erase", {"scopes": [1], "passages": {}}))
+    await without.drain()
+    assert await jobs(db) == []
+
+
+async def test_old_records_leave_and_young_ones_stay(db):
+    now, day = time.time(), 86400.0
+
+    def fill(conn):
+        ids = {u: owners.ensure(conn, owners.as_found(conn, Scope("t", u, "default", b"s" * 32))) for u in ("ada", None)}
+        for i, age in enumerate((1, 8, 40)):
+            conn.execute(insert(t.explains).values(id=f"e{age}", scope_id=ids["ada"], record="{}", created_at=now - age * day))
+            conn.execute(insert(t.ledger).values(key=bytes([i]), scope_id=ids["ada"], node=1, state="done", updated_at=now - age * day + 3600))
+            for user, scope_id in ids.items():
+                key = i * 2 + bool(user) + 1
+                conn.execute(insert(t.conversations).values(
+                    id=key, scope_id=scope_id, name=f"{user}{age}", explicit=False, created_at=now - age * day, updated_at=now - age * day))
+                conn.execute(insert(t.nodes).values(id=key, scope_id=scope_id, conversation=key, turn=key, depth=1, state="done", branch=key, at=now))
+                conn.execute(insert(t.passages).values(
+                    id=key, public_id=f"p{key}", scope_id=scope_id, node=0 if user else key, content="x", digest=bytes([key]), actor="model", created_at=now))
+
+    await db.write(fill)
+    gone = []
+
+    async def forget(scope_id, passages):
+        gone.extend(passages)
+
+    worker = Worker(db)
+    chores.register(worker, db, chores.Ages(explain=7, unnamed=30), forget)
+    await add(db, Job("expire"))
+    await worker.drain()
+
+    def left(conn):
+        return ({r.id for r in conn.execute(select(t.explains.c.id))}, {r.name for r in conn.execute(select(t.conversations.c.name))},
+                len(conn.execute(select(t.ledger)).all()), len(conn.execute(select(t.passages)).all()))
+
+    assert await db.read(left) == ({"e1"}, {"ada1", "ada8", "ada40", "None1", "None8"}, 1, 5)
+    assert gone == [5]
