@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -210,5 +212,11 @@ def _point(url: str, upstream: Upstream, user: str, data: Path) -> None:
     click.echo(f"Point it here; nothing else changes:\n\n  base_url = \"{url}/v1\"     api_key: {key}     model: \"{upstream.model}\"\n")
     body = f'{{"model": "{upstream.model}", "user": "{user}", "messages": [{{"role": "user", "content": "Who am I?"}}]}}'
     click.echo(f"  curl {url}/v1/chat/completions{header} \\\n    -H 'content-type: application/json' -d '{body}'\n")
-    click.echo(f"See what was remembered:  memgate memory show --url {url} --user {user}\nIt is kept in {data}")
+    click.echo(f"See what was remembered:  {_command()} memory show --url {url} --user {user}\nIt is kept in {data}")
     click.echo(f"Serving {url}/v1 until Ctrl-C.")
+
+
+def _command() -> str:
+    """How this user calls `memgate`: by its path where it is not installed for all."""
+    called = Path(sys.argv[0])
+    return os.path.relpath(called) if called.name == "memgate" and not shutil.which("memgate") else "memgate"

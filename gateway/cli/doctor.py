@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from gateway.cli.options import Failed, config_option, settings_from
+from gateway.cli.options import Failed, config_option, installed_version, settings_from
 
 if TYPE_CHECKING:
     from gateway.settings import Provider, Settings
@@ -74,8 +74,6 @@ def checks(config: Path | None) -> Iterator[Finding]:
 
 
 def _version() -> Finding:
-    from gateway.cli.main import installed_version
-
     return Finding("version", "ok", f"memgate {installed_version()}, Python {platform.python_version()} on {sys.platform}")
 
 
@@ -124,16 +122,15 @@ def _database(settings: Settings) -> Finding:
 def _upstream(name: str, provider: Provider) -> Finding:
     import httpx
 
-    what = f"upstream {name}"[:13]
     key = provider.api_key
     headers = {"authorization": f"Bearer {key.get_secret_value()}"} if key else {}
     try:
         status = httpx.get(f"{provider.base_url.rstrip('/')}/models", headers=headers, timeout=SECONDS, follow_redirects=False).status_code
     except (httpx.HTTPError, httpx.InvalidURL) as e:
-        return Finding(what, "failed", f"{provider.base_url} does not answer: {e}")
+        return Finding("upstream", "failed", f"{name}: {provider.base_url} does not answer: {e}")
     if key and status in (401, 403):
-        return Finding(what, "failed", f"{provider.base_url} answers {status}: it refuses providers.{name}.api_key")
-    return Finding(what, "ok" if status < 500 else "note", f"{provider.base_url} answers {status}")
+        return Finding("upstream", "failed", f"{name}: {provider.base_url} answers {status}: it refuses providers.{name}.api_key")
+    return Finding("upstream", "ok" if status < 500 else "note", f"{name}: {provider.base_url} answers {status}")
 
 
 def _tokenizers(settings: Settings) -> Finding:

@@ -1,7 +1,6 @@
 """`memgate`: the commands, and what a failure of theirs looks like: one message, an exit code, no traceback."""
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import click
@@ -12,15 +11,8 @@ from gateway.cli.demo import demo
 from gateway.cli.doctor import doctor
 from gateway.cli.fetch import fetch
 from gateway.cli.memory import memory
-from gateway.cli.options import Failed
+from gateway.cli.options import Failed, installed_version
 from gateway.cli.serve import serve
-
-
-def installed_version() -> str:
-    try:
-        return version("memgate")
-    except PackageNotFoundError:  # a checkout that was never installed
-        return "unknown"
 
 
 class Commands(click.Group):

@@ -201,7 +201,7 @@ def pages(person: Person, *path: str) -> Iterable[dict[str, Any]]:
 @json_option
 @person_options
 def search(person: Person, query: str, limit: int, as_json: bool) -> None:
-    """Search what was stored and what was said.
+    """Search what was stored and what was said, best first; --json tells why each was found.
 
     \b
     Example:
@@ -215,7 +215,7 @@ def search(person: Person, query: str, limit: int, as_json: bool) -> None:
     for kind, hits in found.items():
         for hit in hits:
             role = f"{hit['role']}: " if hit.get("role") else ""
-            click.echo(f"{kind.removesuffix('s'):<8} {hit['score']:6.2f}  {hit['created_at'][:16]}  {role}{hit['content']}")
+            click.echo(f"{kind.removesuffix('s'):<8} {hit['created_at'][:16]}  {role}{hit['content']}")
     if not any(found.values()):
         click.echo("nothing found")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,13 @@ class Failed(click.ClickException):
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
         self.exit_code = exit_code  # type: ignore[misc]  # click reads it from the instance
+
+
+def installed_version() -> str:
+    try:
+        return version("memgate")
+    except PackageNotFoundError:  # a checkout that was never installed
+        return "unknown"
 
 
 def config_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -61,6 +62,16 @@ def test_the_commands_of_this_version_are_there():
     assert {" ".join(p[1:]) for p, _ in commands()} >= {
         "serve", "demo", "chat", "doctor", "db upgrade", "db vacuum", "fetch tokenizers", *(f"memory {c}" for c in (
             "show", "remember", "edit", "undo", "history", "search", "export", "import", "erase"))}
+
+
+def test_the_readme_names_only_what_there_is():
+    text = (ROOT / "README.md").read_text()
+    there = {" ".join(p[1:]) for p, _ in commands()}
+    named = set(re.findall(r"memgate (?:memory |db |fetch )?[a-z]+(?=[`\s])", text)) - {"memgate keys"}  # named as not there yet
+    assert {n.removeprefix("memgate ") for n in named} <= there
+    settings = set(re.findall(r"`((?:server|storage|memory|identity|routing)\.\w+)", text))
+    assert settings
+    assert [s for s in settings if s.split(".")[1] not in type(getattr(load(None, {}), s.split(".")[0])).model_fields] == []
 
 
 def test_more_than_one_worker_is_refused_in_words():

