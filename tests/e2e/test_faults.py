@@ -221,6 +221,8 @@ async def test_on_error_fail_refuses(data, monkeypatch):
 async def test_a_write_that_fails_at_any_point_still_answers(data, monkeypatch, nth, stream):
     async with Model(REMEMBER, "fine") as up:
         async with running(up.url, data) as live:
+            await asyncio.wait_for(live.gateway.memory._ready.wait(), 5)
+            await live.gateway.worker.stop()  # its writes are not the turn's
             with monkeypatch.context() as patch:
                 breaking(patch, writes=nth)
                 response = await live.chat("hi", stream=stream, user="ada")
