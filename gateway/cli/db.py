@@ -45,7 +45,7 @@ def upgrade(config: Path | None) -> None:
       memgate db upgrade --config gateway.toml
     """
     settings = _stopped(config)
-    from memory.stores.sql.upgrade import upgrade as run  # type: ignore[import-not-found]
+    from memory.stores.sql.upgrade import upgrade as run
 
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     done = run(settings.database)

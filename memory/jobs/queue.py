@@ -20,7 +20,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, sel
 from memory.stores.sql import schema as t
 
 j = t.jobs.c
-ATTEMPTS = 8
+ATTEMPTS = 16  # some six hours in all
 BACKOFF, LONGEST = 2.0, 3600.0  # seconds before the second attempt, and at most
 
 
