@@ -80,10 +80,12 @@ def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
     database = Database(settings.database, settings.storage.synchronous)
     memory = Memory(database, policy, secret, data, _meaning(settings, router, credentials))
     worker = Worker(memory.db)
-    chores.register(worker, memory.db, chores.Ages(part.explain_days, part.unnamed_days))
+    index = memory.retrieval.meaning.index if memory.retrieval.meaning else None
+    ages = chores.Ages(part.explain_days, part.unnamed_days)
+    chores.register(worker, memory.db, ages, index.forget if index else None, memory.retrieval.embed_scope)
     return Gateway(
-        settings, KeyRing(settings, secret, token), Names(settings), router, memory, secret, Background(part.ignore), credentials,
-        Vocabularies(folder(data), memory.counters), worker)
+        settings, KeyRing(settings, secret, token), Names(settings), router, memory, secret, Background(part.ignore), worker, credentials,
+        Vocabularies(folder(data), memory.counters))
 
 
 def _meaning(settings: Settings, router: Router, credentials: Credentials) -> Meaning | None:

@@ -49,9 +49,9 @@ class Gateway:
     memory: Memory
     secret: bytes
     background: Background
+    worker: Worker
     credentials: Credentials
     vocabularies: Vocabularies
-    worker: Worker
     lacks: dict[str, int] = field(default_factory=dict)
     draining: bool = False
     busy: int = 0

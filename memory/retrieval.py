@@ -22,6 +22,7 @@ from memory.vectors import fused, packed, scored, unpacked
 
 POOL = 50  # candidates of each ranking that are fused
 EMBED_SECONDS = 2.0
+BATCH = 64  # passages embedded and kept together
 Hit = dict[str, Any]
 
 
@@ -32,9 +33,7 @@ class VectorIndex(Protocol):
 
     async def nearest(self, scope_id: int, vector: list[float], limit: int) -> dict[int, float]: ...
 
-    async def remove(self, scope_id: int, keys: Sequence[int]) -> None: ...
-
-    async def drop(self, scope_id: int) -> None: ...
+    async def forget(self, scope_id: int, keys: Sequence[int] | None) -> None: ...
 
     async def close(self) -> None: ...
 
@@ -91,23 +90,20 @@ class Retrieval:
         except (EmbedUnavailable, StoreUnavailable, TimeoutError):
             return {}
 
-    async def embed_passages(self, keys: Sequence[int]) -> None:
-        """Makes the missing vectors of these passages; doing it again does nothing. Raises EmbedUnavailable, StoreUnavailable."""
+    async def embed_scope(self, scope_id: int) -> None:
+        """Makes the missing vectors of a scope's passages; doing it again does nothing. Raises EmbedUnavailable, StoreUnavailable."""
         meaning = self.meaning
         if meaning is None:
             return
         model = meaning.embed.model
-        rows = await self._db.read(lambda conn: vector_rows.missing(conn, model, keys))
-        by_scope: dict[tuple[int, str], list[tuple[int, str]]] = {}
-        for key, scope_id, tenant, content in rows:
-            by_scope.setdefault((scope_id, tenant), []).append((key, content))
-        for (scope_id, tenant), items in by_scope.items():
+        tenant, _ = await self._db.read(lambda conn: vector_rows.extent(conn, scope_id, model))
+        while items := await self._db.read(lambda conn: vector_rows.missing(conn, scope_id, model, BATCH)):
             made = await meaning.embed(tenant, [content for _, content in items])
-            found = {key: (scope_id, packed(vector)) for (key, _), vector in zip(items, made, strict=True)}
-            await self._db.write(lambda conn, found=found: vector_rows.store(conn, model, found))  # type: ignore[misc]
+            found = {key: packed(vector) for (key, _), vector in zip(items, made, strict=True)}
+            await self._db.write(lambda conn, found=found: vector_rows.store(conn, scope_id, model, found))  # type: ignore[misc]
             await self._index(meaning, scope_id, found)
 
-    async def _index(self, meaning: Meaning, scope_id: int, new: dict[int, tuple[int, bytes]]) -> None:
+    async def _index(self, meaning: Meaning, scope_id: int, new: dict[int, bytes]) -> None:
         """Keeps the index of a large scope complete: a scope that just grew large is put into it whole."""
         if meaning.index is None:
             return
@@ -115,7 +111,7 @@ class Retrieval:
         _, many = await self._db.read(lambda conn: vector_rows.extent(conn, scope_id, model))
         if many < meaning.exact_below:
             return
-        stored = {k: v for k, (_, v) in new.items()}
+        stored = new
         if many - len(new) < meaning.exact_below:
             stored = await self._db.read(lambda conn: vector_rows.of_scope(conn, scope_id, model))
         await meaning.index.upsert(scope_id, [(k, unpacked(v)) for k, v in stored.items()])

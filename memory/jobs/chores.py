@@ -14,6 +14,7 @@ from memory.stores.sql.engine import Database
 
 DAY = 86400.0
 EVERY = 3600.0  # seconds between looks for what is too old
+Embed = Callable[[int], Awaitable[None]]
 Forget = Callable[[int, Sequence[int] | None], Awaitable[None]]
 
 
@@ -59,7 +60,18 @@ def _unnamed(conn: Connection, before: float) -> int:
     return count
 
 
-def register(worker: Worker, db: Database, ages: Ages, forget: Forget | None = None) -> None:
+def embedding(embed: Embed | None) -> Handler:
+    """Makes the vectors that a scope lacks; None: there is no embedder."""
+
+    async def run(job: Job) -> None:
+        if embed is not None:
+            await embed(job.payload["scope"])
+
+    return run
+
+
+def register(worker: Worker, db: Database, ages: Ages, forget: Forget | None = None, embed: Embed | None = None) -> None:
     """Gives the worker these jobs."""
     worker.register("erase", erasing(forget))
+    worker.register("embed", embedding(embed))
     worker.register("expire", expiring(db, ages), every=EVERY)

@@ -51,21 +51,16 @@ class ChromaIndex:
 
         return await self._run(work)
 
-    async def remove(self, scope_id: int, keys: Sequence[int]) -> None:
-        """Forgets vectors; unknown keys are no error. Raises StoreUnavailable."""
+    async def forget(self, scope_id: int, keys: Sequence[int] | None) -> None:
+        """Forgets vectors by row key, None for the whole scope; what is not there is no error. Raises StoreUnavailable."""
 
         def work(client: Any) -> None:
-            if keys and _name(scope_id) in {c.name for c in client.list_collections()}:
-                client.get_collection(_name(scope_id), embedding_function=None).delete(ids=[str(k) for k in keys])
-
-        await self._run(work)
-
-    async def drop(self, scope_id: int) -> None:
-        """Forgets a whole scope. Raises StoreUnavailable."""
-
-        def work(client: Any) -> None:
-            if _name(scope_id) in {c.name for c in client.list_collections()}:
+            if _name(scope_id) not in {c.name for c in client.list_collections()}:
+                return
+            if keys is None:
                 client.delete_collection(_name(scope_id))
+            elif keys:
+                client.get_collection(_name(scope_id), embedding_function=None).delete(ids=[str(k) for k in keys])
 
         await self._run(work)
 

@@ -70,10 +70,11 @@ async def store(request, tmp_path):
     async def insert(text):
         def work(conn):
             scope_id = owners.ensure(conn, owner)
-            return scope_id, add(conn, scope_id, Insert(text))[0]
+            add(conn, scope_id, Insert(text))
+            return scope_id
 
-        scope_id, made = await memory.db.write(work)
-        await retrieval.embed_passages([m["key"] for m in made])
+        scope_id = await memory.db.write(work)
+        await retrieval.embed_scope(scope_id)
         return scope_id
 
     yield retrieval, insert
@@ -106,7 +107,7 @@ async def test_embedded_chroma_is_for_one_process(tmp_path):
     await one.upsert(1, [(1, [1.0, 0.0])])
     with pytest.raises(StoreUnavailable, match="another process"):
         await two.upsert(1, [(1, [1.0, 0.0])])
-    await asyncio.gather(one.drop(1), one.remove(2, [5]))
+    await asyncio.gather(one.forget(1, None), one.forget(2, [5]))
     assert await one.nearest(1, [1.0, 0.0], 3) == {}
     await one.close()
     await two.close()

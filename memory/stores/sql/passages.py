@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from memory.errors import BadArguments
 from memory.ids import new_id, new_key
+from memory.jobs.queue import Job, enqueue
 from memory.messages import mac, squeeze
 from memory.search import passages_of
 from memory.stores.sql import schema as t
@@ -69,6 +70,8 @@ def add(conn: Connection, scope_id: int, new: Insert) -> tuple[list[dict[str, An
             found = conn.execute(select(t.passages).where(p.id == key)).one()
             made += 1
         out.append(shown(found))
+    if made:
+        enqueue(conn, Job("embed", {"scope": scope_id}, scope_id, dedupe=f"embed-{scope_id}"))
     return out, made
 
 

@@ -1,7 +1,7 @@
 """Vectors of passages: kept beside them in SQL, found missing by a join, read back for one scope at a time."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from sqlalchemy import Connection, func, select
 
@@ -11,17 +11,17 @@ from memory.stores.sql.rows import put_row
 p, v = t.passages.c, t.vectors.c
 
 
-def missing(conn: Connection, model: str, keys: Sequence[int]) -> list[tuple[int, int, str, str]]:
-    """(passage, scope, tenant, content) of those passages that have no vector of this model yet."""
-    query = (select(p.id, p.scope_id, t.scopes.c.tenant, p.content).join(t.scopes, t.scopes.c.id == p.scope_id)
-             .outerjoin(t.vectors, (v.passage == p.id) & (v.model == model)).where(p.id.in_(keys), v.passage.is_(None), p.deleted_at.is_(None)))
-    return [(r.id, r.scope_id, r.tenant, r.content) for r in conn.execute(query)]
+def missing(conn: Connection, scope_id: int, model: str, limit: int) -> list[tuple[int, str]]:
+    """(passage, content) of those of the scope that have no vector of this model yet, oldest first."""
+    query = (select(p.id, p.content).outerjoin(t.vectors, (v.passage == p.id) & (v.model == model))
+             .where(p.scope_id == scope_id, v.passage.is_(None), p.deleted_at.is_(None)).order_by(p.id).limit(limit))
+    return [(r.id, r.content) for r in conn.execute(query)]
 
 
-def store(conn: Connection, model: str, found: Mapping[int, tuple[int, bytes]]) -> None:
-    """Keeps vectors: passage to (scope, vector). Those whose passage is gone by now are left out."""
-    alive = set(conn.execute(select(p.id).where(p.id.in_(found))).scalars())
-    for key, (scope_id, vector) in found.items():
+def store(conn: Connection, scope_id: int, model: str, found: Mapping[int, bytes]) -> None:
+    """Keeps vectors by passage. Those whose passage is gone by now are left out."""
+    alive = set(conn.execute(select(p.id).where(p.scope_id == scope_id, p.id.in_(found))).scalars())
+    for key, vector in found.items():
         if key in alive:
             put_row(conn, t.vectors, ("passage",), passage=key, scope_id=scope_id, model=model, vector=vector)
 
