@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.conftest import SENTINEL_KEY, Live, running
 from tests.models import Model
 
@@ -43,9 +41,3 @@ async def rows(live: Live) -> dict[str, int]:
         return {t.name: conn.execute(select(func.count()).select_from(t)).scalar() for t in schema.metadata.sorted_tables}
 
     return await live.gateway.memory.db.read(counted)
-
-
-@pytest.fixture
-async def live(data):
-    async with managed(data) as gateway:
-        yield gateway

@@ -7,7 +7,7 @@ import pytest
 
 from memory.errors import StoreUnavailable
 from tests.conftest import SENTINEL_KEY, running
-from tests.gateway.managing import as_key, live, managed  # noqa: F401 - a fixture
+from tests.gateway.managing import as_key, managed
 from tests.models import Model, call, calls, text
 
 ODD = ["a/b", "100%", "a%2Fb", "Ünïcode 日本", "x" * 1024, "with space", "q?#&;", "ada@example.com"]

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, bindparam, delete, select, update
 
 from memory.blocks import Block
 from memory.epoch import Epoch, Past
+from memory.errors import Erased
 from memory.history import Node, Turn, recognise
 from memory.messages import Json, canonical, is_system, system_text
 from memory.scope import Scope
@@ -275,6 +276,8 @@ class Record:
 def record(conn: Connection, r: Record) -> None:
     """Writes the answer and all that hangs on it. Raises Erased."""
     scope_id = owners.ensure(conn, r.owner)
+    if conversation(conn, scope_id, cv.id == r.conversation) is None:
+        raise Erased("the conversation was deleted while this ran; nothing of it is kept")
     now = time.time()
     if r.epoch is not None:
         e = r.epoch

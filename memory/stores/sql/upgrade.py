@@ -1,0 +1,54 @@
+"""Brings a database to this version's schema. The one place that knows Alembic; an empty database needs none of it."""
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from sqlalchemy import URL, Connection, create_engine, make_url
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from memory.errors import StoreUnavailable
+from memory.stores.sql import schema
+
+
+def upgrade(url: str) -> str:
+    """Runs the migrations that the database lacks; made from nothing where it is empty. Blocks, and needs a thread without a
+    running event loop. Returns the revision it is at. Raises StoreUnavailable."""
+    try:
+        if (target := make_url(url)).get_backend_name() == "sqlite":
+            _here(target)
+        else:
+            asyncio.run(_there(target))
+    except (SQLAlchemyError, OSError) as e:
+        raise StoreUnavailable(f"the database could not be upgraded: {type(e).__name__}: {e}") from e
+    return schema.REVISION
+
+
+def _here(url: URL) -> None:
+    """A file, by Python's own driver: a file that cannot be opened leaves the asynchronous one with a thread of its own."""
+    engine = create_engine(url.set(drivername="sqlite"))
+    try:
+        with engine.begin() as conn:
+            _migrate(conn)
+    finally:
+        engine.dispose()
+
+
+async def _there(url: URL) -> None:
+    engine = create_async_engine(url)
+    try:
+        async with engine.begin() as conn:
+            await conn.run_sync(_migrate)
+    finally:
+        await engine.dispose()
+
+
+def _migrate(conn: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config(attributes={"connection": conn})
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    command.upgrade(config, "head")

@@ -1,0 +1,29 @@
+"""Leaves nothing of what was erased in the database's files."""
+from __future__ import annotations
+
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from memory.errors import StoreUnavailable
+from memory.stores.sql import schema
+
+# In this order: an index keeps erased terms until it is merged, the file keeps freed pages until it is rewritten, and the
+# log keeps old pages until it is cut.
+SQLITE = (*(f"INSERT INTO {name}({name}) VALUES ('optimize')" for name in schema.FTS), "VACUUM")  # noqa: S608 - tables of ours
+
+
+async def vacuum(url: str) -> None:
+    """Rewrites the database; it may be in use meanwhile. Raises StoreUnavailable, also when readers kept the log from being cut."""
+    engine = create_async_engine(url, isolation_level="AUTOCOMMIT")
+    lite = engine.dialect.name == "sqlite"
+    try:
+        async with engine.connect() as conn:
+            for statement in SQLITE if lite else ("VACUUM FULL",):
+                await conn.exec_driver_sql(statement)
+            cut = (await conn.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")).first() if lite else None
+    except (SQLAlchemyError, OSError) as e:
+        raise StoreUnavailable(f"the database could not be rewritten: {type(e).__name__}: {e}") from e
+    finally:
+        await engine.dispose()
+    if cut is not None and cut[0]:
+        raise StoreUnavailable("readers kept the database's log from being cut: run it again when the gateway is idle, or stop it first")
