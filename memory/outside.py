@@ -37,9 +37,7 @@ def undo(conn: Connection, hand: Hand, label: str) -> Block | None:
 def keep(conn: Connection, hand: Hand, new: passage_rows.Insert) -> list[Passage]:
     """Stores a text as passages; those that were there already are answered as they are."""
     scope_id = marked(conn, hand.scope)
-    stored, made = passage_rows.add(conn, scope_id, new)
-    if made and hand.embeds:
-        enqueue(conn, Job("embed", {"passages": [s["key"] for s in stored]}, scope_id))
+    stored, _ = passage_rows.add(conn, scope_id, new)
     return stored
 
 

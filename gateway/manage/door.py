@@ -84,7 +84,7 @@ class Desk:
         """Who reaches into this memory: the API, or the CLI where it says so."""
         gateway, headers = self.caller.gateway, self.caller.request.headers
         actor = actor or ("cli" if headers.get("x-memgate-actor") == "cli" else "api")
-        return Hand(self.scope, gateway.memory.policy.blocks, Source(actor, new_id("req")), gateway.worker.handles("embed"))
+        return Hand(self.scope, gateway.memory.policy.blocks, Source(actor, new_id("req")))
 
     @property
     def agent(self) -> str | None:

@@ -14,12 +14,11 @@ from memory.stores.sql.blocks import Shelf, Source
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """Whose memory, the operator's blocks in it, and who reaches in. embeds: whether new passages want vectors."""
+    """Whose memory, the operator's blocks in it, and who reaches in."""
 
     scope: Scope
     defaults: Mapping[str, Block]
     source: Source
-    embeds: bool = False
 
     def shelf(self, conn: Connection) -> Shelf:
         """The blocks as they are, the operator's alone for a user who has nothing yet."""

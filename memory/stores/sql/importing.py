@@ -13,7 +13,6 @@ from memory.blocks import check_label
 from memory.edits import Change, put
 from memory.errors import BlockReadOnly, ToolError
 from memory.ids import new_id
-from memory.jobs.queue import Job, enqueue
 from memory.portable import (
     Any_Line,
     BadLine,
@@ -51,7 +50,7 @@ def import_lines(conn: Connection, hand: Hand, lines: Lines, agent: str | None =
     for name in dict.fromkeys(agent or line.agent for _, line in lines):
         mine = [(number, line) for number, line in lines if (agent or line.agent) == name]
         scope = Scope(hand.scope.tenant, hand.scope.user, name, hand.scope.secret)
-        _Reader(conn, Hand(scope, hand.defaults, hand.source, hand.embeds), receipt).read(mine)
+        _Reader(conn, Hand(scope, hand.defaults, hand.source), receipt).read(mine)
     return receipt
 
 
@@ -63,7 +62,6 @@ class _Reader:
         self._scope = marked(conn, hand.scope)
         self._shelf = block_rows.Shelf(self._scope, hand.defaults)
         self._restored: dict[str, str] = {}  # label to the row id of a block that came back with its versions
-        self._fresh: list[int] = []
 
     def read(self, lines: Lines) -> None:
         chats = _Chats()
@@ -80,8 +78,6 @@ class _Reader:
             except ToolError as e:
                 raise BadLine(f"Line {number} cannot be imported: {e}") from e
         self._conversations(chats)
-        if self._fresh and self._hand.embeds:
-            enqueue(self._conn, Job("embed", {"passages": self._fresh}, self._scope))
 
     def _skip(self, number: int, kind: str, name: str, reason: str) -> None:
         self._receipt.skipped.append({"line": number, "object": kind, "id": name, "reason": reason})
@@ -132,7 +128,6 @@ class _Reader:
         new = passage_rows.Insert(line.content, line.tags, line.type, line.importance, line.actor, created_at=_at(line.created_at))
         stored, made = passage_rows.add(self._conn, self._scope, new)
         self._receipt.imported["passages"] += made
-        self._fresh += [s["key"] for s in stored] if made else []
         if made != 1 or len(stored) != 1:
             return
         values: dict[str, str | float] = {"deleted_at": _at(line.forgotten_at)} if line.forgotten_at else {}
