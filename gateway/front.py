@@ -92,7 +92,7 @@ class Front:
     def _guard(self, scope: Any, headers: Mapping[bytes, bytes], origin: str, allowed: bool) -> None:
         """Single-user mode is one person on one machine: whatever may come from elsewhere is refused. Raises Forbidden."""
         peer = (scope.get("client") or ("127.0.0.1", 0))[0]
-        if not (peer in LOCAL_HOSTS or peer.startswith("127.") or peer.startswith("::ffff:127.")):
+        if peer not in LOCAL_HOSTS and not peer.startswith(("127.", "::ffff:127.")):
             raise Forbidden("Memgate runs in single-user mode and answers this machine alone. Configure managed keys to serve others.")
         host = headers.get(b"host", b"").decode("latin-1")
         name = host.rsplit(":", 1)[0] if not host.endswith("]") and ":" in host else host

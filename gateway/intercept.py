@@ -91,11 +91,8 @@ class Interceptor:
         if not chunk.segments:
             return self._bare(chunk)
         out: list[bytes] = []
-        kept: list[Segment] = []
         hiding = any(s.kind == "call" for s in chunk.segments)
-        for segment in chunk.segments:
-            if self._keep(chunk, segment, hiding, out):
-                kept.append(segment)
+        kept = [s for s in chunk.segments if self._keep(chunk, s, hiding, out)]
         self._show(chunk, kept, out)
         return out
 

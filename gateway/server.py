@@ -62,14 +62,17 @@ class Server(uvicorn.Server):
     async def _drained(self) -> None:
         loop = asyncio.get_running_loop()
         until = loop.time() + self._gateway.settings.server.drain_seconds
-        while self._gateway.busy and loop.time() < until:
-            await asyncio.sleep(0.05)
+        await self._idle(until)
         for answer in list(self._gateway.live):
             answer.cut()
         ending = loop.time() + GRACE_AFTER_CUT
-        while self._gateway.busy and loop.time() < ending:
-            await asyncio.sleep(0.05)
+        await self._idle(ending)
         self.should_exit = True
+
+    async def _idle(self, until: float) -> None:
+        """Waits until nothing is under way, or the loop's time is `until`."""
+        while self._gateway.busy and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110 - no event on every request for this
+            await asyncio.sleep(0.05)
 
 
 def server_for(app: Front, gateway: Gateway, *, log_level: str = "warning", **options: Any) -> Server:

@@ -16,7 +16,7 @@ class Policy:
     """How this memory behaves. Seconds throughout."""
 
     blocks: Mapping[str, Block] = field(default_factory=dict)
-    rules: Rules = Rules()
+    rules: Rules = field(default_factory=Rules)
     read_deadline: float = 0.15
     start_wait: float = 5.0
     summary_seconds: float = 30.0

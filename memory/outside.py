@@ -6,6 +6,7 @@ is sent again (MEMORY.md 2.4), and enqueues what has to follow in the indexes be
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
@@ -26,7 +27,7 @@ from memory.stores.sql.transcripts import Heading, Said, Transcriber, steps_of
 def edit(conn: Connection, hand: Hand, label: str, how: Edit, expect: int | None = None) -> Block | None:
     """The block after the edit. expect: the version the caller saw. Raises Conflict, NotFound and ToolErrors."""
     shelf = block_rows.Shelf(marked(conn, hand.scope), hand.defaults)
-    return block_rows.edit(conn, shelf, label, how, hand.source, expect)
+    return block_rows.edit(conn, shelf, label, how, replace(hand.source, expect=expect))
 
 
 def undo(conn: Connection, hand: Hand, label: str) -> Block | None:
@@ -37,8 +38,7 @@ def undo(conn: Connection, hand: Hand, label: str) -> Block | None:
 def keep(conn: Connection, hand: Hand, new: passage_rows.Insert) -> list[Passage]:
     """Stores a text as passages; those that were there already are answered as they are."""
     scope_id = marked(conn, hand.scope)
-    stored, _ = passage_rows.add(conn, scope_id, new)
-    return stored
+    return passage_rows.add(conn, scope_id, new)[0]
 
 
 def forget(conn: Connection, hand: Hand, ident: str) -> None:

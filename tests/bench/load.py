@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-WORDS = "the quick brown fox jumps over a lazy dog while many small clouds drift across the wide evening sky above town".split()
+WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "while", "many", "small", "clouds", "drift", "across", "the", "wide", "evening", "sky", "above", "town"]
 SYSTEM = {"role": "system", "content": "You are a helpful assistant. " * 20}
 
 

@@ -18,11 +18,13 @@ b, v = t.blocks.c, t.block_versions.c
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Who makes a change: actor is model, api, cli, import, undo, reflection ... ids where there are any."""
+    """Who makes a change: actor is model, api, cli, import, undo, reflection ... ids where there are any. expect: the version
+    they saw, None for whichever there is."""
 
     actor: str
     request_id: str | None = None
     tool_call_id: str | None = None
+    expect: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,25 +84,37 @@ def _branch_off(conn: Connection, shelf: Shelf) -> None:
 Edit = Callable[[Block | None], Block | None]
 
 
-def edit(conn: Connection, shelf: Shelf, label: str, how: Edit, source: Source, expect: int | None = None) -> Block | None:
+def edit(conn: Connection, shelf: Shelf, label: str, how: Edit, source: Source) -> Block | None:
     """Applies `how` to the block of that label (None: absent; returning None deletes it) and writes the version row.
 
-    expect: the version the caller saw; another one raises Conflict. An edit that changes nothing writes nothing.
+    Another version than the source expects raises Conflict. An edit that changes nothing writes nothing.
     shelf.scope_id must exist. Returns the block as it is now.
     """
     _branch_off(conn, shelf)
     row = _row(conn, shelf, label)
     stored = None if row is None or row.deleted else _operators(_block(row), shelf.defaults)
     before = stored if row is not None else shelf.defaults.get(label)
-    if expect is not None and expect != (before.version if before else 0):
-        raise Conflict(f"the block {label!r} is at version {before.version if before else 0}, not {expect}: read it again and repeat the edit")
+    version = before.version if before else 0
+    if source.expect is not None and source.expect != version:
+        raise Conflict(f"the block {label!r} is at version {version}, not {source.expect}: read it again and repeat the edit")
     after = how(before)
     if after == before:
         return before
-    return _write(conn, shelf, label, row, before, after, source)
+    return _write(conn, shelf, row, Change(before, after), source)
 
 
-def _write(conn: Connection, shelf: Shelf, label: str, row: Row[Any] | None, before: Block | None, after: Block | None, source: Source, undoes: int | None = None) -> Block | None:  # noqa: PLR0913
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A block before and after (None: absent). undoes: the version this takes back."""
+
+    before: Block | None
+    after: Block | None
+    undoes: int | None = None
+
+
+def _write(conn: Connection, shelf: Shelf, row: Row[Any] | None, change: Change, source: Source) -> Block | None:
+    """Puts the block as it is now and its version row. Raises Conflict."""
+    before, after = change.before, change.after
     now = time.time()
     version = (row.version if row else 0) + 1
     ident = row.id if row else new_id("block")
@@ -111,10 +125,10 @@ def _write(conn: Connection, shelf: Shelf, label: str, row: Row[Any] | None, bef
     if row is None:
         conn.execute(insert(t.blocks).values(id=ident, scope_id=shelf.scope_id, branch=shelf.branch, **values))
     elif conn.execute(update(t.blocks).where(b.id == ident, b.version == row.version).values(**values)).rowcount != 1:
-        raise Conflict(f"the block {label!r} changed meanwhile: read it again and repeat the edit")
+        raise Conflict(f"the block {kept.label!r} changed meanwhile: read it again and repeat the edit")
     conn.execute(insert(t.block_versions).values(
         scope_id=shelf.scope_id, block_id=ident, version=version, before=before.value if before else None, after=after.value if after else None,
-        actor=source.actor, request_id=source.request_id, tool_call_id=source.tool_call_id, undoes=undoes, created_at=now))
+        actor=source.actor, request_id=source.request_id, tool_call_id=source.tool_call_id, undoes=change.undoes, created_at=now))
     return replace(after, version=version, id=ident, updated_at=now) if after else None
 
 
@@ -154,7 +168,7 @@ def undo(conn: Connection, shelf: Shelf, label: str, source: Source) -> Block | 
         rewritten(replace(after, read_only=False), after.value)
     elif now is None:
         raise NotFound(f"nothing is left to undo in {label!r}")
-    return _write(conn, shelf, label, row, now, after, source, undoes=last.version)
+    return _write(conn, shelf, row, Change(now, after, last.version), source)
 
 
 def known_labels(blocks: Mapping[str, Block]) -> str:
