@@ -30,7 +30,7 @@ from gateway.front import Front, segment
 from gateway.identity import KeyRing, Names
 from gateway.intake import read_body
 from gateway.memories import management
-from gateway.passing import pass_on
+from gateway.passing import pass_on, upstream_models
 from gateway.routing import Router, known_models
 from gateway.settings import ConfigError, Settings
 from gateway.tokenizers import Vocabularies, folder
@@ -193,14 +193,18 @@ async def bare_chat_completions() -> None:
 
 @get("/v1/models", summary="The models this key may call")
 async def models(request: Request[Any, Any, Any]) -> Response[bytes]:
+    return await _models(request)
+
+
+async def _models(request: Request[Any, Any, Any]) -> Response[bytes]:
     gateway: Gateway = request.app.state.gateway
-    return _json(model_list(gateway.router.names(gateway.keys.caller(dict(request.scope["headers"])))))
+    principal = gateway.keys.caller(dict(request.scope["headers"]))
+    return _json(model_list(gateway.router.names(principal), await upstream_models(gateway, principal)))
 
 
 @get("/u/{user:str}/v1/models", include_in_schema=False)
 async def user_models(request: Request[Any, Any, Any], user: FromPath[str]) -> Response[bytes]:
-    gateway: Gateway = request.app.state.gateway
-    return _json(model_list(gateway.router.names(gateway.keys.caller(dict(request.scope["headers"])))))
+    return await _models(request)
 
 
 @get("/v1/models/{name:path}", include_in_schema=False)

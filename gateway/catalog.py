@@ -12,8 +12,10 @@ def _card(name: str) -> Json:
     return {"id": name, "object": "model", "created": CREATED, "owned_by": "memgate"}
 
 
-def model_list(names: Sequence[str]) -> bytes:
-    return encode({"object": "list", "data": [_card(n) for n in names]})
+def model_list(names: Sequence[str], more: Sequence[Json] = ()) -> bytes:
+    """The configured names, then what the upstream lists beside them, with the members that strict clients need."""
+    others = [{**_card(m["id"]), **{k: v for k, v in m.items() if v is not None}} for m in more if m["id"] not in names]
+    return encode({"object": "list", "data": [*map(_card, names), *others]})
 
 
 def model_card(name: str) -> bytes:

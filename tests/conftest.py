@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -82,3 +83,13 @@ async def running(upstream: str, data: Path, config: dict[str, Any] | None = Non
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """In CI nothing may be skipped: with MEMGATE_TEST_REQUIRE set, a skipped test is a failed one."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.skipped and os.environ.get("MEMGATE_TEST_REQUIRE"):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped, and MEMGATE_TEST_REQUIRE is set: {report.longrepr}"

@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import socket
-import sqlite3
 import tarfile
 
 import pytest
@@ -16,7 +15,6 @@ from tiktoken_ext import openai_public
 
 from gateway import tokenizers
 from gateway.bundled.server import start as start_bundled
-from gateway.cli.db import scrub
 from gateway.cli.main import cli
 from tests.gateway.command import memgate, started
 
@@ -170,27 +168,34 @@ def test_the_doctor_names_what_fails(tmp_path):
 
 
 def test_no_erased_byte_is_left_after_a_vacuum(tmp_path):
-    path = tmp_path / "memgate.db"
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("CREATE VIRTUAL TABLE words USING fts5(body)")
-    connection.executemany("INSERT INTO words VALUES (?)", [(f"xyzzysecret {i}",) for i in range(50)])
-    connection.commit()
-    connection.execute("DELETE FROM words")
-    connection.commit()
-    connection.close()
-    assert b"xyzzysecret" in b"".join(p.read_bytes() for p in tmp_path.iterdir())
-    scrub(path)
-    assert b"xyzzysecret" not in b"".join(p.read_bytes() for p in tmp_path.iterdir())
+    def bytes_of_the_files():
+        return b"".join(p.read_bytes() for p in tmp_path.glob("memgate.db*"))
 
-
-def test_a_vacuum_waits_for_the_gateway_to_stop(tmp_path):
     assert "There is no database" in memgate(tmp_path, "db", "vacuum").stderr
-    with start_bundled() as upstream, started(tmp_path, "serve", "--port", "0", "--upstream", upstream.url) as process:
-        url = process.url
-        done = memgate(tmp_path, "db", "vacuum")
-        assert (done.returncode, done.stderr) == (1, f"Error: The gateway at {url} uses this database. Stop it first.\n")
-        process.stopped()
+    assert memgate(tmp_path, "memory", "remember", "The xyzzysecret is under the mat").returncode == 0
+    assert b"xyzzysecret" in bytes_of_the_files()
+    assert memgate(tmp_path, "memory", "erase", "--yes").returncode == 0
     done = memgate(tmp_path, "db", "vacuum")
     assert done.returncode == 0, done.stderr
     assert "bytes before" in done.stdout
+    assert b"xyzzysecret" not in bytes_of_the_files()
+
+
+def test_an_upgrade_makes_the_database_and_waits_for_the_gateway_to_stop(tmp_path):
+    done = memgate(tmp_path, "db", "upgrade")
+    assert done.returncode == 0, done.stderr
+    assert "memgate.db is at version " in done.stdout
+    assert memgate(tmp_path, "memory", "show").returncode == 0
+    with start_bundled() as upstream, started(tmp_path, "serve", "--port", "0", "--upstream", upstream.url) as process:
+        url = process.url
+        done = memgate(tmp_path, "db", "upgrade")
+    assert (done.returncode, done.stderr) == (1, f"Error: The gateway at {url} uses this database. Stop it first.\n")
+
+
+def test_a_database_that_cannot_be_read_is_told_without_a_traceback(tmp_path):
+    (tmp_path / "memgate.db").write_bytes(b"not a database" * 100)
+    for command in ("upgrade", "vacuum"):
+        done = memgate(tmp_path, "db", command)
+        assert done.returncode == 1
+        assert done.stderr.startswith("Error: sqlite+aiosqlite:")
+        assert "Traceback" not in done.stderr

@@ -77,9 +77,9 @@ def touch(conn: Connection, scope_id: int, *, outside: bool = False) -> None:
     conn.execute(update(t.scopes).where(t.scopes.c.id == scope_id).values(**changes))
 
 
-def prove(conn: Connection, tenant: str) -> None:
-    """Marks a tenant as one that an upstream accepted."""
-    conn.execute(update(t.scopes).where(t.scopes.c.tenant == tenant, t.scopes.c.proven.is_(False)).values(proven=True))
+def prove(conn: Connection, scope_id: int) -> None:
+    """Marks the scope's tenant as one that an upstream accepted."""
+    conn.execute(update(t.scopes).where(t.scopes.c.id == scope_id, t.scopes.c.proven.is_(False)).values(proven=True))
 
 
 def proven(conn: Connection, tenant: str) -> bool:

@@ -299,7 +299,7 @@ def record(conn: Connection, r: Record) -> None:
     if r.ledger:
         attempt_over(conn, r.ledger, "failed" if r.nodes[0].state == "aborted" else "done")
     if r.prove:
-        owners.prove(conn, r.owner.scope.tenant)
+        owners.prove(conn, scope_id)
 
 
 def _head(conn: Connection, r: Record, changes: dict[str, Any]) -> dict[str, Any]:
