@@ -26,8 +26,7 @@ class Scope:
     @cached_property
     def key(self) -> bytes:
         """32 bytes that key every digest of this scope."""
-        name = "\x00".join((self.tenant, self.user or "", self.agent, "named" if self.named else "unnamed"))
-        return hmac.digest(self.secret, b"scope\x00" + name.encode("utf-8", "surrogatepass"), "sha256")
+        return hmac.digest(self.secret, b"scope\x00" + _joined(self.tenant, self.user, self.agent), "sha256")
 
     @cached_property
     def tag(self) -> str:
@@ -42,5 +41,10 @@ class Scope:
 
 def owner_key(secret: bytes, tenant: str, user: str | None) -> bytes:
     """16 bytes: the owner as it stays on record after an erasure."""
-    name = f"{tenant}\x00{'u' if user is not None else '-'}{user or ''}"
-    return hashlib.blake2b(name.encode("utf-8", "surrogatepass"), key=secret[:64], digest_size=16).digest()
+    return hashlib.blake2b(_joined(tenant, user), key=secret[:64], digest_size=16).digest()
+
+
+def _joined(*names: str | None) -> bytes:
+    """Names as bytes that no other names give: each with its length before it, None apart from the empty one."""
+    raw = [None if n is None else n.encode("utf-8", "surrogatepass") for n in names]
+    return b"".join(b"-" if n is None else b"%d:%s" % (len(n), n) for n in raw)

@@ -49,6 +49,15 @@ class Spill:
             except (msgspec.DecodeError, KeyError):
                 continue
 
+    def forget(self, tenant: str, user: str) -> None:
+        """Takes an erased user's records out of the file."""
+        if self._path is None or not self._path.exists():
+            return
+        kept = [packed(r) for r in self.load() if (r.owner.scope.tenant, r.owner.scope.user) != (tenant, user)]
+        self._path.unlink()
+        for data in kept:
+            self._append(data)
+
     def clear(self) -> None:
         if self._path is not None:
             self._path.unlink(missing_ok=True)

@@ -1,6 +1,7 @@
 """Users over HTTP: listed, exported, imported, erased."""
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -34,7 +35,9 @@ async def erase_user(desk: AtDesk) -> Erased:
     if desk.agent is not None:
         raise BadRequest("A user is erased whole, with all agents. Leave out ?agent=.", param="agent")
     secret, tenant, user = desk.scope.secret, desk.scope.tenant, desk.user
-    return Erased(user, await desk.write(lambda conn: outside.erase(conn, secret, tenant, user)))
+    counts = await desk.write(lambda conn: outside.erase(conn, secret, tenant, user))
+    await asyncio.to_thread(desk.caller.gateway.memory.spill.forget, tenant, user)
+    return Erased(user, counts)
 
 
 @get("/users/{user:str}/export", media_type=NDJSON, summary="Everything of a user, a JSON object a line")
