@@ -340,7 +340,7 @@ class Session:
         evicted = [(snap.turn.messages[i], snap.turn.chain.digests[i]) for i in self.fitted.evicted if snap.prepended <= i < snap.turn.suffix]
         return turns.Record(
             snap.owner, self.conversation.id, nodes, list(answers), bool(snap.turn.assistants) and not snap.prepended, fresh,
-            (self.explain_id, self._explained(explain)), self._attempt.key, evicted, prove)
+            (self.explain_id, self._explained(explain)), self._attempt.key, evicted, prove, self._adopted)
 
     def _explained(self, more: Json) -> Json:
         plan, trace = self.fitted.plan, self.trace

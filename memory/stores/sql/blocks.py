@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
 from memory.blocks import Block, rewritten
 from memory.errors import Conflict, NotFound, UnknownBlock
@@ -14,6 +14,7 @@ from memory.ids import new_id
 from memory.stores.sql import schema as t
 
 b, v = t.blocks.c, t.block_versions.c
+SHELF = select(t.blocks).where(b.scope_id == bindparam("scope"), b.branch == bindparam("branch"))  # built once: it runs in every turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def _block(row: Row[Any]) -> Block:
 
 
 def _rows(conn: Connection, scope_id: int, branch: int) -> list[Row[Any]]:
-    return list(conn.execute(select(t.blocks).where(b.scope_id == scope_id, b.branch == branch)))
+    return list(conn.execute(SHELF, {"scope": scope_id, "branch": branch}))
 
 
 def all_of(conn: Connection, shelf: Shelf) -> dict[str, Block]:

@@ -41,6 +41,11 @@ FIND = select(_c.id).where(_c.tenant == bindparam("tenant"), _c.user == bindpara
 FIND_UNNAMED = select(_c.id).where(_c.tenant == bindparam("tenant"), _c.user.is_(None), _c.agent == bindparam("agent"))
 
 
+TOUCH = update(t.scopes).where(_c.id == bindparam("which")).values(active_at=bindparam("now"))
+TOUCH_OUTSIDE = TOUCH.values(edits=_c.edits + 1)
+PROVE = update(t.scopes).where(_c.id == bindparam("which"), _c.proven.is_(False)).values(proven=True)
+
+
 def generation(conn: Connection, owner: bytes) -> int:
     return int(conn.execute(GENERATION, {"owner": owner}).scalar() or 0)
 
@@ -71,15 +76,12 @@ def ensure(conn: Connection, owner: Owner) -> int:
 
 def touch(conn: Connection, scope_id: int, *, outside: bool = False) -> None:
     """Marks activity. outside: an edit from outside the conversation, after which every frozen core text is stale."""
-    changes: dict[str, object] = {"active_at": time.time()}
-    if outside:
-        changes["edits"] = t.scopes.c.edits + 1
-    conn.execute(update(t.scopes).where(t.scopes.c.id == scope_id).values(**changes))
+    conn.execute(TOUCH_OUTSIDE if outside else TOUCH, {"which": scope_id, "now": time.time()})
 
 
 def prove(conn: Connection, scope_id: int) -> None:
     """Marks the scope's tenant as one that an upstream accepted."""
-    conn.execute(update(t.scopes).where(t.scopes.c.id == scope_id, t.scopes.c.proven.is_(False)).values(proven=True))
+    conn.execute(PROVE, {"which": scope_id})
 
 
 def proven(conn: Connection, tenant: str) -> bool:

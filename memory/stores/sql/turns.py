@@ -24,6 +24,17 @@ from memory.stores.sql.rows import add_row, put_row
 n, cv = t.nodes.c, t.conversations.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
 CANDIDATES = 64
+# Built once, like those below: they run in every turn, and building a statement costs more than running it.
+EDITS = select(t.scopes.c.edits).where(t.scopes.c.id == bindparam("scope"))
+BY_NAME = select(t.conversations).where(cv.scope_id == bindparam("scope"), cv.name == bindparam("which"))
+BY_KEY = select(t.conversations).where(cv.scope_id == bindparam("scope"), cv.id == bindparam("which"))
+EPOCH = select(t.epochs).where(t.epochs.c.scope_id == bindparam("scope"), t.epochs.c.id == bindparam("epoch"))
+ATTEMPT = select(t.ledger).where(t.ledger.c.key == bindparam("key"), t.ledger.c.scope_id == bindparam("scope"))
+OVER = update(t.ledger).where(t.ledger.c.key == bindparam("which")).values(state=bindparam("state"), updated_at=bindparam("updated_at"))
+LINE = select(cv.head, cv.explicit, cv.resent).where(cv.id == bindparam("which"))
+MOVED = update(t.conversations).where(cv.id == bindparam("which"), cv.scope_id == bindparam("scope")).values(
+    head=bindparam("head"), resent=bindparam("resent"), updated_at=bindparam("updated_at"))
+TURN_OF = select(n.turn).where(n.id == bindparam("which"))
 RETRY_SECONDS = 600
 
 
@@ -82,9 +93,9 @@ def snapshot(conn: Connection, ask: Ask) -> Snapshot:
     out = Snapshot(owner, scope_id, turn, blocks=dict(ask.defaults))
     if scope_id is None:
         return out
-    out.edits = conn.execute(select(t.scopes.c.edits).where(t.scopes.c.id == scope_id)).scalar_one()
+    out.edits = conn.execute(EDITS, {"scope": scope_id}).scalar_one()
     if ask.explicit:
-        out.conversation = conversation(conn, scope_id, cv.name == ask.explicit)
+        out.conversation = conversation(conn, scope_id, ask.explicit)
     if out.conversation and out.conversation.head and not turn.assistants and not out.conversation.resent:
         kept = kept_history(conn, scope_id, out.conversation, turn.messages)
         seed = b"" if ask.scope.named else system_text(turn.messages)
@@ -94,7 +105,7 @@ def snapshot(conn: Connection, ask: Ask) -> Snapshot:
     if node:
         out.past = _past(conn, scope_id, node, at)
         if out.conversation is None and not ask.explicit:
-            out.conversation = conversation(conn, scope_id, cv.id == node.conversation)
+            out.conversation = conversation(conn, scope_id, node.conversation)
     branch = node.branch if node and not ask.scope.named else 0
     out.blocks = block_rows.all_of(conn, block_rows.Shelf(scope_id, ask.defaults, branch, branch))
     nodes = Nodes(conn, scope_id)
@@ -103,19 +114,20 @@ def snapshot(conn: Connection, ask: Ask) -> Snapshot:
     out.waiting = nodes.one(out.ledger.node) if out.ledger else None
     out.waiting = out.waiting or nodes.waiting(turn.chain.end, node.id if node else None)
     if out.waiting:
-        out.waiting_in = conversation(conn, scope_id, cv.id == out.waiting.conversation)
+        out.waiting_in = conversation(conn, scope_id, out.waiting.conversation)
     return out
 
 
-def conversation(conn: Connection, scope_id: int, which: Any) -> Conversation | None:
-    row = conn.execute(select(t.conversations).where(cv.scope_id == scope_id, which)).first()
+def conversation(conn: Connection, scope_id: int, which: str | int) -> Conversation | None:
+    """A conversation of the scope by its name or its row key."""
+    row = conn.execute(BY_NAME if isinstance(which, str) else BY_KEY, {"scope": scope_id, "which": which}).first()
     return Conversation(row.id, row.name, row.explicit, row.resent, row.head) if row else None
 
 
 def _past(conn: Connection, scope_id: int, node: Node, at: int) -> Past:
     if node.epoch is None:
         return Past(node, at)
-    row = conn.execute(select(t.epochs).where(t.epochs.c.scope_id == scope_id, t.epochs.c.id == node.epoch)).first()
+    row = conn.execute(EPOCH, {"scope": scope_id, "epoch": node.epoch}).first()
     epoch = Epoch(row.id, row.core, decode(row.blocks), row.edits, row.cut, row.elide) if row else None
     carriers = [node] if node.note or node.hidden else []
     if node.carriers:
@@ -193,7 +205,7 @@ def columns(node: Node, scope_id: int) -> dict[str, Any]:
 
 
 def _ledger(conn: Connection, key: bytes, scope_id: int) -> Ledger | None:
-    row = conn.execute(select(t.ledger).where(t.ledger.c.key == key, t.ledger.c.scope_id == scope_id)).first()
+    row = conn.execute(ATTEMPT, {"key": key, "scope": scope_id}).first()
     return Ledger(row.node, row.state, decode(row.rounds), row.updated_at) if row else None
 
 
@@ -220,7 +232,7 @@ def open_turn(conn: Connection, o: Opening) -> int:
     now = time.time()
     owners.touch(conn, scope_id)
     c = o.conversation
-    if conversation(conn, scope_id, cv.id == c.id) is None:
+    if conversation(conn, scope_id, c.id) is None:
         add_row(conn, t.conversations, id=c.id, scope_id=scope_id, name=c.name, explicit=c.explicit, resent=c.resent, forked_from=o.forked_from, head=None, created_at=now, updated_at=now)
     if o.ledger:
         fresh = {} if o.resumed else {"rounds": "[]"}
@@ -238,7 +250,7 @@ def round_done(conn: Connection, ledger: bytes, rounds: Sequence[Json]) -> None:
 
 
 def attempt_over(conn: Connection, ledger: bytes, state: str) -> None:
-    conn.execute(update(t.ledger).where(t.ledger.c.key == ledger).values(state=state, updated_at=time.time()))
+    conn.execute(OVER, {"which": ledger, "state": state, "updated_at": time.time()})
 
 
 def drop_turn(conn: Connection, scope_id: int, node: int) -> None:
@@ -271,12 +283,13 @@ class Record:
     ledger: bytes | None = None
     evicted: list[tuple[Json, bytes]] = field(default_factory=list)
     prove: bool = False
+    again: bool = False  # an earlier attempt may have left an answer of its own, which this one replaces
 
 
 def record(conn: Connection, r: Record) -> None:
     """Writes the answer and all that hangs on it. Raises Erased."""
     scope_id = owners.ensure(conn, r.owner)
-    if conversation(conn, scope_id, cv.id == r.conversation) is None:
+    if conversation(conn, scope_id, r.conversation) is None:
         raise Erased("the conversation was deleted while this ran; nothing of it is kept")
     now = time.time()
     if r.epoch is not None:
@@ -285,14 +298,12 @@ def record(conn: Connection, r: Record) -> None:
                elide=e.elide, created_at=now)
     for node, answer in zip(r.nodes, r.answers, strict=True):
         node.at = now
-        message_rows.remove(conn, (t.messages.c.node == node.id) & (t.messages.c.source == "answer"))
+        if r.again:
+            message_rows.remove(conn, (t.messages.c.node == node.id) & (t.messages.c.source == "answer"))
         put_row(conn, t.nodes, ("id",), **columns(node, scope_id))
         place = message_rows.Place(r.conversation, node.id, "answer", now, aborted=node.state == "aborted")
         message_rows.add(conn, scope_id, place, [(answer, node.digest)])
-    changes: dict[str, Any] = {"updated_at": now, "head": r.nodes[0].turn}
-    if r.resent:
-        changes["resent"] = True
-    conn.execute(update(t.conversations).where(cv.id == r.conversation, cv.scope_id == scope_id).values(**_head(conn, r, changes)))
+    _move(conn, scope_id, r, now)
     message_rows.add(conn, scope_id, message_rows.Place(r.conversation, r.nodes[0].id, "evicted", now), r.evicted, once=True)
     if r.explain:
         add_row(conn, t.explains, id=r.explain[0], scope_id=scope_id, record=encode(r.explain[1]).decode(), created_at=now)
@@ -302,13 +313,11 @@ def record(conn: Connection, r: Record) -> None:
         owners.prove(conn, scope_id)
 
 
-def _head(conn: Connection, r: Record, changes: dict[str, Any]) -> dict[str, Any]:
-    """The first continuation keeps the line: a later sibling does not move the head."""
-    head = conn.execute(select(cv.head).where(cv.id == r.conversation)).scalar()
-    explicit = conn.execute(select(cv.explicit).where(cv.id == r.conversation)).scalar()
-    first = r.nodes[0]
-    if head is not None and not explicit and first.parent is not None and first.turn != head:
-        parent = conn.execute(select(n.turn).where(n.id == first.parent)).scalar()
-        if parent != head:
-            changes.pop("head")
-    return changes
+def _move(conn: Connection, scope_id: int, r: Record, now: float) -> None:
+    """Moves the conversation's head to this answer. The first continuation keeps the line: a later sibling does not move it."""
+    line = conn.execute(LINE, {"which": r.conversation}).one()
+    first, head = r.nodes[0], line.head
+    sibling = head is not None and not line.explicit and first.parent is not None and first.turn != head
+    stays = sibling and conn.execute(TURN_OF, {"which": first.parent}).scalar() != head
+    to = head if stays else first.turn
+    conn.execute(MOVED, {"which": r.conversation, "scope": scope_id, "head": to, "resent": line.resent or r.resent, "updated_at": now})
