@@ -253,7 +253,7 @@ def place_of(cursor: str | None, kind: type[T]) -> T | None:
         return None
     try:
         place = msgspec.json.decode(base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True), type=kind)
-        if isinstance(place, int) and not 0 <= place < 2**62:
+        if isinstance(place, int) and not 0 <= place < 2**63:  # what a row key can be
             raise ValueError("no place of a list")
         return place
     except (msgspec.DecodeError, binascii.Error, ValueError) as e:
