@@ -216,9 +216,9 @@ async def one_model(request: Request[Any, Any, Any], name: FromPath[str]) -> Res
     return _json(model_card(wanted))
 
 
-async def _relay(request: Request[Any, Any, Any]) -> ASGIApp:
+async def _relay(request: Request[Any, Any, Any], skip: int) -> ASGIApp:
     try:
-        out: ASGIApp = await pass_on(request.app.state.gateway, request.scope, request.receive, "/v1")
+        out: ASGIApp = await pass_on(request.app.state.gateway, request.scope, request.receive, skip)
     except TooLarge as e:
         return Refusal(e)
     return out
@@ -226,12 +226,12 @@ async def _relay(request: Request[Any, Any, Any]) -> ASGIApp:
 
 @route("/v1/{path:path}", http_method=["GET", "POST", "PUT", "PATCH", "DELETE"], status_code=200, include_in_schema=False)
 async def relay(request: Request[Any, Any, Any]) -> ASGIApp:
-    return await _relay(request)
+    return await _relay(request, 1)
 
 
 @route("/u/{user:str}/v1/{path:path}", http_method=["GET", "POST", "PUT", "PATCH", "DELETE"], status_code=200, include_in_schema=False)
 async def user_relay(request: Request[Any, Any, Any], user: FromPath[str]) -> ASGIApp:
-    return await _relay(request)
+    return await _relay(request, 3)
 
 
 @get("/health", summary="Alive: needs no key and touches nothing")

@@ -15,7 +15,7 @@ from gateway.background import Background
 from gateway.embedding import Credentials
 from gateway.errors import BadRequest, Forbidden, Unavailable
 from gateway.forward import Forwarder
-from gateway.headers import Pairs
+from gateway.headers import Pairs, header_value
 from gateway.identity import KeyRing, Names, Principal, header_text
 from gateway.intake import check_chat, parse
 from gateway.plain import PlainWork
@@ -34,7 +34,7 @@ from memory.scope import Scope
 from memory.service import Memory
 
 MODES = ("full", "read", "write", "off")
-CONVERSATION_CHARACTERS = 256
+CONVERSATION_CHARACTERS = AGENT_CHARACTERS = 256
 SORTED = msgspec.json.Encoder(order="sorted")
 
 
@@ -77,6 +77,14 @@ def mode_of(headers: Mapping[bytes, bytes]) -> str:
     return mode
 
 
+def agent_of(headers: Mapping[bytes, bytes]) -> str:
+    """The request's agent. Raises BadRequest."""
+    agent = header_text(headers, b"x-memory-agent") or "default"
+    if len(agent) > AGENT_CHARACTERS:
+        raise BadRequest(f"X-Memory-Agent has {len(agent)} characters; at most {AGENT_CHARACTERS} are allowed.", param="x-memory-agent")
+    return agent
+
+
 def answer(gateway: Gateway, request: Request) -> Any:
     """The ASGI response to a chat request. Raises GatewayError for what can be told without an upstream."""
     principal = gateway.keys.caller(request.headers)
@@ -92,8 +100,8 @@ def answer(gateway: Gateway, request: Request) -> Any:
                           gateway.settings.server.keepalive_seconds)
         return Relay(forward, passing, request.headers)
     explicit = conversation_of(request.headers, principal, user)
-    agent = header_text(request.headers, b"x-memory-agent") or "default"
-    work = ChatWork(gateway, request, body, forward, _Wanted(Scope(principal.tenant, user, agent[:256], gateway.secret), mode, explicit))
+    agent = agent_of(request.headers)
+    work = ChatWork(gateway, request, body, forward, _Wanted(Scope(principal.tenant, user, agent, gateway.secret), mode, explicit))
     server = gateway.settings.server
     return Answer(work.prepare, base, gateway.live, commit=server.commit_seconds, quiet=server.keepalive_seconds)
 
@@ -160,7 +168,7 @@ class ChatWork:
             scope=wanted.scope, messages=body["messages"], model=body["model"], request_id=request.id, mode=wanted.mode, explicit=wanted.explicit,
             client_tools=body.get("tools"), offer=lack < 1 and self._offers(), inject=lack < 2, recall=self._recalls(lack), window=route.window, tokenizer=self._gateway.vocabularies.wanted(route.tokenizer), max_output=_max_output(body),
             complete=Summariser(self._gateway, self._forward, body["model"]), rest=rest, idempotency=idempotency,
-            certain=bool(idempotency) or (retries.isdigit() and int(retries) > 0))
+            certain=bool(idempotency) or (retries.isdigit() and bool(retries.strip(b"0"))))
 
     def _recalls(self, lack: int) -> bool:
         """Automatic recall: where it is set, and for models that cannot search for themselves."""
@@ -199,7 +207,7 @@ class ChatWork:
         if session.stores:
             out.append((b"x-memory-explain", session.explain_id.encode()))
         if turn.reply is not None:
-            out += [(b"x-memgate-upstream", turn.reply.target.label.encode()), (b"x-memgate-attempts", b"%d" % self._forward.attempts)]
+            out += [(b"x-memgate-upstream", header_value(turn.reply.target.label)), (b"x-memgate-attempts", b"%d" % self._forward.attempts)]
         if not self.stream and not committed:
             out += [(b"x-memory-rounds", b"%d" % len(turn.used)), (b"x-memory-injected-tokens", b"%d" % session.injected_tokens)]
         return out

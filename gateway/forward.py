@@ -6,10 +6,13 @@ when this raises, so the caller may compose the request anew.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import re
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 
 import msgspec
 
@@ -97,9 +100,10 @@ class Forwarder:
                 return incoming
             except GatewayError as e:
                 tries += 1
-                if tries > self.retries or not _worth_retrying(e):
+                pause = _pause(e, tries) if tries >= len(self.route.targets) else 0
+                if tries > self.retries or not _worth_retrying(e) or asyncio.get_running_loop().time() + pause > self.deadline:
                     raise
-                await asyncio.sleep(_pause(e, tries) if tries >= len(self.route.targets) else 0)
+                await asyncio.sleep(pause)
 
     async def _once(self, target: Target, body: Json | bytes, stream: bool) -> Reply:
         self.attempts += 1
@@ -222,6 +226,9 @@ def _pause(error: GatewayError, tries: int) -> float:
         value = next((v for k, v in error.headers if k == name), None)
         if value is not None and re.fullmatch(rb"\d+(\.\d+)?", value):
             return float(value) * scale
+        if value is not None and scale == 1.0:
+            with contextlib.suppress(ValueError):
+                return max(0.0, parsedate_to_datetime(value.decode("latin-1")).timestamp() - time.time())
     return random.random() * 0.5 * 2.0 ** (tries - 1)
 
 

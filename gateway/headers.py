@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from urllib.parse import quote
 
 Pairs = list[tuple[bytes, bytes]]
 
@@ -37,3 +38,8 @@ def client_headers(upstream: Iterable[tuple[bytes, bytes]]) -> Pairs:
         if lower not in DROPPED and not lower.startswith((*OURS, b"access-control-")):
             kept.append((lower, value))
     return [(k, v) for k, v in kept if k not in listed]
+
+
+def header_value(text: str) -> bytes:
+    """A text of the client's as a header value: what could end the line, or is no ASCII, is percent-encoded."""
+    return quote(text, safe="!#$&'()*+,/:;=?@[]{}|~ ").encode()

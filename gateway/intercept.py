@@ -102,7 +102,7 @@ class Interceptor:
             return []
         if self._rounds:
             return []
-        if isinstance(chunk.body.get("choices"), list) and self._head.model is None:
+        if isinstance(chunk.body.get("choices"), list) and self._head.model is None and chunk.payload:
             return [chunk.payload]
         body = {**chunk.body, "choices": []}
         return [encode({**body, "model": self._head.model} if self._head.model else body)]
@@ -265,8 +265,11 @@ class Interceptor:
         return [encode({**members, "choices": [], "usage": usage})]
 
     def answer(self) -> Json:
-        """The completion that the client has seen so far, without usage."""
-        return fold([decode(s) if isinstance(s, bytes) else s for s in self._shown])
+        """The completion that the client has seen so far, without usage. A message always has its `content`, if only null."""
+        out = fold([decode(s) if isinstance(s, bytes) else s for s in self._shown])
+        for choice in out["choices"]:
+            choice["message"] = {"role": "assistant", "content": None, **(choice.get("message") or {})}
+        return out
 
 
 def _name(call: Json) -> str:

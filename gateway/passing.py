@@ -41,14 +41,14 @@ def model_of(body: bytes, content_type: bytes) -> str | None:
         return None
 
 
-async def pass_on(gateway: Gateway, scope: Any, receive: Any, root: str) -> Relay:
-    """The ASGI response that relays this request. Raises GatewayError."""
+async def pass_on(gateway: Gateway, scope: Any, receive: Any, skip: int) -> Relay:
+    """The ASGI response that relays this request. skip: segments of the path that are ours. Raises GatewayError."""
     headers: Mapping[bytes, bytes] = dict(scope["headers"])
     principal = gateway.keys.caller(headers)
     body = await read_body(receive, headers, int(gateway.settings.server.max_body_mib * 1024 * 1024))
     content_type = headers.get(b"content-type", b"application/json")
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    path = raw[raw.index(root.encode()) + len(root) :].decode("latin-1").split("?", 1)[0]
+    path = re.sub(rb"\A(?:/+[^/]+){%d}" % skip, b"", raw).decode("latin-1").split("?", 1)[0]
     if ".." in unquote(path).split("/"):
         raise NotFound(f"There is nothing at {path[:200]!r}.")
     query = scope.get("query_string", b"")

@@ -14,7 +14,7 @@ import msgspec
 from gateway.answer import COMMENT, Receive, Send, respond, respond_error, unless_gone
 from gateway.errors import GatewayError, StreamIncomplete
 from gateway.forward import Forwarder
-from gateway.headers import Pairs, client_headers, upstream_headers
+from gateway.headers import Pairs, client_headers, header_value, upstream_headers
 from gateway.sse import DONE, Event, Framer, frame
 from gateway.upstream.base import Incoming, Outgoing
 from gateway.wire.chat import decode, encode
@@ -68,7 +68,7 @@ class Relay:
 
     async def _answer(self, send: Send, incoming: Incoming) -> None:
         target = self._forward.served
-        named = [(b"x-memgate-upstream", target.label.encode()), (b"x-memgate-attempts", b"%d" % self._forward.attempts)] if target else []
+        named = [(b"x-memgate-upstream", header_value(target.label)), (b"x-memgate-attempts", b"%d" % self._forward.attempts)] if target else []
         headers = [*self._p.base, *named, *client_headers(incoming.headers)]
         if b"event-stream" in (incoming.header(b"content-type") or b""):
             headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]

@@ -121,8 +121,9 @@ class Turn:
             body["messages"] = [*body["messages"], *self.trail]
         if self.toolless and s.offered:
             body = without_tools(body, self.body)
-        if self.stream and self.ask_usage:
-            body["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
+        options = body.get("stream_options")
+        if self.stream and self.ask_usage and (options is None or isinstance(options, dict)):
+            body["stream_options"] = {**(options or {}), "include_usage": True}
         return body
 
     async def _forwarded(self) -> Reply:
@@ -157,7 +158,7 @@ class Turn:
         self.session.trace.rounds.append(result.usage)
         if result.error is not None:
             raise UpstreamFailed(result.error)
-        if reply.plain is None and not result.complete:
+        if (reply.plain is None or self.stream) and not result.complete:
             raise StreamIncomplete("The upstream's stream ended before the answer was complete. What came is above; try again.")
         self.plain = reply.plain if len(self.used) == 1 and not self.session.rounds and not result.ours else None
 
@@ -170,6 +171,8 @@ class Turn:
         if result.cut or self.toolless:
             alone = not result.theirs and not result.text_shown and not self.toolless
             self.toolless = True
+            if self.trail and result.theirs:
+                self.session.hidden = [*self.trail, {**_message(result), "tool_calls": result.theirs}]  # ours were not run: no result, no call
             return alone
         calls = [Call(str(c.get("id") or ""), str(c["function"]["name"]), _arguments(c)) for c in result.ours]
         results = await self.session.run(calls, result.reply)
@@ -185,17 +188,17 @@ class Turn:
     def _hide(self, result: Round, results: list[str]) -> None:
         """Puts the exchange behind the history: the assistant's message as received, then our results."""
         message = _message(result)
-        taken = {c.get("id") for m in [*self.session.messages, *self.trail] for c in m.get("tool_calls") or [] if isinstance(c, dict)}
-        taken |= {c.get("id") for c in result.theirs}
+        past = [c for m in [*self.session.messages, *self.trail] for c in m.get("tool_calls") or []]
+        taken = {str(c.get("id")) for c in [*past, *result.theirs]}
         ours = {id(c) for c in result.ours}
         calls: list[Json] = []
         answers: list[Json] = []
         told = iter(results)
         for call in message.get("tool_calls") or []:
             if id(call) in ours:
-                if not call.get("id") or call["id"] in taken:
+                if not call.get("id") or str(call["id"]) in taken:
                     call = {**call, "id": f"call_{secrets.token_hex(12)}"}
-                taken.add(call["id"])
+                taken.add(str(call["id"]))
                 answers.append({"role": "tool", "tool_call_id": call["id"], "content": next(told)})
             calls.append(call)
         self.trail += [{**message, "tool_calls": calls}, *answers]
@@ -225,7 +228,10 @@ class Turn:
     async def record(self) -> None:
         self.finished = True
         self.session.measured(self.used[0] if self.used else None)
-        await self.session.finish(self.answers(), prove=True, explain={"status": "degraded" if self.degraded else "ok"})
+        if not (answers := self.answers()):
+            await self.session.fail()  # the upstream gave no choice at all: there is nothing to record
+            return
+        await self.session.finish(answers, prove=True, explain={"status": "degraded" if self.degraded else "ok"})
 
     async def abandon(self, error: BaseException | None) -> None:
         """The turn ended early: what was shown is kept, marked aborted; nothing is kept of refused credentials."""

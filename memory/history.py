@@ -151,6 +151,8 @@ def _newest_known(turn: Turn, lookup: Lookup) -> tuple[Node | None, int]:
     spoken = [i for i in reversed(turn.assistants) if canonical(turn.messages[i]) != SILENT]
     for some in (spoken[:FIRST_LOOK], spoken[FIRST_LOOK:]):
         candidates = lookup.by_digest([turn.chain.digests[i] for i in some]) if some else []
+        if candidates:  # the lookup is bounded: among many equal answers the one at exactly this history may be missing
+            candidates += lookup.by_chain(turn.chain.links[some[0]])
         for index in some:
             if candidates and (node := pick(turn, index, candidates)):
                 return node, index

@@ -16,7 +16,7 @@ Json = dict[str, Any]
 _sorted = msgspec.json.Encoder(order="sorted").encode
 _SPACE = re.compile(r"\s+")
 _THINK = re.compile(r"^\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
-_REASONING = frozenset({"reasoning", "thinking", "redacted_thinking", "reasoning_text"})
+_REASONING = ("reasoning", "thinking", "redacted_thinking", "reasoning_text")  # a tuple: a type may be anything
 SYSTEM = frozenset({"system", "developer"})
 EMPTY = b"\x00" * 16
 

@@ -6,13 +6,14 @@ conversation are not part of it: they are made anew.
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from memory.search import iso, parse_time
 
 AGENT = "default"
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class Line(msgspec.Struct, tag_field="object", forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
@@ -34,9 +35,9 @@ class BlockLine(Line, tag="block"):
     label: str
     value: str = ""
     description: str = ""
-    limit: int = 4000
+    limit: Count = 4000
     read_only: bool = False
-    version: int = 1
+    version: Count = 1
     deleted: bool = False
     updated_at: str | None = None
 
@@ -45,13 +46,13 @@ class VersionLine(Line, tag="version"):
     """undoes: the version that this one took back."""
 
     label: str
-    version: int
+    version: Count
     before: str | None = None
     after: str | None = None
     actor: str = "import"
     request_id: str | None = None
     tool_call_id: str | None = None
-    undoes: int | None = None
+    undoes: Count | None = None
     created_at: str | None = None
 
 

@@ -129,16 +129,20 @@ class Session:
         writable = ask.mode == "full"
         if ask.offer and ask.mode in ("full", "read") and not stranger and ask.inject:
             self.offered = tools.offered(ask.client_tools, write=writable)
-        shown = list(self.blocks.values()) if ask.mode != "write" and ask.inject else []
-        planned = epochs.plan(snap.turn, snap.past, epochs.Present(shown, ask.scope.tag, snap.edits, time.time()), self._memory.policy.rules)
+        shown = list(self.blocks.values()) if self._injects else []
+        planned = epochs.plan(snap.turn, snap.past if self._injects else epochs.Past(), epochs.Present(shown, ask.scope.tag, snap.edits, time.time()), self._memory.policy.rules)
         waiting = snap.waiting
         if self._adopted and waiting and waiting.epoch == planned.epoch.id and planned.note and waiting.note:
             planned.notes[len(snap.turn.messages) - 1] = planned.note = waiting.note
             planned.told = waiting.told
         self._room = self._measured(shown)
         self.recall = await self._recalled() if ask.recall and shown and not stranger else ""
-        self._use(await fit(snap.turn, planned, self._room) if ask.inject else Fitted(planned))
+        self._use(await fit(snap.turn, planned, self._room) if self._injects else Fitted(planned))
         self.seen = self._seen(shown)
+
+    @property
+    def _injects(self) -> bool:
+        return self._ask.mode != "write" and self._ask.inject
 
     async def _recalled(self) -> str:
         """What automatic recall adds: found once for a user's turn, the same while its tools run."""
@@ -170,8 +174,6 @@ class Session:
         plan = fitted.plan
         self.core, self.notes, self.splices = plan.epoch.core, plan.notes, plan.splices
         self.drop, self.swap = fitted.drop, fitted.swap
-        if self.core and self._ask.mode == "write":
-            self.core = ""
         if fitted.how:
             self.trace.evicted.append({"how": fitted.how, "messages": len(fitted.drop), "elided": len(fitted.swap), "tokens": fitted.tokens})
 
@@ -204,6 +206,8 @@ class Session:
 
     async def compact_harder(self, attempt: int) -> bool:
         """After the upstream's own refusal for size: cuts to a half, then a quarter. False when nothing more can go."""
+        if not self._injects:
+            return False  # a summary would have to be placed
         before = self.fitted.tokens
         goal = int(before * (0.5, 0.25)[attempt])
         fitted = await compact(self._snap.turn, self.fitted, self._room, goal, goal)

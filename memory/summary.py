@@ -28,7 +28,7 @@ def transcript(messages: Sequence[Json]) -> str:
     lines = []
     for m in messages:
         words = text_of(m)
-        calls = ", ".join(str((c.get("function") or {}).get("name")) for c in m.get("tool_calls") or [] if isinstance(c, dict))
+        calls = ", ".join(str(c["function"].get("name") if isinstance(c.get("function"), dict) else None) for c in m.get("tool_calls") or [] if isinstance(c, dict))
         if calls:
             words = f"{words} [calls {calls}]".strip()
         if len(words) > PER_MESSAGE:

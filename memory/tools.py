@@ -65,8 +65,10 @@ def offered(client_tools: Any, *, write: bool) -> list[Json]:
 
 
 def client_names(client_tools: Any) -> set[str]:
-    tools = client_tools if isinstance(client_tools, list) else []
-    return {str((t.get("function") or t.get("custom") or {}).get("name") or t.get("name")) for t in tools if isinstance(t, dict)}
+    """Whatever shape the client's tools have: what is no tool is the upstream's to refuse."""
+    tools = [t for t in client_tools if isinstance(t, dict)] if isinstance(client_tools, list) else []
+    inner = [next((x for k in ("function", "custom") if isinstance(x := t.get(k), dict) and x), {}) for t in tools]
+    return {str(x.get("name") or t.get("name")) for t, x in zip(tools, inner, strict=True)}
 
 
 class Finder(Protocol):

@@ -252,6 +252,9 @@ def place_of(cursor: str | None, kind: type[T]) -> T | None:
     if cursor is None:
         return None
     try:
-        return msgspec.json.decode(base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True), type=kind)
+        place = msgspec.json.decode(base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True), type=kind)
+        if isinstance(place, int) and not 0 <= place < 2**63:  # what a row key can be
+            raise ValueError("no place of a list")
+        return place
     except (msgspec.DecodeError, binascii.Error, ValueError) as e:
         raise BadRequest(f"`cursor` is {cursor[:60]!r}: send the `next_cursor` of the page before.", param="cursor") from e

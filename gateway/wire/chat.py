@@ -53,6 +53,8 @@ class Segment:
 
 @dataclass(slots=True)
 class Chunk:
+    """payload: the bytes it came as; none for a whole reply turned into a chunk."""
+
     payload: bytes
     body: Json
     segments: list[Segment] = field(default_factory=list)
@@ -70,7 +72,7 @@ class Chunk:
         whole = len(kept) == len(self.segments) and all(s.shown is None for s in kept)
         members = head.of(self.body)
         body = self.body
-        fixed = whole and isinstance(body.get("choices"), list) and all(body.get(k) == v for k, v in members.items())
+        fixed = whole and bool(self.payload) and isinstance(body.get("choices"), list) and all(body.get(k) == v for k, v in members.items())
         if fixed and "usage" in body:
             fixed = body["usage"] is None and not bare
         if fixed and all(_settled(c, roles) for c in body["choices"]):

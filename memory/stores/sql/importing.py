@@ -186,6 +186,9 @@ class _Chats:
     def _message(self, number: int, line: MessageLine) -> None:
         if not isinstance(line.message.get("role"), str):
             raise BadLine(f"Line {number} cannot be imported: `message` needs a `role`.")
+        calls = line.message.get("tool_calls")
+        if calls is not None and not (isinstance(calls, list) and all(isinstance(c, dict) for c in calls)):
+            raise BadLine(f"Line {number} cannot be imported: `message.tool_calls` must be a list of objects.")
         chat, said = self._of(number, line.conversation), Said(line.message, _at(line.created_at), line.source, line.aborted)
         if line.node is None:
             chat.plain.append(said)

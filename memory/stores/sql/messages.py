@@ -1,6 +1,7 @@
 """Recall memory rows: every message once, with its search document beside it."""
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -92,18 +93,22 @@ def line(conn: Connection, scope_id: int, head: int | None) -> list[tuple[int, J
     return [(row.node, decode(row.body)) for row in conn.execute(query)]
 
 
-def paired(found: Sequence[Json]) -> list[Json]:
-    """The messages without calls that have no result and results that have no call: an upstream refuses either."""
-    answered = {x.get("tool_call_id") for x in found if x.get("role") == "tool"}
+def paired(found: Sequence[Json], asked: Sequence[Json] = ()) -> list[Json]:
+    """The messages without calls that have no result and results that have no call: an upstream refuses either.
+
+    asked: what follows them; results at its beginning count.
+    """
+    following = itertools.takewhile(lambda x: x.get("role") in ("tool", "system", "developer"), asked)
+    answered = {str(x.get("tool_call_id")) for x in [*found, *following] if x.get("role") == "tool"}
     out: list[Json] = []
-    open_calls: set[Any] = set()
+    open_calls: set[str] = set()
     for message in found:
         if message.get("role") == "tool":
-            if message.get("tool_call_id") in open_calls:
+            if str(message.get("tool_call_id")) in open_calls:
                 out.append(message)
             continue
-        calls = [c for c in message.get("tool_calls") or [] if c.get("id") in answered]
-        open_calls = {c.get("id") for c in calls}
+        calls = [c for c in message.get("tool_calls") or [] if str(c.get("id")) in answered]
+        open_calls = {str(c.get("id")) for c in calls}
         if message.get("tool_calls") and len(calls) != len(message["tool_calls"]):
             message = {k: v for k, v in message.items() if k != "tool_calls"} | ({"tool_calls": calls} if calls else {})
             if not calls and not message.get("content"):

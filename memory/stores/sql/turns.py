@@ -143,7 +143,7 @@ def kept_history(conn: Connection, scope_id: int, found: Conversation, asked: Se
     requested = [m[1] for m in own if m[1].get("role") != "assistant"]
     if newest is not None and requested and canonical(requested[-1]) == canonical(newest):
         line = [m for m in line if m[0] != found.head]
-    return message_rows.paired([m[1] for m in line])
+    return message_rows.paired([m[1] for m in line], asked)
 
 
 def _nodes(*which: Any) -> Any:
