@@ -34,13 +34,15 @@ from memory.scope import Scope
 from memory.service import Memory
 
 MODES = ("full", "read", "write", "off")
+LACKS_SECONDS = 3600.0
 CONVERSATION_CHARACTERS = AGENT_CHARACTERS = 256
 SORTED = msgspec.json.Encoder(order="sorted")
 
 
 @dataclass(slots=True)
 class Gateway:
-    """Everything a request needs, wired once in `app`. lacks: what each target was seen to refuse (1 tools, 2 any addition)."""
+    """Everything a request needs, wired once in `app`. lacks: what each target
+    was seen to refuse (1 tools, 2 any addition), and when."""
 
     settings: Settings
     keys: KeyRing
@@ -52,7 +54,7 @@ class Gateway:
     worker: Worker
     credentials: Credentials
     vocabularies: Vocabularies
-    lacks: dict[str, int] = field(default_factory=dict)
+    lacks: dict[str, tuple[int, float]] = field(default_factory=dict)
     draining: bool = False
     busy: int = 0
     live: set[Answer] = field(default_factory=set)
@@ -161,7 +163,7 @@ class ChatWork:
     def _ask(self) -> Ask:
         body, request, wanted, route = self._body, self._request, self._wanted, self._forward.route
         rest = mac(b"rest", SORTED.encode({k: v for k, v in body.items() if k not in ("messages", "stream", "stream_options")}))
-        lack = self._gateway.lacks.get(route.targets[0].label, 0)
+        lack = self._lack(route.targets[0].label)
         retries = request.headers.get(b"x-stainless-retry-count", b"0")
         idempotency = request.headers.get(b"idempotency-key", b"").decode("latin-1")
         return Ask(
@@ -183,9 +185,13 @@ class ChatWork:
 
     def _refused(self, target: Any) -> None:
         """A target took the client's body but not ours: next time without tools, after that without any addition."""
-        lacks = self._gateway.lacks
-        had_tools = self._offers() and lacks.get(target.label, 0) < 1
-        lacks[target.label] = 1 if had_tools else 2
+        had_tools = self._offers() and self._lack(target.label) < 1
+        self._gateway.lacks[target.label] = (1 if had_tools else 2, time.monotonic())
+
+    def _lack(self, label: str) -> int:
+        """What the target is known to refuse; asked anew after an hour, since a passing fault looks the same."""
+        level, at = self._gateway.lacks.get(label, (0, 0.0))
+        return level if time.monotonic() - at < LACKS_SECONDS else 0
 
     def chunks(self) -> AsyncGenerator[bytes, None]:
         assert self._turn is not None  # noqa: S101 - prepared

@@ -31,6 +31,7 @@ from gateway.upstream.base import Incoming, Outgoing
 from gateway.wire.chat import Chunk, Json, Malformed, chunk, decode, encode, lift, read
 
 ERROR_BYTES = 1 << 20
+LONGEST_PAUSE = 10.0  # seconds; a client told to wait longer is told so at once
 RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504, 520, 522, 524, 529})
 OVERFLOW = re.compile(
     r"context_length_exceeded|maximum context length|context window|prompt is too long|input is too long|too many (?:input )?tokens|exceeds? the (?:maximum|limit|context)"
@@ -78,7 +79,7 @@ class Forwarder:
                 tries += 1
                 pause = _pause(e, tries)
                 late = asyncio.get_running_loop().time() + pause > self.deadline
-                if tries > self.retries or not _worth_retrying(e) or late:
+                if tries > self.retries or not _worth_retrying(e) or late or pause > LONGEST_PAUSE:
                     raise
             if tries >= len(targets):
                 await asyncio.sleep(pause)
@@ -101,7 +102,7 @@ class Forwarder:
             except GatewayError as e:
                 tries += 1
                 pause = _pause(e, tries) if tries >= len(self.route.targets) else 0
-                if tries > self.retries or not _worth_retrying(e) or asyncio.get_running_loop().time() + pause > self.deadline:
+                if tries > self.retries or not _worth_retrying(e) or pause > LONGEST_PAUSE or asyncio.get_running_loop().time() + pause > self.deadline:
                     raise
                 await asyncio.sleep(pause)
 

@@ -40,6 +40,7 @@ class Memory:
         self._closed_until = 0.0
         self._flights: dict[bytes, asyncio.Event] = {}
         self.busy_nodes: set[int] = set()
+        self.continued: dict[int, bytes] = {}
 
     async def open(self) -> None:
         """Opens the store and replays what was spilled. Raises StoreUnavailable."""

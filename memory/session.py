@@ -61,7 +61,8 @@ class Keeper(Protocol):
     policy: Policy
     retrieval: Retrieval
     spill: Spill
-    busy_nodes: set[int]
+    busy_nodes: set[int]  # open nodes of turns under way
+    continued: dict[int, bytes]  # nodes that a turn under way continues, and by which history
 
     def counter(self, family: str) -> Counter: ...
 
@@ -84,6 +85,9 @@ class Session:
         self._scope_id = snapshot.scope_id
         self._counter = memory.counter(ask.tokenizer)
         self._opened = self._over = False
+        self._continues: int | None = None
+        self._head = snapshot.conversation.head if snapshot.conversation else None
+        self._kept = ask.explicit is not None and not any(m.get("role") == "assistant" for m in ask.messages)
         self._resumed = self._retries()
         self._adopted = self._adopts()
         self.conversation = self._conversation()
@@ -115,11 +119,19 @@ class Session:
         snap, explicit, node, found = self._snap, self._ask.explicit, self._snap.past.node, self._snap.conversation
         if self._adopted and snap.waiting_in is not None:
             return snap.waiting_in
-        if found is not None and (explicit or (node and found.head in (None, node.turn))):
+        if found is not None and (explicit or (node and found.head in (None, node.turn) and self._first_to_continue(node.id))):
             return found
         if found is not None:
             self.forked_from = found.name
         return turns.Conversation(new_key(), explicit or new_id("conv"), bool(explicit), False, None)
+
+    def _first_to_continue(self, node: int) -> bool:
+        """Whether no other turn under way continues this node in another way: the first keeps the conversation's id."""
+        ours = self._snap.turn.chain.end
+        if self._memory.continued.setdefault(node, ours) != ours:
+            return False
+        self._continues = node
+        return True
 
     async def compose(self) -> None:
         """Plans the epoch and fits the window; afterwards everything to place is there."""
@@ -344,7 +356,7 @@ class Session:
         evicted = [(snap.turn.messages[i], snap.turn.chain.digests[i]) for i in self.fitted.evicted if snap.prepended <= i < snap.turn.suffix]
         return turns.Record(
             snap.owner, self.conversation.id, nodes, list(answers), bool(snap.turn.assistants) and not snap.prepended, fresh,
-            (self.explain_id, self._explained(explain)), self._attempt.key, evicted, prove, self._adopted)
+            (self.explain_id, self._explained(explain)), self._attempt.key, evicted, prove, key, self._head, self._kept, self._adopted)
 
     def _explained(self, more: Json) -> Json:
         plan, trace = self.fitted.plan, self.trace
@@ -376,6 +388,9 @@ class Session:
     def release(self) -> None:
         """Lets a duplicate of this request go on. Safe to call again."""
         self._memory.busy_nodes.discard(self.node_id)
+        if self._continues is not None:
+            self._memory.continued.pop(self._continues, None)
+            self._continues = None
         if self._attempt.first:
             self._memory.land(self._attempt.key)
 

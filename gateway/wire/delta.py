@@ -35,7 +35,10 @@ def _grown(have: list[Any], more: list[Any]) -> list[Any]:
     for item in more:
         index = item.get("index") if isinstance(item, dict) else None
         if not isinstance(index, int):
-            have.append(_copy(item))
+            if have and isinstance(item, dict) and "function" in item and not item.get("id") and isinstance(have[-1], dict):
+                merge(have[-1], item)  # a server that leaves the index out goes on with its last call
+            else:
+                have.append(_copy(item))
             continue
         same = next((h for h in reversed(have) if isinstance(h, dict) and h.get("index") == index), None)
         # A new id at a used index is a new call: some servers number every parallel call 0.

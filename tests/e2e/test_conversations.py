@@ -249,3 +249,44 @@ async def test_nothing_is_kept_of_refused_credentials(data):
         assert response.json()["error"]["message"] == "bad key"
         for table in (t.scopes, t.messages, t.nodes, t.conversations, t.ledger):
             assert await rows(live, table) == 0
+
+
+# --- at once -----------------------------------------------------------------------------------------------------------
+
+
+def slowly(seen, wire):
+    async def answer():
+        await asyncio.sleep(0.2)
+        said = f"answer to {seen.json['messages'][-1]['content']}"
+        await wire.json({"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": "stop"}]})
+
+    return answer()
+
+
+@pytest.mark.parametrize("first", [True, False])
+async def test_turns_at_once_in_one_kept_conversation_are_all_on_its_line(data, first):
+    named = {"x-memory-conversation": "c"}
+    async with Model("fine") as up, running(up.url, data) as live:
+        if not first:
+            await live.chat("hello", named, user="ada")
+        up.script = [slowly]
+        answers = await asyncio.gather(*(live.chat(x, named, user="ada") for x in ("one", "two", "three")))
+        assert {a.headers["x-memory-status"] for a in answers} == {"ok"}
+        await live.chat("now", named, user="ada")
+        sent = [m["content"] for m in up.bodies[-1]["messages"][1:]]
+        for x in ("one", "two", "three"):
+            assert sent[sent.index(x) + 1] == f"answer to {x}"
+        await live.chat("then", named, user="ada")
+        assert [m["content"] for m in up.bodies[-1]["messages"][1:]] == [*sent, "answer to now", "then"]
+
+
+async def test_two_continuations_at_once_are_two_conversations(data):
+    async with Model("fine", slowly) as up, running(up.url, data) as live:
+        first = await live.chat("hello", user="ada")
+        history = [user("hello"), said(first)]
+        answers = await asyncio.gather(*(live.chat([*history, user(x)], user="ada") for x in ("one", "two")))
+        names = [a.headers["x-memory-conversation"] for a in answers]
+        assert len(set(names)) == 2
+        assert first.headers["x-memory-conversation"] in names
+        assert not live.gateway.memory.continued

@@ -89,7 +89,9 @@ def line(conn: Connection, scope_id: int, head: int | None) -> list[tuple[int, J
     """(node, message) along the line that ends in `head`, oldest first."""
     if head is None:
         return []
-    query = select(m.node, m.body).where(m.scope_id == scope_id, m.node.in_(ancestors(head)), m.source != "evicted").order_by(m.id)
+    # By place in the line, not by time: turns that ran at once were written between each other.
+    query = select(m.node, m.body).join(t.nodes, n.id == m.node).where(
+        m.scope_id == scope_id, m.node.in_(ancestors(head)), m.source != "evicted").order_by(n.depth, m.id)
     return [(row.node, decode(row.body)) for row in conn.execute(query)]
 
 

@@ -12,8 +12,8 @@ from sqlalchemy import Connection, Row, bindparam, delete, select, update
 from memory.blocks import Block
 from memory.epoch import Epoch, Past
 from memory.errors import Erased
-from memory.history import Node, Turn, recognise
-from memory.messages import Json, canonical, is_system, system_text
+from memory.history import Node, Turn, recognise, trail_after
+from memory.messages import Json, canonical, is_system, mac, system_text
 from memory.scope import Scope
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import messages as message_rows
@@ -35,6 +35,8 @@ LINE = select(cv.head, cv.explicit, cv.resent).where(cv.id == bindparam("which")
 MOVED = update(t.conversations).where(cv.id == bindparam("which"), cv.scope_id == bindparam("scope")).values(
     head=bindparam("head"), resent=bindparam("resent"), updated_at=bindparam("updated_at"))
 TURN_OF = select(n.turn).where(n.id == bindparam("which"))
+_m = t.messages.c
+SAID = select(_m.digest).where(_m.node == bindparam("node"), _m.source == "chat").order_by(_m.id)
 RETRY_SECONDS = 600
 
 
@@ -232,7 +234,10 @@ def open_turn(conn: Connection, o: Opening) -> int:
     now = time.time()
     owners.touch(conn, scope_id)
     c = o.conversation
-    if conversation(conn, scope_id, c.id) is None:
+    found = conversation(conn, scope_id, c.name) if c.explicit else conversation(conn, scope_id, c.id)
+    if found is not None:
+        c.id = o.node.conversation = found.id  # another turn of the same name may have been first
+    else:
         add_row(conn, t.conversations, id=c.id, scope_id=scope_id, name=c.name, explicit=c.explicit, resent=c.resent, forked_from=o.forked_from, head=None, created_at=now, updated_at=now)
     if o.ledger:
         fresh = {} if o.resumed else {"rounds": "[]"}
@@ -283,6 +288,9 @@ class Record:
     ledger: bytes | None = None
     evicted: list[tuple[Json, bytes]] = field(default_factory=list)
     prove: bool = False
+    key: bytes = b""  # the scope's, for the links of a line that is joined anew
+    seen_head: int | None = None  # the line's end as this turn found it
+    kept: bool = False  # the line is kept here (a client that sends its newest message alone)
     again: bool = False  # an earlier attempt may have left an answer of its own, which this one replaces
 
 
@@ -292,6 +300,8 @@ def record(conn: Connection, r: Record) -> None:
     if conversation(conn, scope_id, r.conversation) is None:
         raise Erased("the conversation was deleted while this ran; nothing of it is kept")
     now = time.time()
+    if r.kept:
+        _join(conn, scope_id, r)
     if r.epoch is not None:
         e = r.epoch
         put_row(conn, t.epochs, ("id",), id=e.id, scope_id=scope_id, core=e.core, blocks=encode(dict(e.blocks)).decode(), edits=e.edits, cut=e.cut,
@@ -311,6 +321,23 @@ def record(conn: Connection, r: Record) -> None:
         attempt_over(conn, r.ledger, "failed" if r.nodes[0].state == "aborted" else "done")
     if r.prove:
         owners.prove(conn, scope_id)
+
+
+def _join(conn: Connection, scope_id: int, r: Record) -> None:
+    """A line kept here loses no turn: one that another overtook meanwhile goes on behind it."""
+    head = conn.execute(LINE, {"which": r.conversation}).one().head
+    first = r.nodes[0]
+    if head is None or head in (first.parent, first.id, r.seen_head):
+        return
+    before = Nodes(conn, scope_id).one(head)
+    if before is None:
+        return
+    link = before.chain
+    for digest in conn.execute(SAID, {"node": first.id}).scalars():
+        link = mac(r.key, link, digest)
+    for node in r.nodes:
+        node.parent, node.asked, node.depth = before.id, link, before.depth + 1
+        node.chain, node.trail = mac(r.key, link, node.digest), trail_after(before, node.digest)
 
 
 def _move(conn: Connection, scope_id: int, r: Record, now: float) -> None:
