@@ -155,7 +155,8 @@ def _nodes(*which: Any) -> Any:
 
 BY_DIGEST = _nodes(n.digest.in_(bindparam("digests", expanding=True)), n.state != "open")
 BY_CHAIN = _nodes(n.chain == bindparam("chain"), n.state != "open")
-ABORTED = _nodes(n.state == "aborted", (n.asked == bindparam("asked")) | (n.parent == bindparam("parent")))
+ABORTED = _nodes(n.state == "aborted", n.asked == bindparam("asked"))
+ABORTED_AFTER = _nodes(n.state == "aborted", n.parent == bindparam("parent"))
 ONE = _nodes(n.id == bindparam("node"))
 WAITING = _nodes(n.asked == bindparam("asked"), n.state == "open")
 
@@ -179,7 +180,8 @@ class Nodes:
         return self._read(BY_CHAIN, chain=chain)
 
     def aborted(self, asked: bytes, parent: int | None) -> list[Node]:
-        return self._read(ABORTED, asked=asked, parent=parent if parent is not None else -1)
+        found = self._read(ABORTED, asked=asked)
+        return found if parent is None else [*found, *self._read(ABORTED_AFTER, parent=parent)]
 
     def one(self, ident: int) -> Node | None:
         found = self._read(ONE, node=ident)
