@@ -69,6 +69,8 @@ def create_app(settings: Settings, *, transport: httpx.AsyncBaseTransport | None
 
 def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
     """Everything but the HTTP around it."""
+    if not settings.database.startswith("sqlite+aiosqlite:"):
+        raise ConfigError("storage.database: this version keeps its memory in SQLite (sqlite+aiosqlite:///file.db); Postgres comes with the fleet")
     data = settings.data
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     secret = kept_secret(data / "secret", 32)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, delete, func, select, text
 
+from memory.errors import StoreUnavailable
 from memory.ids import new_id, new_key
 from memory.messages import Json, is_system, text_of
 from memory.search import WEIGHTS, match, split_cjk, spoken_day
@@ -161,7 +162,7 @@ def ranked(conn: Connection, table: str, query: Any, key: Any, asked: tuple[int,
         rows = conn.execute(query.add_columns(text("0.0 AS score")).order_by(key.desc()).limit(q.limit).offset(q.offset))
         return [{**row._mapping, "why": {"newest": True}} for row in rows]
     if conn.dialect.name != "sqlite":
-        raise NotImplementedError("keyword search on this database")
+        raise StoreUnavailable("this version searches in SQLite only")
     weights = ", ".join(map(str, WEIGHTS))
     hits = (select(text("rowid AS key"), text(f"-bm25({table}, {weights}) AS score")).select_from(text(table))
             .where(text(f"{table} MATCH :expression")).subquery("hits"))
