@@ -56,11 +56,12 @@ class Turn:
     messages: Sequence[Json]
     chain: Chain
     assistants: list[int]
+    silent: bytes = b""  # the digest of an answer that says nothing
 
     @classmethod
     def of(cls, key: bytes, messages: Sequence[Json], seed: bytes = b"") -> Turn:
         chain = Chain(key, messages, seed)
-        return cls(messages, chain, [i for i, m in enumerate(messages) if m.get("role") == "assistant"])
+        return cls(messages, chain, [i for i, m in enumerate(messages) if m.get("role") == "assistant"], mac(key, SILENT))
 
     @property
     def suffix(self) -> int:
@@ -148,7 +149,7 @@ def recognise(turn: Turn, named: bool, lookup: Lookup) -> tuple[Node | None, int
 
 
 def _newest_known(turn: Turn, lookup: Lookup) -> tuple[Node | None, int]:
-    spoken = [i for i in reversed(turn.assistants) if canonical(turn.messages[i]) != SILENT]
+    spoken = [i for i in reversed(turn.assistants) if turn.chain.digests[i] != turn.silent]
     for some in (spoken[:FIRST_LOOK], spoken[FIRST_LOOK:]):
         candidates = lookup.by_digest([turn.chain.digests[i] for i in some]) if some else []
         if candidates:  # the lookup is bounded: among many equal answers the one at exactly this history may be missing
