@@ -66,7 +66,8 @@ def stub(message: Json, tokens: int) -> Json:
 def cut_at(messages: Sequence[Json], sizes: Sequence[int], room: int, start: int = 0) -> int:
     """How many leading messages to evict so that the rest is at most `room` tokens; as few as will do.
 
-    start: messages before it are evicted already. Only whole groups go; the newest turn stays while older ones can go instead.
+    start: messages before it are evicted already. Only whole groups go, and what is left begins with a user's message, since
+    strict servers refuse an answer to nothing; the newest turn stays while older ones can go instead.
     The result counts messages, system ones among them included (those are never dropped).
     """
     found = [g for g in groups(messages) if g.end > start]
@@ -74,7 +75,8 @@ def cut_at(messages: Sequence[Json], sizes: Sequence[int], room: int, start: int
     total = sum(sizes[g.start : g.end][i] for g in found for i in range(g.end - g.start))
     at = start
     for group in found:
-        if total <= room or group in stay:
+        whole = at == start or messages[group.start].get("role") == "user"
+        if (total <= room and whole) or group in stay:
             break
         total -= sum(sizes[group.start : group.end])
         at = group.end

@@ -56,6 +56,7 @@ async def test_over_the_window_the_oldest_is_summarised_and_the_newest_stays(dat
         check_valid(sent["messages"])
         assert size(sent) <= WINDOW * 0.9
         assert sent["messages"][-1] == user("and now?")
+        assert sent["messages"][1]["role"] == "user"
         assert sent["messages"][0]["content"].startswith("be brief\n\n")
         assert "SUMMARY of what was said" in sent["messages"][0]["content"]
         summaries = len(up.bodies) - len(chats(up))
