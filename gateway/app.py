@@ -49,7 +49,6 @@ from memory.stores.chroma import ChromaIndex
 from memory.stores.sql.engine import Database
 
 log = logging.getLogger("memgate")
-START = time.monotonic()
 
 
 def create_app(settings: Settings, *, transport: httpx.AsyncBaseTransport | None = None, upstreams: Mapping[str, Upstream] | None = None) -> Front:

@@ -38,9 +38,6 @@ class Worker:
         if every is not None:
             self._periods[kind] = every
 
-    def handles(self, kind: str) -> bool:
-        return kind in self._handlers
-
     def wake(self) -> None:
         """Tells the worker that a job was enqueued."""
         self._woken.set()

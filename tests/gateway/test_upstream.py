@@ -9,6 +9,7 @@ import respx
 from gateway.errors import StreamIncomplete, Unavailable, UpstreamTimeout, UpstreamUnreachable
 from gateway.upstream.base import Outgoing, Timeouts
 from gateway.upstream.openai import OpenAIUpstream
+from gateway.upstream.scripted import ScriptedUpstream, completion, refusal, stream
 from gateway.upstream.transport import AiohttpTransport
 from tests.sockets import RawServer
 
@@ -138,7 +139,7 @@ async def test_closing_an_unread_answer_closes_the_connection(transport):
     async with RawServer(behave) as server:
         answer = await upstream(server, transport).send(CALL)
         await answer.close()
-        await asyncio.wait_for(server.requests[0].gone.wait(), 1)
+        assert await asyncio.wait_for(server.requests[0].gone.wait(), 1)
 
 
 async def test_cookies_are_not_kept_and_redirects_not_followed(transport):
@@ -189,3 +190,14 @@ async def test_the_port_takes_any_httpx_transport():
     answer = await up.send(CALL)
     assert await answer.read() == b'{"ok":1}'
     assert route.calls.last.request.content == CALL.body
+
+
+async def test_the_scripted_double_plays_its_answers_and_keeps_the_requests():
+    double = ScriptedUpstream([completion({"content": "hi"}), stream([{"a": 1}, b"data: [DONE]\n\n"]), refusal(429, {"error": {"message": "no"}}), UpstreamUnreachable("down")])
+    answers = [await double.send(CALL) for _ in range(3)]
+    assert [a.status for a in answers] == [200, 200, 429]
+    assert b'"content": "hi"' in await answers[0].read()
+    assert await answers[1].read() == b'data: {"a": 1}\n\ndata: [DONE]\n\n'
+    with pytest.raises(UpstreamUnreachable):
+        await double.send(CALL)
+    assert double.bodies == [{"model": "m"}] * 4

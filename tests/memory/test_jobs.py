@@ -159,8 +159,7 @@ async def test_periodic_jobs_come_by_themselves(db):
     worker = Worker(db, poll=0.01)
     worker.register("k", handle, every=1000)
     worker.start()
-    async with asyncio.timeout(5):
-        await ran.wait()
+    assert await asyncio.wait_for(ran.wait(), 5)
     await worker.stop()
 
 

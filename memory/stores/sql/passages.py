@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, select
 
 from memory.errors import BadArguments
 from memory.ids import new_id, new_key
@@ -120,8 +120,3 @@ def page(conn: Connection, scope_id: int, before: int | None, limit: int) -> lis
     """Newest first, before a row key."""
     query = select(t.passages).where(p.scope_id == scope_id, p.deleted_at.is_(None)).order_by(p.id.desc()).limit(limit)
     return [shown(r) for r in conn.execute(query.where(p.id < before) if before is not None else query)]
-
-
-def forget_softly(conn: Connection, keys: Sequence[int]) -> None:
-    """Takes passages out of every search, reversibly."""
-    conn.execute(update(t.passages).where(p.id.in_(keys)).values(deleted_at=time.time()))
