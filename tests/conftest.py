@@ -17,6 +17,9 @@ from hypothesis import settings
 
 from gateway.app import create_app
 from gateway.settings import load
+from tests.e2e.wire.report import pytest_collection_modifyitems, pytest_configure, pytest_terminal_summary
+
+__all__ = ["pytest_collection_modifyitems", "pytest_configure", "pytest_terminal_summary"]
 
 # Timing is the bench's to judge: a slow first import must not fail a law.
 settings.register_profile("laws", deadline=None)
