@@ -1,8 +1,9 @@
-"""Answers over ASGI: one class carries stream and plain, watches for a client that leaves, and keeps quiet lines alive.
+"""Answers over ASGI: one class carries streams and whole bodies, watches for a client that leaves, keeps quiet lines alive.
 
-Rules (WIRE.md C and D): the status line leaves with the first chunk, or after the commit delay of a stream; an error before
-it has its own status, one after it is the last event, without `[DONE]`. A client that leaves cancels the work at once, in
-every phase; what must still be written is shielded.
+Rules (WIRE.md C and D): the status line leaves with the first part, or after the commit delay where a stream was asked for; an
+error before it has its own status, one after it is the last event, without `[DONE]`, and where there are no events the
+connection breaks, so that no cut answer looks whole. A client that leaves cancels the work at once, in every phase; what
+must still be written is shielded.
 """
 from __future__ import annotations
 
@@ -10,31 +11,51 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gateway.errors import GatewayError, Headers, Unavailable
-from gateway.sse import DONE, frame
+from gateway.headers import Pairs
+from gateway.sse import COMMENT, DONE, frame
 
 log = logging.getLogger("memgate")
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
-SSE = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
-COMMENT = b": keep-alive\n\n"
+SSE = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+
+
+@dataclass(slots=True)
+class Head:
+    """What goes before the first part. events: the parts are whole events, between which a comment may stand."""
+
+    headers: Pairs = field(default_factory=list)
+    status: int = 200
+    events: bool = False
 
 
 class Work(Protocol):
-    """One request's work. chunks: what to show, as JSON texts (stream) or for their effect (plain)."""
+    """One request's work."""
 
-    stream: bool
+    stream: bool  # the client asked for events, so the status may leave before anything is known
 
-    def chunks(self) -> AsyncGenerator[bytes, None]: ...
-
-    def headers(self, *, committed: bool) -> list[tuple[bytes, bytes]]:
-        """Response headers; committed: nothing is known of the upstream yet."""
+    def parts(self) -> AsyncGenerator[bytes, None]:
+        """The body's bytes. Raises GatewayError."""
         ...
 
-    def whole(self) -> bytes:
-        """The body of a plain answer, once the chunks are through."""
+    def head(self, *, committed: bool) -> Head:
+        """Asked once, before the first part. committed: nothing is known of the upstream yet."""
+        ...
+
+    def named(self) -> Pairs:
+        """Headers of ours, on answers and errors alike."""
+        ...
+
+    def told(self, error: GatewayError) -> bytes:
+        """An error after the first part, as the last event."""
+        ...
+
+    def comment(self) -> bytes:
+        """What keeps a quiet line alive."""
         ...
 
     async def over(self, error: BaseException | None) -> None:
@@ -42,15 +63,51 @@ class Work(Protocol):
         ...
 
 
+class Completing:
+    """What the works that answer with a chat completion share: `chunks` as JSON texts, `whole` for who wants no stream."""
+
+    stream: bool
+
+    def chunks(self) -> AsyncGenerator[bytes, None]:
+        raise NotImplementedError
+
+    def whole(self) -> bytes:
+        raise NotImplementedError
+
+    async def parts(self) -> AsyncGenerator[bytes, None]:
+        async with contextlib.aclosing(self.chunks()) as chunks:
+            async for chunk in chunks:
+                if self.stream:
+                    yield frame(chunk)
+        yield frame(DONE) if self.stream else self.whole()
+
+    def shaped(self, headers: Pairs) -> Head:
+        """The head around these headers, whatever they say of type and length."""
+        kept = [(k, v) for k, v in headers if k not in (b"content-type", b"content-length", b"content-encoding")]
+        if self.stream:
+            return Head([*kept, *SSE], events=True)
+        return Head([*kept, (b"content-type", b"application/json"), (b"content-length", b"%d" % len(self.whole()))])
+
+    def told(self, error: GatewayError) -> bytes:
+        return frame(error.body())
+
+    def comment(self) -> bytes:
+        return COMMENT
+
+
 Prepare = Callable[[], Awaitable[Work]]
 
 
 class Answer:
-    """An ASGI response. commit: seconds until a silent stream's status leaves. quiet: seconds between comments, 0 for none."""
+    """An ASGI response. base: headers of every outcome. live: where it is listed while it runs.
+
+    commit: seconds until a silent stream's status leaves. quiet: seconds between comments, 0 for none.
+    """
 
     def __init__(self, prepare: Prepare, base: Headers, live: set[Answer], *, commit: float = 15, quiet: float = 15) -> None:
         self._prepare, self._base, self._live, self._commit, self._quiet = prepare, list(base), live, commit, quiet
-        self._started = self._busy = self._cut = False
+        self._head: Head | None = None
+        self._busy = self._cut = False
         self._task: asyncio.Task[Any] | None = None
         self._work: Work | None = None
         self._last = 0.0
@@ -79,12 +136,14 @@ class Answer:
             await self._told(send, error)
         elif error is not None:
             raise error
+        else:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _worked(self, send: Send) -> BaseException | None:
         """Does the work; returns why it ended early, if it did."""
         try:
             self._work = await self._prepare()
-            await (self._streamed(send) if self._work.stream else self._plain(send))
+            await self._sent(send, self._work)
         except asyncio.CancelledError as e:
             return Unavailable("The gateway is shutting down and could not wait for this answer. Try again.") if self._cut else e
         except (GatewayError, OSError) as e:
@@ -94,24 +153,16 @@ class Answer:
             return GatewayError("Something went wrong inside the gateway. Try again; its log has the details.", code="internal_error")
         return None
 
-    async def _plain(self, send: Send) -> None:
-        assert self._work is not None  # noqa: S101 - prepared
-        async with contextlib.aclosing(self._work.chunks()) as chunks:
-            async for _ in chunks:
-                pass
-        body = self._work.whole()
-        headers = [*self._base, *self._work.headers(committed=False), (b"content-length", b"%d" % len(body))]
-        await respond(send, 200, body, _typed(headers))
-
-    async def _streamed(self, send: Send) -> None:
-        assert self._work is not None  # noqa: S101 - prepared
-        keeper = asyncio.ensure_future(self._keep(send)) if self._quiet or self._commit else None
+    async def _sent(self, send: Send, work: Work) -> None:
+        keeper = asyncio.ensure_future(self._keep(send, work)) if work.stream and self._commit else None
         try:
-            async with contextlib.aclosing(self._work.chunks()) as chunks:
-                async for chunk in chunks:
-                    await self._write(send, frame(chunk))
-            await self._write(send, frame(DONE))
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            async with contextlib.aclosing(work.parts()) as parts:
+                async for part in parts:
+                    await self._write(send, part)
+                    if keeper is None and self._quiet and self._head is not None and self._head.events:
+                        keeper = asyncio.ensure_future(self._keep(send, work))
+            if self._head is None:
+                await self._write(send, b"")
         finally:
             if keeper is not None:
                 keeper.cancel()
@@ -119,38 +170,36 @@ class Answer:
     async def _write(self, send: Send, data: bytes, *, committed: bool = False) -> None:
         self._busy = True
         try:
-            if not self._started:
-                self._started = True
+            if self._head is None:
                 assert self._work is not None  # noqa: S101 - prepared
-                headers = [(k, v) for k, v in [*self._base, *self._work.headers(committed=committed)] if k != b"content-type"]
-                await send({"type": "http.response.start", "status": 200, "headers": [*headers, *SSE]})
+                self._head = self._work.head(committed=committed)
+                headers = [*self._base, *self._work.named(), *self._head.headers]
+                await send({"type": "http.response.start", "status": self._head.status, "headers": headers})
             await send({"type": "http.response.body", "body": data, "more_body": True})
             self._last = asyncio.get_running_loop().time()
         finally:
             self._busy = False
 
-    async def _keep(self, send: Send) -> None:
+    async def _keep(self, send: Send, work: Work) -> None:
         """Comments on a line that fell silent; the first of them commits the status. Never while a write is under way."""
         loop = asyncio.get_running_loop()
         self._last = loop.time()
         while True:
-            limit = self._quiet if self._started else self._commit
-            if not limit:
-                await asyncio.sleep(1)
-                continue
+            limit = self._commit if self._head is None else self._quiet
             left = self._last + limit - loop.time()
-            if left > 0 or self._busy:
-                await asyncio.sleep(max(left, 0.05))
+            if not limit or left > 0 or self._busy:
+                await asyncio.sleep(max(left, 0.05) if limit else 1)
                 continue
-            await self._write(send, COMMENT, committed=not self._started)
+            await self._write(send, work.comment(), committed=self._head is None)
 
     async def _told(self, send: Send, error: GatewayError) -> None:
-        if self._started:
-            await self._write(send, frame(error.body()))
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-            return
-        extra = self._work.headers(committed=True) if self._work else []
-        await respond_error(send, error, [*self._base, *extra])
+        if self._head is None:
+            await respond_error(send, error, [*self._base, *(self._work.named() if self._work else ())])
+        elif self._head.events:
+            assert self._work is not None  # noqa: S101 - it gave the head
+            await send({"type": "http.response.body", "body": self._work.told(error), "more_body": False})
+        else:
+            log.warning("an answer broke off: %s", error.message)  # to return without an end breaks the connection
 
 
 class Refusal:
@@ -206,11 +255,7 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
-def _typed(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    return headers if any(k == b"content-type" for k, _ in headers) else [*headers, (b"content-type", b"application/json")]
-
-
-async def respond(send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+async def respond(send: Send, status: int, body: bytes, headers: Pairs) -> None:
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
@@ -220,7 +265,7 @@ async def respond_error(send: Send, error: GatewayError, base: Headers = ()) -> 
     body = error.body()
     own = [(k, v) for k, v in error.headers if k != b"content-length"]
     names = {k for k, _ in own}
-    headers = _typed([*((k, v) for k, v in base if k not in names and k != b"content-type"), *own])
+    headers = [*((k, v) for k, v in base if k not in names and k != b"content-type"), *own]
+    if b"content-type" not in names:
+        headers.append((b"content-type", b"application/json"))
     await respond(send, error.status, body, [*headers, (b"content-length", b"%d" % len(body))])
-
-

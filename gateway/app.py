@@ -6,13 +6,14 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import httpx
-from litestar import Litestar, Request, Response, get, post, route
+from litestar import Litestar, Request, Response, delete, get, post, route
+from litestar.enums import HttpMethod
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
@@ -27,6 +28,7 @@ from gateway.chat import Gateway
 from gateway.embedding import Credentials, UpstreamEmbed
 from gateway.errors import BadRequest, GatewayError, MethodNotAllowed, NotFound, TooLarge, error_body
 from gateway.front import Front, segment
+from gateway.headers import joined
 from gateway.identity import KeyRing, Names
 from gateway.intake import read_body
 from gateway.memories import management
@@ -49,18 +51,20 @@ from memory.stores.chroma import ChromaIndex
 from memory.stores.sql.engine import Database
 
 log = logging.getLogger("memgate")
+STEP_SECONDS = 3.0  # for each step of shutting down: none may hold the process
+METHODS = [HttpMethod.GET, HttpMethod.HEAD, HttpMethod.POST, HttpMethod.PUT, HttpMethod.PATCH, HttpMethod.DELETE]
 
 
 def create_app(settings: Settings, *, transport: httpx.AsyncBaseTransport | None = None, upstreams: Mapping[str, Upstream] | None = None) -> Front:
     """The ASGI application. transport, upstreams: a test's own, in place of real connections. Raises ConfigError."""
-    shared = transport or AiohttpTransport(max(p.max_connections for p in settings.providers.values()))
-    gateway = wire(settings, upstreams or _upstreams(settings, shared))
+    transports = {name: transport or AiohttpTransport(p.max_connections) for name, p in settings.providers.items()}
+    gateway = wire(settings, upstreams or _upstreams(settings, transports))
     app = Litestar(
-        [chat_completions, user_chat_completions, bare_chat_completions, models, user_models, one_model, relay, user_relay, health, ready, management()],
+        [chat_completions, user_chat_completions, bare_chat_completions, models, user_models, one_model, delete_model, relay, user_relay, health, ready, management()],
         openapi_config=OpenAPIConfig("Memgate", "1", path="/schema", render_plugins=[JsonRenderPlugin(path=["/", "/openapi.json"])]),
         exception_handlers={GatewayError: _told, HTTPException: _http, Exception: _unexpected},
         logging_config=None, request_max_body_size=None,
-        on_startup=[_opening(gateway)], on_shutdown=[_closing(gateway, shared)],
+        on_startup=[_opening(gateway)], on_shutdown=[_closing(gateway, transports.values())],
     )
     app.state.gateway = gateway
     return Front(app, gateway)
@@ -124,13 +128,13 @@ def kept_secret(path: Path, size: int) -> bytes:
     return made
 
 
-def _upstreams(settings: Settings, transport: httpx.AsyncBaseTransport) -> dict[str, Upstream]:
+def _upstreams(settings: Settings, transports: Mapping[str, httpx.AsyncBaseTransport]) -> dict[str, Upstream]:
     out: dict[str, Upstream] = {}
     for name, p in settings.providers.items():
         if p.kind != "openai":
             raise ConfigError(f"providers.{name}.kind is {p.kind!r}; this version speaks to 'openai' (any compatible server) only")
         t = p.timeouts
-        out[name] = OpenAIUpstream(p.base_url, transport, Timeouts(t.connect, t.first_token, t.idle, t.total))
+        out[name] = OpenAIUpstream(p.base_url, transports[name], Timeouts(t.connect, t.first_token, t.idle, t.total))
     return out
 
 
@@ -151,12 +155,15 @@ def _opening(gateway: Gateway) -> Any:
     return start
 
 
-def _closing(gateway: Gateway, transport: httpx.AsyncBaseTransport) -> Any:
+def _closing(gateway: Gateway, transports: Iterable[httpx.AsyncBaseTransport]) -> Any:
     async def stop(app: Litestar) -> None:
         app.state.opening.cancel()
-        await gateway.worker.stop()
-        await gateway.memory.close()
-        await transport.aclose()
+        for step in (gateway.worker.stop, gateway.memory.close, *(t.aclose for t in transports)):
+            try:
+                async with asyncio.timeout(STEP_SECONDS):
+                    await step()
+            except TimeoutError:
+                log.warning("%s did not end within %g s of shutting down; going on without it", step.__qualname__, STEP_SECONDS)
 
     return stop
 
@@ -167,7 +174,7 @@ def _closing(gateway: Gateway, transport: httpx.AsyncBaseTransport) -> Any:
 async def _chat(request: Request[Any, Any, Any], path_user: str | None) -> ASGIApp:
     gateway: Gateway = request.app.state.gateway
     started = time.perf_counter()
-    headers = dict(request.scope["headers"])
+    headers = joined(request.scope["headers"])
     gateway.keys.caller(headers)
     try:
         body = await read_body(request.receive, headers, int(gateway.settings.server.max_body_mib * 1024 * 1024))
@@ -199,7 +206,7 @@ async def models(request: Request[Any, Any, Any]) -> Response[bytes]:
 
 async def _models(request: Request[Any, Any, Any]) -> Response[bytes]:
     gateway: Gateway = request.app.state.gateway
-    principal = gateway.keys.caller(dict(request.scope["headers"]))
+    principal = gateway.keys.caller(joined(request.scope["headers"]))
     return _json(model_list(gateway.router.names(principal), await upstream_models(gateway, principal)))
 
 
@@ -211,10 +218,15 @@ async def user_models(request: Request[Any, Any, Any], user: FromPath[str]) -> R
 @get("/v1/models/{name:path}", include_in_schema=False)
 async def one_model(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[bytes]:
     gateway: Gateway = request.app.state.gateway
-    principal = gateway.keys.caller(dict(request.scope["headers"]))
+    principal = gateway.keys.caller(joined(request.scope["headers"]))
     wanted = segment(name.removeprefix("/"))
     gateway.router.route(wanted, principal)
     return _json(model_card(wanted))
+
+
+@delete("/v1/models/{name:path}", status_code=200, include_in_schema=False)
+async def delete_model(request: Request[Any, Any, Any], name: FromPath[str]) -> ASGIApp:
+    return await _relay(request, 1)
 
 
 async def _relay(request: Request[Any, Any, Any], skip: int) -> ASGIApp:
@@ -225,12 +237,12 @@ async def _relay(request: Request[Any, Any, Any], skip: int) -> ASGIApp:
     return out
 
 
-@route("/v1/{path:path}", http_method=["GET", "POST", "PUT", "PATCH", "DELETE"], status_code=200, include_in_schema=False)
+@route("/v1/{path:path}", http_method=METHODS, status_code=200, include_in_schema=False)
 async def relay(request: Request[Any, Any, Any]) -> ASGIApp:
     return await _relay(request, 1)
 
 
-@route("/u/{user:str}/v1/{path:path}", http_method=["GET", "POST", "PUT", "PATCH", "DELETE"], status_code=200, include_in_schema=False)
+@route("/u/{user:str}/v1/{path:path}", http_method=METHODS, status_code=200, include_in_schema=False)
 async def user_relay(request: Request[Any, Any, Any], user: FromPath[str]) -> ASGIApp:
     return await _relay(request, 3)
 

@@ -10,16 +10,16 @@ from urllib.parse import quote
 
 import msgspec
 
-from gateway.answer import Answer
+from gateway.answer import Answer, Completing, Head, Prepare
 from gateway.background import Background
 from gateway.embedding import Credentials
 from gateway.errors import BadRequest, Forbidden, Unavailable
 from gateway.forward import Forwarder
-from gateway.headers import Pairs, header_value
+from gateway.headers import Pairs, client_side
 from gateway.identity import KeyRing, Names, Principal, header_text
 from gateway.intake import check_chat, parse
 from gateway.plain import PlainWork
-from gateway.relay import Passing, Relay
+from gateway.relay import Passing, RelayWork
 from gateway.routing import Route, Router
 from gateway.settings import Settings
 from gateway.tokenizers import Vocabularies
@@ -95,24 +95,28 @@ def answer(gateway: Gateway, request: Request) -> Any:
     mode = mode_of(request.headers)
     route = gateway.router.route(body["model"], principal)
     user = gateway.names.user(principal, request.headers, request.path_user, body)
-    forward = forwarder(gateway, route, request, principal)
+    forward = forwarder(gateway, route, request.headers, principal)
     base: Pairs = [(b"x-memgate-request-id", request.id.encode())]
     if mode == "off" or gateway.background.matches(body):
-        passing = Passing("POST", "/chat/completions", request.body, b"application/json", route.alias, True, [(b"x-memory-status", b"off"), *base],
-                          gateway.settings.server.keepalive_seconds)
-        return Relay(forward, passing, request.headers)
+        relay = RelayWork(forward, Passing("POST", "/chat/completions", request.body, named=[(b"x-memory-status", b"off")]), bool(body.get("stream")))
+        return answering(gateway, relay.ready, base)
     explicit = conversation_of(request.headers, principal, user)
     agent = agent_of(request.headers)
     work = ChatWork(gateway, request, body, forward, _Wanted(Scope(principal.tenant, user, agent, gateway.secret), mode, explicit))
+    return answering(gateway, work.prepare, base)
+
+
+def answering(gateway: Gateway, prepare: Prepare, base: Pairs) -> Answer:
+    """The response that a work gives, as the server is set."""
     server = gateway.settings.server
-    return Answer(work.prepare, base, gateway.live, commit=server.commit_seconds, quiet=server.keepalive_seconds)
+    return Answer(prepare, base, gateway.live, commit=server.commit_seconds, quiet=server.keepalive_seconds)
 
 
-def forwarder(gateway: Gateway, route: Route, request: Request, principal: Principal) -> Forwarder:
-    total = max(t.settings.timeouts.total for t in route.targets)
-    return Forwarder(
-        route, request.headers, principal.authorization, gateway.settings.mode != "own-key", gateway.settings.routing.retries,
-        asyncio.get_running_loop().time() + total)
+def forwarder(gateway: Gateway, route: Route, headers: Mapping[bytes, bytes], principal: Principal) -> Forwarder:
+    """What carries one client request to the targets of its route, within their total time."""
+    settings, total = gateway.settings, max(t.settings.timeouts.total for t in route.targets)
+    client = client_side(headers, settings.server.forward_headers)
+    return Forwarder(route, client, principal.authorization, settings.mode != "own-key", settings.routing.retries, asyncio.get_running_loop().time() + total)
 
 
 def conversation_of(headers: Mapping[bytes, bytes], principal: Principal, user: str | None) -> str | None:
@@ -134,7 +138,7 @@ class _Wanted:
     explicit: str | None
 
 
-class ChatWork:
+class ChatWork(Completing):
     """One chat request's work, with memory where the store answers and without where it does not."""
 
     def __init__(self, gateway: Gateway, request: Request, body: Json, forward: Forwarder, wanted: _Wanted) -> None:
@@ -201,29 +205,27 @@ class ChatWork:
         assert self._turn is not None  # noqa: S101 - prepared
         return self._turn.completion()
 
-    def headers(self, *, committed: bool) -> list[tuple[bytes, bytes]]:
+    def head(self, *, committed: bool) -> Head:
+        assert self._turn is not None  # noqa: S101 - prepared
+        return self.shaped(self._turn.reply.headers if self._turn.reply is not None else [])
+
+    def named(self) -> Pairs:
         turn = self._turn
         assert turn is not None  # noqa: S101 - prepared
-        out: Pairs = [] if turn.reply is None else [h for h in turn.reply.headers if h[0] not in (b"content-type", b"content-encoding")]
         session = turn.session
         overhead = (time.perf_counter() - self._request.started - self._forward.waited) * 1000
-        out += [
+        out = [
             (b"x-memory-status", b"degraded" if turn.degraded else b"ok"), (b"x-memory-conversation", self._conversation(session.conversation.name)),
-            (b"x-memgate-overhead-ms", b"%.2f" % max(0.0, overhead if not self.stream or committed else self._overhead()))]
+            (b"x-memgate-overhead-ms", b"%.2f" % max(0.0, overhead)), *self._forward.named()]
         if session.stores:
             out.append((b"x-memory-explain", session.explain_id.encode()))
-        if turn.reply is not None:
-            out += [(b"x-memgate-upstream", header_value(turn.reply.target.label)), (b"x-memgate-attempts", b"%d" % self._forward.attempts)]
-        if not self.stream and not committed:
+        if not self.stream:
             out += [(b"x-memory-rounds", b"%d" % len(turn.used)), (b"x-memory-injected-tokens", b"%d" % session.injected_tokens)]
         return out
 
     def _conversation(self, name: str) -> bytes:
         """The conversation as the client spelt it, else percent-encoded."""
         return self._request.headers[b"x-memory-conversation"] if self._wanted.explicit else quote(name).encode()
-
-    def _overhead(self) -> float:
-        return (time.perf_counter() - self._request.started - self._forward.waited) * 1000
 
     async def over(self, error: BaseException | None) -> None:
         if self._turn is not None:
@@ -240,7 +242,7 @@ class Summariser:
         route = self._forward.route
         if name := self._gateway.settings.memory.summarizer:
             route = self._gateway.router.route(name, Principal("", "summariser"))
-        mine = Forwarder(route, {}, self._forward.authorization, self._forward.managed, 1, self._forward.deadline)
+        mine = Forwarder(route, [], self._forward.authorization, self._forward.managed, 1, self._forward.deadline)
         reply = await mine.open({"model": self._model, "messages": list(messages), "max_tokens": max_tokens}, stream=False)
         await reply.incoming.close()
         text = msgspec.json.decode(reply.plain or b"{}")["choices"][0]["message"]["content"]

@@ -56,7 +56,7 @@ class UpstreamEmbed:
         authorization = b"Bearer " + key.get_secret_value().encode() if key else self._credentials.get(tenant)
         body = msgspec.json.encode({"model": target.model, "input": list(texts), "encoding_format": "float"})
         try:
-            incoming = await target.upstream.send(Outgoing("/embeddings", body, upstream_headers({}, authorization)))
+            incoming = await target.upstream.send(Outgoing("/embeddings", body, upstream_headers([], authorization)))
             data = await incoming.read()
             await incoming.close()
             if incoming.status != 200:

@@ -3,7 +3,6 @@
 GatewayError
 ├── BadRequest 400 · Unauthenticated 401 · Forbidden 403 · NotFound 404 · UnknownModel 404
 ├── Conflict 409 · TooLarge 413 · UnsupportedMedia 415 · RateLimited 429
-├── Misconfigured 500
 ├── UpstreamUnreachable 502 · UpstreamAuthError 502 · StreamIncomplete 502
 ├── Unavailable 503
 └── UpstreamTimeout 504
@@ -75,10 +74,6 @@ class TooLarge(GatewayError):
 
 class UnsupportedMedia(GatewayError):
     status, type, code = 415, "invalid_request_error", "unsupported_media_type"
-
-
-class Misconfigured(GatewayError):
-    status, code = 500, "configuration_error"
 
 
 class UpstreamUnreachable(GatewayError):

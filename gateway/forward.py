@@ -7,32 +7,37 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from typing import TypeVar
 
 import msgspec
 
+from gateway.endings import error_of
 from gateway.errors import (
     GatewayError,
     StreamIncomplete,
     UpstreamAuthError,
     UpstreamRefused,
+    UpstreamTimeout,
     UpstreamUnreachable,
     error_body,
 )
-from gateway.headers import Pairs, client_headers, upstream_headers
+from gateway.headers import Pairs, client_headers, header_value, upstream_headers
 from gateway.routing import Route, Target
-from gateway.sse import DONE, Framer
+from gateway.sse import DONE, Event, Framer
 from gateway.upstream.base import Incoming, Outgoing
 from gateway.wire.chat import Chunk, Json, Malformed, chunk, decode, encode, lift, read
 
+log = logging.getLogger("memgate")
 ERROR_BYTES = 1 << 20
 LONGEST_PAUSE = 10.0  # seconds; a client told to wait longer is told so at once
-RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504, 520, 522, 524, 529})
+Answered = TypeVar("Answered")
 OVERFLOW = re.compile(
     r"context_length_exceeded|maximum context length|context window|prompt is too long|input is too long|too many (?:input )?tokens|exceeds? the (?:maximum|limit|context)"
     r"|reduce the length|input token count|exceed_context_size|request too large", re.IGNORECASE)
@@ -51,14 +56,27 @@ class Reply:
 
 
 @dataclass(slots=True)
-class Forwarder:
-    """Sends one client request's rounds. client: its headers. authorization: the client's own, in own-key mode.
+class Passed:
+    """An upstream's answer to pass on. first: the events that came up to the first with data; more: the rest, as they arrive.
 
-    managed: provider keys are ours, so an upstream's 401 is about us.
+    Both are empty where the answer is no event stream: its bytes are the incoming body's."""
+
+    incoming: Incoming
+    first: list[Event] = field(default_factory=list)
+    more: AsyncGenerator[list[Event], None] | None = None
+    framer: Framer = field(default_factory=Framer)
+
+
+@dataclass(slots=True)
+class Forwarder:
+    """Sends one client request's rounds. client: its headers that may go upstream. authorization: its own, in own-key mode.
+
+    managed: provider keys are ours, so an upstream's 401 is about us. retries: tries after the first, over all targets.
+    deadline: the loop's time by which all of it ends.
     """
 
     route: Route
-    client: Mapping[bytes, bytes]
+    client: Pairs
     authorization: bytes | None
     managed: bool
     retries: int
@@ -68,71 +86,95 @@ class Forwarder:
     waited: float = field(default=0.0)
 
     async def open(self, body: Json | bytes, stream: bool) -> Reply:
-        """Tries targets until one answers. Raises GatewayError: the last refusal or fault."""
-        tries = 0
+        """Tries targets until one answers with a completion. Raises GatewayError: the last refusal or fault."""
+        return await self._tried(lambda target, last: self._sent(target, body, stream))
+
+    async def pass_on(self, make: Callable[[Target, Pairs], Outgoing]) -> Passed:
+        """The same for an answer that is passed on. make: the request for a target, from it and its headers (no content type)."""
+        return await self._tried(lambda target, last: self._passed(target, make, last))
+
+    @property
+    def alias(self) -> str | None:
+        """The name to show as `model`, where the one that serves has another."""
+        target = self.served or self.route.targets[0]
+        return self.route.name if target.model != self.route.name else None
+
+    def named(self) -> Pairs:
+        """Headers that tell who answered, and at which attempt."""
+        served = [(b"x-memgate-upstream", header_value(self.served.label))] if self.served else []
+        return [*served, (b"x-memgate-attempts", b"%d" % self.attempts)]
+
+    async def _tried(self, send: Callable[[Target, bool], Awaitable[Answered]]) -> Answered:
+        """One loop for every call: another target first, else the same after a pause. send: told whether its try is the last."""
         targets = [self.served] if self.served else list(self.route.targets)
+        tries = 0
+        loop = asyncio.get_running_loop()
         while True:
             target = targets[min(tries, len(targets) - 1)]
-            try:
-                return await self._once(target, body, stream)
-            except GatewayError as e:
-                tries += 1
-                pause = _pause(e, tries)
-                late = asyncio.get_running_loop().time() + pause > self.deadline
-                if tries > self.retries or not _worth_retrying(e) or late or pause > LONGEST_PAUSE:
-                    raise
-            if tries >= len(targets):
-                await asyncio.sleep(pause)
-
-    async def pass_on(self, make: Callable[[str, bytes | None], Outgoing]) -> Incoming:
-        """The relay's call: `make(model, credential)` gives the request for a target. Errors are raised as they came."""
-        tries = 0
-        while True:
-            target = self.route.targets[min(tries, len(self.route.targets) - 1)]
             self.attempts += 1
+            started = loop.time()
             try:
-                incoming = await target.upstream.send(make(target.model, self.credential(target)))
-                if incoming.status >= 300:
-                    try:
-                        raise await self._refusal(target, incoming)
-                    finally:
-                        await incoming.close()
+                answered = await send(target, tries >= self.retries)
                 self.served = target
-                return incoming
+                return answered
             except GatewayError as e:
                 tries += 1
-                pause = _pause(e, tries) if tries >= len(self.route.targets) else 0
-                if tries > self.retries or not _worth_retrying(e) or pause > LONGEST_PAUSE or asyncio.get_running_loop().time() + pause > self.deadline:
+                pause = _pause(e, tries) if tries >= len(targets) else 0.0
+                if tries > self.retries or not _worth_retrying(e) or pause > LONGEST_PAUSE or loop.time() + pause > self.deadline:
                     raise
-                await asyncio.sleep(pause)
+            finally:
+                self.waited += loop.time() - started
+            await asyncio.sleep(pause)
 
-    async def _once(self, target: Target, body: Json | bytes, stream: bool) -> Reply:
-        self.attempts += 1
-        loop = asyncio.get_running_loop()
-        started = loop.time()
+    async def _passed(self, target: Target, make: Callable[[Target, Pairs], Outgoing], last: bool) -> Passed:
+        outgoing = make(target, upstream_headers(self.client, self.credential(target), None))
+        outgoing.until = self.deadline
+        incoming = await target.upstream.send(outgoing)
         try:
-            return await self._sent(target, body, stream)
-        finally:
-            self.waited += loop.time() - started
+            if incoming.status >= 300:
+                raise await self._refusal(target, incoming)
+            passed = Passed(incoming)
+            if incoming.is_events:
+                await self._begun(passed, target, last)
+            return passed
+        except BaseException:
+            await incoming.close()
+            raise
+
+    async def _begun(self, passed: Passed, target: Target, last: bool) -> None:
+        """Waits for the first event with data. One that reports an error counts as a failure while there are tries left."""
+        passed.more = events_of(passed.incoming, passed.framer)
+        async for batch in passed.more:
+            passed.first += batch
+            if found := next((e for e in batch if e.data), None):
+                if not last and found.data and (error := error_of(found.data)):
+                    failure = UpstreamRefused(_status_of(error), self.scrubbed(found.data, target), client_headers(passed.incoming.headers))
+                    if _worth_retrying(failure):
+                        raise failure
+                return
+
+    def scrubbed(self, data: bytes, target: Target | None = None) -> bytes:
+        """An upstream's text without the key it was called with."""
+        target = target or self.served
+        key = target.settings.api_key if target else None
+        return data.replace(secret.encode(), b"[key]") if key is not None and (secret := key.get_secret_value()) else data
 
     async def _sent(self, target: Target, body: Json | bytes, stream: bool) -> Reply:
         payload = body if isinstance(body, bytes) else encode({**body, "model": target.model})
-        incoming = await target.upstream.send(Outgoing("/chat/completions", payload, upstream_headers(self.client, self.credential(target)), stream=stream))
+        headers = upstream_headers(self.client, self.credential(target))
+        incoming = await target.upstream.send(Outgoing("/chat/completions", payload, headers, stream=stream, until=self.deadline))
         try:
             if incoming.status >= 300:
                 raise await self._refusal(target, incoming)
             reply = Reply(target, self.attempts, client_headers(incoming.headers), _none(), incoming)
-            if b"event-stream" in (incoming.header(b"content-type") or b""):
-                await self._first(reply)
-            else:
-                await self._whole(reply)
-            self.served = target
+            await (self._first(reply) if incoming.is_events else self._whole(reply))
             return reply
         except BaseException:
             await incoming.close()
             raise
 
     def credential(self, target: Target) -> bytes | None:
+        """What goes upstream as Authorization: the key of ours, and the client's own only where there are no keys of ours at all."""
         key = target.settings.api_key
         if key is not None and key.get_secret_value():
             return b"Bearer " + key.get_secret_value().encode()
@@ -150,7 +192,7 @@ class Forwarder:
             raise StreamIncomplete("The upstream's stream ended before its first event. Try again.")
         if first.error is not None:
             await chunks.aclose()
-            raise UpstreamRefused(_status_of(first.error), encode({"error": first.error}), reply.headers)
+            raise UpstreamRefused(_status_of(first.error), self.scrubbed(encode({"error": first.error}), reply.target), reply.headers)
         reply.chunks = _chained(first, chunks)
 
     async def _whole(self, reply: Reply) -> None:
@@ -160,20 +202,19 @@ class Forwarder:
             if not isinstance(body, dict):
                 raise Malformed("not an object")
             if body.get("error"):
-                raise UpstreamRefused(_status_of(body["error"]), data, reply.headers)
+                raise UpstreamRefused(_status_of(body["error"]), self.scrubbed(data, reply.target), reply.headers)
             reply.chunks = _one(chunk(lift(body), b""))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, Malformed) as e:
             raise UpstreamUnreachable(f"The upstream answered 200 with something that is no chat completion ({type(e).__name__}). Try again, or check its base_url.") from e
         reply.plain = data
 
     async def _refusal(self, target: Target, incoming: Incoming) -> GatewayError:
-        data = await incoming.read(ERROR_BYTES)
+        data = self.scrubbed(await incoming.read(ERROR_BYTES), target)
         headers = client_headers(incoming.headers)
-        key = target.settings.api_key
-        if key is not None and (secret := key.get_secret_value()):
-            data = data.replace(secret.encode(), b"[key]")
         if incoming.status == 401 and self.managed:
-            return UpstreamAuthError(f"The provider {target.provider!r} refused the gateway's own credentials. Its operator must check the api_key.")
+            missing = "has no api_key here, and wants one" if self.credential(target) is None else "refused the gateway's own credentials"
+            log.error("the provider %r %s", target.provider, missing)
+            return UpstreamAuthError(f"The provider {target.provider!r} {missing}. The gateway's operator must check its api_key.")
         if 300 <= incoming.status < 400:
             return UpstreamUnreachable(f"The provider {target.provider!r} answered with a redirect ({incoming.status}), which is not followed. Check its base_url.")
         return UpstreamRefused(incoming.status, *_error_json(incoming.status, data, headers))
@@ -208,17 +249,20 @@ def overflowed(e: UpstreamRefused) -> UpstreamRefused:
         return UpstreamRefused(e.status, error_body(e.message, "invalid_request_error", "context_length_exceeded"), e.headers)
     return e
 
-def _status_of(error
-: object) -> int:
+
+def _status_of(error: object) -> int:
     code = error.get("code") or error.get("status") if isinstance(error, dict) else None
     return code if isinstance(code, int) and 400 <= code < 600 else 502
 
 
 def _worth_retrying(error: GatewayError) -> bool:
+    """What may be another's luck: 408, 429, 5xx and broken connections; not our own credentials, nor a pool that is full."""
     hint = next((v for k, v in error.headers if k == b"x-should-retry"), None)
     if hint is not None:
         return hint == b"true"
-    return error.status in RETRIED if isinstance(error, UpstreamRefused) else error.status in (502, 503, 504) and not isinstance(error, UpstreamAuthError)
+    if isinstance(error, UpstreamRefused):
+        return error.status in (408, 429) or error.status >= 500
+    return isinstance(error, UpstreamUnreachable | UpstreamTimeout | StreamIncomplete)
 
 
 def _pause(error: GatewayError, tries: int) -> float:
@@ -233,18 +277,27 @@ def _pause(error: GatewayError, tries: int) -> float:
     return random.random() * 0.5 * 2.0 ** (tries - 1)
 
 
+async def events_of(incoming: Incoming, framer: Framer) -> AsyncGenerator[list[Event], None]:
+    """The events of a stream, those together that arrived together. Raises GatewayError from the body.
+
+    What follows the last blank line when the stream ends is one event more; when it breaks, it is nothing.
+    """
+    async for data in incoming.body:
+        if events := framer.feed(data):
+            yield events
+    if last := framer.close():
+        yield [last]
+
+
 async def chunks_of(incoming: Incoming) -> AsyncGenerator[Chunk, None]:
     """The chunks of an event stream, up to `[DONE]`. Raises StreamIncomplete for what is no chunk, GatewayError from the body."""
-    framer = Framer()
-    async for data in incoming.body:
-        for event in framer.feed(data):
+    async for events in events_of(incoming, Framer()):
+        for event in events:
             if event.data == DONE:
+                await incoming.drained()
                 return
             if event.data:
                 yield _read(event.data)
-    last = framer.close()
-    if last is not None and last.data and last.data != DONE:
-        yield _read(last.data)
 
 
 def _read(data: bytes) -> Chunk:

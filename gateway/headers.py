@@ -9,19 +9,40 @@ Pairs = list[tuple[bytes, bytes]]
 # To the upstream: what means something there. Never: credentials, cookies, hop-by-hop, anything of ours.
 FORWARDED = frozenset({
     b"openai-organization", b"openai-project", b"openai-beta", b"anthropic-version", b"anthropic-beta", b"idempotency-key", b"x-client-request-id",
-    b"traceparent", b"tracestate", b"baggage", b"accept", b"http-referer", b"x-title"})
+    b"traceparent", b"tracestate", b"baggage", b"accept", b"range", b"http-referer", b"x-title"})
 OURS = (b"x-memory", b"x-memgate")
+HOP = frozenset({
+    b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"content-length", b"host", b"expect", b"http2-settings"})
+CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"cookie", b"cookie2"})
 # Back to the client: dropped, since they belong to the other connection or to the browser of someone else.
-DROPPED = frozenset({
-    b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"content-length",
-    b"set-cookie", b"set-cookie2", b"server", b"date", b"alt-svc", b"strict-transport-security", b"vary", b"x-accel-buffering", b"cache-control"})
+DROPPED = HOP | {b"set-cookie", b"set-cookie2", b"server", b"date", b"alt-svc", b"strict-transport-security", b"clear-site-data", b"x-accel-buffering"}
 
 
-def upstream_headers(client: Mapping[bytes, bytes], authorization: bytes | None, content_type: bytes = b"application/json") -> Pairs:
-    """What the upstream gets: the allow list, and the credential that is right there."""
-    out = [(k, v) for k, v in client.items() if k in FORWARDED]
-    out.append((b"content-type", content_type))
-    out.append((b"accept-encoding", b"identity"))
+def joined(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """A request's headers by lower-case name; those sent several times are one list (RFC 9110, 5.3)."""
+    out: dict[bytes, bytes] = {}
+    for name, value in pairs:
+        out[name] = out[name] + b", " + value if name in out else value
+    return out
+
+
+def may_forward(name: bytes) -> bool:
+    """Whether an operator may let this header through."""
+    return name not in HOP and name not in CREDENTIALS and not name.startswith((*OURS, b"proxy-"))
+
+
+def client_side(client: Mapping[bytes, bytes], more: Iterable[str] = ()) -> Pairs:
+    """What of a client's headers goes upstream: the allow list and `more`, save what its Connection header lists."""
+    listed = _listed(client.get(b"connection", b""))
+    let_in = FORWARDED.union(name.lower().encode("latin-1") for name in more) if more else FORWARDED
+    return [(k, v) for k, v in client.items() if k in let_in and k not in listed]
+
+
+def upstream_headers(client: Pairs, authorization: bytes | None, content_type: bytes | None = b"application/json") -> Pairs:
+    """What the upstream gets. client: see `client_side`. authorization: the credential that is right there."""
+    out = [*client, (b"accept-encoding", b"identity"), (b"user-agent", b"memgate")]
+    if content_type is not None:
+        out.append((b"content-type", content_type))
     if authorization is not None:
         out.append((b"authorization", authorization))
     return out
@@ -34,10 +55,14 @@ def client_headers(upstream: Iterable[tuple[bytes, bytes]]) -> Pairs:
     for name, value in upstream:
         lower = name.lower()
         if lower == b"connection":
-            listed |= {v.strip().lower() for v in value.split(b",")}
-        if lower not in DROPPED and not lower.startswith((*OURS, b"access-control-")):
+            listed |= _listed(value)
+        if lower not in DROPPED and not lower.startswith((*OURS, b"access-control-", b"proxy-")):
             kept.append((lower, value))
-    return [(k, v) for k, v in kept if k not in listed]
+    return [(k, v) for k, v in kept if k not in listed] if listed else kept
+
+
+def _listed(connection: bytes) -> set[bytes]:
+    return {v.strip().lower() for v in connection.split(b",")} if connection else set()
 
 
 def header_value(text: str) -> bytes:

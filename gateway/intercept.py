@@ -80,6 +80,15 @@ class Interceptor:
         self.text_shown = False
         self.edited = False
 
+    @property
+    def alias(self) -> str | None:
+        """The name to show in place of the upstream's; to be set before the first chunk."""
+        return self._head.model
+
+    @alias.setter
+    def alias(self, name: str | None) -> None:
+        self._head.model = name
+
     def feed(self, chunk: Chunk) -> list[bytes]:
         """Takes the next chunk of the round; returns the chunks to show, encoded."""
         if chunk.error is not None:

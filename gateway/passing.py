@@ -3,19 +3,20 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import msgspec
 
-from gateway.chat import Gateway
+from gateway.answer import Answer
+from gateway.chat import Gateway, answering, forwarder
 from gateway.errors import GatewayError, NotFound
 from gateway.forward import Forwarder
-from gateway.headers import upstream_headers
+from gateway.headers import joined, upstream_headers
 from gateway.identity import Principal
 from gateway.intake import read_body
-from gateway.relay import Passing, Relay
+from gateway.naming import model_of
+from gateway.relay import Passing, RelayWork
 from gateway.routing import Route, allowed
 from gateway.upstream.base import Outgoing
 from gateway.wire.chat import Json, decode
@@ -23,44 +24,25 @@ from memory.ids import new_id
 
 LIST_SECONDS = 2.0
 LIST_BYTES = 4 << 20
-FORM_MODEL = re.compile(rb'name="model"\r\n\r\n([^\r\n]{1,200})\r\n')
+PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
+STREAMS = re.compile(rb'"stream"\s*:\s*true')
 
 
-class _Model(msgspec.Struct):
-    model: str | None = None
-
-
-def model_of(body: bytes, content_type: bytes) -> str | None:
-    """The model a body names, JSON or form; None where it names none."""
-    if b"multipart/form-data" in content_type:
-        found = FORM_MODEL.search(body)
-        return found[1].decode("utf-8", "replace") if found else None
-    try:
-        return msgspec.json.decode(body, type=_Model).model
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-
-
-async def pass_on(gateway: Gateway, scope: Any, receive: Any, skip: int) -> Relay:
+async def pass_on(gateway: Gateway, scope: Any, receive: Any, skip: int) -> Answer:
     """The ASGI response that relays this request. skip: segments of the path that are ours. Raises GatewayError."""
-    headers: Mapping[bytes, bytes] = dict(scope["headers"])
+    headers = joined(scope["headers"])
     principal = gateway.keys.caller(headers)
     body = await read_body(receive, headers, int(gateway.settings.server.max_body_mib * 1024 * 1024))
     content_type = headers.get(b"content-type", b"application/json")
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    path = re.sub(rb"\A(?:/+[^/]+){%d}" % skip, b"", raw).decode("latin-1").split("?", 1)[0]
+    path = quote(re.sub(rb"\A(?:/+[^/]+){%d}" % skip, b"", raw.split(b"?", 1)[0]), safe=PRINTABLE)
     if ".." in unquote(path).split("/"):
         raise NotFound(f"There is nothing at {path[:200]!r}.")
-    query = scope.get("query_string", b"")
-    name = model_of(body, content_type) if body else None
-    route = _route(gateway, name, principal)
-    total = max(t.settings.timeouts.total for t in route.targets)
-    forward = Forwarder(route, headers, principal.authorization, gateway.settings.mode != "own-key", gateway.settings.routing.retries,
-                        asyncio.get_running_loop().time() + total)
-    alias = route.alias if b"json" in content_type else None
-    passing = Passing(scope["method"], path + (f"?{query.decode('latin-1')}" if query else ""), body or None, content_type, alias,
-                      base=[(b"x-memgate-request-id", new_id("req").encode())], quiet=gateway.settings.server.keepalive_seconds)
-    return Relay(forward, passing, headers)
+    query = quote(scope.get("query_string", b""), safe=PRINTABLE)
+    forward = forwarder(gateway, _route(gateway, model_of(body, content_type) if body else None, principal), headers, principal)
+    passing = Passing(scope["method"], path + (f"?{query}" if query else ""), body or None, content_type)
+    work = RelayWork(forward, passing, b"json" in content_type and STREAMS.search(body[:1 << 20]) is not None)
+    return answering(gateway, work.ready, [(b"x-memgate-request-id", new_id("req").encode())])
 
 
 async def upstream_models(gateway: Gateway, principal: Principal) -> list[Json]:
@@ -68,10 +50,10 @@ async def upstream_models(gateway: Gateway, principal: Principal) -> list[Json]:
     if gateway.router.find("*") is None:
         return []
     target = gateway.router.default()
-    forward = Forwarder(Route((target,), None, None, False), {}, principal.authorization, gateway.settings.mode != "own-key", 0, float("inf"))
+    forward = Forwarder(Route((target,)), [], principal.authorization, gateway.settings.mode != "own-key", 0, float("inf"))
     try:
         async with asyncio.timeout(LIST_SECONDS):
-            incoming = await target.upstream.send(Outgoing("/models", None, upstream_headers({}, forward.credential(target)), "GET"))
+            incoming = await target.upstream.send(Outgoing("/models", None, upstream_headers([], forward.credential(target), None), "GET"))
             data = await incoming.read(LIST_BYTES)
             await incoming.close()
         listed = decode(data)["data"] if incoming.status == 200 else []
@@ -81,6 +63,4 @@ async def upstream_models(gateway: Gateway, principal: Principal) -> list[Json]:
 
 
 def _route(gateway: Gateway, name: str | None, principal: Principal) -> Route:
-    if name:
-        return gateway.router.route(name, principal)
-    return Route((gateway.router.default(),), None, None, False)
+    return gateway.router.route(name, principal) if name else Route((gateway.router.default(),))

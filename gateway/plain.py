@@ -3,26 +3,29 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
+from gateway.answer import Completing, Head
 from gateway.errors import StreamIncomplete
-from gateway.forward import Forwarder
+from gateway.forward import Forwarder, Reply
+from gateway.headers import Pairs
 from gateway.intercept import Interceptor
-from gateway.relay import renamed
+from gateway.naming import renamed
 from gateway.wire.chat import Json, encode
 
 
-class PlainWork:
+class PlainWork(Completing):
     """An answer without memory, in both modes."""
 
     def __init__(self, body: Json, forward: Forwarder) -> None:
         self._body, self._forward = body, forward
         self.stream = bool(body.get("stream"))
         self._bytes = b""
+        self._reply: Reply | None = None
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         options = self._body.get("stream_options")
         wants = isinstance(options, dict) and bool(options.get("include_usage"))
-        icpt = Interceptor((), wants or not self.stream, self._forward.route.alias)
-        reply = await self._forward.open(self._body, self.stream)
+        reply = self._reply = await self._forward.open(self._body, self.stream)
+        icpt = Interceptor((), wants or not self.stream, self._forward.alias)
         try:
             async for piece in reply.chunks:
                 for shown in icpt.feed(piece):
@@ -34,7 +37,7 @@ class PlainWork:
             yield shown
         if reply.plain is None and not result.complete:
             raise StreamIncomplete("The upstream's stream ended before the answer was complete. What came is above; try again.")
-        alias = self._forward.route.alias
+        alias = self._forward.alias
         self._bytes = renamed(reply.plain, alias) if reply.plain and alias else reply.plain or encode(icpt.answer())
         for shown in icpt.usage_chunk(icpt.usage):
             yield shown
@@ -42,8 +45,11 @@ class PlainWork:
     def whole(self) -> bytes:
         return self._bytes
 
-    def headers(self, *, committed: bool) -> list[tuple[bytes, bytes]]:
-        return [(b"x-memory-status", b"degraded")]
+    def head(self, *, committed: bool) -> Head:
+        return self.shaped(self._reply.headers if self._reply is not None else [])
+
+    def named(self) -> Pairs:
+        return [(b"x-memory-status", b"degraded"), *self._forward.named()]
 
     async def over(self, error: BaseException | None) -> None:
         return

@@ -4,153 +4,121 @@ Allowed edits (PRODUCT.md): a declared alias, a scrubbed secret, keep-alive comm
 """
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
-from typing import Any
 
-import msgspec
-
-from gateway.answer import COMMENT, Receive, Send, respond, respond_error, unless_gone
-from gateway.errors import GatewayError, StreamIncomplete
-from gateway.forward import Forwarder
-from gateway.headers import Pairs, client_headers, header_value, upstream_headers
-from gateway.sse import DONE, Event, Framer, frame
-from gateway.upstream.base import Incoming, Outgoing
-from gateway.wire.chat import decode, encode
+from gateway.answer import SSE, Head
+from gateway.endings import ending_of, is_object
+from gateway.errors import GatewayError, StreamIncomplete, UpstreamUnreachable
+from gateway.forward import Forwarder, Passed
+from gateway.headers import Pairs, client_headers
+from gateway.naming import renamed
+from gateway.routing import Target
+from gateway.sse import COMMENT, DONE, Event
+from gateway.upstream.base import Outgoing
 
 
 @dataclass(slots=True)
 class Passing:
-    """What to pass on. alias: the requested model name where the target's differs; chat: a stream must end with a finish."""
+    """What to pass on. path: below `/v1`, as it was sent, with its query. named: headers of ours on every outcome.
+
+    several: a chat completion of more than one choice.
+    """
 
     method: str
     path: str
     body: bytes | None
-    content_type: bytes
-    alias: str | None = None
-    chat: bool = False
-    base: Pairs = field(default_factory=list)
-    quiet: float = 15
+    content_type: bytes = b"application/json"
+    several: bool = False
+    named: Pairs = field(default_factory=list)
 
 
-class Relay:
-    """An ASGI response that is the upstream's own."""
+class RelayWork:
+    """An answer that is the upstream's own. stream: the client asked for events."""
 
-    def __init__(self, forward: Forwarder, passing: Passing, client: Mapping[bytes, bytes]) -> None:
-        self._forward, self._p, self._client = forward, passing, client
-        self._started = False
-        self._quiet_since = 0.0
+    def __init__(self, forward: Forwarder, passing: Passing, stream: bool) -> None:
+        self._forward, self._p, self.stream = forward, passing, stream
+        self._ending = ending_of(passing.path, passing.several)
+        self._passed: Passed | None = None
+        self._whole: bytes | None = None
+        self._committed = False
 
-    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        await unless_gone(self._run(send), receive)
+    async def ready(self) -> RelayWork:
+        return self
 
-    async def _run(self, send: Send) -> None:
-        incoming: Incoming | None = None
+    async def parts(self) -> AsyncGenerator[bytes, None]:
+        passed = self._passed = await self._forward.pass_on(self._request)
         try:
-            incoming = await self._forward.pass_on(self._request)
-            await self._answer(send, incoming)
-        except GatewayError as e:
-            if self._started:
-                await send({"type": "http.response.body", "body": frame(e.body()), "more_body": False})
+            if passed.more is not None:
+                async for part in self._events(passed, passed.more):
+                    yield part
+            elif self._committed:
+                raise UpstreamUnreachable("The upstream answered with no stream, but yours had begun. Try again.")
+            elif self._forward.alias is not None and b"json" in (passed.incoming.header(b"content-type") or b""):
+                self._whole = renamed(await passed.incoming.read(), self._forward.alias)
+                yield self._whole
             else:
-                await respond_error(send, e, self._p.base)
+                async for data in passed.incoming.body:
+                    yield data
         finally:
-            if incoming is not None:
-                await incoming.close()
+            await passed.incoming.close()
 
-    def _request(self, model: str, credential: bytes | None) -> Outgoing:
+    def _request(self, target: Target, headers: Pairs) -> Outgoing:
         body = self._p.body
-        if body is not None and self._p.alias is not None and model:
-            body = renamed(body, model)
-        headers = upstream_headers(self._client, credential, self._p.content_type)
-        return Outgoing(self._p.path, body, headers if body is not None else [h for h in headers if h[0] != b"content-type"], self._p.method)
+        if body is not None:
+            headers = [*headers, (b"content-type", self._p.content_type)]
+            if target.model and target.model != self._forward.route.name:
+                body = renamed(body, target.model, self._p.content_type)
+        return Outgoing(self._p.path, body, headers, self._p.method)
 
-    async def _answer(self, send: Send, incoming: Incoming) -> None:
-        target = self._forward.served
-        named = [(b"x-memgate-upstream", header_value(target.label)), (b"x-memgate-attempts", b"%d" % self._forward.attempts)] if target else []
-        headers = [*self._p.base, *named, *client_headers(incoming.headers)]
-        if b"event-stream" in (incoming.header(b"content-type") or b""):
-            headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
-            await self._stream(send, incoming, headers)
-        elif self._p.alias is not None and b"json" in (incoming.header(b"content-type") or b""):
-            body = renamed(await incoming.read(), self._p.alias)
-            await respond(send, incoming.status, body, [*headers, (b"content-length", b"%d" % len(body))])
-        else:
-            await self._bytes(send, incoming, headers)
-
-    async def _bytes(self, send: Send, incoming: Incoming, headers: Pairs) -> None:
-        length = incoming.header(b"content-length")
-        await send({"type": "http.response.start", "status": incoming.status, "headers": [*headers, *([(b"content-length", length)] if length else [])]})
-        async for data in incoming.body:
-            await send({"type": "http.response.body", "body": data, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _stream(self, send: Send, incoming: Incoming, headers: Pairs) -> None:
-        framer, ending = Framer(), _Ending(self._p.chat)
-        self._started = True
-        await send({"type": "http.response.start", "status": incoming.status, "headers": headers})
-        keeper = asyncio.ensure_future(self._keep(send))
-        try:
-            async for data in incoming.body:
-                events = framer.feed(data)
-                self._quiet_since = asyncio.get_running_loop().time()
-                if events:
-                    await send({"type": "http.response.body", "body": b"".join(self._shown(e, ending) for e in events), "more_body": True})
-            rest = framer.rest
-            last = framer.close()
-            if last is not None and ending.seen(last):
-                await send({"type": "http.response.body", "body": rest, "more_body": True})
-        finally:
-            keeper.cancel()
-        if not ending.whole:
+    async def _events(self, passed: Passed, more: AsyncGenerator[list[Event], None]) -> AsyncGenerator[bytes, None]:
+        if passed.first:
+            yield self._shown(passed.first)
+        async for events in more:
+            yield self._shown(events)
+        if not self._ending.whole:
             raise StreamIncomplete("The upstream's stream ended before the answer was complete. What came is above; try again.")
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _keep(self, send: Send) -> None:
-        loop = asyncio.get_running_loop()
-        self._quiet_since = loop.time()
-        while self._p.quiet:
-            left = self._quiet_since + self._p.quiet - loop.time()
-            if left <= 0:
-                await send({"type": "http.response.body", "body": COMMENT, "more_body": True})
-                self._quiet_since = loop.time()
-            await asyncio.sleep(max(left, 0.05))
+    def _shown(self, events: list[Event]) -> bytes:
+        out = []
+        for event in events:
+            self._ending.see(event)
+            if event.ended or self._ending.whole:
+                out.append(self._edited(event))
+            elif event.data and is_object(event.data):  # cut after its last brace: with an end of its own it stays readable
+                out.append(self._edited(event) + b"\n\n")
+        return b"".join(out)
 
-    def _shown(self, event: Event, ending: _Ending) -> bytes:
-        ending.seen(event)
-        if self._p.alias is None or not event.data or event.data == DONE or event.name:
+    def _edited(self, event: Event) -> bytes:
+        if not event.data or event.data == DONE:
             return event.raw
-        return frame(renamed(event.data, self._p.alias))
+        data = self._forward.scrubbed(event.data) if b'"error"' in event.data else event.data
+        if (alias := self._forward.alias) is not None and b'"model"' in data:
+            data = renamed(data, alias)
+        if data == event.data:
+            return event.raw
+        return (b"event: " + event.name + b"\n" if event.name else b"") + b"".join(b"data: " + line + b"\n" for line in data.split(b"\n")) + b"\n"
 
+    def head(self, *, committed: bool) -> Head:
+        if self._passed is None:
+            self._committed = committed
+            return Head(list(SSE), events=True)
+        incoming = self._passed.incoming
+        headers = client_headers(incoming.headers)
+        if self._passed.more is not None:
+            return Head([*(h for h in headers if h[0] != b"cache-control"), *SSE[1:]], incoming.status, events=True)
+        length = b"%d" % len(self._whole) if self._whole is not None else incoming.header(b"content-length")
+        return Head([*headers, (b"content-length", length)] if length else headers, incoming.status)
 
-class _Ending:
-    """Whether a chat stream has ended as it should: a finish, `[DONE]`, or an error of the upstream's own."""
+    def named(self) -> Pairs:
+        return [*self._p.named, *self._forward.named()]
 
-    def __init__(self, chat: bool) -> None:
-        self.whole = not chat
+    def told(self, error: GatewayError) -> bytes:
+        return self._ending.told(error)
 
-    def seen(self, event: Event) -> bool:
-        """Takes an event into account. False for one that is no JSON."""
-        if not event.data:
-            return True
-        if event.data == DONE or b'"error"' in event.data:
-            self.whole = True
-        elif b"finish_reason" in event.data and not self.whole:
-            try:
-                self.whole = any(c.get("finish_reason") for c in decode(event.data).get("choices") or [])
-            except (msgspec.DecodeError, UnicodeDecodeError, AttributeError):
-                return False
-        return True
+    def comment(self) -> bytes:
+        # openai-python takes a blank line after an `id` field for an event of its own: there the comment stands before the next one.
+        return COMMENT[:-1] if self._passed is not None and self._passed.framer.ids else COMMENT
 
-
-def renamed(body: bytes, model: str) -> bytes:
-    """A JSON object with another top-level `model`; every other member keeps its bytes. What is no object stays as it is."""
-    try:
-        members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return body
-    if "model" not in members:
-        return body
-    members["model"] = msgspec.Raw(encode(model))
-    return encode(members)
+    async def over(self, error: BaseException | None) -> None:
+        return

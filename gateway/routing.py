@@ -31,12 +31,12 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """targets in the order to try. alias: the requested name, where the upstream's differs. window in tokens, None unknown."""
+    """targets in the order to try. name: the requested model. window in tokens, None unknown."""
 
     targets: tuple[Target, ...]
-    alias: str | None
-    window: int | None
-    supports_tools: bool
+    name: str = ""
+    window: int | None = None
+    supports_tools: bool = False
     tokenizer: str = "estimate"
 
 
@@ -75,8 +75,7 @@ class Router:
         facts = self.facts(targets[0].model)
         window = found[1].context_window or facts.get("context_window")
         tools = found[1].supports_tools if found[1].supports_tools is not None else facts.get("supports_tools", True)
-        alias = name if any(t.model != name for t in targets) else None
-        return Route(tuple(targets), alias, window, tools, facts.get("tokenizer", "estimate"))
+        return Route(tuple(targets), name, window, tools, facts.get("tokenizer", "estimate"))
 
     def _targets(self, name: str, model: Model) -> list[Target]:
         found = [(t, Target(t.provider, t.model or name, self._upstreams[t.provider], self._settings.providers[t.provider])) for t in model.targets]

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 
+from gateway.headers import may_forward
 from memory.blocks import LABEL, RESERVED
 
 VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
@@ -39,6 +40,15 @@ class Server(Part):
     drain_seconds: float = Field(600, ge=0)
     keepalive_seconds: float = Field(15, ge=0)
     commit_seconds: float = Field(15, gt=0)
+    forward_headers: tuple[str, ...] = ()
+
+    @field_validator("forward_headers")
+    @classmethod
+    def _harmless(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if not may_forward(name.lower().encode()):
+                raise ValueError(f"{name!r} never goes upstream: credentials, cookies, hop-by-hop headers and Memgate's own stay here")
+        return names
 
     @property
     def loopback(self) -> bool:

@@ -15,22 +15,25 @@ BLANK = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
 LINE = re.compile(rb"\r\n|\n|\r")
 BOM = b"\xef\xbb\xbf"
 DONE = b"[DONE]"
+COMMENT = b": keep-alive\n\n"
 
 
 class Event(NamedTuple):
-    """One dispatched block: `data` is None for a block of comments or blank lines alone."""
+    """One dispatched block: `data` is None for a block of comments or blank lines alone. ended: its blank line came."""
 
     raw: bytes
     data: bytes | None
     name: bytes = b""
+    ended: bool = True
 
 
 class Framer:
     """Cuts a byte stream into events, whatever the pieces it arrives in."""
 
-    __slots__ = ("_rest", "_seen", "_start")
+    __slots__ = ("_rest", "_seen", "_start", "ids")
 
     def __init__(self) -> None:
+        self.ids = False  # an `id` field was seen
         self._rest = b""
         self._seen = 0
         self._start = True
@@ -53,10 +56,9 @@ class Framer:
         return events
 
     def close(self) -> Event | None:
-        """At the end of the stream: an event whose closing blank line never came, if it holds data."""
+        """At the end of the stream: what came after the last blank line, if anything did."""
         raw, self._rest, self._seen = self._rest, b"", 0
-        event = self._event(raw) if raw else None
-        return event if event and event.data is not None else None
+        return self._event(raw)._replace(ended=False) if raw else None
 
     def _event(self, raw: bytes) -> Event:
         text = raw
@@ -74,6 +76,8 @@ class Framer:
                 data.append(value)
             elif field == b"event":
                 name = value
+            elif field == b"id":
+                self.ids = True
         return Event(raw, b"\n".join(data) if data else None, name)
 
 

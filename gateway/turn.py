@@ -53,7 +53,7 @@ class Turn:
         wants = isinstance(options, dict) and bool(options.get("include_usage"))
         hidden = OURS - client_names(self.body.get("tools")) if self.session.offered or self.session.core else frozenset()
         self.stream = bool(self.body.get("stream"))
-        self.icpt = Interceptor(hidden, wants or not self.stream, self.forward.route.alias)
+        self.icpt = Interceptor(hidden, wants or not self.stream, self.forward.alias)
         self.json_only = (self.body.get("response_format") or {}).get("type") in ("json_object", "json_schema") if isinstance(self.body.get("response_format"), dict) else False
         self.trail: list[Json] = []  # hidden messages after the client's own
         self.plain: bytes | None = None  # the upstream's own bytes, while they are the whole answer
@@ -69,6 +69,7 @@ class Turn:
                 yield shown
             while True:
                 reply = self.reply = await self._forwarded()
+                self.icpt.alias = self.forward.alias
                 await opening
                 try:
                     async for piece in reply.chunks:
@@ -218,7 +219,7 @@ class Turn:
     def completion(self) -> bytes:
         """The whole answer for a client that did not ask for a stream: the upstream's own bytes where nothing was changed."""
         if self.plain is not None:
-            alias = self.forward.route.alias
+            alias = self.forward.alias
             return self.plain if alias is None else encode({**decode(self.plain), "model": alias})
         out = self.icpt.answer()
         if self.usage is not None:

@@ -1,9 +1,13 @@
 """The upstream port: one method. Who implements it forwards one request to one model server, once."""
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from gateway.errors import GatewayError
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -28,6 +32,7 @@ class Outgoing:
     method: str = "POST"
     stream: bool = False
     chunks: AsyncIterator[bytes] | None = None  # a body too large to hold, sent as it comes
+    until: float = float("inf")  # the loop's time by which the caller's own limit ends it
 
 
 @dataclass(slots=True)
@@ -40,6 +45,17 @@ class Incoming:
 
     def header(self, name: bytes) -> bytes | None:
         return next((v for k, v in self.headers if k.lower() == name), None)
+
+    @property
+    def is_events(self) -> bool:
+        return b"event-stream" in (self.header(b"content-type") or b"").lower()
+
+    async def drained(self, within: float = 0.01) -> None:
+        """Waits a moment (seconds) for the end of a body of which all that matters has come: the connection can then be used again."""
+        with contextlib.suppress(TimeoutError, GatewayError):
+            async with asyncio.timeout(within):
+                async for _ in self.body:
+                    pass
 
     async def read(self, limit: int | None = None) -> bytes:
         """The whole body; past `limit` bytes the rest is left unread."""
@@ -65,7 +81,7 @@ class Upstream(Protocol):
         """Forwards the request; returns once the status is known.
 
         Raises UpstreamUnreachable (refused, reset, garbage), UpstreamTimeout (its code names the timer; the body
-        iterator raises it too), Unavailable (no connection free within the connect budget), Misconfigured.
+        iterator raises it too), Unavailable (no connection free within the connect budget).
         A cancelled call closes the upstream's connection at once, in every phase.
         """
         ...

@@ -2,12 +2,15 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import AsyncIterator
 
 import httpx
 
-from gateway.errors import StreamIncomplete, Unavailable, UpstreamTimeout, UpstreamUnreachable
+from gateway.errors import BadRequest, StreamIncomplete, Unavailable, UpstreamTimeout, UpstreamUnreachable
 from gateway.upstream.base import Incoming, Outgoing, Timeouts
+
+PACKED = ("gzip", "x-gzip", "deflate")
 
 
 class OpenAIUpstream:
@@ -25,7 +28,10 @@ class OpenAIUpstream:
     def _url(self, path: str) -> httpx.URL:
         # Parsing a URL costs more than sending a small request; the fixed paths are parsed once.
         if (url := self._urls.get(path)) is None:
-            url = httpx.URL(self._base + path)
+            try:
+                url = httpx.URL(self._base + path)
+            except httpx.InvalidURL as e:
+                raise BadRequest(f"The path and query cannot be sent on: {str(e)[:200]}.") from e
             if len(self._urls) < 64:
                 self._urls[path] = url
         return url
@@ -36,25 +42,30 @@ class OpenAIUpstream:
         headers = [(b"host", url.netloc), *request.headers]
         if request.body is not None:
             headers.append((b"content-length", b"%d" % len(request.body)))
-        extensions = {"timeout": {"connect": self._timeouts.connect, "read": None}}
+        extensions = {"timeout": {"connect": self._timeouts.connect, "read": None}, "target": self._base + request.path}
         stream = httpx.ByteStream(request.body or b"") if request.chunks is None else _Chunks(request.chunks)
         built = httpx.Request(request.method, url, headers=httpx.Headers(headers), stream=stream, extensions=extensions)
-        clock = Clock(self._timeouts)
+        clock = Clock(self._timeouts, request.until)
         async with clock.running("first_token"):
             response = await _answered(self._transport, built)
-        return Incoming(response.status_code, list(response.headers.raw), _Body(response, clock))
+        received = list(response.headers.raw)
+        packed = request.method != "HEAD" and response.headers.get("content-encoding", "").strip().lower() in PACKED
+        if packed:  # plain was asked for; who sends packed all the same is unpacked here, once, and the headers say so
+            received = [(k, v) for k, v in received if k.lower() not in (b"content-encoding", b"content-length")]
+        return Incoming(response.status_code, received, _Body(response, clock, packed))
 
 
 class Clock:
     """The timers of one call: whichever runs out first names the error."""
 
-    def __init__(self, timeouts: Timeouts) -> None:
+    def __init__(self, timeouts: Timeouts, until: float = float("inf")) -> None:
         self._timeouts = timeouts
         self._start = asyncio.get_running_loop().time()
+        self._until = until
 
     def running(self, phase: str) -> _Phase:
         now = asyncio.get_running_loop().time()
-        ends = self._start + self._timeouts.total
+        ends = min(self._start + self._timeouts.total, self._until)
         own = (self._start if phase == "first_token" else now) + getattr(self._timeouts, phase)
         return _Phase(phase, own, getattr(self._timeouts, phase)) if own <= ends else _Phase("total", ends, self._timeouts.total)
 
@@ -101,13 +112,14 @@ async def _answered(transport: httpx.AsyncBaseTransport, request: httpx.Request)
 class _Body:
     """Body bytes as they arrive. An object, not a generator: closing one that was never iterated must work too."""
 
-    def __init__(self, response: httpx.Response, clock: Clock) -> None:
+    def __init__(self, response: httpx.Response, clock: Clock, packed: bool = False) -> None:
         stream = response.stream
         assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101 - narrows the type; httpx allows sync streams too
         self._stream = stream
         self._parts = stream.__aiter__()
         self._clock = clock
         self._phase = "first_token"
+        self._unpack = zlib.decompressobj(wbits=47) if packed else None  # gzip or zlib, as its first bytes say
 
     def __aiter__(self) -> _Body:
         return self
@@ -118,9 +130,11 @@ class _Body:
             while not part:
                 async with self._clock.running(self._phase):
                     part = await anext(self._parts)
+                if self._unpack is not None:
+                    part = self._unpack.decompress(part)
             self._phase = "idle"
             return part
-        except httpx.HTTPError as e:
+        except (httpx.HTTPError, zlib.error) as e:
             await self.aclose()
             raise StreamIncomplete(f"The upstream's answer broke off ({e}). Try again.") from e
         except BaseException:

@@ -77,7 +77,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         try:
             response = await self._open().request(
                 request.method,
-                URL(str(request.url), encoded=True),
+                URL(request.extensions.get("target") or str(request.url), encoded=True),  # byte for byte as it was asked for
                 headers=[(k.decode("latin-1"), v.decode("latin-1")) for k, v in request.headers.raw if k.lower() not in (b"host", b"content-length")],
                 data=(b"".join(request.stream) or None) if isinstance(request.stream, httpx.ByteStream) else request.stream,
                 allow_redirects=False,
