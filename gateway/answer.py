@@ -106,6 +106,7 @@ class Answer:
 
     def __init__(self, prepare: Prepare, base: Headers, live: set[Answer], *, commit: float = 15, quiet: float = 15) -> None:
         self._prepare, self._base, self._live, self._commit, self._quiet = prepare, list(base), live, commit, quiet
+        self._name = dict(base).get(b"x-memgate-request-id", b"")
         self._head: Head | None = None
         self._busy = self._cut = False
         self._task: asyncio.Task[Any] | None = None
@@ -149,7 +150,7 @@ class Answer:
         except (GatewayError, OSError) as e:
             return e
         except Exception:
-            log.exception("unexpected failure")
+            log.exception("unexpected failure (%s)", self._name.decode())
             return GatewayError("Something went wrong inside the gateway. Try again; its log has the details.", code="internal_error")
         return None
 
@@ -174,6 +175,8 @@ class Answer:
                 assert self._work is not None  # noqa: S101 - prepared
                 self._head = self._work.head(committed=committed)
                 headers = [*self._base, *self._work.named(), *self._head.headers]
+                if not any(k == b"x-request-id" for k, _ in self._head.headers):  # the upstream's, else ours: clients log it
+                    headers.append((b"x-request-id", self._name))
                 await send({"type": "http.response.start", "status": self._head.status, "headers": headers})
             await send({"type": "http.response.body", "body": data, "more_body": True})
             self._last = asyncio.get_running_loop().time()
@@ -244,8 +247,9 @@ async def unless_gone(coroutine: Coroutine[Any, Any, None], receive: Receive) ->
         await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         gone.cancel()
-        if not work.done():
+        while not work.done():  # asked again: a library may swallow a cancellation that meets a result (asyncio.wait_for before 3.12)
             work.cancel()
+            await asyncio.wait({work}, timeout=0.25)
         with contextlib.suppress(asyncio.CancelledError, OSError):
             await work
 

@@ -24,9 +24,9 @@ from gateway import chat
 from gateway.answer import Refusal
 from gateway.background import Background
 from gateway.catalog import model_card, model_list
-from gateway.chat import Gateway
+from gateway.chat import Gateway, request_id
 from gateway.embedding import Credentials, UpstreamEmbed
-from gateway.errors import BadRequest, GatewayError, MethodNotAllowed, NotFound, TooLarge, error_body
+from gateway.errors import BadRequest, GatewayError, MethodNotAllowed, NotFound, TooLarge
 from gateway.front import Front, segment
 from gateway.headers import joined
 from gateway.identity import KeyRing, Names
@@ -180,7 +180,7 @@ async def _chat(request: Request[Any, Any, Any], path_user: str | None) -> ASGIA
         body = await read_body(request.receive, headers, int(gateway.settings.server.max_body_mib * 1024 * 1024))
     except TooLarge as e:
         return Refusal(e)
-    out: ASGIApp = chat.answer(gateway, chat.Request(headers, body, path_user, started))
+    out: ASGIApp = chat.answer(gateway, chat.Request(headers, body, path_user, started, request_id(request.scope)))
     return out
 
 
@@ -267,8 +267,9 @@ def _json(body: bytes) -> Response[bytes]:
 # --- the one translation of errors -------------------------------------------------------------------------------------
 
 
-def _told(_: Request[Any, Any, Any], error: GatewayError) -> Response[bytes]:
+def _told(request: Request[Any, Any, Any], error: GatewayError) -> Response[bytes]:
     headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in error.headers}
+    headers["x-memgate-request-id"] = request_id(request.scope)
     return Response(error.body(), status_code=error.status, headers=headers, media_type="application/json")
 
 
@@ -280,8 +281,9 @@ def _http(request: Request[Any, Any, Any], error: HTTPException) -> Response[byt
         return _told(request, MethodNotAllowed(f"{request.scope['method']} is not possible at {path!r}."))
     if isinstance(error, ValidationException) and isinstance(error.extra, list) and error.extra:
         return _told(request, _unfit(request, error.extra[0]))
-    kind = "invalid_request_error" if error.status_code < 500 else "server_error"
-    return Response(error_body(str(error.detail), kind), status_code=error.status_code, media_type="application/json")
+    told = GatewayError(str(error.detail))
+    told.status, told.type = error.status_code, "invalid_request_error" if error.status_code < 500 else "server_error"
+    return _told(request, told)
 
 
 def _unfit(request: Request[Any, Any, Any], fault: Any) -> BadRequest:
@@ -291,6 +293,6 @@ def _unfit(request: Request[Any, Any, Any], fault: Any) -> BadRequest:
     return BadRequest(f"`{name}` is {str(value)[:60]!r}: {fault.get('message')}.", param=name)
 
 
-def _unexpected(_: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    log.error("unexpected failure", exc_info=error)
-    return Response(error_body("Something went wrong inside the gateway. Try again; its log has the details.", "server_error", "internal_error"), status_code=500, media_type="application/json")
+def _unexpected(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    log.error("unexpected failure (%s)", request_id(request.scope), exc_info=error)
+    return _told(request, GatewayError("Something went wrong inside the gateway. Try again; its log has the details.", code="internal_error"))

@@ -27,12 +27,12 @@ from gateway.turn import Bounds, Turn
 from gateway.wire.chat import Json
 from memory.ask import Ask
 from memory.errors import MemoryFault
-from memory.ids import new_id
 from memory.jobs.worker import Worker
 from memory.messages import mac
 from memory.scope import Scope
 from memory.service import Memory
 
+REQUEST_ID = "memgate.request_id"
 MODES = ("full", "read", "write", "off")
 LACKS_SECONDS = 3600.0
 CONVERSATION_CHARACTERS = AGENT_CHARACTERS = 256
@@ -68,7 +68,13 @@ class Request:
     body: bytes
     path_user: str | None
     started: float
-    id: str = field(default_factory=lambda: new_id("req"))
+    id: str
+
+
+def request_id(scope: Any) -> str:
+    """The name that `Front` gave a request: for its headers, the log, the explain record."""
+    name: str = scope[REQUEST_ID]
+    return name
 
 
 def mode_of(headers: Mapping[bytes, bytes]) -> str:

@@ -11,8 +11,9 @@ from typing import Any
 from urllib.parse import unquote
 
 from gateway.answer import Receive, Send, respond, respond_error
-from gateway.chat import Gateway
+from gateway.chat import REQUEST_ID, Gateway
 from gateway.errors import BadRequest, Forbidden, Unavailable
+from memory.ids import new_id
 
 App = Callable[[Any, Receive, Send], Awaitable[None]]
 PERCENT = re.compile(rb"(?:%[0-9A-Fa-f]{2})+")
@@ -68,6 +69,7 @@ class Front:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        scope[REQUEST_ID] = name = new_id("req")
         headers = dict(scope["headers"])
         origin = headers.get(b"origin", b"").decode("latin-1").rstrip("/")
         allowed = bool(origin) and (origin in self._origins or "*" in self._origins)
@@ -78,7 +80,7 @@ class Front:
             if self._gateway.draining and scope["path"] not in OPEN_PATHS:
                 raise Unavailable("The gateway is shutting down. Try again at once: another one may answer.", headers=[(b"retry-after", b"1"), (b"connection", b"close")])
         except (BadRequest, Forbidden, Unavailable) as e:
-            await respond_error(send, e)
+            await respond_error(send, e, [(b"x-memgate-request-id", name.encode())])
             return
         if allowed and scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
             await respond(send, 204, b"", _cors(origin, headers))

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from gateway.answer import Answer
-from gateway.chat import Gateway, answering, forwarder
+from gateway.chat import Gateway, answering, forwarder, request_id
 from gateway.errors import GatewayError, NotFound
 from gateway.forward import Forwarder
 from gateway.headers import joined, upstream_headers
@@ -20,7 +20,6 @@ from gateway.relay import Passing, RelayWork
 from gateway.routing import Route, allowed
 from gateway.upstream.base import Outgoing
 from gateway.wire.chat import Json, decode
-from memory.ids import new_id
 
 LIST_SECONDS = 2.0
 LIST_BYTES = 4 << 20
@@ -42,7 +41,7 @@ async def pass_on(gateway: Gateway, scope: Any, receive: Any, skip: int) -> Answ
     forward = forwarder(gateway, _route(gateway, model_of(body, content_type) if body else None, principal), headers, principal)
     passing = Passing(scope["method"], path + (f"?{query}" if query else ""), body or None, content_type)
     work = RelayWork(forward, passing, b"json" in content_type and STREAMS.search(body[:1 << 20]) is not None)
-    return answering(gateway, work.ready, [(b"x-memgate-request-id", new_id("req").encode())])
+    return answering(gateway, work.ready, [(b"x-memgate-request-id", request_id(scope).encode())])
 
 
 async def upstream_models(gateway: Gateway, principal: Principal) -> list[Json]:

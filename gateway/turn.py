@@ -158,7 +158,7 @@ class Turn:
         self.used.append(result.usage)
         self.session.trace.rounds.append(result.usage)
         if result.error is not None:
-            raise UpstreamFailed(result.error)
+            raise UpstreamFailed(decode(self.forward.scrubbed(encode(result.error))))
         if (reply.plain is None or self.stream) and not result.complete:
             raise StreamIncomplete("The upstream's stream ended before the answer was complete. What came is above; try again.")
         self.plain = reply.plain if len(self.used) == 1 and not self.session.rounds and not result.ours else None

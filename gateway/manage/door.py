@@ -15,14 +15,13 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 from sqlalchemy import Connection
 
-from gateway.chat import Gateway
+from gateway.chat import Gateway, request_id
 from gateway.errors import BadRequest, Conflict, Forbidden, GatewayError, NotFound, Unavailable
 from gateway.front import segment
 from gateway.identity import USER_CHARACTERS, Principal
 from gateway.intake import read_body
 from gateway.manage import shapes
 from memory import errors as faults
-from memory.ids import new_id
 from memory.portable import BadLine
 from memory.scope import Scope
 from memory.stores.sql import owners
@@ -84,7 +83,7 @@ class Desk:
         """Who reaches into this memory: the API, or the CLI where it says so."""
         gateway, headers = self.caller.gateway, self.caller.request.headers
         actor = actor or ("cli" if headers.get("x-memgate-actor") == "cli" else "api")
-        return Hand(self.scope, gateway.memory.policy.blocks, Source(actor, new_id("req")))
+        return Hand(self.scope, gateway.memory.policy.blocks, Source(actor, request_id(self.caller.request.scope)))
 
     @property
     def agent(self) -> str | None:
