@@ -131,14 +131,15 @@ async def test_after_a_thousand_aborts_a_hundred_requests_wait_for_nothing(data)
     rng = random.Random(7)
     # As many places in the pool as run at once: one that leaked would be missed at the end.
     config = {**provider(max_connections=25, timeouts={"connect": 2}), "routing.retries": 0}
-    async with RawServer(unkind(rng)) as up, running(up.url, data, config) as live:
+    good = Model("fine")
+    async with RawServer(good._behave) as up, running(up.url, data, config) as live:
         await ask(live, "off")
         tasks, descriptors = len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+        up.behave = unkind(rng)
         for _ in range(40):
             await asyncio.gather(*(shortlived(live, up, rng) for _ in range(25)))
         await live.http.aclose()
 
-        good = Model("fine")
         up.behave = good._behave
         async with asyncio.timeout(20):
             while up.open > 25:
