@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 
 from memory.blocks import LABEL, RESERVED
 
@@ -182,6 +182,16 @@ class MemoryPart(Part):
     summary_seconds: float = Field(30, gt=0)
     blocks: tuple[BlockDefault, ...] = BLOCKS
 
+    @field_validator("ignore")
+    @classmethod
+    def _patterns(cls, found: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in found:
+            try:
+                re.compile(pattern)
+            except re.error as e:
+                raise ValueError(f"{pattern[:80]!r} is no regular expression: {e.msg}") from e
+        return found
+
 
 IDENTITY = ("header", "path", "user", "safety_identifier", "alias")
 PLACEHOLDERS = ("undefined", "null", "none", "nil", "nan", "anonymous", "anon", "unknown", "guest", "default", "user", "[object object]", "n/a", "-", "0")
@@ -247,6 +257,17 @@ class Settings(Part):
             return self.mode != "managed" and self.server.loopback
         return self.server.single_user
 
+    def followed(self, wanted: Settings) -> tuple[Settings, list[str]]:
+        """`wanted`, but for what cannot change in a running process, and the names of what would have. Raises ConfigError."""
+        server = wanted.server.model_copy(update={"host": self.server.host, "port": self.server.port})
+        memory = wanted.memory.model_copy(update={"embedder": self.memory.embedder})
+        fixed = {"server": server, "storage": self.storage, "memory": memory}
+        waiting = [f"{part}.{name}" for part, kept in fixed.items() for name in type(kept).model_fields
+                   if getattr(kept, name) != getattr(getattr(wanted, part), name)]
+        if max(p.max_connections for p in wanted.providers.values()) != max(p.max_connections for p in self.providers.values()):
+            waiting.append("providers.max_connections")
+        return _checked({**{name: getattr(wanted, name) for name in type(wanted).model_fields}, **fixed}), waiting
+
     @property
     def data(self) -> Path:
         """Where the secret, the local token, the spill file and a relative database live."""
@@ -301,6 +322,10 @@ def load(path: Path | None = None, env: Mapping[str, str] = os.environ, override
         providers[name] = {**providers.get(name, {}), "base_url": base}
     if not data.get("models"):
         data["models"] = {"*": {"targets": [{"provider": next(iter(data["providers"]))}]}}
+    return _checked(data)
+
+
+def _checked(data: dict[str, Any]) -> Settings:
     try:
         return Settings.model_validate(data)
     except ValidationError as e:

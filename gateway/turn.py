@@ -27,11 +27,13 @@ ADDITIONS_REFUSED = (400, 404, 422)
 
 @dataclass(slots=True)
 class Bounds:
-    """rounds: upstream calls before the last one without our tools. until: the loop's time after which the next is that one."""
+    """rounds: upstream calls before the last one without our tools. until: the loop's time after which the next is that one.
+    patience: seconds that an answer waits for the store."""
 
     rounds: int = 8
     until: float = float("inf")
     sum_usage: bool = True
+    patience: float = 0.15
 
 
 @dataclass
@@ -69,7 +71,7 @@ class Turn:
                 yield shown
             while True:
                 reply = self.reply = await self._forwarded()
-                await opening
+                await self._in_time(opening)
                 try:
                     async for piece in reply.chunks:
                         for shown in self.icpt.feed(piece):
@@ -89,7 +91,14 @@ class Turn:
             for shown in self.icpt.usage_chunk(self.usage):
                 yield shown
         finally:
-            await asyncio.wait([opening])  # not cancelled: what was begun is there to be kept or taken back as a whole
+            await asyncio.wait([opening])  # what was begun is there to be kept or taken back as a whole
+
+    async def _in_time(self, opening: asyncio.Future[None]) -> None:
+        """The upstream has answered: a store that is not ready by now is given little more time, then the turn goes unrecorded."""
+        await asyncio.wait([opening], timeout=self.bounds.patience)
+        if not opening.done():
+            opening.cancel()
+            self.degraded = True
 
     async def _open(self) -> None:
         try:
@@ -164,6 +173,7 @@ class Turn:
 
     async def _goes_on(self, result: Round) -> bool:
         """Runs what is ours; True when another round follows."""
+        self.trail = _set_apart(self.trail, {c["id"] for c in result.theirs if c.get("id")})
         if not result.ours:
             if self.trail and result.theirs:
                 self.session.hidden = [*self.trail, _message(result)]
@@ -252,6 +262,19 @@ class Turn:
 def _message(result: Round) -> Json:
     message: Json = result.reply["choices"][0].get("message") or {}
     return {"role": "assistant", **message}
+
+
+def _set_apart(hidden: list[Json], taken: set[str]) -> list[Json]:
+    """Hidden exchanges with new ids for those calls of ours whose id the client's own call of this reply has."""
+    fresh = {i: f"call_{secrets.token_hex(12)}" for i in taken}
+    out: list[Json] = []
+    for message in hidden:
+        if message.get("tool_call_id") in fresh:
+            message = {**message, "tool_call_id": fresh[message["tool_call_id"]]}
+        elif calls := message.get("tool_calls"):
+            message = {**message, "tool_calls": [{**c, "id": fresh.get(c["id"], c["id"])} for c in calls]}
+        out.append(message)
+    return out
 
 
 def _arguments(call: Json) -> str:
