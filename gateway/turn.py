@@ -136,25 +136,29 @@ class Turn:
         return body
 
     async def _forwarded(self) -> Reply:
-        """One upstream call, composed anew after a refusal for size, or for our additions in the first round."""
-        harder = 0
+        """One upstream call, composed anew after a refusal for size, or for our additions in the first round. What does not fit
+        however hard it is compacted goes without additions, so that no client sees an overflow that we alone caused."""
+        harder, began_bare, lacking = 0, self.bare, False
         while True:
             try:
                 reply = await self.forward.open(self.composed(), self.stream)
             except UpstreamRefused as e:
-                if is_overflow(e) and not self.bare:
-                    if harder < 2 and await self.session.compact_harder(harder):
+                if is_overflow(e):
+                    if not self.bare and harder < 2 and await self.session.compact_harder(harder):
                         harder += 1
+                        continue
+                    if not self.bare and (self._added() or self.trail):
+                        self.bare = self.toolless = True
                         continue
                     raise overflowed(e) from e
                 if e.status in ADDITIONS_REFUSED and not self.trail and not self.bare and self._added():
-                    self.bare = True
+                    self.bare = lacking = True
                     continue
                 raise
-            if self.bare and not self.degraded:
+            if self.bare and not began_bare:
                 self.degraded = True
                 self.session.inject_nothing()
-                if self.lacks is not None:
+                if lacking and self.lacks is not None:
                     self.lacks(reply.target)
             return reply
 

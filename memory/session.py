@@ -33,7 +33,7 @@ from memory.stores.sql.rows import put_row
 from memory.tokens import Counter
 from memory.window import budget
 
-WRITE_SECONDS = 2.0  # for the edits of one round
+WRITE_SECONDS = 2.0  # for the edits of one round, and for the answer before it is spilled
 UNAVAILABLE = "Error: the memory is unavailable right now, nothing was saved. Answer without it, and say so if it matters."
 
 
@@ -334,10 +334,11 @@ class Session:
         self._over = True
         record = self._record(answers, aborted, prove, explain or {})
         try:
-            await self._memory.db.write(lambda conn: turns.record(conn, record))
+            async with asyncio.timeout(WRITE_SECONDS):
+                await self._memory.db.write(lambda conn: turns.record(conn, record))
         except Erased:
             pass  # the user was erased while this ran: nothing of it may stay
-        except StoreUnavailable:
+        except (StoreUnavailable, TimeoutError):
             await self._memory.spill.keep(record)
         finally:
             self.release()
