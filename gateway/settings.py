@@ -307,7 +307,10 @@ def load(path: Path | None = None, env: Mapping[str, str] = os.environ, override
             raise ConfigError(f"cannot read the configuration {path}: {e.strerror}") from e
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
             raise ConfigError(f"{path} is not valid TOML: {e}") from e
-    data = _expanded(data, env, "")
+        try:
+            data = _expanded(data, env, "")
+        except ConfigError as e:
+            raise ConfigError(f"{path}: {e}") from e
     _from_environment(data, env)
     upstream = env.get("MEMGATE_UPSTREAM")
     for member, value in (overrides or {}).items():
@@ -315,6 +318,9 @@ def load(path: Path | None = None, env: Mapping[str, str] = os.environ, override
             upstream = value or upstream
         elif value is not None:
             _put(data, member.split("."), value)
+    for table in ("providers", "models"):
+        if not isinstance(data.get(table, {}), dict):
+            raise ConfigError(f"{table}: this is a table of tables, such as [{table}.name]")
     if not data.get("providers") or upstream:
         base = upstream or "https://api.openai.com/v1"
         providers = data.setdefault("providers", {})
@@ -353,6 +359,8 @@ def _expanded(value: Any, env: Mapping[str, str], where: str) -> Any:
             raise ConfigError(f"{where} uses ${{{m[1]}}}, which is not set. Set it, or give a default: ${{{m[1]}:-...}}")
         return found
 
+    if bad := re.search(r"\$\{[^}]*\}?", VARIABLE.sub("", value)):
+        raise ConfigError(f"{where} holds {bad[0]!r}, which names no variable: letters, digits and _ only, as in ${{NAME}} or ${{NAME:-default}}")
     return VARIABLE.sub(named, value)
 
 
