@@ -66,7 +66,7 @@ async def test_a_call_that_the_store_cannot_take_becomes_an_error_for_the_model(
     async with Model(lock, "Sorry.") as up, running(up.url, data, PATIENT) as live:
         await ready(live)
         with contextlib.ExitStack() as stack:
-            response, answer = await asked(live, stream, "hi", user="ada")
+            _response, answer = await asked(live, stream, "hi", user="ada")
             assert answer["choices"][0]["content"] == "Sorry."
             results = [m["content"] for m in up.bodies[1]["messages"] if m["role"] == "tool"]
             assert results[0].startswith("Error: the memory is unavailable")

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 
 import pytest
@@ -58,7 +59,7 @@ async def test_with_or_without_changed_memory_a_turn_only_adds_to_the_bytes_of_t
                     continue
                 with case(up, f"{name}, {what}", *script) as user:
                     bodies, history = await talk(live, up, system, stream, 4, user)
-                    for before, after in zip(bodies, bodies[1:], strict=False):
+                    for before, after in itertools.pairwise(bodies):
                         assert after.startswith(head(before)), (before, after)
                     for request in up.requests:
                         check_valid(request.json["messages"])
