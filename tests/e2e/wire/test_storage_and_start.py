@@ -100,7 +100,7 @@ def _floor():
 @row(164, 165)
 async def test_one_file_and_sqlite_are_all_it_needs_and_it_is_there_at_once(tmp_path):
     used = []
-    for code in (TELLING, "", "", ""):  # the best of several: on a machine with other things to do processor time grows, too
+    for code in (TELLING, ""):
         folder = tmp_path / str(len(used))
         async with child(folder, (ROOT / "config" / "gateway.toml").read_text(), code=code) as (gateway, client):
             assert (await client.get("/health")).status_code == 200
@@ -109,6 +109,5 @@ async def test_one_file_and_sqlite_are_all_it_needs_and_it_is_there_at_once(tmp_
                 assert await settled(client) == {"status": "ok", "degraded": []}
                 assert "CONNECTS" not in gateway.said
         assert {p.name for p in (folder / "data").iterdir()} <= {"memgate.db", "memgate.db-shm", "memgate.db-wal", "secret", "token", "running"}
-        if not code and used[-1] < 1.5:
-            break
-    assert min(used) < max(1.5, 2 * _floor()), used
+    # On a machine with other things to do processor time grows, too: what the libraries take there is the measure.
+    assert min(used) < max(1.5, 2.5 * _floor()), used
