@@ -7,6 +7,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -57,8 +58,14 @@ METHODS = [HttpMethod.GET, HttpMethod.HEAD, HttpMethod.POST, HttpMethod.PUT, Htt
 
 def create_app(settings: Settings, *, transport: httpx.AsyncBaseTransport | None = None, upstreams: Mapping[str, Upstream] | None = None) -> Front:
     """The ASGI application. transport, upstreams: a test's own, in place of real connections. Raises ConfigError."""
-    transports = {name: transport or AiohttpTransport(p.max_connections) for name, p in settings.providers.items()}
-    gateway = wire(settings, upstreams or _upstreams(settings, transports))
+    transports: dict[str, httpx.AsyncBaseTransport] = {}
+
+    def connected(settings: Settings) -> Mapping[str, Upstream]:
+        for name, provider in settings.providers.items():
+            transports.setdefault(name, transport or AiohttpTransport(provider.max_connections))
+        return upstreams or _upstreams(settings, transports)
+
+    gateway = wire(settings, connected(settings))
     app = Litestar(
         [chat_completions, user_chat_completions, bare_chat_completions, models, user_models, one_model, delete_model, relay, user_relay, health, ready, management()],
         openapi_config=OpenAPIConfig("Memgate", "1", path="/schema", render_plugins=[JsonRenderPlugin(path=["/", "/openapi.json"])]),
@@ -67,7 +74,7 @@ def create_app(settings: Settings, *, transport: httpx.AsyncBaseTransport | None
         on_startup=[_opening(gateway)], on_shutdown=[_closing(gateway, transports.values())],
     )
     app.state.gateway = gateway
-    return Front(app, gateway)
+    return Front(app, lambda running, settings: rewired(running, settings, connected(settings)))
 
 
 def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
@@ -77,20 +84,44 @@ def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
     data = settings.data
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     secret = kept_secret(data / "secret", 32)
-    token = kept_secret(data / "token", 24).hex() if settings.single_user and settings.mode != "managed" else ""
-    part = settings.memory
-    blocks = {b.label: Block(b.label, b.value, b.description, b.limit, b.read_only) for b in part.blocks}
-    policy = Policy(blocks, Rules(part.cache_idle_seconds, live=part.placement == "live"), part.read_deadline_ms / 1000, summary_seconds=part.summary_seconds)
     router, credentials = Router(settings, upstreams, known_models(facts_file())), Credentials()
     database = Database(settings.database, settings.storage.synchronous)
-    memory = Memory(database, policy, secret, data, _meaning(settings, router, credentials))
+    memory = Memory(database, _policy(settings), secret, data, _meaning(settings, router, credentials))
     worker = Worker(memory.db)
-    index = memory.retrieval.meaning.index if memory.retrieval.meaning else None
-    ages = chores.Ages(part.explain_days, part.unnamed_days)
-    chores.register(worker, memory.db, ages, index.forget if index else None, memory.retrieval.embed_scope)
+    _register(worker, memory, settings)
     return Gateway(
-        settings, KeyRing(settings, secret, token), Names(settings), router, memory, secret, Background(part.ignore), worker, credentials,
+        settings, _keys(settings, secret), Names(settings), router, memory, secret, Background(settings.memory.ignore), worker, credentials,
         Vocabularies(folder(data), memory.counters))
+
+
+def rewired(running: Gateway, settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
+    """Other settings over the running memory, worker and counters. Raises ConfigError, nothing being changed."""
+    router = Router(settings, upstreams, known_models(facts_file()))
+    made = replace(
+        running, settings=settings, keys=_keys(settings, running.secret), names=Names(settings), router=router, background=Background(settings.memory.ignore), lacks={})
+    memory = running.memory
+    memory.policy = _policy(settings)
+    _register(running.worker, memory, settings)
+    if memory.retrieval.meaning is not None and isinstance(embed := memory.retrieval.meaning.embed, UpstreamEmbed):
+        embed.router = router
+    return made
+
+
+def _keys(settings: Settings, secret: bytes) -> KeyRing:
+    token = kept_secret(settings.data / "token", 24).hex() if settings.single_user and settings.mode != "managed" else ""
+    return KeyRing(settings, secret, token)
+
+
+def _policy(settings: Settings) -> Policy:
+    part = settings.memory
+    blocks = {b.label: Block(b.label, b.value, b.description, b.limit, b.read_only) for b in part.blocks}
+    return Policy(blocks, Rules(part.cache_idle_seconds, live=part.placement == "live"), part.read_deadline_ms / 1000, summary_seconds=part.summary_seconds)
+
+
+def _register(worker: Worker, memory: Memory, settings: Settings) -> None:
+    index = memory.retrieval.meaning.index if memory.retrieval.meaning else None
+    ages = chores.Ages(settings.memory.explain_days, settings.memory.unnamed_days)
+    chores.register(worker, memory.db, ages, index.forget if index else None, memory.retrieval.embed_scope)
 
 
 def _meaning(settings: Settings, router: Router, credentials: Credentials) -> Meaning | None:
@@ -256,8 +287,8 @@ async def health() -> dict[str, str]:
 async def ready(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
     gateway: Gateway = request.app.state.gateway
     degraded = [] if gateway.memory.ready else ["memory"]
-    status = "draining" if gateway.draining else "degraded" if degraded else "ok"
-    return Response({"status": status, "degraded": degraded}, status_code=503 if gateway.draining else 200)
+    status = "draining" if gateway.process.draining else "degraded" if degraded else "ok"
+    return Response({"status": status, "degraded": degraded}, status_code=503 if gateway.process.draining else 200)
 
 
 def _json(body: bytes) -> Response[bytes]:

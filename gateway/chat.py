@@ -40,9 +40,18 @@ SORTED = msgspec.json.Encoder(order="sorted")
 
 
 @dataclass(slots=True)
+class Process:
+    """What a reload leaves alone. busy: requests under way. live: the answers among them."""
+
+    draining: bool = False
+    busy: int = 0
+    live: set[Answer] = field(default_factory=set)
+
+
+@dataclass(slots=True)
 class Gateway:
-    """Everything a request needs, wired once in `app`. lacks: what each target
-    was seen to refuse (1 tools, 2 any addition), and when."""
+    """Everything a request needs, wired in `app`. A reload makes another one of the same memory and process; a request keeps
+    the one it began with. lacks: what each target was seen to refuse (1 tools, 2 any addition), and when."""
 
     settings: Settings
     keys: KeyRing
@@ -54,10 +63,8 @@ class Gateway:
     worker: Worker
     credentials: Credentials
     vocabularies: Vocabularies
+    process: Process = field(default_factory=Process)
     lacks: dict[str, tuple[int, float]] = field(default_factory=dict)
-    draining: bool = False
-    busy: int = 0
-    live: set[Answer] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -115,7 +122,7 @@ def answer(gateway: Gateway, request: Request) -> Any:
 def answering(gateway: Gateway, prepare: Prepare, base: Pairs) -> Answer:
     """The response that a work gives, as the server is set."""
     server = gateway.settings.server
-    return Answer(prepare, base, gateway.live, commit=server.commit_seconds, quiet=server.keepalive_seconds)
+    return Answer(prepare, base, gateway.process.live, commit=server.commit_seconds, quiet=server.keepalive_seconds)
 
 
 def forwarder(gateway: Gateway, route: Route, headers: Mapping[bytes, bytes], principal: Principal) -> Forwarder:
@@ -164,7 +171,7 @@ class ChatWork(Completing):
             if memory.on_error == "fail" or (self._wanted.explicit and alone):
                 raise Unavailable("The memory store is unavailable, and this request needs it. Try again shortly.", headers=[(b"retry-after", b"1")]) from e
             return PlainWork(self._body, self._forward)
-        bounds = Bounds(memory.max_rounds, asyncio.get_running_loop().time() + memory.turn_seconds, memory.usage == "sum")
+        bounds = Bounds(memory.max_rounds, asyncio.get_running_loop().time() + memory.turn_seconds, memory.usage == "sum", memory.read_deadline_ms / 1000)
         usage = self._forward.route.targets[0].settings.stream_usage
         self._turn = Turn(self._body, session, self._forward, bounds, usage, self._refused)
         self._composed = time.perf_counter()

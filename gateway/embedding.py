@@ -42,7 +42,7 @@ class UpstreamEmbed:
 
     def __init__(self, model: str, router: Router, credentials: Credentials) -> None:
         self.model = model
-        self._router, self._credentials = router, credentials
+        self.router, self._credentials = router, credentials
 
     async def __call__(self, tenant: str, texts: Sequence[str]) -> list[list[float]]:
         out: list[list[float]] = []
@@ -51,7 +51,7 @@ class UpstreamEmbed:
         return out
 
     async def _batch(self, tenant: str, texts: Sequence[str]) -> list[list[float]]:
-        target = self._router.route(self.model, Principal(tenant, "embedder")).targets[0]
+        target = self.router.route(self.model, Principal(tenant, "embedder")).targets[0]
         key = target.settings.api_key
         authorization = b"Bearer " + key.get_secret_value().encode() if key else self._credentials.get(tenant)
         body = msgspec.json.encode({"model": target.model, "input": list(texts), "encoding_format": "float"})

@@ -6,16 +6,16 @@ handlers decode the rest of a segment.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 from urllib.parse import unquote
 
 from gateway.answer import Receive, Send, respond, respond_error
 from gateway.chat import REQUEST_ID, Gateway
 from gateway.errors import BadRequest, Forbidden, Unavailable
+from gateway.settings import Settings
 from memory.ids import new_id
 
-App = Callable[[Any, Receive, Send], Awaitable[None]]
 PERCENT = re.compile(rb"(?:%[0-9A-Fa-f]{2})+")
 FORWARDED = (b"forwarded", b"via")
 OPEN_PATHS = ("/health", "/ready", "/metrics")
@@ -52,18 +52,33 @@ def segment(text: str) -> str:
     return unquote(text)
 
 
-class Front:
-    """Wraps the application. See the module."""
+class App(Protocol):
+    """The application; its `state.gateway` is what requests are answered with."""
 
-    def __init__(self, app: App, gateway: Gateway) -> None:
-        self._app, self._gateway = app, gateway
-        server = gateway.settings.server
-        self._origins = frozenset(o.rstrip("/") for o in server.cors_origins)
-        self._guarded = gateway.settings.single_user and server.loopback
+    state: Any
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None: ...
+
+
+class Front:
+    """Wraps the application. See the module. rewire: makes the gateway of other settings out of the running one."""
+
+    def __init__(self, app: App, rewire: Callable[[Gateway, Settings], Gateway]) -> None:
+        self._app, self._rewire = app, rewire
 
     @property
     def gateway(self) -> Gateway:
-        return self._gateway
+        """The one that the next request gets."""
+        gateway: Gateway = self._app.state.gateway
+        return gateway
+
+    def reload(self, wanted: Settings) -> list[str]:
+        """Puts other settings in force for every request from now on, in one swap. Returns the names of those that wait for
+        a restart. Raises ConfigError, the running ones then being untouched."""
+        running = self.gateway
+        settings, waiting = running.settings.followed(wanted)
+        self._app.state.gateway = self._rewire(running, settings)
+        return waiting
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -71,13 +86,15 @@ class Front:
             return
         scope[REQUEST_ID] = name = new_id("req")
         headers = dict(scope["headers"])
+        gateway = self.gateway
+        server, process = gateway.settings.server, gateway.process
         origin = headers.get(b"origin", b"").decode("latin-1").rstrip("/")
-        allowed = bool(origin) and (origin in self._origins or "*" in self._origins)
+        allowed = bool(origin) and any(o.rstrip("/") in (origin, "*") for o in server.cors_origins)
         try:
             _reshape(scope)
-            if self._guarded:
+            if server.loopback and gateway.settings.single_user:
                 self._guard(scope, headers, origin, allowed)
-            if self._gateway.draining and scope["path"] not in OPEN_PATHS:
+            if process.draining and scope["path"] not in OPEN_PATHS:
                 raise Unavailable("The gateway is shutting down. Try again at once: another one may answer.", headers=[(b"retry-after", b"1"), (b"connection", b"close")])
         except (BadRequest, Forbidden, Unavailable) as e:
             await respond_error(send, e, [(b"x-memgate-request-id", name.encode())])
@@ -85,11 +102,11 @@ class Front:
         if allowed and scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
             await respond(send, 204, b"", _cors(origin, headers))
             return
-        self._gateway.busy += 1
+        process.busy += 1
         try:
             await self._app(scope, receive, _with_cors(send, origin, headers) if allowed else send)
         finally:
-            self._gateway.busy -= 1
+            process.busy -= 1
 
     def _guard(self, scope: Any, headers: Mapping[bytes, bytes], origin: str, allowed: bool) -> None:
         """Single-user mode is one person on one machine: whatever may come from elsewhere is refused. Raises Forbidden."""

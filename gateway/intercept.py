@@ -99,6 +99,7 @@ class Interceptor:
             self._last_usage = chunk.usage
         if not chunk.segments:
             return self._bare(chunk)
+        self._head.of(chunk.body)  # the first round's identity, though nothing of it may be shown
         out: list[bytes] = []
         hiding = any(s.kind == "call" for s in chunk.segments)
         kept = [s for s in chunk.segments if self._keep(chunk, s, hiding, out)]
@@ -182,6 +183,7 @@ class Interceptor:
 
     def _place(self, lane: Lane, call: Call, segment: Segment) -> bool:
         if call.shown_as < 0:
+            lane.hid = lane.hid or any(other.ours is None for other in lane.calls)  # what is still held may turn out to be ours
             verbatim = not lane.hid and not self._rounds and isinstance(call.index, int)
             call.shown_as = call.index if verbatim else lane.next_index
             lane.next_index = max(lane.next_index, call.shown_as) + 1

@@ -3,33 +3,42 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
 import uvicorn
 
-from gateway.chat import Gateway
+from gateway.chat import Process
 from gateway.front import Front
 
+log = logging.getLogger("memgate")
 GRACE_AFTER_CUT = 3.0
 
 
 class Server(uvicorn.Server):
-    """uvicorn, but a signal first drains: readiness says so, new work is refused, live answers finish within the limit."""
+    """uvicorn, but a signal first drains: readiness says so, new work is refused, live answers finish within the limit.
 
-    def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
+    reread: called in the loop at a SIGHUP; without it a SIGHUP ends the process, as it does any other.
+    """
+
+    def __init__(self, config: uvicorn.Config, front: Front, reread: Callable[[], None] | None = None) -> None:
         super().__init__(config)
-        self._gateway = gateway
+        self._front, self._reread = front, reread
         self._drain: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         await super().serve(sockets)
+
+    @property
+    def _process(self) -> Process:
+        return self._front.gateway.process
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -38,6 +47,8 @@ class Server(uvicorn.Server):
             yield
             return
         before = {s: signal.signal(s, self.handle_exit) for s in (signal.SIGINT, signal.SIGTERM)}
+        if self._reread is not None and hasattr(signal, "SIGHUP"):
+            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._asked_to_reread)
         try:
             yield
         finally:
@@ -45,14 +56,25 @@ class Server(uvicorn.Server):
                 signal.signal(s, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self._gateway.draining:  # a second signal does not wait
+        if self._process.draining:  # a second signal does not wait
             self.should_exit = self.force_exit = True
             return
         self.drain()
 
+    def _asked_to_reread(self, sig: int, frame: FrameType | None) -> None:
+        assert self._loop is not None  # noqa: S101 - signals are taken while the loop runs
+        self._loop.call_soon_threadsafe(self._reread_now)
+
+    def _reread_now(self) -> None:
+        assert self._reread is not None  # noqa: S101 - else there is no handler
+        try:
+            self._reread()
+        except Exception:
+            log.exception("the configuration was not reloaded; the running one stays")
+
     def drain(self) -> None:
         """Begins to drain; safe to call from any thread once the server runs."""
-        self._gateway.draining = True
+        self._process.draining = True
         assert self._loop is not None  # noqa: S101 - a server that was never run has nothing to drain
         self._loop.call_soon_threadsafe(self._begin_drain)
 
@@ -61,9 +83,9 @@ class Server(uvicorn.Server):
 
     async def _drained(self) -> None:
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._gateway.settings.server.drain_seconds
+        until = loop.time() + self._front.gateway.settings.server.drain_seconds
         await self._idle(until)
-        for answer in list(self._gateway.live):
+        for answer in list(self._process.live):
             answer.cut()
         ending = loop.time() + GRACE_AFTER_CUT
         await self._idle(ending)
@@ -71,19 +93,19 @@ class Server(uvicorn.Server):
 
     async def _idle(self, until: float) -> None:
         """Waits until nothing is under way, or the loop's time is `until`."""
-        while self._gateway.busy and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110 - no event on every request for this
+        while self._process.busy and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110 - no event on every request for this
             await asyncio.sleep(0.05)
 
 
-def server_for(app: Front, gateway: Gateway, *, log_level: str = "warning", **options: Any) -> Server:
+def server_for(app: Front, *, reread: Callable[[], None] | None = None, log_level: str = "warning", **options: Any) -> Server:
     """A server that is not running yet."""
-    server = gateway.settings.server
+    server = app.gateway.settings.server
     config = uvicorn.Config(
         app, host=server.host, port=server.port, log_level=log_level, access_log=False, server_header=False, date_header=False, lifespan="on",
         timeout_graceful_shutdown=2, h11_max_incomplete_event_size=65536, proxy_headers=False, **options)
-    return Server(config, gateway)
+    return Server(config, app, reread)
 
 
-def serve(app: Front, gateway: Gateway, sockets: list[socket.socket] | None = None, **options: Any) -> None:
-    """Runs until a signal ends it. sockets: bound already; None binds the configured host and port."""
-    server_for(app, gateway, **options).run(sockets)
+def serve(app: Front, sockets: list[socket.socket] | None = None, **options: Any) -> None:
+    """Runs until a signal ends it. sockets: bound already; None binds the configured host and port. options: see `server_for`."""
+    server_for(app, **options).run(sockets)

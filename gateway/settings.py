@@ -192,6 +192,16 @@ class MemoryPart(Part):
     summary_seconds: float = Field(30, gt=0)
     blocks: tuple[BlockDefault, ...] = BLOCKS
 
+    @field_validator("ignore")
+    @classmethod
+    def _patterns(cls, found: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in found:
+            try:
+                re.compile(pattern)
+            except re.error as e:
+                raise ValueError(f"{pattern[:80]!r} is no regular expression: {e.msg}") from e
+        return found
+
 
 IDENTITY = ("header", "path", "user", "safety_identifier", "alias")
 PLACEHOLDERS = ("undefined", "null", "none", "nil", "nan", "anonymous", "anon", "unknown", "guest", "default", "user", "[object object]", "n/a", "-", "0")
@@ -257,6 +267,17 @@ class Settings(Part):
             return self.mode != "managed" and self.server.loopback
         return self.server.single_user
 
+    def followed(self, wanted: Settings) -> tuple[Settings, list[str]]:
+        """`wanted`, but for what cannot change in a running process, and the names of what would have. Raises ConfigError."""
+        server = wanted.server.model_copy(update={"host": self.server.host, "port": self.server.port})
+        memory = wanted.memory.model_copy(update={"embedder": self.memory.embedder})
+        fixed = {"server": server, "storage": self.storage, "memory": memory}
+        waiting = [f"{part}.{name}" for part, kept in fixed.items() for name in type(kept).model_fields
+                   if getattr(kept, name) != getattr(getattr(wanted, part), name)]
+        waiting += [f"providers.{n}.max_connections" for n, p in wanted.providers.items()
+                    if n in self.providers and p.max_connections != self.providers[n].max_connections]
+        return _checked({**{name: getattr(wanted, name) for name in type(wanted).model_fields}, **fixed}), waiting
+
     @property
     def data(self) -> Path:
         """Where the secret, the local token, the spill file and a relative database live."""
@@ -296,7 +317,10 @@ def load(path: Path | None = None, env: Mapping[str, str] = os.environ, override
             raise ConfigError(f"cannot read the configuration {path}: {e.strerror}") from e
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
             raise ConfigError(f"{path} is not valid TOML: {e}") from e
-    data = _expanded(data, env, "")
+        try:
+            data = _expanded(data, env, "")
+        except ConfigError as e:
+            raise ConfigError(f"{path}: {e}") from e
     _from_environment(data, env)
     upstream = env.get("MEMGATE_UPSTREAM")
     for member, value in (overrides or {}).items():
@@ -304,6 +328,9 @@ def load(path: Path | None = None, env: Mapping[str, str] = os.environ, override
             upstream = value or upstream
         elif value is not None:
             _put(data, member.split("."), value)
+    for table in ("providers", "models"):
+        if not isinstance(data.get(table, {}), dict):
+            raise ConfigError(f"{table}: this is a table of tables, such as [{table}.name]")
     if not data.get("providers") or upstream:
         base = upstream or "https://api.openai.com/v1"
         providers = data.setdefault("providers", {})
@@ -311,6 +338,10 @@ def load(path: Path | None = None, env: Mapping[str, str] = os.environ, override
         providers[name] = {**providers.get(name, {}), "base_url": base}
     if not data.get("models"):
         data["models"] = {"*": {"targets": [{"provider": next(iter(data["providers"]))}]}}
+    return _checked(data)
+
+
+def _checked(data: dict[str, Any]) -> Settings:
     try:
         return Settings.model_validate(data)
     except ValidationError as e:
@@ -338,6 +369,8 @@ def _expanded(value: Any, env: Mapping[str, str], where: str) -> Any:
             raise ConfigError(f"{where} uses ${{{m[1]}}}, which is not set. Set it, or give a default: ${{{m[1]}:-...}}")
         return found
 
+    if bad := re.search(r"\$\{[^}]*\}?", VARIABLE.sub("", value)):
+        raise ConfigError(f"{where} holds {bad[0]!r}, which names no variable: letters, digits and _ only, as in ${{NAME}} or ${{NAME:-default}}")
     return VARIABLE.sub(named, value)
 
 

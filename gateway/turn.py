@@ -23,15 +23,18 @@ from memory.session import Session
 from memory.tools import OURS, Call, client_names
 
 ADDITIONS_REFUSED = (400, 404, 422)
+STORE_SECONDS = 0.1  # more for a store that is late, once all of a round has been shown: a whole answer waits 250 ms at most
 
 
 @dataclass(slots=True)
 class Bounds:
-    """rounds: upstream calls before the last one without our tools. until: the loop's time after which the next is that one."""
+    """rounds: upstream calls before the last one without our tools. until: the loop's time after which the next is that one.
+    patience: seconds that an answer waits for the store."""
 
     rounds: int = 8
     until: float = float("inf")
     sum_usage: bool = True
+    patience: float = 0.15
 
 
 @dataclass
@@ -70,7 +73,7 @@ class Turn:
             while True:
                 reply = self.reply = await self._forwarded()
                 self.icpt.alias = self.forward.alias
-                await opening
+                await self._in_time(opening, self.bounds.patience)
                 try:
                     async for piece in reply.chunks:
                         for shown in self.icpt.feed(piece):
@@ -81,6 +84,7 @@ class Turn:
                 for shown in rest:
                     yield shown
                 self._checked(reply, result)
+                await self._settled(opening)
                 if not await self._goes_on(result):
                     break
                 self.icpt.proceed()
@@ -90,7 +94,26 @@ class Turn:
             for shown in self.icpt.usage_chunk(self.usage):
                 yield shown
         finally:
-            await asyncio.wait([opening])  # not cancelled: what was begun is there to be kept or taken back as a whole
+            await self._settled(opening)
+
+    async def _in_time(self, opening: asyncio.Future[None], patience: float) -> bool:
+        """Whether the store has taken the request by now, or within `patience` seconds.
+
+        The upstream has answered, and what goes to the client is not held up: it is told `degraded`, and the store goes on
+        trying until its answer is needed."""
+        await asyncio.wait([opening], timeout=patience)
+        if opening.done():
+            if not opening.cancelled():
+                opening.result()
+            return True
+        self.degraded = True
+        return False
+
+    async def _settled(self, opening: asyncio.Future[None]) -> None:
+        """What was begun is there to be kept or taken back as a whole; a store that still does not answer goes without."""
+        if not await self._in_time(opening, STORE_SECONDS):
+            opening.cancel()
+            await asyncio.wait([opening])
 
     async def _open(self) -> None:
         try:
@@ -128,25 +151,29 @@ class Turn:
         return body
 
     async def _forwarded(self) -> Reply:
-        """One upstream call, composed anew after a refusal for size, or for our additions in the first round."""
-        harder = 0
+        """One upstream call, composed anew after a refusal for size, or for our additions in the first round. What does not fit
+        however hard it is compacted goes without additions, so that no client sees an overflow that we alone caused."""
+        harder, began_bare, lacking = 0, self.bare, False
         while True:
             try:
                 reply = await self.forward.open(self.composed(), self.stream)
             except UpstreamRefused as e:
-                if is_overflow(e) and not self.bare:
-                    if harder < 2 and await self.session.compact_harder(harder):
+                if is_overflow(e):
+                    if not self.bare and harder < 2 and await self.session.compact_harder(harder):
                         harder += 1
+                        continue
+                    if not self.bare and (self._added() or self.trail):
+                        self.bare = self.toolless = True
                         continue
                     raise overflowed(e) from e
                 if e.status in ADDITIONS_REFUSED and not self.trail and not self.bare and self._added():
-                    self.bare = True
+                    self.bare = lacking = True
                     continue
                 raise
-            if self.bare and not self.degraded:
+            if self.bare and not began_bare:
                 self.degraded = True
                 self.session.inject_nothing()
-                if self.lacks is not None:
+                if lacking and self.lacks is not None:
                     self.lacks(reply.target)
             return reply
 
@@ -165,6 +192,7 @@ class Turn:
 
     async def _goes_on(self, result: Round) -> bool:
         """Runs what is ours; True when another round follows."""
+        self.trail = _set_apart(self.trail, {c["id"] for c in result.theirs if c.get("id")})
         if not result.ours:
             if self.trail and result.theirs:
                 self.session.hidden = [*self.trail, _message(result)]
@@ -253,6 +281,19 @@ class Turn:
 def _message(result: Round) -> Json:
     message: Json = result.reply["choices"][0].get("message") or {}
     return {"role": "assistant", **message}
+
+
+def _set_apart(hidden: list[Json], taken: set[str]) -> list[Json]:
+    """Hidden exchanges with new ids for those calls of ours whose id the client's own call of this reply has."""
+    fresh = {i: f"call_{secrets.token_hex(12)}" for i in taken}
+    out: list[Json] = []
+    for message in hidden:
+        if message.get("tool_call_id") in fresh:
+            message = {**message, "tool_call_id": fresh[message["tool_call_id"]]}
+        elif calls := message.get("tool_calls"):
+            message = {**message, "tool_calls": [{**c, "id": fresh.get(c["id"], c["id"])} for c in calls]}
+        out.append(message)
+    return out
 
 
 def _arguments(call: Json) -> str:

@@ -81,6 +81,7 @@ class Memory:
 
     async def begin(self, ask: Ask) -> Session:
         """Reads what the request needs, within the deadline, and composes it. Raises StoreUnavailable."""
+        policy = self.policy  # one for the whole request, whatever is reloaded meanwhile
         await self.usable()
         turn = Turn.of(ask.scope.key, ask.messages, b"" if ask.scope.named else system_text(ask.messages))
         key = request_key(ask, turn) if ask.mode != "read" else None
@@ -88,17 +89,17 @@ class Memory:
             await self._landed(key)
         flight = self._take_off(key)
         try:
-            snapshot = await self._read(turns.Ask(ask.scope, turn, self.policy.blocks, ask.explicit, key))
-            session = Session(self, ask, snapshot, Attempt(key, flight is not None))
+            snapshot = await self._read(turns.Ask(ask.scope, turn, policy.blocks, ask.explicit, key), policy.read_deadline)
+            session = Session(self, ask, snapshot, Attempt(key, flight is not None), policy)
             await session.compose()
         except BaseException:
             self.land(flight)
             raise
         return session
 
-    async def _read(self, asked: turns.Ask) -> turns.Snapshot:
+    async def _read(self, asked: turns.Ask, deadline: float) -> turns.Snapshot:
         try:
-            found = await self.db.read(lambda conn: turns.snapshot(conn, asked), self.policy.read_deadline)
+            found = await self.db.read(lambda conn: turns.snapshot(conn, asked), deadline)
         except StoreUnavailable:
             self._failures += 1
             if self._failures >= 3:

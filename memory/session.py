@@ -5,6 +5,7 @@ entry; the answer is durable before the client is told it is done, or goes to th
 """
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ from memory.stores.sql.rows import put_row
 from memory.tokens import Counter
 from memory.window import budget
 
+WRITE_SECONDS = 2.0  # for the edits of one round, and for the answer before it is spilled
 UNAVAILABLE = "Error: the memory is unavailable right now, nothing was saved. Answer without it, and say so if it matters."
 
 
@@ -58,7 +60,6 @@ class Keeper(Protocol):
     """What a session needs of the memory it belongs to."""
 
     db: Database
-    policy: Policy
     retrieval: Retrieval
     spill: Spill
     busy_nodes: set[int]  # open nodes of turns under way
@@ -72,8 +73,8 @@ class Keeper(Protocol):
 class Session:
     """See the module. The caller places `core`, `notes`, `splices`, `drop`, `swap` and `offered` into the request."""
 
-    def __init__(self, memory: Keeper, ask: Ask, snapshot: turns.Snapshot, attempt: Attempt) -> None:
-        self._memory, self._ask, self._snap, self._attempt = memory, ask, snapshot, attempt
+    def __init__(self, memory: Keeper, ask: Ask, snapshot: turns.Snapshot, attempt: Attempt, policy: Policy) -> None:
+        self._memory, self._ask, self._snap, self._attempt, self._policy = memory, ask, snapshot, attempt, policy
         self.explain_id = new_id("explain")
         self.trace = Trace()
         self.recall = ""
@@ -142,7 +143,7 @@ class Session:
         if ask.offer and ask.mode in ("full", "read") and not stranger and ask.inject:
             self.offered = tools.offered(ask.client_tools, write=writable)
         shown = list(self.blocks.values()) if self._injects else []
-        planned = epochs.plan(snap.turn, snap.past if self._injects else epochs.Past(), epochs.Present(shown, ask.scope.tag, snap.edits, time.time()), self._memory.policy.rules)
+        planned = epochs.plan(snap.turn, snap.past if self._injects else epochs.Past(), epochs.Present(shown, ask.scope.tag, snap.edits, time.time()), self._policy.rules)
         waiting = snap.waiting
         if self._adopted and waiting and waiting.epoch == planned.epoch.id and planned.note and waiting.note:
             planned.notes[len(snap.turn.messages) - 1] = planned.note = waiting.note
@@ -179,7 +180,7 @@ class Session:
         other = counter.tools(ask.client_tools) + counter.tools(self.offered) + counter.text(self.recall)
         return Room(
             counter, ask.model, shown, ask.scope.tag, self._snap.edits, budget(ask.window, ask.max_output) if ask.window else None, other,
-            ask.complete, self._load_summaries, self._save_summary, self._memory.policy.summary_seconds)
+            ask.complete, self._load_summaries, self._save_summary, self._policy.summary_seconds)
 
     def _use(self, fitted: Fitted) -> None:
         self.fitted = fitted
@@ -291,7 +292,8 @@ class Session:
         for what a tool or the store did."""
         started = time.perf_counter()
         hands = self._hands()
-        found = await tools.run_searches(calls, hands)
+        lost = self.stores and not self._opened  # the store did not even take the request
+        found = {} if lost else await tools.run_searches(calls, hands)
 
         def work(conn: Connection) -> dict[int, str]:
             owners.ensure(conn, self._snap.owner)
@@ -302,8 +304,11 @@ class Session:
             return results
 
         try:
-            results = await self._memory.db.write(work) if self.stores else {**found, **tools.refused(calls, hands)}
-        except (StoreUnavailable, Erased):
+            if lost:
+                raise StoreUnavailable("the turn is not recorded")
+            async with asyncio.timeout(WRITE_SECONDS):
+                results = await self._memory.db.write(work) if self.stores else {**found, **tools.refused(calls, hands)}
+        except (StoreUnavailable, Erased, TimeoutError):
             results = {**dict.fromkeys(range(len(calls)), UNAVAILABLE), **found}
         told = [results[i] for i in range(len(calls))]
         self.rounds.append({"reply": reply, "results": told})
@@ -315,7 +320,7 @@ class Session:
         named = self._ask.scope.named
         parent = self._snap.past.node
         inherited = parent.branch if parent and not named else 0
-        shelf = block_rows.Shelf(self._scope_id, self._memory.policy.blocks, 0 if named else self.node_id, inherited)
+        shelf = block_rows.Shelf(self._scope_id, self._policy.blocks, 0 if named else self.node_id, inherited)
         allowed = frozenset(x["function"]["name"] for x in self.offered)
         return tools.Hands(
             self._scope_id or 0, shelf, self._memory.retrieval, self._ask.request_id, self.seen, None if named else self.node_id,
@@ -329,10 +334,11 @@ class Session:
         self._over = True
         record = self._record(answers, aborted, prove, explain or {})
         try:
-            await self._memory.db.write(lambda conn: turns.record(conn, record))
+            async with asyncio.timeout(WRITE_SECONDS):
+                await self._memory.db.write(lambda conn: turns.record(conn, record))
         except Erased:
             pass  # the user was erased while this ran: nothing of it may stay
-        except StoreUnavailable:
+        except (StoreUnavailable, TimeoutError):
             await self._memory.spill.keep(record)
         finally:
             self.release()

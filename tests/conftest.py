@@ -37,7 +37,7 @@ class Live:
 
     @property
     def gateway(self) -> Any:
-        return self.app._gateway
+        return self.app.gateway
 
     async def chat(self, messages: Any, headers: dict[str, str] | None = None, **body: Any) -> httpx.Response:
         sent = {"model": "m", "messages": [{"role": "user", "content": messages}] if isinstance(messages, str) else messages, **body}

@@ -49,7 +49,7 @@ def hosted(settings: Settings, sock: socket.socket, patience: float = 5.0) -> It
     from gateway.server import server_for
 
     app = create_app(settings)
-    server = server_for(app, app.gateway, log_level="error")
+    server = server_for(app, log_level="error")
     thread = threading.Thread(target=server.run, args=([sock],), name="memgate", daemon=True)
     thread.start()
     try:

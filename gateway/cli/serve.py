@@ -4,6 +4,8 @@ from __future__ import annotations
 import contextlib
 import signal
 import socket
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -12,6 +14,7 @@ import click
 from gateway.cli.options import Failed, config_option, settings_from
 
 if TYPE_CHECKING:
+    from gateway.front import Front
     from gateway.settings import Settings
 
 
@@ -22,7 +25,8 @@ if TYPE_CHECKING:
 @click.option("--workers", type=int, default=1, show_default=True, help="Processes. This version runs one.")
 @click.option("--upstream", help="The base URL of an OpenAI-compatible server, in place of the configured one.")
 def serve(config: Path | None, host: str | None, port: int | None, workers: int, upstream: str | None) -> None:
-    """Run the gateway until Ctrl-C or SIGTERM; answers that are on their way finish first.
+    """Run the gateway until Ctrl-C or SIGTERM; answers that are on their way finish first. SIGHUP reads the
+    configuration anew, without an interruption.
 
     Without a configuration: in front of OpenAI, on 127.0.0.1:8080, every client bringing its own key, the memory in your
     data folder.
@@ -38,16 +42,44 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int,
     from gateway.cli.hosted import bound
 
     signal.signal(signal.SIGTERM, _ended)  # until the server takes over: a stop during the start is no failure
-    settings = settings_from(config, server__host=host, server__port=port, upstream=upstream)
+
+    def read() -> Settings:
+        return settings_from(config, server__host=host, server__port=port, upstream=upstream)
+
+    settings = read()
     with contextlib.suppress(KeyboardInterrupt), bound(settings.server.host, settings.server.port) as sock:
-        _serve(settings, sock)
+        _serve(settings, sock, Reread(config, read) if config else None)
 
 
 def _ended(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _serve(settings: Settings, sock: socket.socket) -> None:
+@dataclass(frozen=True, slots=True)
+class Reread:
+    """What a SIGHUP does. read: gives the settings as at the start, the same options and environment over the file."""
+
+    config: Path
+    read: Callable[[], Settings]
+
+    def into(self, app: Front) -> None:
+        """Puts the file's settings in force, or says why the running ones stay."""
+        from gateway.settings import ConfigError
+
+        try:
+            settings = self.read()
+            waiting = app.reload(settings)
+        except (ConfigError, OSError) as e:
+            click.echo(f"Memgate keeps its running configuration, the one in {self.config} cannot be used: {e}", err=True)
+            return
+        click.echo(f"Memgate read {self.config} anew", err=True)
+        if waiting:
+            click.echo(f"  warning    changed, but in force only after a restart: {', '.join(waiting)}", err=True)
+        for text in warnings(settings):
+            click.echo(f"  warning    {text}", err=True)
+
+
+def _serve(settings: Settings, sock: socket.socket, reread: Reread | None) -> None:
     from gateway.app import create_app
     from gateway.cli.hosted import url_of
     from gateway.cli.running import noted
@@ -63,7 +95,7 @@ def _serve(settings: Settings, sock: socket.socket) -> None:
             click.echo(line, err=True)
         if other:
             click.echo(f"  warning    {other} already serves this data folder: run one gateway per folder", err=True)
-        run(app, app.gateway, [sock])
+        run(app, [sock], reread=(lambda: reread.into(app)) if reread else None)
 
 
 MODES = {

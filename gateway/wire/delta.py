@@ -6,17 +6,18 @@ from typing import Any
 Json = dict[str, Any]
 
 # Members of a delta that name rather than grow: repeated by some servers, never to be concatenated.
-WHOLE = frozenset({"role", "id", "type", "name", "object", "finish_reason", "model", "created", "index", "format"})
+WHOLE = frozenset({"role", "id", "type", "object", "finish_reason", "model", "created", "index", "format"})
 
 
 def merge(into: Json, delta: Json) -> None:
-    """Adds a delta to what is there: text grows, lists grow (by `index` where their items have one), names stay."""
+    """Adds a delta to what is there: text grows, lists grow (by `index` where their items have one), ids stay."""
     for key, value in delta.items():
         have = into.get(key)
         if have is None:
             into[key] = _grown([], value) if isinstance(value, list) else _copy(value)
         elif isinstance(value, str) and isinstance(have, str) and key not in WHOLE:
-            into[key] = have + value
+            # A name may come in pieces; a server that repeats the whole of it must not double it.
+            into[key] = have if key == "name" and value == have else have + value
         elif isinstance(value, dict) and isinstance(have, dict):
             merge(have, value)
         elif isinstance(value, list) and isinstance(have, list):

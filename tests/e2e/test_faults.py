@@ -261,7 +261,7 @@ async def test_a_store_that_is_slow_is_not_waited_for(data, monkeypatch):
 
 async def test_draining_says_so_and_refuses_new_work(data):
     async with Model("ok") as up, running(up.url, data) as live:
-        live.gateway.draining = True
+        live.gateway.process.draining = True
         assert (await live.http.get(f"{live.root}/ready")).status_code == 503
         assert (await live.http.get(f"{live.root}/health")).status_code == 200
         response = await live.chat("hi")

@@ -1,7 +1,7 @@
 """The database: many readers, one writer with group commit. Work is a function of a SQLAlchemy connection.
 
 - A write is a function that may run twice: writes that wait together share one transaction, and when one of them fails
-  the others are run again, each in a transaction of its own.
+  the others are run again, each in a transaction of its own. A caller that is cancelled takes back a write that has not begun.
 - A read has a deadline. Past it the caller goes on without; the query is left to end by itself, since cancelling it
   would cost its connection.
 - On SQLite a whole work is one hop to a connection's thread (see `threads`): through the asynchronous engine every
@@ -45,7 +45,7 @@ class Engine:
     """Connections over SQLAlchemy's asynchronous engine: for servers, whose drivers are asynchronous themselves."""
 
     def __init__(self, url: str) -> None:
-        self._engine: AsyncEngine = create_async_engine(url, pool_size=8, max_overflow=8)
+        self._engine: AsyncEngine = create_async_engine(url, pool_size=8, max_overflow=8, hide_parameters=True)
 
     async def open(self) -> None:
         return
@@ -134,7 +134,7 @@ class Database:
 
     async def _commit(self, group: list[Waiting]) -> None:
         try:
-            results = await self._connections.write([work for work, _ in group])
+            results = await self._connections.write([_unless_taken_back(*one) for one in group])
         except Exception as e:
             if len(group) > 1:
                 for one in group:
@@ -145,6 +145,10 @@ class Database:
         for (_, done), result in zip(group, results, strict=True):
             if not done.done():
                 done.set_result(result)
+
+
+def _unless_taken_back(work: Work[Any], done: asyncio.Future[Any]) -> Work[Any]:
+    return lambda conn: None if done.cancelled() else work(conn)
 
 
 def _told(error: Exception) -> Exception:

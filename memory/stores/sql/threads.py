@@ -73,15 +73,18 @@ class Thread:
 
     def __init__(self, conn: aiosqlite.Connection, begin: str) -> None:
         self._conn = conn
-        self._engine = create_engine("sqlite://", creator=lambda: conn._conn, poolclass=StaticPool)
+        self._engine = create_engine("sqlite://", creator=lambda: conn._conn, poolclass=StaticPool, hide_parameters=True)
 
         @event.listens_for(self._engine, "begin")
         def _begun(connection: Connection) -> None:
             connection.exec_driver_sql(begin)
 
     async def run(self, what: Callable[[SyncEngine], T]) -> T:
-        """Runs `what` on the connection's thread."""
-        out: T = await self._conn._execute(what, self._engine)  # type: ignore[no-untyped-call]
+        """Runs `what` on the connection's thread. Raises OSError for what the driver itself raised."""
+        try:
+            out: T = await self._conn._execute(what, self._engine)  # type: ignore[no-untyped-call]
+        except sqlite3.Error as e:
+            raise OSError(f"{type(e).__name__}: {e}") from e
         return out
 
 

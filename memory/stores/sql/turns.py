@@ -318,7 +318,7 @@ def record(conn: Connection, r: Record) -> None:
     _move(conn, scope_id, r, now)
     message_rows.add(conn, scope_id, message_rows.Place(r.conversation, r.nodes[0].id, "evicted", now), r.evicted, once=True)
     if r.explain:
-        add_row(conn, t.explains, id=r.explain[0], scope_id=scope_id, record=encode(r.explain[1]).decode(), created_at=now)
+        put_row(conn, t.explains, ("id",), id=r.explain[0], scope_id=scope_id, record=encode(r.explain[1]).decode(), created_at=now)
     if r.ledger:
         attempt_over(conn, r.ledger, "failed" if r.nodes[0].state == "aborted" else "done")
     if r.prove:

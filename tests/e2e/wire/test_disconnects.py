@@ -153,8 +153,8 @@ async def test_after_a_thousand_aborts_a_hundred_requests_wait_for_nothing(data)
                 assert {a.status_code for a in answers} == {200}
             assert loop.time() - begun < 15
         await asyncio.sleep(0.3)
-        assert live.gateway.busy == 0
-        assert not live.gateway.live
+        assert live.gateway.process.busy == 0
+        assert not live.gateway.process.live
         assert not live.gateway.memory.busy_nodes
         assert len(asyncio.all_tasks()) <= tasks + 60  # those of connections that are kept open on both sides
         if descriptors:

@@ -1,0 +1,113 @@
+"""K. What a request waits for in the store, and what the process needs to start."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from memory.stores.sql.engine import Database
+from tests.conftest import running
+from tests.e2e.wire.child import MAIN, child, settled
+from tests.e2e.wire.reading import asked, both
+from tests.e2e.wire.rows import row
+from tests.models import Model, call, calls
+
+TEA = call("core_memory_append", {"label": "human", "content": "Likes tea"}, "call_mem")
+ROOT = Path(__file__).parents[3]
+
+
+@row(161)
+@pytest.mark.parametrize("how", ["hangs", "locked", "cannot be opened"])
+async def test_off_and_the_relay_ask_nothing_of_a_store_that_is_not_there(data, monkeypatch, how):
+    async def never(self, *args, **options):
+        await asyncio.Event().wait()
+
+    data.mkdir(parents=True)
+    with contextlib.ExitStack() as stack:
+        if how == "hangs":
+            for verb in ("open", "read", "write"):
+                monkeypatch.setattr(Database, verb, never)
+        elif how == "locked":
+            other = stack.enter_context(contextlib.closing(sqlite3.connect(data / "memgate.db", isolation_level=None)))
+            other.execute("BEGIN EXCLUSIVE")
+        else:
+            (data / "memgate.db").mkdir()
+        async with Model("Fine.") as up, running(up.url, data) as live:
+            begun = time.monotonic()
+            for stream in (False, True):
+                for headers in ({"x-memory": "off"}, {"x-memory": "off", "x-memory-user": "ada", "x-memory-conversation": "c"}):
+                    response = await live.chat("hi", headers, stream=stream)
+                    assert (response.status_code, response.headers["x-memory-status"]) == (200, "off")
+            title = await live.chat("### Task:\nGenerate a concise, 3-5 word title", user="ada")  # a chat UI's own request
+            assert title.headers["x-memory-status"] == "off"
+            up.script = [lambda seen, wire: wire.json({"object": "list", "data": []})]
+            assert (await live.http.post(f"{live.url}/embeddings", json={"model": "e", "input": "x"})).status_code == 200
+            assert (await live.http.get(f"{live.url}/models")).status_code == 200
+            assert (await live.http.get(f"{live.root}/health")).status_code == 200
+            assert time.monotonic() - begun < 3  # the store would have been given 5 s
+
+
+@row(161)
+@both
+async def test_with_memory_one_read_is_all_that_stands_before_the_upstream(data, stream, monkeypatch):
+    """The write that makes the request durable runs beside the upstream's work: here it ends only once the upstream was asked."""
+    reached, reads, before = asyncio.Event(), [], []
+    read, write = Database.read, Database.write
+
+    async def counted(self, work, deadline=None):
+        reads.append(deadline)
+        return await read(self, work, deadline)
+
+    async def late(self, work):
+        await asyncio.wait_for(reached.wait(), 5)
+        return await write(self, work)
+
+    async def first(seen, wire):
+        before.append(list(reads))
+        reached.set()
+        await (up._streamed if stream else up._plain)(seen, wire, [calls(TEA)])
+
+    async with Model("Warm.") as up, running(up.url, data) as live:
+        await asyncio.wait_for(live.gateway.memory._ready.wait(), 10)
+        await live.gateway.worker.stop()
+        _, answer = await asked(live, stream, "warm up", user="ada")
+        monkeypatch.setattr(Database, "read", counted)
+        monkeypatch.setattr(Database, "write", late)
+        up.script = [first, "Fine."]
+        history = [{"role": "user", "content": "warm up"}, {"role": "assistant", "content": "Warm."}, {"role": "user", "content": "hi"}]
+        response, answer = await asked(live, stream, history, user="ada")
+        assert (answer["choices"][0]["content"], response.headers["x-memory-status"]) == ("Fine.", "ok")
+        assert len(before[0]) == 1
+        assert before[0][0] is not None  # bounded
+
+
+# Says which other machine or port the process speaks to, if any.
+TELLING = f"import sys; sys.addaudithook(lambda event, args: event == 'socket.connect' and print('CONNECTS', args[1:], file=sys.stderr)); {MAIN}"
+
+
+def _floor():
+    """Processor time that the libraries alone take to load on this machine as it is now."""
+    code = "import aiohttp, httpx, litestar, pydantic, sqlalchemy.ext.asyncio, uvicorn, time; print(time.process_time())"
+    return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+
+
+@row(164, 165)
+async def test_one_file_and_sqlite_are_all_it_needs_and_it_is_there_at_once(tmp_path):
+    used = []
+    for code in (TELLING, ""):
+        folder = tmp_path / str(len(used))
+        async with child(folder, (ROOT / "config" / "gateway.toml").read_text(), code=code) as (gateway, client):
+            assert (await client.get("/health")).status_code == 200
+            used.append(gateway.cpu)
+            if code:
+                assert await settled(client) == {"status": "ok", "degraded": []}
+                assert "CONNECTS" not in gateway.said
+        assert {p.name for p in (folder / "data").iterdir()} <= {"memgate.db", "memgate.db-shm", "memgate.db-wal", "secret", "token", "running"}
+    # On a machine with other things to do processor time grows, too: what the libraries take there is the measure.
+    assert min(used) < max(1.5, 2.5 * _floor()), used
