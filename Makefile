@@ -17,12 +17,12 @@ CANDIDATES := $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo    a two-session conversation with memory, then the gateway on port 8080"
-	@echo "make test    the tests"
-	@echo "make test-clients    the SDKs and frameworks of the README against a live gateway"
-	@echo "make lint    ruff and mypy"
-	@echo "make bench   what memory costs: CPU, time to first token"
-	@echo "make clean   remove the virtual environment and its stamps"
+	@echo "make demo          a two-session conversation with memory, then the gateway on port 8080"
+	@echo "make test          the tests"
+	@echo "make test-clients  the SDKs and frameworks of the README against a live gateway"
+	@echo "make lint          ruff and mypy"
+	@echo "make bench         what memory costs: CPU, time to first token"
+	@echo "make clean         remove the virtual environment and its stamps"
 
 demo: .setup-demo
 	$(BIN)/memgate demo

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +81,9 @@ async def test_a_client_sees_a_plain_server(name, mode, tmp_path):
 
 async def played(command: list[str]) -> tuple[dict[str, Any], str]:
     """The facts by scene, and all that the program wrote."""
-    child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+    # Nothing was compiled when the environments were set up: each module is, once, when it is first imported.
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+    child = await asyncio.create_subprocess_exec(*command, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
     try:
         out, err = await asyncio.wait_for(child.communicate(), 100)
     finally:

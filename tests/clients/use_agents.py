@@ -44,7 +44,7 @@ async def weather():
 
 
 async def weather_streamed():
-    answer, text = await streamed(forecaster, PROMPTS["weather"])
+    _, text = await streamed(forecaster, PROMPTS["weather"])
     return {"text": text.removeprefix("Let me look."), "cities": cities()}
 
 
