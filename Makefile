@@ -10,23 +10,28 @@ BIN := $(VENV)/bin
 # Not bin/python, which is a link to a file of another age.
 MADE := $(VENV)/pyvenv.cfg
 WORKERS ?= auto
+CLIENTS := .clients/openai2/.done .clients/openai3/.done tests/clients/node_modules/.done
 CANDIDATES := $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3)
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test test-clients lint bench clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo    a two-session conversation with memory, then the gateway on port 8080"
-	@echo "make test    the tests"
-	@echo "make lint    ruff and mypy"
-	@echo "make bench   what memory costs: CPU, time to first token"
-	@echo "make clean   remove the virtual environment and its stamps"
+	@echo "make demo          a two-session conversation with memory, then the gateway on port 8080"
+	@echo "make test          the tests"
+	@echo "make test-clients  the SDKs and frameworks of the README against a live gateway"
+	@echo "make lint          ruff and mypy"
+	@echo "make bench         what memory costs: CPU, time to first token"
+	@echo "make clean         remove the virtual environment and its stamps"
 
 demo: .setup-demo
 	$(BIN)/memgate demo
 
 test: .setup-test
 	$(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
+
+test-clients: .setup-test $(CLIENTS)
+	$(BIN)/python -m pytest -n $(WORKERS) tests/clients $(TESTS)
 
 lint: .setup-lint
 	$(BIN)/ruff check .
@@ -36,7 +41,7 @@ bench: .setup-test
 	$(BIN)/python -m tests.bench
 
 clean:
-	rm -rf $(VENV) .setup-demo .setup-test .setup-lint
+	rm -rf $(VENV) .clients tests/clients/node_modules .setup-demo .setup-test .setup-lint
 
 # Each holds what the one before it holds, and stamps it too. (mypy reads the types of whatever the package imports.)
 .setup-demo: EXTRAS = all,demo
@@ -48,6 +53,19 @@ clean:
 .setup-demo .setup-test .setup-lint: pyproject.toml $(MADE)
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet -e '.[$(EXTRAS)]'
 	@touch $@ $(ALSO)
+
+# The clients that cannot live together have environments of their own; without node, those for it wait until it is there.
+.clients/%/.done: tests/clients/%.txt $(MADE)
+	$(BIN)/python -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --disable-pip-version-check --quiet --no-compile -r $<
+	@touch $@
+
+tests/clients/node_modules/.done: tests/clients/package.json tests/clients/package-lock.json
+	@if command -v npm >/dev/null; then \
+	  npm ci --prefix tests/clients --no-fund --no-audit --loglevel=error && touch $@; \
+	else \
+	  echo "npm is missing, so the clients for node are skipped (Debian, Ubuntu: apt-get install nodejs npm)."; \
+	fi
 
 # A folder that python3 -m venv left half-made (no ensurepip) is removed again, so that the next run starts clean.
 $(MADE):

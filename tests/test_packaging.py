@@ -1,5 +1,6 @@
 """What surrounds the code: the image, the make targets, the extras, the files of a release; no machine leaks in."""
 
+import json
 import os
 import re
 import shutil
@@ -93,7 +94,7 @@ def test_the_licence_is_apache():
     assert "Apache License\n                           Version 2.0, January 2004" in text("LICENSE")
 
 
-@pytest.mark.parametrize("target", ["help", "demo", "test", "lint", "bench"])
+@pytest.mark.parametrize("target", ["help", "demo", "test", "test-clients", "lint", "bench"])
 def test_make_knows_the_target(target):
     done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, env=bare_environment())
     assert done.returncode == 0, done.stderr
@@ -181,7 +182,23 @@ def test_ci_is_a_script_that_parses_and_skips_nothing():
     script = text(".ci/run")
     assert "set -euo pipefail" in script
     assert "MEMGATE_TEST_REQUIRE" in script
-    assert script.rstrip().endswith("make test")
+    assert script.rstrip().endswith("make lint\nmake test\nmake -j2 test-clients")
+
+
+def pinned(name):
+    """What a requirements file names before what is brought along."""
+    return re.findall(r"^([\w-]+)(?:\[\w+\])?==(\S+)$", text(name).partition("# brought along")[0], re.MULTILINE)
+
+
+def test_the_readme_names_the_clients_and_their_versions():
+    node = json.loads(text("tests/clients/package.json"))
+    pins = {(name, version, "Node") for name, version in node["dependencies"].items()}
+    pins |= {(*pin, "Python") for place in ("openai2", "openai3") for pin in pinned(f"tests/clients/{place}.txt")}
+    rows = re.findall(r"^\| `([\w@/-]+)`, (Python|Node) \| ([\d., ]+) \|$", text("README.md"), re.MULTILINE)
+    assert {(name, version, place) for name, place, versions in rows for version in versions.split(", ")} == pins
+    lock = json.loads(text("tests/clients/package-lock.json"))["packages"]
+    assert lock[""]["dependencies"] == node["dependencies"]
+    assert not any("resolved" in package for package in lock.values()), "tests/clients/.npmrc leaves hosts out of the lock"
 
 
 def test_the_models_are_described_alike():
@@ -203,7 +220,7 @@ def tracked_files():
     done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
     names = done.stdout.split("\0") if done.returncode == 0 else []
     found = [ROOT / n for n in names if n] or [
-        p for p in ROOT.rglob("*") if not set(p.parts) & {".venv", "__pycache__"}
+        p for p in ROOT.rglob("*") if not set(p.parts) & {".venv", ".clients", "node_modules", "__pycache__"}
     ]
     return [p for p in found if p.is_file() and not p.is_symlink()]
 
