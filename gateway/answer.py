@@ -140,13 +140,14 @@ class Answer:
                 continue
             left = self._last + limit - loop.time()
             if left > 0 or self._busy:
-                await asyncio.sleep(max(left, 0.05))
+                # The status may leave meanwhile, and the shorter of the two limits then counts.
+                await asyncio.sleep(max(min(left, self._quiet or left), 0.05))
                 continue
             await self._write(send, COMMENT, committed=not self._started)
 
     async def _told(self, send: Send, error: GatewayError) -> None:
         if self._started:
-            await self._write(send, frame(error.body()))
+            await self._write(send, frame(error.event()))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             return
         extra = self._work.headers(committed=True) if self._work else []

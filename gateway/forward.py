@@ -122,7 +122,7 @@ class Forwarder:
             if incoming.status >= 300:
                 raise await self._refusal(target, incoming)
             reply = Reply(target, self.attempts, client_headers(incoming.headers), _none(), incoming)
-            if b"event-stream" in (incoming.header(b"content-type") or b""):
+            if b"event-stream" in (incoming.header(b"content-type") or b"").lower():
                 await self._first(reply)
             else:
                 await self._whole(reply)

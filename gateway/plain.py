@@ -3,10 +3,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from gateway.errors import StreamIncomplete
 from gateway.forward import Forwarder
 from gateway.intercept import Interceptor
 from gateway.relay import renamed
+from gateway.turn import check, played
 from gateway.wire.chat import Json, encode
 
 
@@ -24,16 +24,14 @@ class PlainWork:
         icpt = Interceptor((), wants or not self.stream, self._forward.route.alias)
         reply = await self._forward.open(self._body, self.stream)
         try:
-            async for piece in reply.chunks:
-                for shown in icpt.feed(piece):
-                    yield shown
+            async for shown in played(reply, icpt):
+                yield shown
         finally:
             await reply.incoming.close()
         rest, result = icpt.close()
         for shown in rest:
             yield shown
-        if reply.plain is None and not result.complete:
-            raise StreamIncomplete("The upstream's stream ended before the answer was complete. What came is above; try again.")
+        check(result, whole=reply.plain is not None)
         alias = self._forward.route.alias
         self._bytes = renamed(reply.plain, alias) if reply.plain and alias else reply.plain or encode(icpt.answer())
         for shown in icpt.usage_chunk(icpt.usage):

@@ -52,7 +52,7 @@ class Relay:
             await self._answer(send, incoming)
         except GatewayError as e:
             if self._started:
-                await send({"type": "http.response.body", "body": frame(e.body()), "more_body": False})
+                await send({"type": "http.response.body", "body": frame(e.event()), "more_body": False})
             else:
                 await respond_error(send, e, self._p.base)
         finally:
@@ -70,7 +70,7 @@ class Relay:
         target = self._forward.served
         named = [(b"x-memgate-upstream", header_value(target.label)), (b"x-memgate-attempts", b"%d" % self._forward.attempts)] if target else []
         headers = [*self._p.base, *named, *client_headers(incoming.headers)]
-        if b"event-stream" in (incoming.header(b"content-type") or b""):
+        if b"event-stream" in (incoming.header(b"content-type") or b"").lower() and not incoming.header(b"content-encoding"):
             headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
             await self._stream(send, incoming, headers)
         elif self._p.alias is not None and b"json" in (incoming.header(b"content-type") or b""):
@@ -93,10 +93,9 @@ class Relay:
         keeper = asyncio.ensure_future(self._keep(send))
         try:
             async for data in incoming.body:
-                events = framer.feed(data)
-                self._quiet_since = asyncio.get_running_loop().time()
-                if events:
+                if events := framer.feed(data):
                     await send({"type": "http.response.body", "body": b"".join(self._shown(e, ending) for e in events), "more_body": True})
+                    self._quiet_since = asyncio.get_running_loop().time()
             rest = framer.rest
             last = framer.close()
             if last is not None and ending.seen(last):

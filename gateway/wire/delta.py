@@ -6,17 +6,23 @@ from typing import Any
 Json = dict[str, Any]
 
 # Members of a delta that name rather than grow: repeated by some servers, never to be concatenated.
-WHOLE = frozenset({"role", "id", "type", "name", "object", "finish_reason", "model", "created", "index", "format"})
+WHOLE = frozenset({"role", "id", "type", "object", "finish_reason", "model", "created", "index", "format"})
+
+
+class Pieces(list[str]):
+    """A text that grows: a piece more costs that piece, not the whole text again."""
 
 
 def merge(into: Json, delta: Json) -> None:
-    """Adds a delta to what is there: text grows, lists grow (by `index` where their items have one), names stay."""
+    """Adds a delta to what is there: text grows (see `joined`), lists grow (by `index` where their items have one), names stay."""
     for key, value in delta.items():
         have = into.get(key)
         if have is None:
             into[key] = _grown([], value) if isinstance(value, list) else _copy(value)
+        elif isinstance(value, str) and isinstance(have, Pieces):
+            have.append(value)
         elif isinstance(value, str) and isinstance(have, str) and key not in WHOLE:
-            into[key] = have + value
+            into[key] = grown_name(have, value) if key == "name" else Pieces((have, value))
         elif isinstance(value, dict) and isinstance(have, dict):
             merge(have, value)
         elif isinstance(value, list) and isinstance(have, list):
@@ -25,9 +31,23 @@ def merge(into: Json, delta: Json) -> None:
             into[key] = value
 
 
+def grown_name(have: str, more: str) -> str:
+    """A name that came in fragments, or whole on every delta."""
+    return more if more.startswith(have) else have + more
+
+
+def joined(value: Any) -> Any:
+    """What deltas were merged into, with its texts as strings. What is given stays as it is, to grow on."""
+    if isinstance(value, dict):
+        return {k: joined(v) for k, v in value.items()}
+    if isinstance(value, Pieces):
+        return "".join(value)
+    return [joined(v) for v in value] if isinstance(value, list) else value
+
+
 def _copy(value: Any) -> Any:
     if isinstance(value, dict):
-        return {k: _copy(v) for k, v in value.items()}
+        return {k: _grown([], v) if k == "tool_calls" and isinstance(v, list) else _copy(v) for k, v in value.items()}
     return [_copy(v) for v in value] if isinstance(value, list) else value
 
 
