@@ -13,7 +13,6 @@ from memory.ids import new_id
 from tests.conftest import SENTINEL_KEY, Live
 
 MODES = pytest.mark.parametrize("mode", ["full", "off"])
-ON = pytest.mark.parametrize("mode", ["full"])
 WAYS = pytest.mark.parametrize("stream", [True, False])
 SHARED = pytest.mark.asyncio(loop_scope="module")
 HEAD = {"id": "c1", "object": "chat.completion.chunk", "created": 7, "model": "m"}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import running, said
 from tests.e2e.wire.rows import row
-from tests.e2e.wire.streams import MODES, ON, WAYS, asked, chunks, client, framed, hello, piece, strict, text, writing
+from tests.e2e.wire.streams import MODES, WAYS, asked, chunks, client, framed, hello, piece, strict, text, writing
 from tests.models import Model, call, calls
 
 NOTE = b": keep-alive"
@@ -96,7 +96,7 @@ async def test_comments_go_on_while_a_hidden_round_runs(data):
 
 
 @row(60)
-@ON
+@MODES
 @pytest.mark.parametrize("field", [b"id: 7\n", b"retry: 10\n", b"event: message\n", b""])
 async def test_the_official_client_reads_a_stream_with_comments(data, sdk, mode, field):
     """After an `id` line its decoder takes a comment and a blank line for an empty event, and fails."""

@@ -10,7 +10,6 @@ from tests.conftest import running, said
 from tests.e2e.wire.rows import row
 from tests.e2e.wire.streams import (
     MODES,
-    ON,
     SHARED,
     asked,
     chunks,
@@ -69,7 +68,7 @@ async def test_the_client_sees_the_same_for_every_split_of_the_bytes(line, mode,
 
 
 @row(31, 32)
-@ON
+@MODES
 @pytest.mark.parametrize("end", ENDS)
 async def test_one_byte_at_a_time_gives_the_same_events(line, mode, end):
     raw = framed(*hello(ODD), end=ENDS[end])
@@ -152,7 +151,7 @@ async def test_an_event_of_five_megabytes_passes(line, mode):
 
 
 @row(33, 35)
-@ON
+@MODES
 @pytest.mark.parametrize("form", ["pretty", "two data lines", "other fields", "CRLF", "BOM"])
 async def test_an_edited_event_is_still_one_line(data, mode, form):
     config = {"models": {"m": {"targets": [{"provider": "openai", "model": "theirs"}]}}}

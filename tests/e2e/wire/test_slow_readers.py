@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import running
 from tests.e2e.wire.rows import row
 from tests.e2e.wire.streams import MODES, client, framed, hello, piece, strict
 from tests.models import Model
@@ -110,3 +111,27 @@ async def test_clients_that_do_not_read_slow_the_upstream_and_cost_little(apart,
         assert found[1:] == [found[1]] * (len(found) - 1)
         for c in clients:
             await c.__aexit__(None, None, None)
+
+
+@row(60, 63)
+@MODES
+async def test_no_comment_is_queued_for_a_client_that_does_not_read(data, mode):
+    """Eight megabytes, which no socket holds: while they wait there is always something to say."""
+    events = hello(*["x" * 2**16] * 128)
+
+    async def flooding(seen, wire):
+        await wire.start_stream()
+        for event in events:
+            await wire.part(framed(event, done=False))
+        await wire.part(framed())
+        await wire.end()
+
+    async with Model(flooding) as up, running(up.url, data, {"server.keepalive_seconds": 1}) as live:
+        async with client(live.root, mode, limit=1024) as c:
+            assert await c.status() == 200
+            await asyncio.sleep(2.5)
+            body = b""
+            while part := await c.part():
+                body += part
+        assert strict(body, comments=True) == [*events, "[DONE]"]
+        assert b"\n: " not in body[: body.index(b'"stop"')]  # after the last event the store may take its time

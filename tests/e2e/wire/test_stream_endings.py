@@ -10,7 +10,6 @@ from tests.conftest import running, said
 from tests.e2e.wire.rows import row
 from tests.e2e.wire.streams import (
     MODES,
-    ON,
     SHARED,
     USAGE,
     WAYS,
@@ -66,7 +65,7 @@ async def test_nothing_follows_done_whatever_the_upstream_sends_after_it(line):
 
 
 @row(38)
-@ON
+@MODES
 @pytest.mark.parametrize("how", ["cut", "reset", "hold"])
 async def test_done_is_the_end_however_the_upstream_closes(data, mode, how):
     config = {"providers": {"openai": {"base_url": "x", "timeouts": {"idle": 0.3}}}}
@@ -75,7 +74,7 @@ async def test_done_is_the_end_however_the_upstream_closes(data, mode, how):
 
 
 @row(39)
-@ON
+@MODES
 @pytest.mark.parametrize("how", ["end", "close", "cut", "hold"])
 @pytest.mark.parametrize("usage", [False, True])
 async def test_a_finish_without_done_is_a_success(data, mode, how, usage):
@@ -98,7 +97,7 @@ async def test_a_stream_without_finish_is_delivered_then_told_incomplete(line, m
 
 
 @row(40)
-@ON
+@MODES
 @pytest.mark.parametrize("how", ["end", "close", "cut"])
 @pytest.mark.parametrize("tail", [
     b"data: ", b"data", text(piece({"content": "é"}))[:-9], b"data: " + text(piece({"content": "é"}))[:-9], b"data: " + text(piece({"content": "é"})).partition(b"\xa9")[0],
@@ -110,7 +109,7 @@ async def test_a_cut_inside_an_event_is_told_in_an_event_of_its_own(line, mode, 
 
 
 @row(40)
-@ON
+@MODES
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 @pytest.mark.parametrize("ends", [0, 1])
 async def test_a_last_event_without_its_blank_line_is_delivered_before_the_error(line, mode, end, ends):
@@ -122,7 +121,7 @@ async def test_a_last_event_without_its_blank_line_is_delivered_before_the_error
 
 
 @row(40)
-@ON
+@MODES
 async def test_one_choice_that_ended_does_not_end_the_others(line, mode):
     events = [piece({"role": "assistant", "content": "a"}), piece({"role": "assistant", "content": "b"}, lane=1), piece(finish="stop")]
     live = line.play(playing(*events, done=False))
@@ -130,7 +129,7 @@ async def test_one_choice_that_ended_does_not_end_the_others(line, mode):
 
 
 @row(40)
-@ON
+@MODES
 @pytest.mark.parametrize("delta", [{"content": '{"error": 1}'}, {"content": "finish_reason"}, {"error": {"message": "x"}}])
 async def test_words_in_the_text_are_no_ending(line, mode, delta):
     live = line.play(playing(piece(delta, error=None), done=False))
@@ -164,7 +163,7 @@ async def test_a_whole_answer_from_a_cut_stream_is_a_502(line):
 
 
 @row(42, 43)
-@ON
+@MODES
 @pytest.mark.parametrize("how", ["end", "cut", "hold"])
 @pytest.mark.parametrize("more", [b"", framed(), framed(*hello("late"))], ids=["", "done", "more"])
 async def test_an_upstreams_error_is_passed_on_as_the_last_event(line, mode, how, more):
