@@ -89,7 +89,7 @@ class Completing:
         return Head([*kept, (b"content-type", b"application/json"), (b"content-length", b"%d" % len(self.whole()))])
 
     def told(self, error: GatewayError) -> bytes:
-        return frame(error.body())
+        return frame(error.event())
 
     def comment(self) -> bytes:
         return COMMENT
@@ -191,7 +191,8 @@ class Answer:
             limit = self._commit if self._head is None else self._quiet
             left = self._last + limit - loop.time()
             if not limit or left > 0 or self._busy:
-                await asyncio.sleep(max(left, 0.05) if limit else 1)
+                # The status may leave meanwhile, and the shorter of the two limits then counts.
+                await asyncio.sleep(max(min(left, self._quiet or left), 0.05) if limit else 1)
                 continue
             await self._write(send, work.comment(), committed=self._head is None)
 

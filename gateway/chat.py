@@ -111,7 +111,8 @@ def answer(gateway: Gateway, request: Request) -> Any:
     forward = forwarder(gateway, route, request.headers, principal)
     base: Pairs = [(b"x-memgate-request-id", request.id.encode())]
     if mode == "off" or gateway.background.matches(body):
-        relay = RelayWork(forward, Passing("POST", "/chat/completions", request.body, named=[(b"x-memory-status", b"off")]), bool(body.get("stream")))
+        passing = Passing("POST", "/chat/completions", request.body, several=body.get("n") not in (None, 1), named=[(b"x-memory-status", b"off")])
+        relay = RelayWork(forward, passing, bool(body.get("stream")))
         return answering(gateway, relay.ready, base)
     explicit = conversation_of(request.headers, principal, user)
     agent = agent_of(request.headers)

@@ -19,15 +19,20 @@ CHOICE = re.compile(rb'"choices"|"error"')
 
 
 class Ending:
-    """A dialect without a rule of its own: whatever ends has ended."""
+    """A dialect without a rule of its own: a stream that ends has ended."""
 
     whole = True
+
+    @property
+    def ended(self) -> bool:
+        """An event said that nothing more is to come."""
+        return self.whole and type(self) is not Ending
 
     def see(self, event: Event) -> None:
         """Takes an event into account."""
 
     def told(self, error: GatewayError) -> bytes:
-        return frame(error.body())
+        return frame(error.event())
 
 
 class ChatEnding(Ending):

@@ -34,6 +34,10 @@ class GatewayError(Exception):
     def body(self) -> bytes:
         return error_body(self.message, self.type, self.code, self.param)
 
+    def event(self) -> bytes:
+        """The body as the last event of a stream: always an object with `error`, by which the SDKs know a failure."""
+        return self.body()
+
 
 def error_body(message: str, kind: str, code: str | None = None, param: str | None = None) -> bytes:
     """An error object as JSON text; members without a value are null, never the word."""
@@ -108,6 +112,15 @@ class UpstreamRefused(GatewayError):
 
     def body(self) -> bytes:
         return self.content
+
+    def event(self) -> bytes:
+        try:
+            if msgspec.json.decode(self.content)["error"]:
+                return self.content
+        except (ValueError, TypeError, LookupError, RecursionError):
+            pass
+        text = " ".join(self.content[:300].decode("utf-8", "replace").split())
+        return error_body(f"The upstream answered {self.status}: {text or 'no text'}", "upstream_error", "upstream_error")
 
 
 class UpstreamFailed(GatewayError):

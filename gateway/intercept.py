@@ -13,8 +13,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.wire.chat import Chunk, Head, Json, Segment, decode, encode, fold
-from gateway.wire.delta import usage_sum
+from gateway.wire.chat import Chunk, Fold, Head, Json, Segment, decode, encode
+from gateway.wire.delta import grown_name, usage_sum
 
 
 @dataclass(slots=True)
@@ -70,15 +70,19 @@ class Interceptor:
         self._head = Head(model)
         self._roles: set[int] = set()
         self._lanes: dict[int, Lane] = {}
-        self._received: list[Json] = []
-        self._shown: list[bytes | Json] = []
+        self._received, self._shown = Fold(), Fold()
+        self._last: Json = {}  # the newest chunk without choices that told usage
         self._usage: Json | None = None
         self._last_usage: Json | None = None
         self._rounds = 0
         self._error: Any = None
         self.usage: Json | None = None
         self.text_shown = False
-        self.edited = False
+
+    @property
+    def ended(self) -> bool:
+        """Every choice of this round has told its finish."""
+        return bool(self._lanes) and all(lane.reason for lane in self._lanes.values())
 
     @property
     def alias(self) -> str | None:
@@ -94,7 +98,7 @@ class Interceptor:
         if chunk.error is not None:
             self._error = chunk.error
             return []
-        self._received.append(chunk.body)
+        self._received.add(chunk.body)
         if chunk.usage is not None:
             self._last_usage = chunk.usage
         if not chunk.segments:
@@ -109,13 +113,13 @@ class Interceptor:
     def _bare(self, chunk: Chunk) -> list[bytes]:
         """A chunk without choices: usage is kept back, anything else goes on with `choices` made a list."""
         if chunk.usage is not None:
+            self._last = chunk.body
+        if self._rounds or chunk.body.get("usage") is not None:
             return []
-        if self._rounds:
-            return []
-        if isinstance(chunk.body.get("choices"), list) and self._head.model is None and chunk.payload:
-            return [chunk.payload]
-        body = {**chunk.body, "choices": []}
-        return [encode({**body, "model": self._head.model} if self._head.model else body)]
+        body = {**chunk.body, **self._head.of(chunk.body), "choices": []}
+        if not self._include_usage:
+            body.pop("usage", None)
+        return [chunk.payload if chunk.payload and body == chunk.body else encode(body)]
 
     def _keep(self, chunk: Chunk, segment: Segment, hiding: bool, out: list[bytes]) -> bool:
         lane = self._lanes.setdefault(segment.lane, Lane())
@@ -145,23 +149,24 @@ class Interceptor:
         call = self._route(lane, delta)
         name = function.get("name") or ""
         if call.ours is None:
-            # A server that repeats the whole name on every delta must not double it.
-            call.name += name if not (name and call.name == name) else ""
+            call.name = grown_name(call.name, name)
             self._judge(call, done=bool(function.get("arguments")) or delta.get("type") == "custom")
-        if call.ours is None:
-            call.held.append((chunk, segment))
-            return False
         if call.ours:
             lane.hid = True
             call.held.clear()
+            self._release(lane, out)
             return False
-        self._release(lane, call, out)
+        if next(c for c in lane.calls if c.ours is None or c is call).ours is None:
+            call.held.append((chunk, segment))
+            return False
+        self._release(lane, out)
         return self._place(lane, call, segment)
 
     def _route(self, lane: Lane, delta: Json) -> Call:
         index, ident = delta.get("index"), delta.get("id") or ""
         for call in reversed(lane.calls):
-            if call.index == index and not (ident and call.id and ident != call.id):
+            # A server that leaves the index out goes on with its last call.
+            if index in (call.index, None) and not (ident and call.id and ident != call.id):
                 call.id = call.id or ident
                 return call
         lane.calls.append(call := Call(index, ident, shown_as=-1))
@@ -174,19 +179,22 @@ class Interceptor:
         elif done or not any(name.startswith(call.name) for name in self._ours):
             call.ours = False
 
-    def _release(self, lane: Lane, call: Call, out: list[bytes]) -> None:
-        """Shows the deltas that were held for a call that turned out to be the client's."""
-        held, call.held = call.held, []
-        for chunk, segment in held:
-            self._place(lane, call, segment)
-            self._show(chunk, [segment], out)
+    def _release(self, lane: Lane, out: list[bytes]) -> None:
+        """Shows the held deltas of the client's calls, in their order: none before a call that could still become ours."""
+        for call in lane.calls:
+            if call.ours is None:
+                return
+            held, call.held = call.held, []
+            for chunk, segment in held:
+                self._place(lane, call, segment)
+                self._show(chunk, [segment], out)
 
     def _place(self, lane: Lane, call: Call, segment: Segment) -> bool:
+        """Indexes are dense, in the order first seen. Some servers number every call 0: that passes while nothing is hidden."""
         if call.shown_as < 0:
-            lane.hid = lane.hid or any(other.ours is None for other in lane.calls)  # what is still held may turn out to be ours
-            verbatim = not lane.hid and not self._rounds and isinstance(call.index, int)
-            call.shown_as = call.index if verbatim else lane.next_index
-            lane.next_index = max(lane.next_index, call.shown_as) + 1
+            same = [c.shown_as for c in lane.calls if c is not call and c.index == call.index and c.shown_as >= 0 and call.index is not None]
+            call.shown_as = same[0] if same and not lane.hid else lane.next_index
+            lane.next_index = max(lane.next_index, call.shown_as + 1)
         if segment.value.get("index") != call.shown_as:
             segment.shown = {**segment.value, "index": call.shown_as}
         return True
@@ -205,20 +213,15 @@ class Interceptor:
             if call.ours is None:
                 call.ours = call.name in self._ours
                 lane.hid = lane.hid or call.ours
-            if not call.ours:
-                self._release(lane, call, out)
+            if call.ours:
+                call.held.clear()
+        self._release(lane, out)
 
     def _show(self, chunk: Chunk, kept: list[Segment], out: list[bytes]) -> None:
         payload = chunk.render(kept, self._head, self._roles, not self._include_usage)
-        if payload is None:
-            self.edited = True
-            return
-        if payload is chunk.payload:
-            self._shown.append(chunk.body)
-        else:
-            self.edited = True
-            self._shown.append(payload)
-        out.append(payload)
+        if payload is not None:
+            self._shown.add(chunk.body if payload is chunk.payload else decode(payload))
+            out.append(payload)
 
     def close(self) -> tuple[list[bytes], Round]:
         """The upstream's stream has ended: what was still held, and what the round came to."""
@@ -227,20 +230,20 @@ class Interceptor:
             self._decide(lane, out)
         self._usage, self._last_usage = self._last_usage, None
         self.usage = usage_sum(self.usage, self._usage)
-        reply = fold(self._received)
+        reply, ended = self._received.whole(), self.ended
         calls = [c for choice in reply["choices"] for c in choice.get("message", {}).get("tool_calls") or []]
         reasons = [lane.reason for lane in self._lanes.values()]
         result = Round(
             reply=reply,
             ours=[c for c in calls if _name(c) in self._ours],
             theirs=[c for c in calls if _name(c) not in self._ours],
-            complete=bool(reasons) and all(reasons) and self._error is None,
+            complete=ended and self._error is None,
             cut=any(r in ("length", "content_filter") for r in reasons),
             text_shown=self.text_shown,
             usage=self._usage,
             error=self._error,
         )
-        self._received = []
+        self._received = Fold()
         return out, result
 
     def proceed(self) -> None:
@@ -272,12 +275,11 @@ class Interceptor:
         """The one usage chunk, when the client asked for it and the upstream told any."""
         if usage is None or not self._include_usage:
             return []
-        members = dict(self._head.members or {})
-        return [encode({**members, "choices": [], "usage": usage})]
+        return [encode({**self._last, **self._head.members, "choices": [], "usage": usage})]
 
     def answer(self) -> Json:
         """The completion that the client has seen so far, without usage. A message always has its `content`, if only null."""
-        out = fold([decode(s) if isinstance(s, bytes) else s for s in self._shown])
+        out = self._shown.whole()
         for choice in out["choices"]:
             choice["message"] = {"role": "assistant", "content": None, **(choice.get("message") or {})}
         return out

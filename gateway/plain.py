@@ -4,11 +4,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from gateway.answer import Completing, Head
-from gateway.errors import StreamIncomplete
 from gateway.forward import Forwarder, Reply
 from gateway.headers import Pairs
 from gateway.intercept import Interceptor
 from gateway.naming import renamed
+from gateway.turn import check, played
 from gateway.wire.chat import Json, encode
 
 
@@ -27,16 +27,14 @@ class PlainWork(Completing):
         reply = self._reply = await self._forward.open(self._body, self.stream)
         icpt = Interceptor((), wants or not self.stream, self._forward.alias)
         try:
-            async for piece in reply.chunks:
-                for shown in icpt.feed(piece):
-                    yield shown
+            async for shown in played(reply, icpt):
+                yield shown
         finally:
             await reply.incoming.close()
         rest, result = icpt.close()
         for shown in rest:
             yield shown
-        if reply.plain is None and not result.complete:
-            raise StreamIncomplete("The upstream's stream ended before the answer was complete. What came is above; try again.")
+        check(result, self._forward, whole=reply.plain is not None)
         alias = self._forward.alias
         self._bytes = renamed(reply.plain, alias) if reply.plain and alias else reply.plain or encode(icpt.answer())
         for shown in icpt.usage_chunk(icpt.usage):

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 from gateway.answer import SSE, Head
 from gateway.endings import ending_of, is_object
-from gateway.errors import GatewayError, StreamIncomplete, UpstreamUnreachable
+from gateway.errors import GatewayError, StreamIncomplete, UpstreamTimeout, UpstreamUnreachable
 from gateway.forward import Forwarder, Passed
 from gateway.headers import Pairs, client_headers
 from gateway.naming import renamed
 from gateway.routing import Target
-from gateway.sse import COMMENT, DONE, Event
+from gateway.sse import COMMENT, DONE, Event, frame
 from gateway.upstream.base import Outgoing
 
 
@@ -74,8 +74,12 @@ class RelayWork:
     async def _events(self, passed: Passed, more: AsyncGenerator[list[Event], None]) -> AsyncGenerator[bytes, None]:
         if passed.first:
             yield self._shown(passed.first)
-        async for events in more:
-            yield self._shown(events)
+        try:
+            async for events in more:
+                yield self._shown(events)
+        except (StreamIncomplete, UpstreamTimeout):
+            if not self._ending.ended:  # how a connection ends after the last event is nobody's matter
+                raise
         if not self._ending.whole:
             raise StreamIncomplete("The upstream's stream ended before the answer was complete. What came is above; try again.")
 
@@ -97,7 +101,7 @@ class RelayWork:
             data = renamed(data, alias)
         if data == event.data:
             return event.raw
-        return (b"event: " + event.name + b"\n" if event.name else b"") + b"".join(b"data: " + line + b"\n" for line in data.split(b"\n")) + b"\n"
+        return (b"event: " + event.name + b"\n" if event.name else b"") + frame(data)
 
     def head(self, *, committed: bool) -> Head:
         if self._passed is None:

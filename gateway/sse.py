@@ -82,5 +82,5 @@ class Framer:
 
 
 def frame(data: bytes) -> bytes:
-    """One event of one JSON text (which holds no raw line end) or the `[DONE]` mark."""
-    return b"data: " + data + b"\n\n"
+    """One event of one JSON text or the `[DONE]` mark. A line end in JSON is white space, and would end the line here."""
+    return b"data: " + data.replace(b"\n", b" ").replace(b"\r", b" ") + b"\n\n"

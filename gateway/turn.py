@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import StreamIncomplete, UpstreamFailed, UpstreamRefused
+from gateway.errors import StreamIncomplete, UpstreamFailed, UpstreamRefused, UpstreamTimeout
 from gateway.forward import Forwarder, Reply, is_overflow, overflowed
 from gateway.intercept import Interceptor, Round
 from gateway.wire.chat import Json, chunk, decode, encode, lift
@@ -35,6 +35,27 @@ class Bounds:
     until: float = float("inf")
     sum_usage: bool = True
     patience: float = 0.15
+
+
+async def played(reply: Reply, icpt: Interceptor) -> AsyncGenerator[bytes, None]:
+    """What to show of one round. An error of the upstream's own is its end; what breaks off after every finish is whole."""
+    try:
+        async for piece in reply.chunks:
+            for shown in icpt.feed(piece):
+                yield shown
+            if piece.error is not None:
+                return
+    except (StreamIncomplete, UpstreamTimeout):
+        if not icpt.ended:
+            raise
+
+
+def check(result: Round, forward: Forwarder, whole: bool) -> None:
+    """Raises UpstreamFailed for an error inside the stream and, unless it came whole, StreamIncomplete for a missing finish."""
+    if result.error is not None:
+        raise UpstreamFailed(decode(forward.scrubbed(encode(result.error))))
+    if not result.complete and not whole:
+        raise StreamIncomplete("The upstream's stream ended before the answer was complete. What came is above; try again.")
 
 
 @dataclass
@@ -75,9 +96,8 @@ class Turn:
                 self.icpt.alias = self.forward.alias
                 await self._in_time(opening, self.bounds.patience)
                 try:
-                    async for piece in reply.chunks:
-                        for shown in self.icpt.feed(piece):
-                            yield shown
+                    async for shown in played(reply, self.icpt):
+                        yield shown
                 finally:
                     await reply.incoming.close()
                 rest, result = self.icpt.close()
@@ -184,10 +204,7 @@ class Turn:
     def _checked(self, reply: Reply, result: Round) -> None:
         self.used.append(result.usage)
         self.session.trace.rounds.append(result.usage)
-        if result.error is not None:
-            raise UpstreamFailed(decode(self.forward.scrubbed(encode(result.error))))
-        if (reply.plain is None or self.stream) and not result.complete:
-            raise StreamIncomplete("The upstream's stream ended before the answer was complete. What came is above; try again.")
+        check(result, self.forward, whole=reply.plain is not None and not self.stream)
         self.plain = reply.plain if len(self.used) == 1 and not self.session.rounds and not result.ours else None
 
     async def _goes_on(self, result: Round) -> bool:

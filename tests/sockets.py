@@ -92,8 +92,10 @@ class RawServer:
             while seen := await self._read(reader):
                 self.requests.append(seen)
                 await self._one(seen, reader, writer)
-        except (ConnectionError, asyncio.CancelledError, asyncio.IncompleteReadError):
+        except (ConnectionError, asyncio.IncompleteReadError):
             pass
+        except asyncio.CancelledError:
+            writer.transport.abort()  # what a peer never reads must not keep the socket open
         finally:
             self.open -= 1
             self._tasks.discard(task)

@@ -48,7 +48,8 @@ class Incoming:
 
     @property
     def is_events(self) -> bool:
-        return b"event-stream" in (self.header(b"content-type") or b"").lower()
+        """Whether events can be read from it: packed in a way that is not ours to unpack, it is bytes."""
+        return b"event-stream" in (self.header(b"content-type") or b"").lower() and not self.header(b"content-encoding")
 
     async def drained(self, within: float = 0.01) -> None:
         """Waits a moment (seconds) for the end of a body of which all that matters has come: the connection can then be used again."""

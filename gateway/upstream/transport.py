@@ -14,6 +14,7 @@ import aiohttp
 import httpx
 from yarl import URL
 
+PIECE = 1 << 16  # bytes
 AUTO_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 
@@ -25,7 +26,8 @@ class Body(httpx.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            async for part in self._response.content.iter_any():
+            # What has arrived, at once, but never so much of it that a slow client's share is more than a few such pieces.
+            async for part in self._response.content.iter_chunked(PIECE):
                 yield part
         except TimeoutError as e:
             raise httpx.ReadTimeout("the upstream fell silent") from e

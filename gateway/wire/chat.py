@@ -15,11 +15,12 @@ from typing import Any
 
 import msgspec
 
-from gateway.wire.delta import merge
+from gateway.wire.delta import joined, merge
 
 Json = dict[str, Any]
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
+IDENTITY = ("id", "object", "created", "model")
 
 
 class Malformed(ValueError):
@@ -28,17 +29,21 @@ class Malformed(ValueError):
 
 @dataclass(slots=True)
 class Head:
-    """What is the same on every chunk of one answer; taken from the first chunk, then imposed on the rest."""
+    """What is the same on every chunk of one answer: each member from the first chunk that tells it, then imposed on the rest.
 
-    model: str | None = None  # the alias the client asked for, when one is configured
-    members: Json | None = None
+    model: the alias the client asked for, when one is configured.
+    """
+
+    model: str | None = None
+    members: Json = field(default_factory=dict)
 
     def of(self, body: Json) -> Json:
-        if self.members is None:
-            self.members = {k: body[k] for k in ("id", "object", "created", "model") if k in body}
+        known = self.members
+        if len(known) < len(IDENTITY):
             if self.model is not None:
-                self.members["model"] = self.model
-        return self.members
+                known["model"] = self.model
+            known.update((k, body[k]) for k in IDENTITY if k not in known and body.get(k))
+        return known
 
 
 @dataclass(slots=True)
@@ -49,6 +54,10 @@ class Segment:
     lane: int
     value: Any
     shown: Any = None  # what to show in place of value; None shows the value
+
+    @property
+    def told(self) -> Any:
+        return self.value if self.shown is None else self.shown
 
 
 @dataclass(slots=True)
@@ -76,12 +85,30 @@ class Chunk:
         if fixed and "usage" in body:
             fixed = body["usage"] is None and not bare
         if fixed and all(_settled(c, roles) for c in body["choices"]):
-            roles.update(c.get("index", 0) for c in body["choices"])
+            roles.update(lane_of(c) for c in body["choices"])
             return self.payload
-        out = {**body, **members, "choices": _choices(body, kept, roles)}
+        out = {**body, **members, "choices": self._choices(kept, roles)}
         if out.get("usage") is not None or bare:
             out.pop("usage", None)
         return encode(out)
+
+    def _choices(self, kept: Sequence[Segment], roles: set[int]) -> list[Json]:
+        out = []
+        for choice in self.body.get("choices") or []:
+            lane = lane_of(choice)
+            if mine := [s for s in kept if s.lane == lane]:
+                whole = len(mine) == sum(s.lane == lane for s in self.segments)
+                out.append(_choice(choice, lane, mine, whole))
+                if lane not in roles:
+                    roles.add(lane)
+                    out[-1]["delta"] = {"role": "assistant", **out[-1]["delta"]}
+        return out
+
+
+def lane_of(choice: Json) -> Any:
+    """The index of a choice; a server that leaves it out or null means the first."""
+    lane = choice.get("index")
+    return 0 if lane is None else lane
 
 
 def _settled(choice: Json, roles: set[int]) -> bool:
@@ -89,36 +116,26 @@ def _settled(choice: Json, roles: set[int]) -> bool:
     delta = choice.get("delta")
     if not isinstance(delta, dict):
         return False
-    return ("role" not in delta) if choice.get("index", 0) in roles else bool(delta.get("role"))
+    return ("role" not in delta) if lane_of(choice) in roles else bool(delta.get("role"))
 
 
-def _choices(body: Json, kept: Sequence[Segment], roles: set[int]) -> list[Json]:
-    out = []
-    for choice in body.get("choices") or []:
-        lane = choice.get("index", 0)
-        mine = [s for s in kept if s.lane == lane]
-        if not mine:
-            continue
-        calls = [s.value if s.shown is None else s.shown for s in mine if s.kind == "call"]
-        kinds = {s.kind: s for s in mine}
-        delta: Json = {}
-        for key, value in (choice.get("delta") or {}).items():
-            if key == "tool_calls":
-                if calls:
-                    delta[key] = calls
-            elif key == "content" and isinstance(value, str) and value:
-                if text := kinds.get("text"):
-                    delta[key] = text.value if text.shown is None else text.shown
-            elif key != "role" and ("other" in kinds):
-                delta[key] = value
-        if lane not in roles:
-            roles.add(lane)
-            delta = {"role": "assistant", **delta}
-        finish = kinds.get("finish")
-        rest = {k: v for k, v in choice.items() if k not in ("delta", "finish_reason") and (k == "index" or "other" in kinds)}
-        reason = (finish.value if finish.shown is None else finish.shown) if finish else None
-        out.append({**rest, "index": lane, "delta": delta, "finish_reason": reason})
-    return out
+def _choice(choice: Json, lane: int, mine: Sequence[Segment], whole: bool) -> Json:
+    """One choice with only these segments, in its own order, without its role. Whole: none is missing, so all else stays."""
+    kinds = {s.kind: s for s in mine}
+    rest = whole or "other" in kinds
+    delta: Json = {}
+    for key, value in (choice.get("delta") or {}).items():
+        if key == "tool_calls" and value:
+            if calls := [s.told for s in mine if s.kind == "call"]:
+                delta[key] = calls
+        elif key == "content" and isinstance(value, str) and value:
+            if said := kinds.get("text"):
+                delta[key] = said.told
+        elif key != "role" and rest:
+            delta[key] = value
+    out = {k: v for k, v in choice.items() if rest or k in ("index", "delta", "finish_reason")}
+    finish = kinds.get("finish")
+    return {**out, "index": lane, "delta": delta, "finish_reason": finish.told if finish else None}
 
 
 def read(payload: bytes) -> Chunk:
@@ -139,7 +156,7 @@ def chunk(body: Json, payload: bytes) -> Chunk:
     choices = body.get("choices")
     if choices is not None and not (isinstance(choices, list) and all(isinstance(c, dict) for c in choices)):
         raise Malformed("the upstream sent `choices` that is not a list of objects")
-    out = Chunk(payload, body, usage=body["usage"] if isinstance(body.get("usage"), dict) else None)
+    out = Chunk(payload, body, usage=body["usage"] if isinstance(body.get("usage"), dict) and body["usage"] else None)
     for choice in choices or []:
         _sort(choice, out.segments)
     return out
@@ -147,7 +164,7 @@ def chunk(body: Json, payload: bytes) -> Chunk:
 
 def _sort(choice: Json, segments: list[Segment]) -> None:
     """Adds the segments of one choice. An `other` segment's value tells whether it holds more than a bare start."""
-    lane = choice.get("index", 0)
+    lane = lane_of(choice)
     delta = choice.get("delta") or {}
     if not isinstance(delta, dict) or not isinstance(lane, int):
         raise Malformed("the upstream sent a choice without a usable `delta` or `index`")
@@ -185,23 +202,34 @@ def _lifted(choice: Json) -> Json:
     return {("delta" if k == "message" else k): (message if k == "message" else v) for k, v in choice.items()}
 
 
-def fold(chunks: Iterable[Json]) -> Json:
-    """The completion that these chunks add up to. Top-level members: the first value that is not null stays."""
-    out: Json = {}
-    lanes: dict[int, Json] = {}
-    for body in chunks:
+class Fold:
+    """The completion that chunks add up to, kept as they come. Top-level members: the first value that is not null stays."""
+
+    def __init__(self) -> None:
+        self._top: Json = {}
+        self._lanes: dict[int, Json] = {}
+
+    def add(self, body: Json) -> None:
+        top = self._top
         for key, value in body.items():
             if key == "usage":
-                out[key] = value if value is not None else out.get(key)
-            elif key != "choices" and (key not in out or out[key] is None):
-                out[key] = value
-            elif key == "choices":
-                out.setdefault(key, [])
+                top[key] = value if value is not None else top.get(key)
+            elif top.get(key) is None:
+                top[key] = [] if key == "choices" else value
         for choice in body.get("choices") or []:
-            merge(lanes.setdefault(choice.get("index", 0), {}), choice)
-    out["object"] = "chat.completion"
-    out["choices"] = [_whole(lanes[lane]) for lane in sorted(lanes)]
-    return out
+            merge(self._lanes.setdefault(lane_of(choice), {}), choice)
+
+    def whole(self) -> Json:
+        choices = [_whole(joined(self._lanes[lane])) for lane in sorted(self._lanes)]
+        return {**self._top, "object": "chat.completion", "choices": choices}
+
+
+def fold(chunks: Iterable[Json]) -> Json:
+    """The completion that these chunks add up to."""
+    out = Fold()
+    for body in chunks:
+        out.add(body)
+    return out.whole()
 
 
 def _whole(choice: Json) -> Json:

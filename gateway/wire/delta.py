@@ -9,15 +9,28 @@ Json = dict[str, Any]
 WHOLE = frozenset({"role", "id", "type", "object", "finish_reason", "model", "created", "index", "format"})
 
 
+class Pieces(list[str]):
+    """A text that grows: a piece more costs that piece, not the whole text again, and not a string object for ever."""
+
+    joined = 0  # so many at the front are pieces put together
+
+    def add(self, more: str) -> None:
+        self.append(more)
+        if len(self) - self.joined == 256:
+            self[self.joined :] = ["".join(self[self.joined :])]
+            self.joined += 1
+
+
 def merge(into: Json, delta: Json) -> None:
-    """Adds a delta to what is there: text grows, lists grow (by `index` where their items have one), ids stay."""
+    """Adds a delta to what is there: text grows (see `joined`), lists grow (by `index` where their items have one), names stay."""
     for key, value in delta.items():
         have = into.get(key)
         if have is None:
             into[key] = _grown([], value) if isinstance(value, list) else _copy(value)
+        elif isinstance(value, str) and isinstance(have, Pieces):
+            have.add(value)
         elif isinstance(value, str) and isinstance(have, str) and key not in WHOLE:
-            # A name may come in pieces; a server that repeats the whole of it must not double it.
-            into[key] = have if key == "name" and value == have else have + value
+            into[key] = grown_name(have, value) if key == "name" else Pieces((have, value))
         elif isinstance(value, dict) and isinstance(have, dict):
             merge(have, value)
         elif isinstance(value, list) and isinstance(have, list):
@@ -26,9 +39,23 @@ def merge(into: Json, delta: Json) -> None:
             into[key] = value
 
 
+def grown_name(have: str, more: str) -> str:
+    """A name that came in fragments, or whole on every delta."""
+    return more if more.startswith(have) else have + more
+
+
+def joined(value: Any) -> Any:
+    """What deltas were merged into, with its texts as strings. What is given stays as it is, to grow on."""
+    if isinstance(value, dict):
+        return {k: joined(v) for k, v in value.items()}
+    if isinstance(value, Pieces):
+        return "".join(value)
+    return [joined(v) for v in value] if isinstance(value, list) else value
+
+
 def _copy(value: Any) -> Any:
     if isinstance(value, dict):
-        return {k: _copy(v) for k, v in value.items()}
+        return {k: _grown([], v) if k == "tool_calls" and isinstance(v, list) else _copy(v) for k, v in value.items()}
     return [_copy(v) for v in value] if isinstance(value, list) else value
 
 
