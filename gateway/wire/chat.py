@@ -9,6 +9,7 @@ and asks for the chunk again with only the segments it keeps; an untouched chunk
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,19 @@ from gateway.wire.delta import merge
 
 Json = dict[str, Any]
 encode = msgspec.json.Encoder().encode
-decode = msgspec.json.Decoder().decode
+_decode = msgspec.json.Decoder().decode
+LONE = re.compile(rb"(?<!\\)((?:\\\\)*)\\(?:u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..\\)u[dD][c-fC-F]..)", re.DOTALL)
+
+
+def decode(data: bytes) -> Any:
+    """JSON text as a value. Half of a surrogate pair, legal JSON that JavaScript makes of a cut emoji, becomes U+FFFD: it is
+    no character, can be neither stored nor sent on, and must not cost the request. Raises msgspec.DecodeError, RecursionError."""
+    try:
+        return _decode(data)
+    except msgspec.DecodeError:
+        if (mended := LONE.sub(rb"\1\\ufffd", data)) == data:
+            raise
+        return _decode(mended)
 
 
 class Malformed(ValueError):
