@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from litestar import Litestar, Request, Response, get, post, route
+from litestar import Litestar, Request, Response, Router, get, post, route
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
@@ -31,7 +31,8 @@ from gateway.identity import KeyRing, Names
 from gateway.intake import read_body
 from gateway.memories import management
 from gateway.passing import pass_on, upstream_models
-from gateway.routing import Router, known_models
+from gateway.routing import Router as Targets
+from gateway.routing import known_models
 from gateway.settings import ConfigError, Settings
 from gateway.tokenizers import Vocabularies, folder
 from gateway.upstream.base import Timeouts, Upstream
@@ -56,14 +57,22 @@ def create_app(settings: Settings, *, transport: httpx.AsyncBaseTransport | None
     shared = transport or AiohttpTransport(max(p.max_connections for p in settings.providers.values()))
     gateway = wire(settings, upstreams or _upstreams(settings, shared))
     app = Litestar(
-        [chat_completions, user_chat_completions, bare_chat_completions, models, user_models, one_model, relay, user_relay, health, ready, management()],
-        openapi_config=OpenAPIConfig("Memgate", "1", path="/schema", render_plugins=[JsonRenderPlugin(path=["/", "/openapi.json"])]),
+        [chat_completions, user_chat_completions, bare_chat_completions, models, user_models, one_model, relay, user_relay, changed_model, user_changed_model,
+         health, ready, management()],
+        openapi_config=OpenAPIConfig("Memgate", "1", path="/schema", render_plugins=[_Schema(path=["/", "/openapi.json"])]),
         exception_handlers={GatewayError: _told, HTTPException: _http, Exception: _unexpected},
         logging_config=None, request_max_body_size=None,
         on_startup=[_opening(gateway)], on_shutdown=[_closing(gateway, shared)],
     )
     app.state.gateway = gateway
     return Front(app, gateway)
+
+
+class _Schema(JsonRenderPlugin):
+    """The OpenAPI schema, and nothing beside it: Litestar would answer unknown paths there with a page of HTML."""
+
+    def receive_router(self, router: Router) -> None:
+        router.routes = [r for r in router.routes if "{" not in r.path]
 
 
 def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
@@ -77,7 +86,7 @@ def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
     part = settings.memory
     blocks = {b.label: Block(b.label, b.value, b.description, b.limit, b.read_only) for b in part.blocks}
     policy = Policy(blocks, Rules(part.cache_idle_seconds, live=part.placement == "live"), part.read_deadline_ms / 1000, summary_seconds=part.summary_seconds)
-    router, credentials = Router(settings, upstreams, known_models(facts_file())), Credentials()
+    router, credentials = Targets(settings, upstreams, known_models(facts_file())), Credentials()
     database = Database(settings.database, settings.storage.synchronous)
     memory = Memory(database, policy, secret, data, _meaning(settings, router, credentials))
     worker = Worker(memory.db)
@@ -89,7 +98,7 @@ def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
         Vocabularies(folder(data), memory.counters))
 
 
-def _meaning(settings: Settings, router: Router, credentials: Credentials) -> Meaning | None:
+def _meaning(settings: Settings, router: Targets, credentials: Credentials) -> Meaning | None:
     """Search by meaning, where an embedder is configured. Raises ConfigError for one that is not there."""
     kind, _, model = settings.memory.embedder.partition(":")
     if kind == "none":
@@ -208,7 +217,7 @@ async def user_models(request: Request[Any, Any, Any], user: FromPath[str]) -> R
     return await _models(request)
 
 
-@get("/v1/models/{name:path}", include_in_schema=False)
+@get(["/v1/models/{name:path}", "/u/{user:str}/v1/models/{name:path}"], include_in_schema=False)
 async def one_model(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[bytes]:
     gateway: Gateway = request.app.state.gateway
     principal = gateway.keys.caller(dict(request.scope["headers"]))
@@ -225,13 +234,28 @@ async def _relay(request: Request[Any, Any, Any], skip: int) -> ASGIApp:
     return out
 
 
-@route("/v1/{path:path}", http_method=["GET", "POST", "PUT", "PATCH", "DELETE"], status_code=200, include_in_schema=False)
+METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+
+
+@route("/v1/{path:path}", http_method=METHODS, status_code=200, include_in_schema=False)
 async def relay(request: Request[Any, Any, Any]) -> ASGIApp:
     return await _relay(request, 1)
 
 
-@route("/u/{user:str}/v1/{path:path}", http_method=["GET", "POST", "PUT", "PATCH", "DELETE"], status_code=200, include_in_schema=False)
+# Below a path of ours with a parameter in it the router looks no further, so these are named one by one.
+@route(["/u/{user:str}/v1/{path:path}", "/u/{user:str}/v1/chat/{path:path}", "/u/{user:str}/v1/chat/completions/{path:path}"],
+       http_method=METHODS, status_code=200, include_in_schema=False)
 async def user_relay(request: Request[Any, Any, Any], user: FromPath[str]) -> ASGIApp:
+    return await _relay(request, 3)
+
+
+@route("/v1/models/{path:path}", http_method=METHODS[1:], status_code=200, include_in_schema=False)
+async def changed_model(request: Request[Any, Any, Any]) -> ASGIApp:
+    return await _relay(request, 1)
+
+
+@route("/u/{user:str}/v1/models/{path:path}", http_method=METHODS[1:], status_code=200, include_in_schema=False)
+async def user_changed_model(request: Request[Any, Any, Any]) -> ASGIApp:
     return await _relay(request, 3)
 
 
