@@ -164,14 +164,16 @@ def _sort(choice: Json, segments: list[Segment]) -> None:
     delta = choice.get("delta") or {}
     if not isinstance(delta, dict) or not isinstance(lane, int):
         raise Malformed("the upstream sent a choice without a usable `delta` or `index`")
+    if not isinstance(delta.get("role"), str | None):
+        raise Malformed("the upstream sent a `role` that is not a string")
     found: list[Segment] = []
     extra = choice.get("logprobs") is not None
     for key, value in delta.items():
         if key == "content" and isinstance(value, str) and value:
             found.append(Segment("text", lane, value))
         elif key == "tool_calls" and value:
-            if not (isinstance(value, list) and all(isinstance(c, dict) for c in value)):
-                raise Malformed("the upstream sent `tool_calls` that is not a list of objects")
+            if not (isinstance(value, list) and all(isinstance(c, dict) and _nameable(c) for c in value)):
+                raise Malformed("the upstream sent `tool_calls` that is not a list of calls")
             found.extend(Segment("call", lane, c) for c in value)
         elif key != "role" and value not in (None, "", []):
             extra = True
@@ -181,6 +183,11 @@ def _sort(choice: Json, segments: list[Segment]) -> None:
     segments.extend(found)
     if finish:
         segments.append(Segment("finish", lane, finish))
+
+
+def _nameable(call: Json) -> bool:
+    function = call.get("function")
+    return not isinstance(function, dict) or isinstance(function.get("name"), str | None)
 
 
 def lift(completion: Json) -> Json:
