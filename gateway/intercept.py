@@ -73,6 +73,7 @@ class Interceptor:
         self._received: list[Json] = []
         self._shown: list[bytes | Json] = []
         self._usage: Json | None = None
+        self._tail: Json = {}  # the upstream's own usage chunk, for its other members
         self._last_usage: Json | None = None
         self._rounds = 0
         self._error: Any = None
@@ -99,6 +100,7 @@ class Interceptor:
     def _bare(self, chunk: Chunk) -> list[bytes]:
         """A chunk without choices: usage is kept back, anything else goes on with `choices` made a list."""
         if chunk.usage is not None:
+            self._tail = chunk.body
             return []
         if self._rounds:
             return []
@@ -261,8 +263,7 @@ class Interceptor:
         """The one usage chunk, when the client asked for it and the upstream told any."""
         if usage is None or not self._include_usage:
             return []
-        members = dict(self._head.members or {})
-        return [encode({**members, "choices": [], "usage": usage})]
+        return [encode({**self._tail, **(self._head.members or {}), "choices": [], "usage": usage})]
 
     def answer(self) -> Json:
         """The completion that the client has seen so far, without usage. A message always has its `content`, if only null."""
