@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 from litestar import Litestar, Request, Response, Router, get, post, route
+from litestar.enums import HttpMethod
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
@@ -30,6 +31,7 @@ from gateway.front import Front, segment
 from gateway.identity import KeyRing, Names
 from gateway.intake import read_body
 from gateway.memories import management
+from gateway.openapi import completed
 from gateway.passing import pass_on, upstream_models
 from gateway.routing import Router as Targets
 from gateway.routing import known_models
@@ -70,6 +72,9 @@ def create_app(settings: Settings, *, transport: httpx.AsyncBaseTransport | None
 
 class _Schema(JsonRenderPlugin):
     """The OpenAPI schema, and nothing beside it: Litestar would answer unknown paths there with a page of HTML."""
+
+    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
+        return super().render(request, completed(openapi_schema))
 
     def receive_router(self, router: Router) -> None:
         router.routes = [r for r in router.routes if "{" not in r.path]
@@ -234,7 +239,7 @@ async def _relay(request: Request[Any, Any, Any], skip: int) -> ASGIApp:
     return out
 
 
-METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+METHODS = [HttpMethod.GET, HttpMethod.POST, HttpMethod.PUT, HttpMethod.PATCH, HttpMethod.DELETE]
 
 
 @route("/v1/{path:path}", http_method=METHODS, status_code=200, include_in_schema=False)
