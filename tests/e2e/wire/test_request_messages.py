@@ -101,7 +101,7 @@ async def test_a_developer_message_later_on_stays_where_it_is(line):
 @row(11)
 @pytest.mark.parametrize("mode", ["full", "off"])
 @pytest.mark.parametrize("said", ASSISTANTS)
-@pytest.mark.parametrize("result", ["", "plain", [{"type": "text", "text": "a"}, {"type": "text", "text": ""}], None])
+@pytest.mark.parametrize("result", ["", [{"type": "text", "text": "a"}, {"type": "text", "text": ""}], None])
 async def test_turns_with_calls_keep_their_shape(line, mode, said, result):
     results = [{"role": "tool", "tool_call_id": c["id"], "content": result, "x": 1} for c in said["tool_calls"]]
     await reached(line, mode, [USER, said, *results])
