@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from litestar import Litestar, Request, Response, delete, get, post, route
+from litestar import Litestar, Request, Response, Router, get, post, route
 from litestar.enums import HttpMethod
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.openapi.config import OpenAPIConfig
@@ -33,8 +33,10 @@ from gateway.headers import joined
 from gateway.identity import KeyRing, Names
 from gateway.intake import read_body
 from gateway.memories import management
+from gateway.openapi import completed
 from gateway.passing import pass_on, upstream_models
-from gateway.routing import Router, known_models
+from gateway.routing import Router as Targets
+from gateway.routing import known_models
 from gateway.settings import ConfigError, Settings
 from gateway.tokenizers import Vocabularies, folder
 from gateway.upstream.base import Timeouts, Upstream
@@ -53,7 +55,7 @@ from memory.stores.sql.engine import Database
 
 log = logging.getLogger("memgate")
 STEP_SECONDS = 3.0  # for each step of shutting down: none may hold the process
-METHODS = [HttpMethod.GET, HttpMethod.HEAD, HttpMethod.POST, HttpMethod.PUT, HttpMethod.PATCH, HttpMethod.DELETE]
+METHODS = [HttpMethod.GET, HttpMethod.HEAD, HttpMethod.OPTIONS, HttpMethod.POST, HttpMethod.PUT, HttpMethod.PATCH, HttpMethod.DELETE]
 
 
 def create_app(settings: Settings, *, transport: httpx.AsyncBaseTransport | None = None, upstreams: Mapping[str, Upstream] | None = None) -> Front:
@@ -67,14 +69,25 @@ def create_app(settings: Settings, *, transport: httpx.AsyncBaseTransport | None
 
     gateway = wire(settings, connected(settings))
     app = Litestar(
-        [chat_completions, user_chat_completions, bare_chat_completions, models, user_models, one_model, delete_model, relay, user_relay, health, ready, management()],
-        openapi_config=OpenAPIConfig("Memgate", "1", path="/schema", render_plugins=[JsonRenderPlugin(path=["/", "/openapi.json"])]),
+        [chat_completions, user_chat_completions, bare_chat_completions, models, user_models, one_model, relay, user_relay, changed_model, user_changed_model,
+         health, ready, management()],
+        openapi_config=OpenAPIConfig("Memgate", "1", path="/schema", render_plugins=[_Schema(path=["/", "/openapi.json"])]),
         exception_handlers={GatewayError: _told, HTTPException: _http, Exception: _unexpected},
         logging_config=None, request_max_body_size=None,
         on_startup=[_opening(gateway)], on_shutdown=[_closing(gateway, transports.values())],
     )
     app.state.gateway = gateway
     return Front(app, lambda running, settings: rewired(running, settings, connected(settings)))
+
+
+class _Schema(JsonRenderPlugin):
+    """The OpenAPI schema, and nothing beside it: Litestar would answer unknown paths there with a page of HTML."""
+
+    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
+        return super().render(request, completed(openapi_schema))
+
+    def receive_router(self, router: Router) -> None:
+        router.routes = [r for r in router.routes if "{" not in r.path]
 
 
 def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
@@ -84,7 +97,7 @@ def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
     data = settings.data
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     secret = kept_secret(data / "secret", 32)
-    router, credentials = Router(settings, upstreams, known_models(facts_file())), Credentials()
+    router, credentials = Targets(settings, upstreams, known_models(facts_file())), Credentials()
     database = Database(settings.database, settings.storage.synchronous)
     memory = Memory(database, _policy(settings), secret, data, _meaning(settings, router, credentials))
     worker = Worker(memory.db)
@@ -96,7 +109,7 @@ def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
 
 def rewired(running: Gateway, settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
     """Other settings over the running memory, worker and counters. Raises ConfigError, nothing being changed."""
-    router = Router(settings, upstreams, known_models(facts_file()))
+    router = Targets(settings, upstreams, known_models(facts_file()))
     made = replace(
         running, settings=settings, keys=_keys(settings, running.secret), names=Names(settings), router=router, background=Background(settings.memory.ignore), lacks={})
     memory = running.memory
@@ -124,7 +137,7 @@ def _register(worker: Worker, memory: Memory, settings: Settings) -> None:
     chores.register(worker, memory.db, ages, index.forget if index else None, memory.retrieval.embed_scope)
 
 
-def _meaning(settings: Settings, router: Router, credentials: Credentials) -> Meaning | None:
+def _meaning(settings: Settings, router: Targets, credentials: Credentials) -> Meaning | None:
     """Search by meaning, where an embedder is configured. Raises ConfigError for one that is not there."""
     kind, _, model = settings.memory.embedder.partition(":")
     if kind == "none":
@@ -246,18 +259,13 @@ async def user_models(request: Request[Any, Any, Any], user: FromPath[str]) -> R
     return await _models(request)
 
 
-@get("/v1/models/{name:path}", include_in_schema=False)
+@get(["/v1/models/{name:path}", "/u/{user:str}/v1/models/{name:path}"], include_in_schema=False)
 async def one_model(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[bytes]:
     gateway: Gateway = request.app.state.gateway
     principal = gateway.keys.caller(joined(request.scope["headers"]))
     wanted = segment(name.removeprefix("/"))
     gateway.router.route(wanted, principal)
     return _json(model_card(wanted))
-
-
-@delete("/v1/models/{name:path}", status_code=200, include_in_schema=False)
-async def delete_model(request: Request[Any, Any, Any], name: FromPath[str]) -> ASGIApp:
-    return await _relay(request, 1)
 
 
 async def _relay(request: Request[Any, Any, Any], skip: int) -> ASGIApp:
@@ -273,8 +281,20 @@ async def relay(request: Request[Any, Any, Any]) -> ASGIApp:
     return await _relay(request, 1)
 
 
-@route("/u/{user:str}/v1/{path:path}", http_method=METHODS, status_code=200, include_in_schema=False)
+# Below a path of ours with a parameter in it the router looks no further, so these are named one by one.
+@route(["/u/{user:str}/v1/{path:path}", "/u/{user:str}/v1/chat/{path:path}", "/u/{user:str}/v1/chat/completions/{path:path}"],
+       http_method=METHODS, status_code=200, include_in_schema=False)
 async def user_relay(request: Request[Any, Any, Any], user: FromPath[str]) -> ASGIApp:
+    return await _relay(request, 3)
+
+
+@route("/v1/models/{path:path}", http_method=METHODS[3:], status_code=200, include_in_schema=False)
+async def changed_model(request: Request[Any, Any, Any]) -> ASGIApp:
+    return await _relay(request, 1)
+
+
+@route("/u/{user:str}/v1/models/{path:path}", http_method=METHODS[3:], status_code=200, include_in_schema=False)
+async def user_changed_model(request: Request[Any, Any, Any]) -> ASGIApp:
     return await _relay(request, 3)
 
 

@@ -14,8 +14,19 @@ def _card(name: str) -> Json:
 
 def model_list(names: Sequence[str], more: Sequence[Json] = ()) -> bytes:
     """The configured names, then what the upstream lists beside them, with the members that strict clients need."""
-    others = [{**_card(m["id"]), **{k: v for k, v in m.items() if v is not None}} for m in more if m["id"] not in names]
+    others = [_whole(m) for m in more if m["id"] and m["id"] not in names]
     return encode({"object": "list", "data": [*map(_card, names), *others]})
+
+
+def _whole(listed: Json) -> Json:
+    """An upstream's card, with ours in place of a member that is missing or not what its type must be."""
+    own = _card(listed["id"])
+    created, owner = listed.get("created"), listed.get("owned_by")
+    if isinstance(created, (int, float)) and not isinstance(created, bool):
+        own["created"] = int(created)
+    if isinstance(owner, str):
+        own["owned_by"] = owner
+    return {**listed, **own}
 
 
 def model_card(name: str) -> bytes:

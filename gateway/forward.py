@@ -41,6 +41,7 @@ Answered = TypeVar("Answered")
 OVERFLOW = re.compile(
     r"context_length_exceeded|maximum context length|context window|prompt is too long|input is too long|too many (?:input )?tokens|exceeds? the (?:maximum|limit|context)"
     r"|reduce the length|input token count|exceed_context_size|request too large", re.IGNORECASE)
+TAGS = re.compile(r"<(script|style)\b.*?(?:</\1>|\Z)|<[^>]*>", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -226,7 +227,7 @@ def _error_json(status: int, data: bytes, headers: Pairs) -> tuple[bytes, Pairs]
         msgspec.json.decode(data)
         return data, headers
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        text = " ".join(re.sub(r"<[^>]*>", " ", data[:4000].decode("utf-8", "replace")).split())[:300]
+        text = " ".join(TAGS.sub(" ", data[:4000].decode("utf-8", "replace")).split())[:300]
         kept = [(k, v) for k, v in headers if k not in (b"content-type", b"content-encoding")]
         return error_body(f"The upstream answered {status}: {text or 'no text'}", "upstream_error", "upstream_error"), [*kept, (b"content-type", b"application/json")]
 

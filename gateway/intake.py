@@ -25,7 +25,7 @@ async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) ->
     encoding = headers.get(b"content-encoding", b"identity").lower()
     if encoding not in (b"identity", b"gzip", b"deflate", b""):
         raise UnsupportedMedia(f"The body is encoded as {encoding.decode('latin-1')!r}. Send it plain or gzip-compressed.")
-    unpack = zlib.decompressobj(wbits=47) if encoding in (b"gzip", b"deflate") else None
+    unpack = Unpacker() if encoding in (b"gzip", b"deflate") else None
     parts: list[bytes] = []
     size = 0
     while True:
@@ -34,21 +34,43 @@ async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) ->
             raise BadRequest("The client left before its body was read.")
         part = message.get("body", b"")
         if unpack is not None and part:
-            part = _unpacked(unpack, part, limit - size + 1)
+            part = unpack.feed(part, limit - size + 1)
         size += len(part)
         if size > limit:
             raise _too_large(limit)
         parts.append(part)
         if not message.get("more_body"):
+            if unpack is not None:
+                unpack.close()
             return b"".join(parts)
 
 
-def _unpacked(unpack: Any, data: bytes, room: int) -> bytes:
-    try:
-        out: bytes = unpack.decompress(data, room)
-    except zlib.error as e:
-        raise BadRequest(f"The body is not valid gzip ({e}).") from e
-    return out
+class Unpacker:
+    """Decompresses gzip, of any number of members, or zlib."""
+
+    def __init__(self) -> None:
+        self._one = zlib.decompressobj(wbits=47)
+        self._begun = False
+
+    def feed(self, data: bytes, room: int) -> bytes:
+        """What `data` unpacks to, at most `room` bytes of it. Raises BadRequest."""
+        out: list[bytes] = []
+        while data and room > 0:
+            if self._one.eof:
+                self._one = zlib.decompressobj(wbits=47)
+            self._begun = True
+            try:
+                out.append(self._one.decompress(data, room))
+            except zlib.error as e:
+                raise BadRequest(f"The body is not what its Content-Encoding says ({e}).") from e
+            room -= len(out[-1])
+            data = self._one.unused_data
+        return b"".join(out)
+
+    def close(self) -> None:
+        """Raises BadRequest for a body that was cut: half a request must not be taken for a whole one."""
+        if self._begun and not self._one.eof:
+            raise BadRequest("The compressed body ends before its end. Send it whole.")
 
 
 def _too_large(limit: int) -> TooLarge:
@@ -60,14 +82,21 @@ def parse(body: bytes) -> Json:
     try:
         data = decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as e:
-        found = POSITION.search(str(e))
-        where = f" at byte {found[1]}" if found else ""
-        raise BadRequest(f"The body is not valid JSON{where}: {str(e)[:200]}", code="invalid_json") from e
+        raise BadRequest(f"The body is not valid JSON{_where(e, body)}: {str(e)[:200]}", code="invalid_json") from e
     except RecursionError as e:
         raise BadRequest("The body is nested too deeply.", code="invalid_json") from e
     if not isinstance(data, dict):
         raise BadRequest(f"The body must be a JSON object, not {_kind(data)}.", code="invalid_json")
     return data
+
+
+def _where(error: Exception, body: bytes) -> str:
+    """The place of the fault, where it is known; a text that ends too early is at fault at its end."""
+    if found := POSITION.search(str(error)):
+        return f" at byte {found[1]}"
+    if isinstance(error, UnicodeDecodeError):
+        return f" at byte {error.start}"
+    return f" at byte {len(body)}" if "truncated" in str(error) else ""
 
 
 def check_chat(body: Json) -> None:

@@ -8,8 +8,8 @@ import msgspec
 from gateway.wire.chat import encode
 
 NESTED = ("response", "message")  # where the events of other APIs carry the object that names its model
-FORM_MODEL = re.compile(
-    rb'\r\ncontent-disposition:[^\r\n]*;\s*name="?model"?(?:\s*;[^\r\n]*)?\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,1000})\r\n--', re.IGNORECASE)
+BOUNDARY = re.compile(rb'boundary=(?:"([^"]{1,200})"|([^\s;,]{1,200}))', re.IGNORECASE)
+FIELD = rb'\r\n(?:[^\r\n]+\r\n)*?content-disposition:[^\r\n]*;[ \t]*name="?model"?[ \t]*(?:;[^\r\n]*)?\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,1000})\r\n'
 
 
 class _Model(msgspec.Struct):
@@ -19,7 +19,7 @@ class _Model(msgspec.Struct):
 def model_of(body: bytes, content_type: bytes) -> str | None:
     """The model a request's body names, JSON or form; None where it names none."""
     if b"multipart/form-data" in content_type.lower():
-        found = FORM_MODEL.search(body)
+        found = _field(body, content_type)
         return found[1].decode("utf-8", "replace") if found else None
     try:
         return msgspec.json.decode(body, type=_Model).model
@@ -30,7 +30,7 @@ def model_of(body: bytes, content_type: bytes) -> str | None:
 def renamed(body: bytes, model: str, content_type: bytes = b"application/json") -> bytes:
     """The body with another model; what names none stays as it is. For JSON every other member keeps its bytes."""
     if b"multipart/form-data" in content_type.lower():
-        found = FORM_MODEL.search(body)
+        found = _field(body, content_type)
         return body[: found.start(1)] + model.encode() + body[found.end(1) :] if found else body
     try:
         members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
@@ -43,3 +43,11 @@ def renamed(body: bytes, model: str, content_type: bytes = b"application/json") 
     if "model" in members:
         members["model"] = msgspec.Raw(encode(model))
     return encode(members)
+
+
+def _field(form: bytes, content_type: bytes) -> re.Match[bytes] | None:
+    """The part of a form that is its `model`; what a file in it quotes is none."""
+    if (named := BOUNDARY.search(content_type)) is None:
+        return None
+    mark = b"--" + re.escape(named[1] or named[2])
+    return re.search(mark + FIELD + mark, form, re.IGNORECASE)

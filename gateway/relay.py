@@ -86,11 +86,12 @@ class RelayWork:
     def _shown(self, events: list[Event]) -> bytes:
         out = []
         for event in events:
+            if not event.ended and not self._ending.whole and event.data != DONE and not is_object(event.data or b""):
+                continue  # cut before its last brace
             self._ending.see(event)
-            if event.ended or self._ending.whole:
-                out.append(self._edited(event))
-            elif event.data and is_object(event.data):  # cut after its last brace: with an end of its own it stays readable
-                out.append(self._edited(event) + b"\n\n")
+            out.append(self._edited(event))
+            if not event.ended and not self._ending.whole:
+                out.append(b"\n\n")  # so that what tells of the cut is an event of its own
         return b"".join(out)
 
     def _edited(self, event: Event) -> bytes:

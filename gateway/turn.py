@@ -209,7 +209,7 @@ class Turn:
 
     async def _goes_on(self, result: Round) -> bool:
         """Runs what is ours; True when another round follows."""
-        self.trail = _set_apart(self.trail, {c["id"] for c in result.theirs if c.get("id")})
+        self.trail = _set_apart(self.trail, {c["id"] for c in result.theirs if isinstance(c.get("id"), str)})
         if not result.ours:
             if self.trail and result.theirs:
                 self.session.hidden = [*self.trail, _message(result)]
@@ -305,10 +305,10 @@ def _set_apart(hidden: list[Json], taken: set[str]) -> list[Json]:
     fresh = {i: f"call_{secrets.token_hex(12)}" for i in taken}
     out: list[Json] = []
     for message in hidden:
-        if message.get("tool_call_id") in fresh:
-            message = {**message, "tool_call_id": fresh[message["tool_call_id"]]}
+        if (answered := str(message.get("tool_call_id"))) in fresh:
+            message = {**message, "tool_call_id": fresh[answered]}
         elif calls := message.get("tool_calls"):
-            message = {**message, "tool_calls": [{**c, "id": fresh.get(c["id"], c["id"])} for c in calls]}
+            message = {**message, "tool_calls": [{**c, "id": fresh[i]} if (i := str(c.get("id"))) in fresh else c for c in calls]}
         out.append(message)
     return out
 

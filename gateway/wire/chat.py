@@ -9,6 +9,7 @@ and asks for the chunk again with only the segments it keeps; an untouched chunk
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,8 +20,20 @@ from gateway.wire.delta import joined, merge
 
 Json = dict[str, Any]
 encode = msgspec.json.Encoder().encode
-decode = msgspec.json.Decoder().decode
 IDENTITY = ("id", "object", "created", "model")
+_decode = msgspec.json.Decoder().decode
+LONE = re.compile(rb"(?<!\\)((?:\\\\)*)\\(?:u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..\\)u[dD][c-fC-F]..)", re.DOTALL)
+
+
+def decode(data: bytes) -> Any:
+    """JSON text as a value. Half of a surrogate pair, legal JSON that JavaScript makes of a cut emoji, becomes U+FFFD: it is
+    no character, can be neither stored nor sent on, and must not cost the request. Raises msgspec.DecodeError, RecursionError."""
+    try:
+        return _decode(data)
+    except msgspec.DecodeError:
+        if (mended := LONE.sub(rb"\1\\ufffd", data)) == data:
+            raise
+        return _decode(mended)
 
 
 class Malformed(ValueError):
@@ -168,14 +181,16 @@ def _sort(choice: Json, segments: list[Segment]) -> None:
     delta = choice.get("delta") or {}
     if not isinstance(delta, dict) or not isinstance(lane, int):
         raise Malformed("the upstream sent a choice without a usable `delta` or `index`")
+    if not isinstance(delta.get("role"), str | None):
+        raise Malformed("the upstream sent a `role` that is not a string")
     found: list[Segment] = []
     extra = choice.get("logprobs") is not None
     for key, value in delta.items():
         if key == "content" and isinstance(value, str) and value:
             found.append(Segment("text", lane, value))
         elif key == "tool_calls" and value:
-            if not (isinstance(value, list) and all(isinstance(c, dict) for c in value)):
-                raise Malformed("the upstream sent `tool_calls` that is not a list of objects")
+            if not (isinstance(value, list) and all(isinstance(c, dict) and _nameable(c) for c in value)):
+                raise Malformed("the upstream sent `tool_calls` that is not a list of calls")
             found.extend(Segment("call", lane, c) for c in value)
         elif key != "role" and value not in (None, "", []):
             extra = True
@@ -185,6 +200,11 @@ def _sort(choice: Json, segments: list[Segment]) -> None:
     segments.extend(found)
     if finish:
         segments.append(Segment("finish", lane, finish))
+
+
+def _nameable(call: Json) -> bool:
+    function = call.get("function")
+    return not isinstance(function, dict) or isinstance(function.get("name"), str | None)
 
 
 def lift(completion: Json) -> Json:
