@@ -60,6 +60,9 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
                 skip_auto_headers=AUTO_HEADERS,
                 timeout=aiohttp.ClientTimeout(total=None),
             )
+            # It would send a GET anew when a kept connection turns out dead. Attempts are counted and bounded by the caller;
+            # there is no public switch, and a test counts the requests that arrive.
+            self._session._retry_connection = False
         return self._session
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
