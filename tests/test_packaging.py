@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from gateway import errors
+from gateway.headers import DROPPED, FORWARDED, HOP
+from gateway.settings import Identity, Key, MemoryPart, Model, Provider, Routing, Server, Storage, Timeouts
+
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 MACHINE_PATH = re.compile(r"/(work|farm|root)/[\w.]+")
@@ -83,6 +87,7 @@ def test_all_holds_every_store():
         "Makefile",
         "config/gateway.toml",
         "config/models.toml",
+        "docs/guarantees.md",
     ],
 )
 def test_the_top_level_is_complete(name):
@@ -199,6 +204,50 @@ def test_the_readme_names_the_clients_and_their_versions():
     lock = json.loads(text("tests/clients/package-lock.json"))["packages"]
     assert lock[""]["dependencies"] == node["dependencies"]
     assert not any("resolved" in package for package in lock.values()), "tests/clients/.npmrc leaves hosts out of the lock"
+
+
+GUARANTEES = "docs/guarantees.md"
+PARTS = {
+    "server": Server, "storage": Storage, "identity": Identity, "routing": Routing, "memory": MemoryPart, "timeouts": Timeouts,
+    "providers": Provider, "models": Model, "keys": Key}
+
+
+def test_the_guarantees_name_tests_that_are_there():
+    there = {p.name for p in (ROOT / "tests").rglob("test_*.py")}
+    sections = text(GUARANTEES).split("\n## ")[1:]
+    for section in sections[:-1]:
+        named = set(re.findall(r"`(test_\w+\.py)`", section))
+        assert named, section.split("\n")[0]
+        assert named <= there
+    assert sections[-1].startswith("What is not promised")
+    wire = {p.name for p in (ROOT / "tests/e2e/wire").glob("test_*.py")}
+    assert wire <= set(re.findall(r"`(test_\w+\.py)`", text(GUARANTEES)))
+
+
+def test_the_guarantees_name_settings_that_are_there_with_their_defaults():
+    named = re.findall(r"`([a-z_]+)\.(\w+)(?: = [^`]+)?`(?: \((\d+)[^)]*\))?", text(GUARANTEES))
+    settings = [(part, name, default) for part, name, default in named if name != "py" and part not in ("stream_options", "response")]
+    assert len(settings) > 20
+    for part, name, default in settings:
+        field = PARTS[part].model_fields.get(name)
+        assert field is not None, f"{part}.{name}"
+        assert not default or field.default == float(default), f"{part}.{name}"
+
+
+def test_the_guarantees_name_every_error_code_and_no_other():
+    table = re.findall(r"^\| (\d{3}) \| (.+?) \|", text(GUARANTEES), re.MULTILINE)
+    told = {(int(status), code) for status, cell in table for code in re.findall(r"`(\w+)`", cell)}
+    ours = {(e.status, e.code) for e in vars(errors).values() if isinstance(e, type) and issubclass(e, errors.GatewayError) and e.code}
+    assert ours <= told
+    sources = "".join(p.read_text() for p in (ROOT / "gateway").rglob("*.py"))
+    assert {code for _, code in told} <= set(re.findall(r'"(\w+)"', sources))
+    beside = set(re.findall(r'code="(\w+)"', sources))
+    assert beside <= set(re.findall(r"`(\w+)`", text(GUARANTEES)))
+
+
+def test_the_guarantees_name_every_header_that_is_forwarded_or_dropped():
+    named = set(re.findall(r"`([\w-]+)`", text(GUARANTEES)))
+    assert {name.decode() for name in FORWARDED | DROPPED - HOP - {b"set-cookie2", b"x-accel-buffering"}} <= named
 
 
 def test_the_models_are_described_alike():
