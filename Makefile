@@ -13,7 +13,7 @@ WORKERS ?= auto
 CLIENTS := .clients/openai2/.done .clients/openai3/.done tests/clients/node_modules/.done
 CANDIDATES := $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3)
 
-.PHONY: help demo test test-clients lint bench clean
+.PHONY: help demo test test-clients lint bench soak clean
 .DEFAULT_GOAL := help
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo "make test-clients  the SDKs and frameworks of the README against a live gateway"
 	@echo "make lint          ruff and mypy"
 	@echo "make bench         what memory costs: CPU, time to first token"
+	@echo "make soak          20,000 streams, a third left early: does memory grow?"
 	@echo "make clean         remove the virtual environment and its stamps"
 
 demo: .setup-demo
@@ -39,6 +40,9 @@ lint: .setup-lint
 
 bench: .setup-test
 	$(BIN)/python -m tests.bench
+
+soak: .setup-test
+	$(BIN)/python -m tests.bench.soak
 
 clean:
 	rm -rf $(VENV) .clients tests/clients/node_modules .setup-demo .setup-test .setup-lint

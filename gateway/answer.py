@@ -67,6 +67,7 @@ class Completing:
     """What the works that answer with a chat completion share: `chunks` as JSON texts, `whole` for who wants no stream."""
 
     stream: bool
+    _sent_body: bytes
 
     def chunks(self) -> AsyncGenerator[bytes, None]:
         raise NotImplementedError
@@ -79,14 +80,15 @@ class Completing:
             async for chunk in chunks:
                 if self.stream:
                     yield frame(chunk)
-        yield frame(DONE) if self.stream else self.whole()
+        self._sent_body = frame(DONE) if self.stream else self.whole()
+        yield self._sent_body
 
     def shaped(self, headers: Pairs) -> Head:
         """The head around these headers, whatever they say of type and length."""
         kept = [(k, v) for k, v in headers if k not in (b"content-type", b"content-length", b"content-encoding")]
         if self.stream:
             return Head([*kept, *SSE], events=True)
-        return Head([*kept, (b"content-type", b"application/json"), (b"content-length", b"%d" % len(self.whole()))])
+        return Head([*kept, (b"content-type", b"application/json"), (b"content-length", b"%d" % len(self._sent_body))])
 
     def told(self, error: GatewayError) -> bytes:
         return frame(error.event())

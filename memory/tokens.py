@@ -18,7 +18,7 @@ IMAGE = {"low": 85, "auto": 800, "high": 1100}
 PER_MESSAGE = 4
 CLASSES = re.compile(
     r"(?P<word>[A-Za-z]+)|(?P<number>\d+)|(?P<cjk>[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af])|(?P<other>[^\W\d_a-zA-Z]+)|(?P<space>\s+)|(?P<mark>[^\w\s]+|_+)")
-CACHED = 50_000
+CACHED = 8192  # counts that are kept: messages of the conversations under way, and beside them the core texts
 
 
 def estimate(text: str) -> int:
@@ -56,8 +56,11 @@ class Counter:
         if (known := self._texts.get(key)) is None:
             if len(self._texts) >= CACHED:
                 self._texts.clear()
-            known = self._texts[key] = len(self._encode(text)) if self._encode else estimate(text)
+            known = self._texts[key] = self._counted(text)
         return known
+
+    def _counted(self, text: str) -> int:
+        return len(self._encode(text)) if self._encode else estimate(text)
 
     def message(self, message: Json, digest: bytes | None = None) -> int:
         """Tokens of one message, images and calls counted; cached under its digest."""
@@ -65,7 +68,7 @@ class Counter:
             return known
         total = PER_MESSAGE + self._content(message.get("content"))
         if calls := message.get("tool_calls"):
-            total += self.text(msgspec.json.encode(calls).decode())
+            total += self._counted(msgspec.json.encode(calls).decode())
         if reasoning := message.get("reasoning_content"):
             total += self._content(reasoning)
         if digest is not None:
@@ -76,14 +79,14 @@ class Counter:
 
     def _content(self, content: Any) -> int:
         if isinstance(content, str):
-            return self.text(content)
+            return self._counted(content)
         return sum(self._part(p) for p in content) if isinstance(content, list) else 0
 
     def _part(self, part: Any) -> int:
         if not isinstance(part, dict):
             return 1
         if isinstance(text := part.get("text"), str):
-            return self.text(text)
+            return self._counted(text)
         if isinstance(image := part.get("image_url"), dict):
             return IMAGE.get(str(image.get("detail") or "auto"), IMAGE["auto"])
         size = len(msgspec.json.encode(part))

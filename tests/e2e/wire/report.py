@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from tests.e2e.wire.rows import LATER, P0, P1, P2
+from tests.e2e.wire.rows import ELSEWHERE, LATER, P0, P1, P2
 
 
 def pytest_configure(config: Any) -> None:
@@ -32,8 +32,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     terminalreporter.section("the wire")
     for name, rows in (("P0", P0), ("P1", P1), ("P2", P2)):
         broken = sorted(n for n in rows if n in held and not held[n])
-        untried = sorted(n for n in rows if n not in held and n not in LATER)
+        untried = sorted(n for n in rows if n not in held and n not in LATER and n not in ELSEWHERE)
+        elsewhere = sorted(n for n in rows if n in ELSEWHERE)
         later = sorted(n for n in rows if n not in held and n in LATER)
         parts = [f"{sum(held[n] for n in rows if n in held)} of {len(rows)} rows hold"]
-        parts += [f"{what}: {', '.join(map(str, found))}" for what, found in (("BROKEN", broken), ("not tried", untried), ("later", later)) if found]
+        parts += [f"{what}: {', '.join(map(str, found))}" for what, found in (("BROKEN", broken), ("not tried", untried), ("by a command of their own", elsewhere), ("later", later)) if found]
         terminalreporter.line(f"{name}: {'; '.join(parts)}")

@@ -23,6 +23,9 @@ LATER = {
     83: "cooldown", 101: "failover classes", 106: "cooldown", 112: "weights", 113: "limits per target", 115: "limits of keys", 116: "budgets", 117: "limits of keys",
     118: "Redis", 120: "a response cache (there is none)", 122: "a response cache (there is none)", 158: "metrics", 159: "traces", 160: "traces"}
 
+# Rows that take minutes: shown by a command of their own.
+ELSEWHERE = {70: "make soak"}
+
 
 def priority(number: int) -> str:
     """P0, P1 or P2. Raises KeyError for a number that is no invariant's."""
