@@ -17,7 +17,7 @@ from gateway.errors import BadRequest, Forbidden, Unavailable
 from gateway.forward import Forwarder
 from gateway.headers import Pairs, client_side
 from gateway.identity import KeyRing, Names, Principal, header_text
-from gateway.intake import check_chat, parse
+from gateway.intake import check_chat, check_model, parse
 from gateway.plain import PlainWork
 from gateway.relay import Passing, RelayWork
 from gateway.routing import Route, Router
@@ -104,14 +104,16 @@ def answer(gateway: Gateway, request: Request) -> Any:
     """The ASGI response to a chat request. Raises GatewayError for what can be told without an upstream."""
     principal = gateway.keys.caller(request.headers)
     body = parse(request.body)
-    check_chat(body)
-    mode = mode_of(request.headers)
+    check_model(body)
+    if (mode := mode_of(request.headers)) != "off":
+        check_chat(body)
     route = gateway.router.route(body["model"], principal)
     user = gateway.names.user(principal, request.headers, request.path_user, body)
     forward = forwarder(gateway, route, request.headers, principal)
     base: Pairs = [(b"x-memgate-request-id", request.id.encode())]
     if mode == "off" or gateway.background.matches(body):
-        passing = Passing("POST", "/chat/completions", request.body, several=body.get("n") not in (None, 1), named=[(b"x-memory-status", b"off")])
+        passing = Passing("POST", "/chat/completions", request.body, several=body.get("n") not in (None, 1), named=[(b"x-memory-status", b"off")],
+                          started=request.started)
         relay = RelayWork(forward, passing, bool(body.get("stream")))
         return answering(gateway, relay.ready, base)
     explicit = conversation_of(request.headers, principal, user)
@@ -171,7 +173,7 @@ class ChatWork(Completing):
             alone = not any(m.get("role") == "assistant" for m in self._body["messages"])
             if memory.on_error == "fail" or (self._wanted.explicit and alone):
                 raise Unavailable("The memory store is unavailable, and this request needs it. Try again shortly.", headers=[(b"retry-after", b"1")]) from e
-            return PlainWork(self._body, self._forward)
+            return PlainWork(self._body, self._forward, self._request.started)
         bounds = Bounds(memory.max_rounds, asyncio.get_running_loop().time() + memory.turn_seconds, memory.usage == "sum", memory.read_deadline_ms / 1000)
         usage = self._forward.route.targets[0].settings.stream_usage
         self._turn = Turn(self._body, session, self._forward, bounds, usage, self._refused)
@@ -227,10 +229,9 @@ class ChatWork(Completing):
         turn = self._turn
         assert turn is not None  # noqa: S101 - prepared
         session = turn.session
-        overhead = (time.perf_counter() - self._request.started - self._forward.waited) * 1000
         out = [
             (b"x-memory-status", b"degraded" if turn.degraded else b"ok"), (b"x-memory-conversation", self._conversation(session.conversation.name)),
-            (b"x-memgate-overhead-ms", b"%.2f" % max(0.0, overhead)), *self._forward.named()]
+            *self._forward.named(self._request.started)]
         if session.stores:
             out.append((b"x-memory-explain", session.explain_id.encode()))
         if not self.stream:

@@ -1,8 +1,8 @@
 """What the gateway says when it cannot answer, in the shape OpenAI's SDKs expect.
 
 GatewayError
-├── BadRequest 400 · Unauthenticated 401 · Forbidden 403 · NotFound 404 · UnknownModel 404
-├── Conflict 409 · TooLarge 413 · UnsupportedMedia 415 · RateLimited 429
+├── BadRequest 400 · Unauthenticated 401 · Forbidden 403 · NotFound 404 · UnknownModel 404 · MethodNotAllowed 405
+├── Conflict 409 · TooLarge 413 · UnsupportedMedia 415
 ├── UpstreamUnreachable 502 · UpstreamAuthError 502 · StreamIncomplete 502
 ├── Unavailable 503
 └── UpstreamTimeout 504

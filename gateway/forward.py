@@ -84,10 +84,17 @@ class Forwarder:
     deadline: float
     attempts: int = 0
     served: Target | None = None
-    waited: float = field(default=0.0)
+    waited: float = 0.0
+    _opened: bool = False
 
     async def open(self, body: Json | bytes, stream: bool) -> Reply:
-        """Tries targets until one answers with a completion. Raises GatewayError: the last refusal or fault."""
+        """Tries targets until one answers with a completion. Raises GatewayError: the last refusal or fault.
+
+        A later call is another request to the upstream, so the client's Idempotency-Key is the first one's alone: with
+        another body it would be refused, or answered with the first answer."""
+        if self._opened:
+            self.client = [h for h in self.client if h[0] != b"idempotency-key"]
+        self._opened = True
         return await self._tried(lambda target, last: self._sent(target, body, stream))
 
     async def pass_on(self, make: Callable[[Target, Pairs], Outgoing]) -> Passed:
@@ -100,10 +107,11 @@ class Forwarder:
         target = self.served or self.route.targets[0]
         return self.route.name if target.model != self.route.name else None
 
-    def named(self) -> Pairs:
-        """Headers that tell who answered, and at which attempt."""
+    def named(self, started: float) -> Pairs:
+        """Headers that tell who answered, at which attempt, and what was not spent waiting since `started` (perf_counter)."""
         served = [(b"x-memgate-upstream", header_value(self.served.label))] if self.served else []
-        return [*served, (b"x-memgate-attempts", b"%d" % self.attempts)]
+        overhead = max(0.0, time.perf_counter() - started - self.waited) * 1000
+        return [*served, (b"x-memgate-attempts", b"%d" % self.attempts), (b"x-memgate-overhead-ms", b"%.2f" % overhead)]
 
     async def _tried(self, send: Callable[[Target, bool], Awaitable[Answered]]) -> Answered:
         """One loop for every call: another target first, else the same after a pause. send: told whether its try is the last."""
@@ -125,6 +133,7 @@ class Forwarder:
                     raise
             finally:
                 self.waited += loop.time() - started
+            self.waited += pause
             await asyncio.sleep(pause)
 
     async def _passed(self, target: Target, make: Callable[[Target, Pairs], Outgoing], last: bool) -> Passed:

@@ -99,10 +99,14 @@ def _where(error: Exception, body: bytes) -> str:
     return f" at byte {len(body)}" if "truncated" in str(error) else ""
 
 
-def check_chat(body: Json) -> None:
-    """What a chat completion needs to be routed and to carry memory. Raises BadRequest naming the member."""
+def check_model(body: Json) -> None:
+    """What a request needs to be routed. Raises BadRequest."""
     if not isinstance(body.get("model"), str) or not body["model"]:
         raise BadRequest("`model` must be a non-empty string.", param="model")
+
+
+def check_chat(body: Json) -> None:
+    """What a chat completion needs to carry memory. Raises BadRequest naming the member."""
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise BadRequest("`messages` must be a non-empty list of messages.", param="messages")

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -29,6 +30,7 @@ STREAMS = re.compile(rb'"stream"\s*:\s*true')
 
 async def pass_on(gateway: Gateway, scope: Any, receive: Any, skip: int) -> Answer:
     """The ASGI response that relays this request. skip: segments of the path that are ours. Raises GatewayError."""
+    started = time.perf_counter()
     headers = joined(scope["headers"])
     principal = gateway.keys.caller(headers)
     body = await read_body(receive, headers, int(gateway.settings.server.max_body_mib * 1024 * 1024))
@@ -39,7 +41,7 @@ async def pass_on(gateway: Gateway, scope: Any, receive: Any, skip: int) -> Answ
         raise NotFound(f"There is nothing at {path[:200]!r}.")
     query = quote(scope.get("query_string", b""), safe=PRINTABLE)
     forward = forwarder(gateway, _route(gateway, model_of(body, content_type) if body else None, principal), headers, principal)
-    passing = Passing(scope["method"], path + (f"?{query}" if query else ""), body or None, content_type)
+    passing = Passing(scope["method"], path + (f"?{query}" if query else ""), body or None, content_type, started=started)
     work = RelayWork(forward, passing, b"json" in content_type and STREAMS.search(body[:1 << 20]) is not None)
     return answering(gateway, work.ready, [(b"x-memgate-request-id", request_id(scope).encode())])
 

@@ -15,8 +15,8 @@ from gateway.wire.chat import Json, encode
 class PlainWork(Completing):
     """An answer without memory, in both modes."""
 
-    def __init__(self, body: Json, forward: Forwarder) -> None:
-        self._body, self._forward = body, forward
+    def __init__(self, body: Json, forward: Forwarder, started: float) -> None:
+        self._body, self._forward, self._started = body, forward, started
         self.stream = bool(body.get("stream"))
         self._bytes = b""
         self._reply: Reply | None = None
@@ -47,7 +47,7 @@ class PlainWork(Completing):
         return self.shaped(self._reply.headers if self._reply is not None else [])
 
     def named(self) -> Pairs:
-        return [(b"x-memory-status", b"degraded"), *self._forward.named()]
+        return [(b"x-memory-status", b"degraded"), *self._forward.named(self._started)]
 
     async def over(self, error: BaseException | None) -> None:
         return

@@ -4,6 +4,7 @@ Allowed edits (PRODUCT.md): a declared alias, a scrubbed secret, keep-alive comm
 """
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
@@ -22,7 +23,7 @@ from gateway.upstream.base import Outgoing
 class Passing:
     """What to pass on. path: below `/v1`, as it was sent, with its query. named: headers of ours on every outcome.
 
-    several: a chat completion of more than one choice.
+    several: a chat completion of more than one choice. started: by perf_counter.
     """
 
     method: str
@@ -31,6 +32,7 @@ class Passing:
     content_type: bytes = b"application/json"
     several: bool = False
     named: Pairs = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
 
 
 class RelayWork:
@@ -116,7 +118,7 @@ class RelayWork:
         return Head([*headers, (b"content-length", length)] if length else headers, incoming.status)
 
     def named(self) -> Pairs:
-        return [*self._p.named, *self._forward.named()]
+        return [*self._p.named, *self._forward.named(self._p.started)]
 
     def told(self, error: GatewayError) -> bytes:
         return self._ending.told(error)

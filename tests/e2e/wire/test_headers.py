@@ -9,7 +9,7 @@ from gateway.settings import ConfigError
 from tests.conftest import SENTINEL_KEY, running
 from tests.e2e.wire.rows import row
 from tests.e2e.wire.ways import GATEWAY_KEY, PROVIDER_KEY, WAYS, ask, each_mode, each_way, managed
-from tests.models import Model
+from tests.models import Model, call, calls
 from tests.sockets import RawServer
 
 WANTED = {
@@ -195,7 +195,17 @@ async def test_headers_of_ours_cannot_be_forged_from_either_side(data, way, stre
 
 
 @row(97)
+@each_way
 @each_mode
-async def test_the_overhead_is_told_in_both_modes(data, stream):
-    async with Model("hi") as up, running(up.url, data) as live:
-        assert 0 <= float((await ask(live, "full", stream)).headers["x-memgate-overhead-ms"]) < 5000
+async def test_the_overhead_is_told_in_both_modes(data, way, stream):
+    async with RawServer(answers()) as up, running(up.url, data) as live:
+        assert 0 <= float((await ask(live, way, stream)).headers["x-memgate-overhead-ms"]) < 5000
+
+
+@row(92)
+@each_mode
+async def test_an_idempotency_key_goes_with_the_first_round_alone(data, stream):
+    """A later round is another request, which an upstream that honours keys would refuse or answer with the first answer."""
+    async with Model(calls(call("core_memory_append", {"label": "human", "content": "x"})), "fine") as up, running(up.url, data) as live:
+        assert "fine" in (await ask(live, "full", stream, {"idempotency-key": "k"})).text
+        assert [r.header("idempotency-key") for r in up.requests] == ["k", None]
