@@ -1,0 +1,53 @@
+"""Corners that one row alone does not reach: breaks that come with data, packed answers, refusals of the outermost layer."""
+from __future__ import annotations
+
+import gzip
+import json
+import time
+
+import httpx
+import pytest
+
+from gateway.sse import Framer
+from tests.conftest import events, running, said
+from tests.e2e.wire.rows import row
+from tests.models import Model
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+MODES = pytest.mark.parametrize("mode", ["full", "off", "read", "write"])
+WHOLE = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [
+    {"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}]}
+MANAGED = {
+    "models": {"m": {"targets": [{"provider": "a"}]}, "n": {"targets": [{"provider": "a", "model": "real"}]}},
+    "keys": [{"name": "app", "key": "sk-app", "tenant": "acme", "default_user": "bob"}]}
+
+
+def chunk(delta, finish=None):
+    return {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+
+def framed(*bodies):
+    return b"".join(b"data: " + (b if isinstance(b, bytes) else json.dumps(b).encode()) + b"\n\n" for b in bodies)
+
+
+def managed(url):
+    return {**MANAGED, "upstream": None, "providers": {"a": {"base_url": url, "api_key": "sk-theirs-9f"}}}
+
+
+@row(40)
+@MODES
+async def test_what_came_right_before_the_break_is_delivered(data, mode):
+    texts = [f"{i:03d}" + "x" * 10000 for i in range(60)]
+
+    async def broken(seen, wire):
+        await wire.start_stream()
+        sent = [chunk({"role": "assistant", "content": texts[0]}), *(chunk({"content": t}) for t in texts[1:])]
+        body = framed(*sent)
+        wire.writer.write(b"%x\r\n%s\r\n" % (len(body), body))
+        wire.writer.close()
+
+    async with Model(broken) as model, running(model.url, data) as live:
+        for _ in range(3):
+            _, found = await live.stream("hi", {"x-memory": mode})
+            assert found[-1]["error"]["code"] == "stream_incomplete"
+            assert said(found) == "".join(texts)
