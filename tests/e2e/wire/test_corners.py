@@ -51,3 +51,39 @@ async def test_what_came_right_before_the_break_is_delivered(data, mode):
             _, found = await live.stream("hi", {"x-memory": mode})
             assert found[-1]["error"]["code"] == "stream_incomplete"
             assert said(found) == "".join(texts)
+
+
+@row(28, 31)
+@MODES
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_packed_answer_of_several_members_is_unpacked_whole(data, mode, stream):
+    async def packed(seen, wire):
+        if not stream:
+            raw = json.dumps(WHOLE).encode()
+            await wire.answer(200, gzip.compress(raw[:40]) + gzip.compress(raw[40:]), "content-encoding: gzip")
+            return
+        await wire.start_stream("content-encoding: gzip")
+        for body in (chunk({"role": "assistant", "content": "h"}), chunk({"content": "i"}), chunk({}, "stop"), b"[DONE]"):
+            await wire.part(gzip.compress(framed(body)))
+        await wire.end()
+
+    async with Model(packed) as model, running(model.url, data) as live:
+        response = await live.chat("hi", {"x-memory": mode}, stream=stream)
+        assert "content-encoding" not in response.headers
+        if stream:
+            assert said(events(response.text)) == "hi"
+            assert events(response.text)[-1] == "[DONE]"
+        else:
+            assert response.json()["choices"][0]["message"]["content"] == "hi"
+
+
+@row(28)
+@MODES
+async def test_a_packed_answer_that_was_cut_does_not_look_whole(data, mode):
+    raw = gzip.compress(json.dumps(WHOLE).encode())[:-20]
+    async with Model(lambda seen, wire: wire.answer(200, raw, "content-encoding: gzip")) as model, running(model.url, data, {"routing.retries": 0}) as live:
+        try:
+            response = await live.chat("hi", {"x-memory": mode})
+        except httpx.RemoteProtocolError:  # an answer that had begun ends with its connection
+            return
+        assert response.status_code == 502
