@@ -15,7 +15,7 @@ from gateway.headers import Pairs, client_headers
 from gateway.naming import renamed
 from gateway.routing import Target
 from gateway.sse import COMMENT, DONE, Event, frame
-from gateway.upstream.base import Outgoing
+from gateway.upstream.base import Incoming, Outgoing
 
 
 @dataclass(slots=True)
@@ -54,14 +54,22 @@ class RelayWork:
                     yield part
             elif self._committed:
                 raise UpstreamUnreachable("The upstream answered with no stream, but yours had begun. Try again.")
-            elif self._forward.alias is not None and b"json" in (passed.incoming.header(b"content-type") or b""):
-                self._whole = renamed(await passed.incoming.read(), self._forward.alias)
-                yield self._whole
             else:
-                async for data in passed.incoming.body:
+                async for data in self._bytes(passed.incoming):
                     yield data
         finally:
             await passed.incoming.close()
+
+    async def _bytes(self, incoming: Incoming) -> AsyncGenerator[bytes, None]:
+        """A body that is no event stream: as it comes, or whole where it is JSON with something in it to replace."""
+        alias = self._forward.alias
+        first = await anext(incoming.body, b"")
+        if b"json" in (incoming.header(b"content-type") or b"").lower() and (alias is not None or b'"error"' in first):
+            whole = self._forward.scrubbed(first + await incoming.read())  # some servers report errors under a 200
+            first = self._whole = renamed(whole, alias) if alias is not None else whole
+        yield first
+        async for data in incoming.body:
+            yield data
 
     def _request(self, target: Target, headers: Pairs) -> Outgoing:
         body = self._p.body

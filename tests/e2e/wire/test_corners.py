@@ -87,3 +87,16 @@ async def test_a_packed_answer_that_was_cut_does_not_look_whole(data, mode):
         except httpx.RemoteProtocolError:  # an answer that had begun ends with its connection
             return
         assert response.status_code == 502
+
+
+@row(86)
+@pytest.mark.parametrize("name", ["m", "n"])
+@pytest.mark.parametrize("path", ["/chat/completions", "/responses", "/embeddings"])
+async def test_a_key_in_an_error_under_200_is_scrubbed(data, path, name):
+    async def quoting(seen, wire):
+        await wire.json({"error": {"message": f"bad {seen.header('authorization')}", "code": "x"}})
+
+    async with Model(quoting) as model, running("", data, managed(model.url), key="sk-app") as live:
+        sent = {"model": name, "messages": [{"role": "user", "content": "hi"}], "input": "x"}
+        response = await live.http.post(f"{live.url}{path}", json=sent, headers={"x-memory": "off"})
+        assert response.json()["error"]["message"] == "bad Bearer [key]"
