@@ -223,7 +223,7 @@ async def _chat(request: Request[Any, Any, Any], path_user: str | None) -> ASGIA
     try:
         body = await read_body(request.receive, headers, int(gateway.settings.server.max_body_mib * 1024 * 1024))
     except TooLarge as e:
-        return Refusal(e)
+        return Refusal(e, [(b"x-memgate-request-id", request_id(request.scope).encode())])
     out: ASGIApp = chat.answer(gateway, chat.Request(headers, body, path_user, started, request_id(request.scope)))
     return out
 
@@ -272,7 +272,7 @@ async def _relay(request: Request[Any, Any, Any], skip: int) -> ASGIApp:
     try:
         out: ASGIApp = await pass_on(request.app.state.gateway, request.scope, request.receive, skip)
     except TooLarge as e:
-        return Refusal(e)
+        return Refusal(e, [(b"x-memgate-request-id", request_id(request.scope).encode())])
     return out
 
 

@@ -100,3 +100,12 @@ async def test_a_key_in_an_error_under_200_is_scrubbed(data, path, name):
         sent = {"model": name, "messages": [{"role": "user", "content": "hi"}], "input": "x"}
         response = await live.http.post(f"{live.url}{path}", json=sent, headers={"x-memory": "off"})
         assert response.json()["error"]["message"] == "bad Bearer [key]"
+
+
+@row(18, 93)
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings", "/memory/v1/users/bob/blocks/human"])
+async def test_a_refusal_for_size_names_the_request(data, path):
+    async with Model("hi") as model, running("", data, {**managed(model.url), "server.max_body_mib": 0.01}, key="sk-app") as live:
+        response = await live.http.request("PUT" if "memory" in path else "POST", live.root + path, content=b"x" * 20000)
+        assert response.status_code == 413
+        assert response.headers["x-memgate-request-id"].startswith("req_")
