@@ -109,3 +109,16 @@ async def test_a_refusal_for_size_names_the_request(data, path):
         response = await live.http.request("PUT" if "memory" in path else "POST", live.root + path, content=b"x" * 20000)
         assert response.status_code == 413
         assert response.headers["x-memgate-request-id"].startswith("req_")
+
+
+@row(79)
+async def test_a_page_can_read_the_refusals_of_the_outermost_layer(data):
+    origin = {"origin": "https://app.test"}
+    async with Model("hi") as model, running("", data, {**managed(model.url), "server.cors_origins": ["https://app.test"]}, key="sk-app") as live:
+        refused = await live.http.get(f"{live.url}/%ff", headers=origin)
+        live.gateway.process.draining = True
+        drained = await live.http.get(f"{live.url}/models", headers=origin)
+        live.gateway.process.draining = False
+        assert (refused.status_code, drained.status_code) == (400, 503)
+        for response in (refused, drained):
+            assert response.headers["access-control-allow-origin"] == "https://app.test"
