@@ -122,3 +122,12 @@ async def test_a_page_can_read_the_refusals_of_the_outermost_layer(data):
         assert (refused.status_code, drained.status_code) == (400, 503)
         for response in (refused, drained):
             assert response.headers["access-control-allow-origin"] == "https://app.test"
+
+
+@row(16)
+async def test_a_byte_that_is_no_text_is_told_by_its_place(data):
+    body = b'{"model": "m", "messages": [{"role": "user", "content": "ab\xff"}]}'
+    async with Model("hi") as model, running(model.url, data) as live:
+        response = await live.http.post(f"{live.url}/chat/completions", content=body)
+        assert response.status_code == 400
+        assert f"at byte {body.index(0xFF)}:" in response.json()["error"]["message"]
