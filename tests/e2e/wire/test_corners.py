@@ -131,3 +131,13 @@ async def test_a_byte_that_is_no_text_is_told_by_its_place(data):
         response = await live.http.post(f"{live.url}/chat/completions", content=body)
         assert response.status_code == 400
         assert f"at byte {body.index(0xFF)}:" in response.json()["error"]["message"]
+
+
+@row(35, 37)
+async def test_an_event_of_20_mb_in_small_pieces_costs_its_length():
+    raw = b"data: " + b"x" * (20 << 20) + b"\n\n"
+    framer, found, began = Framer(), [], time.process_time()
+    for at in range(0, len(raw), 4096):
+        found += framer.feed(raw[at : at + 4096])
+    assert [e.raw for e in found] == [raw]
+    assert time.process_time() - began < 2
