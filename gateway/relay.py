@@ -96,21 +96,22 @@ class RelayWork:
         for event in events:
             if not event.ended and not self._ending.whole and event.data != DONE and not is_object(event.data or b""):
                 continue  # cut before its last brace
-            self._ending.see(event)
-            out.append(self._edited(event))
+            shown = self._edited(event)
+            self._ending.see(shown)
+            out.append(shown.raw)
             if not event.ended and not self._ending.whole:
                 out.append(b"\n\n")  # so that what tells of the cut is an event of its own
         return b"".join(out)
 
-    def _edited(self, event: Event) -> bytes:
+    def _edited(self, event: Event) -> Event:
         if not event.data or event.data == DONE:
-            return event.raw
+            return event
         data = self._forward.scrubbed(event.data) if b'"error"' in event.data else event.data
         if (alias := self._forward.alias) is not None and b'"model"' in data:
             data = renamed(data, alias)
         if data == event.data:
-            return event.raw
-        return (b"event: " + event.name + b"\n" if event.name else b"") + frame(data)
+            return event
+        return event._replace(raw=(b"event: " + event.name + b"\n" if event.name else b"") + frame(data), data=data)
 
     def head(self, *, committed: bool) -> Head:
         if self._passed is None:

@@ -141,3 +141,17 @@ async def test_an_event_of_20_mb_in_small_pieces_costs_its_length():
         found += framer.feed(raw[at : at + 4096])
     assert [e.raw for e in found] == [raw]
     assert time.process_time() - began < 2
+
+
+@row(26, 151)
+async def test_a_response_that_was_cut_fails_under_the_name_that_was_asked_for(data):
+    async def cut(seen, wire):
+        await wire.start_stream()
+        await wire.part(b"event: response.created\n" + framed({"type": "response.created", "sequence_number": 0, "response": {"id": "r", "model": "real"}}))
+        wire.reset()
+
+    async with Model(cut) as model, running("", data, managed(model.url), key="sk-app") as live:
+        response = await live.http.post(f"{live.url}/responses", json={"model": "n", "input": "x", "stream": True})
+        assert "real" not in response.text
+        failed = json.loads(response.text.split("event: response.failed\ndata: ")[1])
+        assert (failed["response"]["model"], failed["response"]["status"]) == ("n", "failed")
