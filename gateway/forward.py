@@ -28,7 +28,7 @@ from gateway.errors import (
     UpstreamUnreachable,
     error_body,
 )
-from gateway.headers import Pairs, client_headers, header_value, upstream_headers
+from gateway.headers import Pairs, client_headers, header_value, rekeyed, upstream_headers
 from gateway.routing import Route, Target
 from gateway.sse import DONE, Event, Framer
 from gateway.upstream.base import Incoming, Outgoing
@@ -86,9 +86,12 @@ class Forwarder:
     served: Target | None = None
     waited: float = field(default=0.0)
 
-    async def open(self, body: Json | bytes, stream: bool) -> Reply:
-        """Tries targets until one answers with a completion. Raises GatewayError: the last refusal or fault."""
-        return await self._tried(lambda target, last: self._sent(target, body, stream))
+    async def open(self, body: Json | bytes, stream: bool, *, another: bool = False) -> Reply:
+        """Tries targets until one answers with a completion. Raises GatewayError: the last refusal or fault.
+
+        another: not the body that the client's Idempotency-Key stands for, so it goes under a key of its own: under the same,
+        an upstream would refuse it or give the answer to the first again."""
+        return await self._tried(lambda target, last: self._sent(target, body, stream, another))
 
     async def pass_on(self, make: Callable[[Target, Pairs], Outgoing]) -> Passed:
         """The same for an answer that is passed on. make: the request for a target, from it and its headers (no content type)."""
@@ -160,9 +163,10 @@ class Forwarder:
         key = target.settings.api_key if target else None
         return data.replace(secret.encode(), b"[key]") if key is not None and (secret := key.get_secret_value()) else data
 
-    async def _sent(self, target: Target, body: Json | bytes, stream: bool) -> Reply:
+    async def _sent(self, target: Target, body: Json | bytes, stream: bool, another: bool) -> Reply:
         payload = body if isinstance(body, bytes) else encode({**body, "model": target.model})
-        headers = upstream_headers(self.client, self.credential(target))
+        client = rekeyed(self.client, payload) if another else self.client
+        headers = upstream_headers(client, self.credential(target))
         incoming = await target.upstream.send(Outgoing("/chat/completions", payload, headers, stream=stream, until=self.deadline))
         try:
             if incoming.status >= 300:
@@ -273,7 +277,7 @@ def _pause(error: GatewayError, tries: int) -> float:
         if value is not None and re.fullmatch(rb"\d+(\.\d+)?", value):
             return float(value) * scale
         if value is not None and scale == 1.0:
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, OverflowError):
                 return max(0.0, parsedate_to_datetime(value.decode("latin-1")).timestamp() - time.time())
     return random.random() * 0.5 * 2.0 ** (tries - 1)
 

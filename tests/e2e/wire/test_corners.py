@@ -11,7 +11,7 @@ import pytest
 from gateway.sse import Framer
 from tests.conftest import events, running, said
 from tests.e2e.wire.rows import row
-from tests.models import Model
+from tests.models import Model, call, calls
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 MODES = pytest.mark.parametrize("mode", ["full", "off", "read", "write"])
@@ -155,3 +155,21 @@ async def test_a_response_that_was_cut_fails_under_the_name_that_was_asked_for(d
         assert "real" not in response.text
         failed = json.loads(response.text.split("event: response.failed\ndata: ")[1])
         assert (failed["response"]["model"], failed["response"]["status"]) == ("n", "failed")
+
+
+@row(92, 104)
+@pytest.mark.parametrize("stream", [True, False])
+async def test_every_round_has_an_idempotency_key_of_its_own(data, stream):
+    """An upstream that honours the key would refuse the second body under it, or give the first answer for ever."""
+    said = calls(call("core_memory_append", {"label": "human", "content": "likes tea"}))
+    async with Model(said, "Noted.") as model, running(model.url, data, {"routing.retries": 0}) as live:
+        await live.chat("I like tea", {"idempotency-key": "k1"}, stream=stream)
+        first, second = (r.header("idempotency-key") for r in model.requests)
+        assert first == "k1"
+        assert second.startswith("k1-")
+        model.script = [said, (429, {"error": {"message": "slow"}}), (429, {"error": {"message": "slow"}}), "Noted."]
+        for _ in range(3):  # a retry resumes at the second round, with the key of that round
+            await live.chat("I like milk", {"idempotency-key": "k2"}, stream=stream)
+        sent = [r.header("idempotency-key") for r in model.requests[2:]]
+        assert sent[0] == "k2"
+        assert len(set(sent)) == 2
