@@ -173,3 +173,12 @@ async def test_every_round_has_an_idempotency_key_of_its_own(data, stream):
         sent = [r.header("idempotency-key") for r in model.requests[2:]]
         assert sent[0] == "k2"
         assert len(set(sent)) == 2
+
+
+@row(77, 104)
+@pytest.mark.parametrize("after", ["21 Oct 99999999999 07:28:00 GMT", "1 Jan 2020 00:00:00 +99999999999999", "soon", "-1"])
+async def test_a_retry_after_that_is_no_time_costs_nothing(data, after):
+    async with Model((429, {"error": {"message": "slow"}}, f"retry-after: {after}")) as model, running(model.url, data) as live:
+        for mode in ("full", "off"):
+            response = await live.chat("hi", {"x-memory": mode})
+            assert (response.status_code, response.headers["retry-after"]) == (429, after)
