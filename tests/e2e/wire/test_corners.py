@@ -1,6 +1,7 @@
 """Corners that one row alone does not reach: breaks that come with data, packed answers, refusals of the outermost layer."""
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import time
@@ -182,3 +183,19 @@ async def test_a_retry_after_that_is_no_time_costs_nothing(data, after):
         for mode in ("full", "off"):
             response = await live.chat("hi", {"x-memory": mode})
             assert (response.status_code, response.headers["retry-after"]) == (429, after)
+
+
+@row(18)
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings", "/memory/v1/users/bob/blocks/human"])
+async def test_a_client_that_goes_on_sending_reads_the_refusal_for_size(data, path):
+    async with Model("hi") as model, running("", data, {**managed(model.url), "server.max_body_mib": 0.01}, key="sk-app") as live:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(live.root.rpartition(":")[2]))
+        method = "PUT" if "memory" in path else "POST"
+        writer.write(f"{method} {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer sk-app\r\ncontent-length: 900000\r\n\r\n".encode())
+        for _ in range(90):
+            writer.write(b"x" * 10000)
+            await asyncio.sleep(0.001)
+        answer = await reader.read()
+        writer.close()
+        assert answer.startswith(b"HTTP/1.1 413 ")
+        assert b'"code":"request_too_large"' in answer
