@@ -135,7 +135,7 @@ class Forwarder:
         outgoing.until = self.deadline
         incoming = await target.upstream.send(outgoing)
         try:
-            if incoming.status >= 300:
+            if not 200 <= incoming.status < 300:
                 raise await self._refusal(target, incoming)
             passed = Passed(incoming)
             if incoming.is_events:
@@ -169,7 +169,7 @@ class Forwarder:
         headers = upstream_headers(client, self.credential(target))
         incoming = await target.upstream.send(Outgoing("/chat/completions", payload, headers, stream=stream, until=self.deadline))
         try:
-            if incoming.status >= 300:
+            if not 200 <= incoming.status < 300:
                 raise await self._refusal(target, incoming)
             reply = Reply(target, self.attempts, client_headers(incoming.headers), _none(), incoming)
             await (self._first(reply) if incoming.is_events else self._whole(reply))
@@ -220,6 +220,8 @@ class Forwarder:
             missing = "has no api_key here, and wants one" if self.credential(target) is None else "refused the gateway's own credentials"
             log.error("the provider %r %s", target.provider, missing)
             return UpstreamAuthError(f"The provider {target.provider!r} {missing}. The gateway's operator must check its api_key.")
+        if incoming.status < 200:
+            return UpstreamUnreachable(f"The provider {target.provider!r} answered {incoming.status}, which nobody asked for. Check its base_url.")
         if 300 <= incoming.status < 400:
             return UpstreamUnreachable(f"The provider {target.provider!r} answered with a redirect ({incoming.status}), which is not followed. Check its base_url.")
         return UpstreamRefused(incoming.status, *_error_json(incoming.status, data, headers))

@@ -199,3 +199,14 @@ async def test_a_client_that_goes_on_sending_reads_the_refusal_for_size(data, pa
         writer.close()
         assert answer.startswith(b"HTTP/1.1 413 ")
         assert b'"code":"request_too_large"' in answer
+
+
+@row(79)
+async def test_a_switch_of_protocols_that_nobody_asked_for_is_a_bad_answer(data):
+    async def switching(seen, wire):
+        await wire.raw(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n")
+
+    async with Model(switching) as model, running(model.url, data, {"routing.retries": 0}) as live:
+        assert (await live.http.get(f"{live.url}/files/x")).status_code == 502
+        for mode in ("full", "off"):
+            assert (await live.chat("hi", {"x-memory": mode})).status_code == 502
