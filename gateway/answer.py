@@ -212,12 +212,12 @@ class Refusal:
     """A refusal that leaves before the rest of the body is read. The rest is thrown away for a moment, since closing on
     unread bytes resets the connection and takes the refusal with it."""
 
-    def __init__(self, error: GatewayError, linger: float = 2.0) -> None:
-        self._error, self._linger = error, linger
+    def __init__(self, error: GatewayError, base: Headers = (), linger: float = 2.0) -> None:
+        self._error, self._base, self._linger = error, base, linger
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         body = self._error.body()
-        headers = [*self._error.headers, (b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        headers = [*self._base, *self._error.headers, (b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": self._error.status, "headers": headers})
         await send({"type": "http.response.body", "body": body, "more_body": True})
         with contextlib.suppress(TimeoutError):

@@ -72,7 +72,7 @@ def create_app(settings: Settings, *, transport: httpx.AsyncBaseTransport | None
         [chat_completions, user_chat_completions, bare_chat_completions, models, user_models, one_model, relay, user_relay, changed_model, user_changed_model,
          health, ready, management()],
         openapi_config=OpenAPIConfig("Memgate", "1", path="/schema", render_plugins=[_Schema(path=["/", "/openapi.json"])]),
-        exception_handlers={GatewayError: _told, HTTPException: _http, Exception: _unexpected},
+        exception_handlers={GatewayError: _told, TooLarge: _too_large, HTTPException: _http, Exception: _unexpected},
         logging_config=None, request_max_body_size=None,
         on_startup=[_opening(gateway)], on_shutdown=[_closing(gateway, transports.values())],
     )
@@ -220,10 +220,7 @@ async def _chat(request: Request[Any, Any, Any], path_user: str | None) -> ASGIA
     started = time.perf_counter()
     headers = joined(request.scope["headers"])
     gateway.keys.caller(headers)
-    try:
-        body = await read_body(request.receive, headers, int(gateway.settings.server.max_body_mib * 1024 * 1024))
-    except TooLarge as e:
-        return Refusal(e)
+    body = await read_body(request.receive, headers, int(gateway.settings.server.max_body_mib * 1024 * 1024))
     out: ASGIApp = chat.answer(gateway, chat.Request(headers, body, path_user, started, request_id(request.scope)))
     return out
 
@@ -269,10 +266,7 @@ async def one_model(request: Request[Any, Any, Any], name: FromPath[str]) -> Res
 
 
 async def _relay(request: Request[Any, Any, Any], skip: int) -> ASGIApp:
-    try:
-        out: ASGIApp = await pass_on(request.app.state.gateway, request.scope, request.receive, skip)
-    except TooLarge as e:
-        return Refusal(e)
+    out: ASGIApp = await pass_on(request.app.state.gateway, request.scope, request.receive, skip)
     return out
 
 
@@ -322,6 +316,20 @@ def _told(request: Request[Any, Any, Any], error: GatewayError) -> Response[byte
     headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in error.headers}
     headers["x-memgate-request-id"] = request_id(request.scope)
     return Response(error.body(), status_code=error.status, headers=headers, media_type="application/json")
+
+
+class _Refused:
+    """A refusal as Litestar wants what answers an exception."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        self._refusal = refusal
+
+    def to_asgi_response(self, **_: Any) -> Refusal:
+        return self._refusal
+
+
+def _too_large(request: Request[Any, Any, Any], error: TooLarge) -> Any:
+    return _Refused(Refusal(error, [(b"x-memgate-request-id", request_id(request.scope).encode())]))
 
 
 def _http(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:

@@ -28,7 +28,7 @@ from gateway.errors import (
     UpstreamUnreachable,
     error_body,
 )
-from gateway.headers import Pairs, client_headers, header_value, upstream_headers
+from gateway.headers import Pairs, client_headers, header_value, rekeyed, upstream_headers
 from gateway.routing import Route, Target
 from gateway.sse import DONE, Event, Framer
 from gateway.upstream.base import Incoming, Outgoing
@@ -85,17 +85,13 @@ class Forwarder:
     attempts: int = 0
     served: Target | None = None
     waited: float = 0.0
-    _opened: bool = False
 
-    async def open(self, body: Json | bytes, stream: bool) -> Reply:
+    async def open(self, body: Json | bytes, stream: bool, *, another: bool = False) -> Reply:
         """Tries targets until one answers with a completion. Raises GatewayError: the last refusal or fault.
 
-        A later call is another request to the upstream, so the client's Idempotency-Key is the first one's alone: with
-        another body it would be refused, or answered with the first answer."""
-        if self._opened:
-            self.client = [h for h in self.client if h[0] != b"idempotency-key"]
-        self._opened = True
-        return await self._tried(lambda target, last: self._sent(target, body, stream))
+        another: not the body that the client's Idempotency-Key stands for, so it goes under a key of its own: under the same,
+        an upstream would refuse it or give the answer to the first again."""
+        return await self._tried(lambda target, last: self._sent(target, body, stream, another))
 
     async def pass_on(self, make: Callable[[Target, Pairs], Outgoing]) -> Passed:
         """The same for an answer that is passed on. make: the request for a target, from it and its headers (no content type)."""
@@ -141,7 +137,7 @@ class Forwarder:
         outgoing.until = self.deadline
         incoming = await target.upstream.send(outgoing)
         try:
-            if incoming.status >= 300:
+            if not 200 <= incoming.status < 300:
                 raise await self._refusal(target, incoming)
             passed = Passed(incoming)
             if incoming.is_events:
@@ -169,12 +165,13 @@ class Forwarder:
         key = target.settings.api_key if target else None
         return data.replace(secret.encode(), b"[key]") if key is not None and (secret := key.get_secret_value()) else data
 
-    async def _sent(self, target: Target, body: Json | bytes, stream: bool) -> Reply:
+    async def _sent(self, target: Target, body: Json | bytes, stream: bool, another: bool) -> Reply:
         payload = body if isinstance(body, bytes) else encode({**body, "model": target.model})
-        headers = upstream_headers(self.client, self.credential(target))
+        client = rekeyed(self.client, payload) if another else self.client
+        headers = upstream_headers(client, self.credential(target))
         incoming = await target.upstream.send(Outgoing("/chat/completions", payload, headers, stream=stream, until=self.deadline))
         try:
-            if incoming.status >= 300:
+            if not 200 <= incoming.status < 300:
                 raise await self._refusal(target, incoming)
             reply = Reply(target, self.attempts, client_headers(incoming.headers), _none(), incoming)
             await (self._first(reply) if incoming.is_events else self._whole(reply))
@@ -225,8 +222,11 @@ class Forwarder:
             missing = "has no api_key here, and wants one" if self.credential(target) is None else "refused the gateway's own credentials"
             log.error("the provider %r %s", target.provider, missing)
             return UpstreamAuthError(f"The provider {target.provider!r} {missing}. The gateway's operator must check its api_key.")
+        if incoming.status < 200:
+            return UpstreamUnreachable(f"The provider {target.provider!r} answered {incoming.status}, which nobody asked for. Check its base_url.")
         if 300 <= incoming.status < 400:
-            return UpstreamUnreachable(f"The provider {target.provider!r} answered with a redirect ({incoming.status}), which is not followed. Check its base_url.")
+            return UpstreamUnreachable(f"The provider {target.provider!r} answered with a redirect ({incoming.status}), which is not followed. Check its base_url.",
+                                       headers=[(b"x-should-retry", b"false")])
         return UpstreamRefused(incoming.status, *_error_json(incoming.status, data, headers))
 
 
@@ -282,7 +282,7 @@ def _pause(error: GatewayError, tries: int) -> float:
         if value is not None and re.fullmatch(rb"\d+(\.\d+)?", value):
             return float(value) * scale
         if value is not None and scale == 1.0:
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, OverflowError):
                 return max(0.0, parsedate_to_datetime(value.decode("latin-1")).timestamp() - time.time())
     return random.random() * 0.5 * 2.0 ** (tries - 1)
 

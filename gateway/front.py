@@ -20,6 +20,7 @@ PERCENT = re.compile(rb"(?:%[0-9A-Fa-f]{2})+")
 FORWARDED = (b"forwarded", b"via")
 OPEN_PATHS = ("/health", "/ready", "/metrics")
 RELAYED = re.compile(r"(?:/u/[^/]+)?/v1/(?!models(?:/|\Z)|chat/completions/?\Z)")
+ANSWERED = re.compile(r"(?:/u/[^/]+)?/v1/(?!models)")  # chats and the relay name their requests themselves
 METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
 
@@ -91,6 +92,8 @@ class Front:
         server, process = gateway.settings.server, gateway.process
         origin = headers.get(b"origin", b"").decode("latin-1").rstrip("/")
         allowed = bool(origin) and any(o.rstrip("/") in (origin, "*") for o in server.cors_origins)
+        if allowed and not (scope["method"] == "OPTIONS" and b"access-control-request-method" in headers):
+            send = _with_cors(send, origin)
         try:
             _reshape(scope)
             if server.loopback and gateway.settings.single_user:
@@ -107,7 +110,7 @@ class Front:
             return
         process.busy += 1
         try:
-            await self._app(scope, receive, _with_cors(send, origin, headers) if allowed else send)
+            await self._app(scope, receive, send if ANSWERED.match(scope["path"]) else _with_name(send, name.encode()))
         finally:
             process.busy -= 1
 
@@ -133,7 +136,16 @@ def _cors(origin: str, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, byte
             (b"access-control-max-age", b"600"), (b"vary", b"Origin, Access-Control-Request-Headers")]
 
 
-def _with_cors(send: Send, origin: str, headers: Mapping[bytes, bytes]) -> Send:
+def _with_name(send: Send, name: bytes) -> Send:
+    async def sent(message: Any) -> None:
+        if message["type"] == "http.response.start" and not any(k == b"x-memgate-request-id" for k, _ in message["headers"]):
+            message = {**message, "headers": [*message["headers"], (b"x-memgate-request-id", name)]}
+        await send(message)
+
+    return sent
+
+
+def _with_cors(send: Send, origin: str) -> Send:
     async def sent(message: Any) -> None:
         if message["type"] == "http.response.start":
             extra = [(b"access-control-allow-origin", origin.encode("latin-1")), (b"access-control-expose-headers", b"*"), (b"vary", b"Origin")]

@@ -1,6 +1,7 @@
 """Which headers cross the gateway, in either direction. Everything else stays on its side. Pure."""
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
@@ -36,6 +37,12 @@ def client_side(client: Mapping[bytes, bytes], more: Iterable[str] = ()) -> Pair
     listed = _listed(client.get(b"connection", b""))
     let_in = FORWARDED.union(name.lower().encode("latin-1") for name in more) if more else FORWARDED
     return [(k, v) for k, v in client.items() if k in let_in and k not in listed]
+
+
+def rekeyed(client: Pairs, body: bytes) -> Pairs:
+    """The client's headers with an Idempotency-Key, if it has one, for this very body."""
+    mark = b"-" + hashlib.sha256(body).hexdigest()[:16].encode()
+    return [(k, v + mark if k == b"idempotency-key" else v) for k, v in client]
 
 
 def upstream_headers(client: Pairs, authorization: bytes | None, content_type: bytes | None = b"application/json") -> Pairs:

@@ -95,7 +95,10 @@ def _where(error: Exception, body: bytes) -> str:
     if found := POSITION.search(str(error)):
         return f" at byte {found[1]}"
     if isinstance(error, UnicodeDecodeError):
-        return f" at byte {error.start}"
+        try:  # the decoder counts from the beginning of the string the byte stands in
+            body.decode()
+        except UnicodeDecodeError as e:
+            return f" at byte {e.start}"
     return f" at byte {len(body)}" if "truncated" in str(error) else ""
 
 

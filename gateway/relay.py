@@ -16,7 +16,7 @@ from gateway.headers import Pairs, client_headers
 from gateway.naming import renamed
 from gateway.routing import Target
 from gateway.sse import COMMENT, DONE, Event, frame
-from gateway.upstream.base import Outgoing
+from gateway.upstream.base import Incoming, Outgoing
 
 
 @dataclass(slots=True)
@@ -56,14 +56,22 @@ class RelayWork:
                     yield part
             elif self._committed:
                 raise UpstreamUnreachable("The upstream answered with no stream, but yours had begun. Try again.")
-            elif self._forward.alias is not None and b"json" in (passed.incoming.header(b"content-type") or b""):
-                self._whole = renamed(await passed.incoming.read(), self._forward.alias)
-                yield self._whole
             else:
-                async for data in passed.incoming.body:
+                async for data in self._bytes(passed.incoming):
                     yield data
         finally:
             await passed.incoming.close()
+
+    async def _bytes(self, incoming: Incoming) -> AsyncGenerator[bytes, None]:
+        """A body that is no event stream: as it comes, or whole where it is JSON with something in it to replace."""
+        alias = self._forward.alias
+        first = await anext(incoming.body, b"")
+        if b"json" in (incoming.header(b"content-type") or b"").lower() and (alias is not None or b'"error"' in first):
+            whole = self._forward.scrubbed(first + await incoming.read())  # some servers report errors under a 200
+            first = self._whole = renamed(whole, alias) if alias is not None else whole
+        yield first
+        async for data in incoming.body:
+            yield data
 
     def _request(self, target: Target, headers: Pairs) -> Outgoing:
         body = self._p.body
@@ -90,21 +98,22 @@ class RelayWork:
         for event in events:
             if not event.ended and not self._ending.whole and event.data != DONE and not is_object(event.data or b""):
                 continue  # cut before its last brace
-            self._ending.see(event)
-            out.append(self._edited(event))
+            shown = self._edited(event)
+            self._ending.see(shown)
+            out.append(shown.raw)
             if not event.ended and not self._ending.whole:
                 out.append(b"\n\n")  # so that what tells of the cut is an event of its own
         return b"".join(out)
 
-    def _edited(self, event: Event) -> bytes:
+    def _edited(self, event: Event) -> Event:
         if not event.data or event.data == DONE:
-            return event.raw
+            return event
         data = self._forward.scrubbed(event.data) if b'"error"' in event.data else event.data
         if (alias := self._forward.alias) is not None and b'"model"' in data:
             data = renamed(data, alias)
         if data == event.data:
-            return event.raw
-        return (b"event: " + event.name + b"\n" if event.name else b"") + frame(data)
+            return event
+        return event._replace(raw=(b"event: " + event.name + b"\n" if event.name else b"") + frame(data), data=data)
 
     def head(self, *, committed: bool) -> Head:
         if self._passed is None:

@@ -34,30 +34,36 @@ class Framer:
 
     def __init__(self) -> None:
         self.ids = False  # an `id` field was seen
-        self._rest = b""
+        self._rest = bytearray()  # grows in place: an event of 20 MB comes in hundreds of pieces
         self._seen = 0
         self._start = True
 
     @property
     def rest(self) -> bytes:
         """Bytes of an event that is not complete yet."""
-        return self._rest
+        return bytes(self._rest)
 
     def feed(self, data: bytes) -> list[Event]:
         """Takes the next bytes, of any length; returns the events they complete, in order."""
-        buffer = self._rest + data if self._rest else data
+        rest = self._rest
+        if rest:
+            rest += data
+        buffer = rest or data
         events: list[Event] = []
         begin, look = 0, max(0, self._seen - 3)
         while found := BLANK.search(buffer, look):
-            events.append(self._event(buffer[begin : found.end()]))
+            events.append(self._event(bytes(buffer[begin : found.end()])))
             begin = look = found.end()
-        self._rest = buffer[begin:]
+        if rest:
+            del rest[:begin]
+        elif begin < len(data):
+            rest += data[begin:]
         self._seen = len(self._rest)
         return events
 
     def close(self) -> Event | None:
         """At the end of the stream: what came after the last blank line, if anything did."""
-        raw, self._rest, self._seen = self._rest, b"", 0
+        raw, self._rest, self._seen = bytes(self._rest), bytearray(), 0
         return self._event(raw)._replace(ended=False) if raw else None
 
     def _event(self, raw: bytes) -> Event:

@@ -176,7 +176,8 @@ class Turn:
         harder, began_bare, lacking = 0, self.bare, False
         while True:
             try:
-                reply = await self.forward.open(self.composed(), self.stream)
+                another = bool(self.used or self.session.rounds or self.bare or harder)
+                reply = await self.forward.open(self.composed(), self.stream, another=another)
             except UpstreamRefused as e:
                 if is_overflow(e):
                     if not self.bare and harder < 2 and await self.session.compact_harder(harder):

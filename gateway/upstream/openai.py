@@ -109,6 +109,24 @@ async def _answered(transport: httpx.AsyncBaseTransport, request: httpx.Request)
         raise UpstreamUnreachable(f"The upstream could not be reached or answered garbage ({e}). Try again.") from e
 
 
+class _Unpack:
+    """Unpacks gzip, of any number of members, or zlib, as the first bytes say. whole: not in the middle of a member."""
+
+    def __init__(self) -> None:
+        self._one = zlib.decompressobj(wbits=47)
+        self.whole = True
+
+    def feed(self, data: bytes) -> bytes:
+        """What the next bytes unpack to, which may be nothing yet. Raises zlib.error."""
+        out = []
+        while data:
+            if self._one.eof:
+                self._one = zlib.decompressobj(wbits=47)
+            out.append(self._one.decompress(data))
+            data, self.whole = self._one.unused_data, self._one.eof
+        return b"".join(out)
+
+
 class _Body:
     """Body bytes as they arrive. An object, not a generator: closing one that was never iterated must work too."""
 
@@ -119,7 +137,7 @@ class _Body:
         self._parts = stream.__aiter__()
         self._clock = clock
         self._phase = "first_token"
-        self._unpack = zlib.decompressobj(wbits=47) if packed else None  # gzip or zlib, as its first bytes say
+        self._unpack = _Unpack() if packed else None
 
     def __aiter__(self) -> _Body:
         return self
@@ -131,12 +149,17 @@ class _Body:
                 async with self._clock.running(self._phase):
                     part = await anext(self._parts)
                 if self._unpack is not None:
-                    part = self._unpack.decompress(part)
+                    part = self._unpack.feed(part)
             self._phase = "idle"
             return part
         except (httpx.HTTPError, zlib.error) as e:
             await self.aclose()
             raise StreamIncomplete(f"The upstream's answer broke off ({e}). Try again.") from e
+        except StopAsyncIteration:
+            await self.aclose()
+            if self._unpack is not None and not self._unpack.whole:
+                raise StreamIncomplete("The upstream's compressed answer broke off. Try again.") from None
+            raise
         except BaseException:
             await self.aclose()
             raise

@@ -32,6 +32,9 @@ class Body(httpx.AsyncByteStream):
         except TimeoutError as e:
             raise httpx.ReadTimeout("the upstream fell silent") from e
         except aiohttp.ClientError as e:
+            # A connection that breaks makes every later read raise, whatever came before the break and was not read yet.
+            if left := self._response.content._read_nowait(-1):
+                yield left
             raise httpx.ReadError(_told(e)) from e
 
     async def aclose(self) -> None:
