@@ -54,7 +54,7 @@ from memory.stores.chroma import ChromaIndex
 from memory.stores.sql.engine import Database
 
 log = logging.getLogger("memgate")
-STEP_SECONDS = 3.0  # for each step of shutting down: none may hold the process
+STEP_SECONDS = 4.0  # for each step of shutting down: none may hold the process
 METHODS = [HttpMethod.GET, HttpMethod.HEAD, HttpMethod.OPTIONS, HttpMethod.POST, HttpMethod.PUT, HttpMethod.PATCH, HttpMethod.DELETE]
 
 

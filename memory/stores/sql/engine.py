@@ -41,6 +41,9 @@ class Connections(Protocol):
     async def close(self) -> None: ...
 
 
+CLOSE_SECONDS = 2.0  # whoever waits for a write that long has given up or spilled it
+
+
 class Engine:
     """Connections over SQLAlchemy's asynchronous engine: for servers, whose drivers are asynchronous themselves."""
 
@@ -86,14 +89,16 @@ class Database:
         self._writer = asyncio.create_task(self._write_on(), name="memory-writer")
 
     async def close(self) -> None:
-        """Finishes the writes that are waiting, then closes every connection."""
+        """Finishes the writes that are waiting, as far as `CLOSE_SECONDS` allow, then closes every connection."""
         if self._writer is not None:
-            await self._queue.join()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._queue.join()
             self._writer.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._writer
         if self._reads:
-            await asyncio.wait(self._reads, timeout=2)
+            await asyncio.wait(self._reads, timeout=CLOSE_SECONDS / 2)
         await self._connections.close()
 
     async def read(self, work: Work[T], deadline: float | None = None) -> T:
