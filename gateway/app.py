@@ -54,6 +54,7 @@ from memory.stores.chroma import ChromaIndex
 from memory.stores.sql.engine import Database
 
 log = logging.getLogger("memgate")
+OPENING_SECONDS = 1.0
 STEP_SECONDS = 4.0  # for each step of shutting down: none may hold the process
 METHODS = [HttpMethod.GET, HttpMethod.HEAD, HttpMethod.OPTIONS, HttpMethod.POST, HttpMethod.PUT, HttpMethod.PATCH, HttpMethod.DELETE]
 
@@ -201,6 +202,8 @@ def _opening(gateway: Gateway) -> Any:
 
 def _closing(gateway: Gateway, transports: Iterable[httpx.AsyncBaseTransport]) -> Any:
     async def stop(app: Litestar) -> None:
+        # What is being opened is opened to its end, so that there is one thing to close; a store that cannot be opened is given up.
+        await asyncio.wait([app.state.opening], timeout=OPENING_SECONDS)
         app.state.opening.cancel()
         for step in (gateway.worker.stop, gateway.memory.close, *(t.aclose for t in transports)):
             try:
@@ -208,6 +211,8 @@ def _closing(gateway: Gateway, transports: Iterable[httpx.AsyncBaseTransport]) -
                     await step()
             except TimeoutError:
                 log.warning("%s did not end within %g s of shutting down; going on without it", step.__qualname__, STEP_SECONDS)
+            except Exception:
+                log.exception("%s failed while shutting down; going on without it", step.__qualname__)
 
     return stop
 

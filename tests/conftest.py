@@ -68,18 +68,26 @@ async def running(upstream: str, data: Path, config: dict[str, Any] | None = Non
     app = create_app(load(None, {}, overrides))
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on", server_header=False, date_header=False))
-    server.install_signal_handlers = lambda: None
-    task = asyncio.create_task(server._serve([sock]))
-    while not server.started:
-        await asyncio.sleep(0.005)
+    served = uvicorn.Config(app, log_level="error", lifespan="on", server_header=False, date_header=False)
+    served.load()
+    server = uvicorn.Server(served)
+    server.lifespan = served.lifespan_class(served)
+    # Without the server's own loop and end, which wait by tenths of a second: there are thousands of starts.
+    await server.startup([sock])
     headers = {"authorization": f"Bearer {key}"} if key else {}
-    async with httpx.AsyncClient(timeout=30, headers=headers) as http:
+    async with httpx.AsyncClient(timeout=30, headers=headers, verify=False) as http:
         try:
             yield Live(f"http://127.0.0.1:{sock.getsockname()[1]}", app, http)
         finally:
-            server.should_exit = True
-            await task
+            await http.aclose()
+            for listener in server.servers:
+                listener.close()
+            if tasks := list(server.server_state.tasks):
+                _, late = await asyncio.wait(tasks, timeout=1)
+                for task in late:
+                    task.cancel()
+                await asyncio.wait(tasks)
+            await server.lifespan.shutdown()
             sock.close()
 
 
