@@ -121,7 +121,8 @@ class Turn:
 
         The upstream has answered, and what goes to the client is not held up: it is told `degraded`, and the store goes on
         trying until its answer is needed."""
-        await asyncio.wait([opening], timeout=patience)
+        if not opening.done():
+            await asyncio.wait([opening], timeout=patience)
         if opening.done():
             if not opening.cancelled():
                 opening.result()
