@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from gateway.errors import BadRequest, TooLarge, UnsupportedMedia
+from gateway.packing import Unpacker
 from gateway.wire.chat import Json, decode
 
 POSITION = re.compile(r"\(byte (\d+)\)")
@@ -34,43 +35,18 @@ async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) ->
             raise BadRequest("The client left before its body was read.")
         part = message.get("body", b"")
         if unpack is not None and part:
-            part = unpack.feed(part, limit - size + 1)
+            try:
+                part = unpack.feed(part, limit - size + 1)
+            except zlib.error as e:
+                raise BadRequest(f"The body is not what its Content-Encoding says ({e}).") from e
         size += len(part)
         if size > limit:
             raise _too_large(limit)
         parts.append(part)
         if not message.get("more_body"):
-            if unpack is not None:
-                unpack.close()
+            if unpack is not None and not unpack.whole:  # half a request must not be taken for a whole one
+                raise BadRequest("The compressed body ends before its end. Send it whole.")
             return b"".join(parts)
-
-
-class Unpacker:
-    """Decompresses gzip, of any number of members, or zlib."""
-
-    def __init__(self) -> None:
-        self._one = zlib.decompressobj(wbits=47)
-        self._begun = False
-
-    def feed(self, data: bytes, room: int) -> bytes:
-        """What `data` unpacks to, at most `room` bytes of it. Raises BadRequest."""
-        out: list[bytes] = []
-        while data and room > 0:
-            if self._one.eof:
-                self._one = zlib.decompressobj(wbits=47)
-            self._begun = True
-            try:
-                out.append(self._one.decompress(data, room))
-            except zlib.error as e:
-                raise BadRequest(f"The body is not what its Content-Encoding says ({e}).") from e
-            room -= len(out[-1])
-            data = self._one.unused_data
-        return b"".join(out)
-
-    def close(self) -> None:
-        """Raises BadRequest for a body that was cut: half a request must not be taken for a whole one."""
-        if self._begun and not self._one.eof:
-            raise BadRequest("The compressed body ends before its end. Send it whole.")
 
 
 def _too_large(limit: int) -> TooLarge:

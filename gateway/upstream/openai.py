@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import httpx
 
 from gateway.errors import BadRequest, StreamIncomplete, Unavailable, UpstreamTimeout, UpstreamUnreachable
+from gateway.packing import Unpacker
 from gateway.upstream.base import Incoming, Outgoing, Timeouts
 
 PACKED = ("gzip", "x-gzip", "deflate")
@@ -109,24 +110,6 @@ async def _answered(transport: httpx.AsyncBaseTransport, request: httpx.Request)
         raise UpstreamUnreachable(f"The upstream could not be reached or answered garbage ({e}). Try again.") from e
 
 
-class _Unpack:
-    """Unpacks gzip, of any number of members, or zlib, as the first bytes say. whole: not in the middle of a member."""
-
-    def __init__(self) -> None:
-        self._one = zlib.decompressobj(wbits=47)
-        self.whole = True
-
-    def feed(self, data: bytes) -> bytes:
-        """What the next bytes unpack to, which may be nothing yet. Raises zlib.error."""
-        out = []
-        while data:
-            if self._one.eof:
-                self._one = zlib.decompressobj(wbits=47)
-            out.append(self._one.decompress(data))
-            data, self.whole = self._one.unused_data, self._one.eof
-        return b"".join(out)
-
-
 class _Body:
     """Body bytes as they arrive. An object, not a generator: closing one that was never iterated must work too."""
 
@@ -137,7 +120,7 @@ class _Body:
         self._parts = stream.__aiter__()
         self._clock = clock
         self._phase = "first_token"
-        self._unpack = _Unpack() if packed else None
+        self._unpack = Unpacker() if packed else None
 
     def __aiter__(self) -> _Body:
         return self
