@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -63,17 +64,19 @@ class Work(Protocol):
         ...
 
 
-class Completing:
+class Completing(ABC):
     """What the works that answer with a chat completion share: `chunks` as JSON texts, `whole` for who wants no stream."""
 
     stream: bool
     _sent_body: bytes
 
+    @abstractmethod
     def chunks(self) -> AsyncGenerator[bytes, None]:
-        raise NotImplementedError
+        """What to show, as JSON texts; for who wants no stream, for their effect."""
 
+    @abstractmethod
     def whole(self) -> bytes:
-        raise NotImplementedError
+        """The body for who wants no stream, once the chunks are through."""
 
     async def parts(self) -> AsyncGenerator[bytes, None]:
         async with contextlib.aclosing(self.chunks()) as chunks:

@@ -19,8 +19,7 @@ from memory.ids import new_id
 PERCENT = re.compile(rb"(?:%[0-9A-Fa-f]{2})+")
 FORWARDED = (b"forwarded", b"via")
 OPEN_PATHS = ("/health", "/ready", "/metrics")
-RELAYED = re.compile(r"(?:/u/[^/]+)?/v1/(?!models(?:/|\Z)|chat/completions/?\Z)")
-ANSWERED = re.compile(r"(?:/u/[^/]+)?/v1/(?!models)")  # chats and the relay name their requests themselves
+ANSWERED = re.compile(r"(?:/u/[^/]+)?/v1/(?!models(?:/|\Z))")  # chats and the relay, which name their requests themselves
 METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
 
@@ -103,7 +102,7 @@ class Front:
         except (BadRequest, Forbidden, Unavailable) as e:
             await respond_error(send, e, [(b"x-memgate-request-id", name.encode())])
             return
-        if scope["method"] == "HEAD" and not RELAYED.match(scope["path"]):
+        if scope["method"] == "HEAD" and not ANSWERED.match(scope["path"]):
             scope = {**scope, "method": "GET"}  # the server leaves the body out
         if allowed and scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
             await respond(send, 204, b"", _cors(origin, headers))
