@@ -86,7 +86,7 @@ class Forwarder:
     served: Target | None = None
     waited: float = 0.0
 
-    async def open(self, body: Json | bytes, stream: bool, *, another: bool = False) -> Reply:
+    async def open(self, body: Json, stream: bool, *, another: bool = False) -> Reply:
         """Tries targets until one answers with a completion. Raises GatewayError: the last refusal or fault.
 
         another: not the body that the client's Idempotency-Key stands for, so it goes under a key of its own: under the same,
@@ -165,8 +165,8 @@ class Forwarder:
         key = target.settings.api_key if target else None
         return data.replace(secret.encode(), b"[key]") if key is not None and (secret := key.get_secret_value()) else data
 
-    async def _sent(self, target: Target, body: Json | bytes, stream: bool, another: bool) -> Reply:
-        payload = body if isinstance(body, bytes) else encode({**body, "model": target.model})
+    async def _sent(self, target: Target, body: Json, stream: bool, another: bool) -> Reply:
+        payload = encode({**body, "model": target.model})
         client = rekeyed(self.client, payload) if another else self.client
         headers = upstream_headers(client, self.credential(target))
         incoming = await target.upstream.send(Outgoing("/chat/completions", payload, headers, stream=stream, until=self.deadline))

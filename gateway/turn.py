@@ -155,7 +155,7 @@ class Turn:
 
     # --- one round ------------------------------------------------------------------------------------------------------
 
-    def composed(self) -> Json | bytes:
+    def composed(self) -> Json:
         """The request as it goes upstream now."""
         s = self.session
         if self.bare:

@@ -31,7 +31,6 @@ class Outgoing:
     headers: Sequence[tuple[bytes, bytes]] = ()
     method: str = "POST"
     stream: bool = False
-    chunks: AsyncIterator[bytes] | None = None  # a body too large to hold, sent as it comes
     until: float = float("inf")  # the loop's time by which the caller's own limit ends it
 
 

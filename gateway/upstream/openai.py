@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator
 
 import httpx
 
@@ -44,8 +43,7 @@ class OpenAIUpstream:
         if request.body is not None:
             headers.append((b"content-length", b"%d" % len(request.body)))
         extensions = {"timeout": {"connect": self._timeouts.connect, "read": None}, "target": self._base + request.path}
-        stream = httpx.ByteStream(request.body or b"") if request.chunks is None else _Chunks(request.chunks)
-        built = httpx.Request(request.method, url, headers=httpx.Headers(headers), stream=stream, extensions=extensions)
+        built = httpx.Request(request.method, url, headers=httpx.Headers(headers), stream=httpx.ByteStream(request.body or b""), extensions=extensions)
         clock = Clock(self._timeouts, request.until)
         async with clock.running("first_token"):
             response = await _answered(self._transport, built)
@@ -87,14 +85,6 @@ class _Phase:
             raise UpstreamTimeout(
                 f"The upstream was silent past its {self._phase} limit of {self._limit:g} s. Try again, or raise "
                 f"`timeouts.{self._phase}` of its provider.", code=code) from e
-
-
-class _Chunks(httpx.AsyncByteStream):
-    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
-        self._chunks = chunks
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._chunks
 
 
 async def _answered(transport: httpx.AsyncBaseTransport, request: httpx.Request) -> httpx.Response:
