@@ -2,7 +2,7 @@
 
 GatewayError
 ├── BadRequest 400 · Unauthenticated 401 · Forbidden 403 · NotFound 404 · UnknownModel 404 · MethodNotAllowed 405
-├── Conflict 409 · TooLarge 413 · UnsupportedMedia 415
+├── Conflict 409 · TooLarge 413 · UnsupportedMedia 415 · RateLimited 429
 ├── UpstreamUnreachable 502 · UpstreamAuthError 502 · StreamIncomplete 502
 ├── Unavailable 503
 └── UpstreamTimeout 504
@@ -78,6 +78,10 @@ class TooLarge(GatewayError):
 
 class UnsupportedMedia(GatewayError):
     status, type, code = 415, "invalid_request_error", "unsupported_media_type"
+
+
+class RateLimited(GatewayError):
+    status, type, code = 429, "rate_limit_error", "rate_limit_exceeded"
 
 
 class UpstreamUnreachable(GatewayError):

@@ -1,14 +1,12 @@
-"""Configuration: a TOML file, `${VAR}` in its strings, `MEMGATE_SECTION__MEMBER` over it; checked whole before use.
+"""What Memgate can be told: every setting with its type, bounds and default, checked whole before use.
 
-Unknown members are refused with their path; an unset variable without a default fails by name, never with its value.
+Unknown members are refused with their path. How a file and the environment become these: `loading`.
 """
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from gateway.headers import may_forward
 from memory.blocks import LABEL, RESERVED
 
-VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -78,18 +75,24 @@ class Provider(Part):
     timeouts: Timeouts = Timeouts()
     max_connections: int = Field(1000, gt=0)
     stream_usage: bool = True
+    api_version: str = ""
+    default_max_tokens: int = Field(4096, gt=0)
 
 
 class Target(Part):
     provider: str
     model: str | None = None
     weight: float = Field(1, gt=0)
+    concurrent: int = Field(0, ge=0)
 
 
 class Price(Part):
-    input: float
-    cached_input: float | None = None
-    output: float
+    """USD per million tokens. cached_input, cache_write: what the provider read from its prompt cache, and put there; None: as input."""
+
+    input: float = Field(ge=0)
+    cached_input: float | None = Field(None, ge=0)
+    cache_write: float | None = Field(None, ge=0)
+    output: float = Field(ge=0)
 
 
 class Model(Part):
@@ -101,14 +104,18 @@ class Model(Part):
 
 
 class Cooldown(Part):
-    failures: int = 3
-    window: float = 30
-    seconds: float = 30
+    failures: int = Field(3, ge=0)
+    window: float = Field(30, gt=0)
+    seconds: float = Field(30, ge=0)
 
 
 class Routing(Part):
     retries: int = Field(1, ge=0)
     cooldown: Cooldown = Cooldown()
+    choice: Literal["weighted", "least_latency"] = "weighted"
+    sticky: bool = False
+    queue_seconds: float = Field(5, ge=0)
+    failover_codes: tuple[str, ...] = ("insufficient_quota", "model_not_found")
 
 
 class Limits(Part):
@@ -276,7 +283,7 @@ class Settings(Part):
                    if getattr(kept, name) != getattr(getattr(wanted, part), name)]
         waiting += [f"providers.{n}.max_connections" for n, p in wanted.providers.items()
                     if n in self.providers and p.max_connections != self.providers[n].max_connections]
-        return _checked({**{name: getattr(wanted, name) for name in type(wanted).model_fields}, **fixed}), waiting
+        return checked({**{name: getattr(wanted, name) for name in type(wanted).model_fields}, **fixed}), waiting
 
     @property
     def data(self) -> Path:
@@ -304,44 +311,8 @@ def data_folder(env: Mapping[str, str] = os.environ) -> Path:
     return Path(env.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "memgate"
 
 
-def load(path: Path | None = None, env: Mapping[str, str] = os.environ, overrides: Mapping[str, Any] | None = None) -> Settings:
-    """The settings from a file (None: defaults), the environment and `overrides` (dotted member to value), the later winning.
-
-    Raises ConfigError. `MEMGATE_UPSTREAM` or the override `upstream` is the base URL used when no provider is configured.
-    """
-    data: dict[str, Any] = {}
-    if path is not None:
-        try:
-            data = tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError as e:
-            raise ConfigError(f"cannot read the configuration {path}: {e.strerror}") from e
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-            raise ConfigError(f"{path} is not valid TOML: {e}") from e
-        try:
-            data = _expanded(data, env, "")
-        except ConfigError as e:
-            raise ConfigError(f"{path}: {e}") from e
-    _from_environment(data, env)
-    upstream = env.get("MEMGATE_UPSTREAM")
-    for member, value in (overrides or {}).items():
-        if member == "upstream":
-            upstream = value or upstream
-        elif value is not None:
-            _put(data, member.split("."), value)
-    for table in ("providers", "models"):
-        if not isinstance(data.get(table, {}), dict):
-            raise ConfigError(f"{table}: this is a table of tables, such as [{table}.name]")
-    if not data.get("providers") or upstream:
-        base = upstream or "https://api.openai.com/v1"
-        providers = data.setdefault("providers", {})
-        name = next(iter(providers), "openai")
-        providers[name] = {**providers.get(name, {}), "base_url": base}
-    if not data.get("models"):
-        data["models"] = {"*": {"targets": [{"provider": next(iter(data["providers"]))}]}}
-    return _checked(data)
-
-
-def _checked(data: dict[str, Any]) -> Settings:
+def checked(data: dict[str, Any]) -> Settings:
+    """The settings from a plain table. Raises ConfigError."""
     try:
         return Settings.model_validate(data)
     except ValidationError as e:
@@ -353,48 +324,3 @@ def _told(error: Any) -> str:
     if error["type"] == "extra_forbidden":
         return f"{where}: there is no such setting; config/gateway.toml lists them all"
     return f"{where}: {error['msg'].removeprefix('Value error, ')}"
-
-
-def _expanded(value: Any, env: Mapping[str, str], where: str) -> Any:
-    if isinstance(value, dict):
-        return {k: _expanded(v, env, f"{where}.{k}".lstrip(".")) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_expanded(v, env, f"{where}[{i}]") for i, v in enumerate(value)]
-    if not isinstance(value, str):
-        return value
-
-    def named(m: re.Match[str]) -> str:
-        found = env.get(m[1], m[2])
-        if found is None or (found == "" and m[2] is None):
-            raise ConfigError(f"{where} uses ${{{m[1]}}}, which is not set. Set it, or give a default: ${{{m[1]}:-...}}")
-        return found
-
-    if bad := re.search(r"\$\{[^}]*\}?", VARIABLE.sub("", value)):
-        raise ConfigError(f"{where} holds {bad[0]!r}, which names no variable: letters, digits and _ only, as in ${{NAME}} or ${{NAME:-default}}")
-    return VARIABLE.sub(named, value)
-
-
-def _from_environment(data: dict[str, Any], env: Mapping[str, str]) -> None:
-    for name, value in env.items():
-        if name.startswith("MEMGATE_") and "__" in name:
-            _put(data, name.removeprefix("MEMGATE_").lower().split("__"), _value(value))
-        elif name in ("MEMGATE_KEYS", "MEMGATE_PROVIDERS", "MEMGATE_MODELS", "MEMGATE_IDENTITY"):
-            data[name.removeprefix("MEMGATE_").lower()] = _value(value)
-
-
-def _value(text: str) -> Any:
-    if text[:1] in "[{" or text in ("true", "false"):
-        try:
-            return json.loads(text)
-        except ValueError:
-            return text
-    return text
-
-
-def _put(data: dict[str, Any], path: list[str], value: Any) -> None:
-    *parents, last = path
-    for name in parents:
-        data = data.setdefault(name, {})
-        if not isinstance(data, dict):
-            raise ConfigError(f"{'.'.join(path)}: {name} is not a table")
-    data[last] = value

@@ -16,7 +16,7 @@ import uvicorn
 from hypothesis import settings
 
 from gateway.app import create_app
-from gateway.settings import load
+from gateway.loading import load
 from tests.e2e.wire.report import pytest_collection_modifyitems, pytest_configure, pytest_terminal_summary
 
 __all__ = ["pytest_collection_modifyitems", "pytest_configure", "pytest_terminal_summary"]

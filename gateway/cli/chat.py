@@ -77,7 +77,7 @@ def _opened(where: Where, bundled: bool) -> Iterator[tuple[Api, str | None]]:
 
 def _in_front_of_bundled(where: Where, stack: ExitStack) -> Settings:
     from gateway.bundled.server import start
-    from gateway.settings import load
+    from gateway.loading import load
 
     upstream = stack.enter_context(start()).url
     settings = where.settings()

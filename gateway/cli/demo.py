@@ -84,7 +84,7 @@ def _run(port: int, once: bool) -> None:
     from gateway.cli.client import connected, local_token
     from gateway.cli.hosted import hosted
     from gateway.cli.running import noted
-    from gateway.settings import load
+    from gateway.loading import load
 
     with _model(os.environ) as upstream, _port(port) as sock, _data() as data:
         # Not from the environment: what the demo says must not end up in somebody's real memory.

@@ -37,7 +37,7 @@ def config_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def settings_from(config: Path | None, **overrides: Any) -> Settings:
     """The settings as `serve` would see them. overrides: dotted members, their dots written `__`. Raises ConfigError."""
-    from gateway.settings import load
+    from gateway.loading import load
 
     return load(config, overrides={k.replace("__", "."): v for k, v in overrides.items()})
 

@@ -24,13 +24,19 @@ class Timeouts:
 
 @dataclass(slots=True)
 class Outgoing:
-    """One upstream request: `path` is relative to the provider's base URL and may hold a query."""
+    """One upstream request: `path` is relative to the provider's base URL and may hold a query.
+
+    model: the name its target knows the model by, "" where the body names none. frozen: the first system message ends with core
+    text that stays the same for a while, so a provider whose prompt cache wants marks may be told so there.
+    """
 
     path: str
     body: bytes | None
     headers: Sequence[tuple[bytes, bytes]] = ()
     method: str = "POST"
     stream: bool = False
+    model: str = ""
+    frozen: bool = False
     until: float = float("inf")  # the loop's time by which the caller's own limit ends it
 
 

@@ -20,7 +20,7 @@ from gateway.cli.hosted import bound, url_of
 from gateway.cli.main import cli
 from gateway.cli.running import noted, running
 from gateway.cli.serve import told
-from gateway.settings import load
+from gateway.loading import load
 from tests.gateway.command import ROOT, memgate, started
 
 HEAVY = ("litestar", "sqlalchemy", "pydantic", "httpx", "openai", "uvicorn", "chromadb", "tiktoken", "numpy")

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from gateway.settings import ConfigError, Settings, load
+from gateway.loading import load
+from gateway.settings import ConfigError, Settings
 
 FILE = Path(__file__).parents[2] / "config" / "gateway.toml"
 EXAMPLES = {"OPENAI_API_KEY": "sk-openai", "MEMGATE_APP_KEY": "mg-app"}

@@ -122,6 +122,20 @@ jobs = Table(
     Column("state", String(8), nullable=False, server_default="ready"), Column("attempts", Integer, nullable=False, server_default="0"),
     Column("run_at", Float, nullable=False), Column("lease_until", Float), Column("error", Text), at(), Index("ix_jobs_ready", "state", "run_at"))
 
+# Managed keys made at run time: only the hash is kept. spec: what it may do, as JSON. A revoked row stays, so that its name is told.
+keys = Table(
+    "keys", metadata, Column("id", String(64), primary_key=True), Column("name", Text, nullable=False), Column("hash", String(64), nullable=False, unique=True),
+    text("tenant"), text("spec", "{}"), at(), Column("revoked_at", Float), Index("ix_keys_name", "name"))
+
+# What each request used. cost in USD, NULL where a price is unknown; user NULL where nobody was named, or was erased since.
+usage = Table(
+    "usage", metadata, Column("id", Integer, primary_key=True), text("request_id"), at(), text("tenant"), Column("user", Text), text("key"),
+    text("model"), text("target"), text("path"), text("mode"), *(Column(name, Integer, nullable=False, server_default="0") for name in (
+        "attempts", "rounds", "input", "cached_input", "cache_write", "output", "reasoning", "hidden_input", "hidden_output")),
+    Column("estimated", Boolean, nullable=False, server_default="0"), Column("cost", Float), Column("latency_ms", Float, nullable=False),
+    Column("first_token_ms", Float), Column("status", Integer, nullable=False), Column("code", Text),
+    Index("ix_usage_tenant", "tenant", "created_at"), Index("ix_usage_key", "key", "created_at"))
+
 # Columns: scope (an indexed term, not an afterthought filter), body, speaker, previous message, date.
 FTS = ("messages_fts", "passages_fts")
 for _name in FTS:
@@ -129,4 +143,4 @@ for _name in FTS:
         f"CREATE VIRTUAL TABLE IF NOT EXISTS {_name} USING fts5(scope, body, speaker, prev, day, tokenize='porter unicode61')",
     ).execute_if(dialect="sqlite"))
 
-REVISION = "0001"
+REVISION = "0002"

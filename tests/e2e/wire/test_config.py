@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from gateway.settings import ConfigError, load
+from gateway.loading import load
+from gateway.settings import ConfigError
 from tests.conftest import running, said
 from tests.e2e.wire.child import child, settled
 from tests.e2e.wire.rows import row

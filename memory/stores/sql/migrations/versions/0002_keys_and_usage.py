@@ -1,0 +1,52 @@
+"""Managed keys made at run time, and what each request used."""
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+COUNTS = ("attempts", "rounds", "input", "cached_input", "cache_write", "output", "reasoning", "hidden_input", "hidden_output")
+
+
+def upgrade() -> None:
+    op.create_table(
+        "keys",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("hash", sa.String(length=64), nullable=False),
+        sa.Column("tenant", sa.Text(), server_default="", nullable=False),
+        sa.Column("spec", sa.Text(), server_default="{}", nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("revoked_at", sa.Float(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name="pk_keys"),
+        sa.UniqueConstraint("hash", name="uq_keys_hash"),
+    )
+    op.create_index("ix_keys_name", "keys", ["name"])
+    op.create_table(
+        "usage",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("request_id", sa.Text(), server_default="", nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("tenant", sa.Text(), server_default="", nullable=False),
+        sa.Column("user", sa.Text(), nullable=True),
+        *(sa.Column(name, sa.Text(), server_default="", nullable=False) for name in ("key", "model", "target", "path", "mode")),
+        *(sa.Column(name, sa.Integer(), server_default="0", nullable=False) for name in COUNTS),
+        sa.Column("estimated", sa.Boolean(), server_default="0", nullable=False),
+        sa.Column("cost", sa.Float(), nullable=True),
+        sa.Column("latency_ms", sa.Float(), nullable=False),
+        sa.Column("first_token_ms", sa.Float(), nullable=True),
+        sa.Column("status", sa.Integer(), nullable=False),
+        sa.Column("code", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name="pk_usage"),
+    )
+    op.create_index("ix_usage_tenant", "usage", ["tenant", "created_at"])
+    op.create_index("ix_usage_key", "usage", ["key", "created_at"])
+
+
+def downgrade() -> None:
+    op.drop_table("usage")
+    op.drop_table("keys")
