@@ -6,30 +6,24 @@ when this raises, so the caller may compose the request anew.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import random
-import re
+import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import TypeVar
 
 import msgspec
 
+from gateway.choice import Candidate, Choice, Trial
 from gateway.endings import error_of
-from gateway.errors import (
-    GatewayError,
-    StreamIncomplete,
-    UpstreamAuthError,
-    UpstreamRefused,
-    UpstreamTimeout,
-    UpstreamUnreachable,
-    error_body,
-)
+from gateway.errors import GatewayError, StreamIncomplete, UpstreamAuthError, UpstreamRefused, UpstreamUnreachable
 from gateway.headers import Pairs, client_headers, header_value, rekeyed, upstream_headers
+from gateway.metering import Meter
+from gateway.refusals import blames, code_of, error_json, forbids_retry, pause, status_of, worth_retrying
 from gateway.routing import Route, Target
+from gateway.slots import Held
 from gateway.sse import DONE, Event, Framer
 from gateway.upstream.base import Incoming, Outgoing
 from gateway.wire.chat import Chunk, Json, Malformed, chunk, decode, encode, lift, read
@@ -38,10 +32,6 @@ log = logging.getLogger("memgate")
 ERROR_BYTES = 1 << 20
 LONGEST_PAUSE = 10.0  # seconds; a client told to wait longer is told so at once
 Answered = TypeVar("Answered")
-OVERFLOW = re.compile(
-    r"context_length_exceeded|maximum context length|context window|prompt is too long|input is too long|too many (?:input )?tokens|exceeds? the (?:maximum|limit|context)"
-    r"|reduce the length|input token count|exceed_context_size|request too large", re.IGNORECASE)
-TAGS = re.compile(r"<(script|style)\b.*?(?:</\1>|\Z)|<[^>]*>", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -53,6 +43,7 @@ class Reply:
     headers: Pairs
     chunks: AsyncIterator[Chunk]
     incoming: Incoming
+    framer: Framer = field(default_factory=Framer)
     plain: bytes | None = None
 
 
@@ -62,6 +53,7 @@ class Passed:
 
     Both are empty where the answer is no event stream: its bytes are the incoming body's."""
 
+    target: Target
     incoming: Incoming
     first: list[Event] = field(default_factory=list)
     more: AsyncGenerator[list[Event], None] | None = None
@@ -72,35 +64,50 @@ class Passed:
 class Forwarder:
     """Sends one client request's rounds. client: its headers that may go upstream. authorization: its own, in own-key mode.
 
-    managed: provider keys are ours, so an upstream's 401 is about us. retries: tries after the first, over all targets.
-    deadline: the loop's time by which all of it ends.
+    managed: provider keys are ours, so an upstream's 401 is about us. account: whose quota it is, where it is not ours.
+    conversation: what stays the same in it, to stay with its target. deadline: the loop's time by which all of it ends.
     """
 
     route: Route
-    client: Pairs
-    authorization: bytes | None
-    managed: bool
-    retries: int
-    deadline: float
+    choice: Choice
+    client: Pairs = field(default_factory=list)
+    authorization: bytes | None = None
+    managed: bool = True
+    account: str = ""
+    conversation: bytes = b""
+    deadline: float = float("inf")
+    meter: Meter = field(default_factory=Meter)
     attempts: int = 0
+    failures: int = 0
     served: Target | None = None
     waited: float = 0.0
+    _candidates: list[Candidate] = field(default_factory=list)
 
-    async def open(self, body: Json, stream: bool, *, another: bool = False) -> Reply:
+    async def chosen(self) -> Target:
+        """The target that is tried first. Raises Unavailable."""
+        if not self._candidates:
+            self._candidates = await self.choice.candidates(self.route, self.account, self.conversation)
+        return self._candidates[0].target
+
+    async def open(self, body: Json, stream: bool, *, another: bool = False, frozen: bool = False) -> Reply:
         """Tries targets until one answers with a completion. Raises GatewayError: the last refusal or fault.
 
         another: not the body that the client's Idempotency-Key stands for, so it goes under a key of its own: under the same,
-        an upstream would refuse it or give the answer to the first again."""
-        return await self._tried(lambda target, last: self._sent(target, body, stream, another))
+        an upstream would refuse it or give the answer to the first again. frozen: see `Outgoing`."""
+        reply = await self._tried(lambda target: self._sent(target, Outgoing("/chat/completions", encode({**body, "model": target.model}), stream=stream, frozen=frozen), another))
+        self.meter.began(reply.target, reply.framer)
+        return reply
 
     async def pass_on(self, make: Callable[[Target, Pairs], Outgoing]) -> Passed:
         """The same for an answer that is passed on. make: the request for a target, from it and its headers (no content type)."""
-        return await self._tried(lambda target, last: self._passed(target, make, last))
+        passed = await self._tried(lambda target: self._passed(target, make))
+        self.meter.began(passed.target, passed.framer)
+        return passed
 
     @property
     def alias(self) -> str | None:
         """The name to show as `model`, where the one that serves has another."""
-        target = self.served or self.route.targets[0]
+        target = self.served or (self._candidates[0].target if self._candidates else self.route.tiers[0][0])
         return self.route.name if target.model != self.route.name else None
 
     def named(self, started: float) -> Pairs:
@@ -109,52 +116,107 @@ class Forwarder:
         overhead = max(0.0, time.perf_counter() - started - self.waited) * 1000
         return [*served, (b"x-memgate-attempts", b"%d" % self.attempts), (b"x-memgate-overhead-ms", b"%.2f" % overhead)]
 
-    async def _tried(self, send: Callable[[Target, bool], Awaitable[Answered]]) -> Answered:
-        """One loop for every call: another target first, else the same after a pause. send: told whether its try is the last."""
-        targets = [self.served] if self.served else list(self.route.targets)
-        tries = 0
+    async def _tried(self, send: Callable[[Target], Awaitable[Answered]]) -> Answered:
+        """One loop for every call: another target first, else the same after a pause."""
+        await self.chosen()
         loop = asyncio.get_running_loop()
+        ready: dict[str, float] = {}  # the loop's time at which what was tried may be tried again
         while True:
-            target = targets[min(tries, len(targets) - 1)]
-            self.attempts += 1
-            started = loop.time()
+            candidate = min(self._candidates, key=lambda c: ready.get(c.target.label, 0.0))
+            label = candidate.target.label
+            if (left := ready.get(label, 0.0) - loop.time()) > 0:
+                self.waited += left
+                await asyncio.sleep(left)
+            alone = all(c.target.label in ready for c in self._candidates if c is not candidate)
+            trial = await self.choice.begun(candidate, self.account, alone=alone)
+            if trial is None:
+                ready[label] = loop.time()
+                continue
             try:
-                answered = await send(target, tries >= self.retries)
-                self.served = target
-                return answered
+                answered = await self._judged(trial, send)
             except GatewayError as e:
-                tries += 1
-                pause = _pause(e, tries) if tries >= len(targets) else 0.0
-                if tries > self.retries or not _worth_retrying(e) or pause > LONGEST_PAUSE or loop.time() + pause > self.deadline:
+                ready[label] = self._again(e)
+                soonest = min(ready.get(c.target.label, 0.0) for c in self._candidates)
+                if self.failures > self.retries or soonest > min(loop.time() + LONGEST_PAUSE, self.deadline):
                     raise
-            finally:
-                self.waited += loop.time() - started
-            self.waited += pause
-            await asyncio.sleep(pause)
+            else:
+                self._stay(candidate.target)
+                return answered
 
-    async def _passed(self, target: Target, make: Callable[[Target, Pairs], Outgoing], last: bool) -> Passed:
-        outgoing = make(target, upstream_headers(self.client, self.credential(target), None))
-        outgoing.until = self.deadline
-        incoming = await target.upstream.send(outgoing)
+    async def _judged(self, trial: Trial, send: Callable[[Target], Awaitable[Answered]]) -> Answered:
+        """One try, and what it tells of its target. A caller who leaves tells nothing."""
+        started = time.perf_counter()
+        try:
+            answered = await send(trial.candidate.target)
+        except GatewayError as e:
+            await trial.failed(e)
+            raise
+        except BaseException:
+            await trial.left()
+            raise
+        finally:
+            self.waited += time.perf_counter() - started
+        await trial.succeeded()
+        return answered
+
+    def _again(self, error: GatewayError) -> float:
+        """When the target that failed so may be tried again, by the loop's time. Raises the error where nobody else is to be asked either."""
+        self.failures += 1
+        if worth_retrying(error):
+            return asyncio.get_running_loop().time() + pause(error, self.failures)
+        if isinstance(error, UpstreamRefused) and not forbids_retry(error) and code_of(error) in self.choice.rules.failover_codes:
+            return math.inf
+        raise error
+
+    def _stay(self, target: Target) -> None:
+        """Later rounds begin with the target that served."""
+        if self.served is not target:
+            self.served = target
+            self._candidates = [Candidate(target, {}), *(c for c in self._candidates if c.target is not target)]
+
+    async def _dispatched(self, target: Target, outgoing: Outgoing) -> Incoming:
+        """The target's answer, which holds one of its places where those are limited. Raises Unavailable where none was free in time."""
+        outgoing.until, outgoing.model = self.deadline, target.model
+        slots = self.choice.slots
+        if target.concurrent:
+            await slots.take(target, min(self.choice.rules.queue_seconds, self.deadline - asyncio.get_running_loop().time()))
+        try:
+            self.attempts += 1
+            incoming = await target.upstream.send(outgoing)
+        except BaseException:
+            if target.concurrent:
+                slots.give(target.label)
+            raise
+        if target.concurrent:
+            incoming.body = Held(incoming.body, partial(slots.give, target.label))
+        return incoming
+
+    async def broke(self, error: GatewayError) -> None:
+        """An answer that had begun broke off: that too speaks against its target."""
+        if self.served is not None and blames(error):
+            await self.choice.cooldowns.failed(self.served.label, None)
+
+    async def _passed(self, target: Target, make: Callable[[Target, Pairs], Outgoing]) -> Passed:
+        incoming = await self._dispatched(target, make(target, upstream_headers(self.client, self.credential(target), None)))
         try:
             if not 200 <= incoming.status < 300:
                 raise await self._refusal(target, incoming)
-            passed = Passed(incoming)
+            passed = Passed(target, incoming)
             if incoming.is_events:
-                await self._begun(passed, target, last)
+                await self._begun(passed)
             return passed
         except BaseException:
             await incoming.close()
             raise
 
-    async def _begun(self, passed: Passed, target: Target, last: bool) -> None:
+    async def _begun(self, passed: Passed) -> None:
         """Waits for the first event with data. One that reports an error counts as a failure while there are tries left."""
         passed.more = events_of(passed.incoming, passed.framer)
         async for batch in passed.more:
             passed.first += batch
             if found := next((e for e in batch if e.data), None):
                 if not last and found.data and (error := error_of(found.data)):
-                    failure = UpstreamRefused(_status_of(error), self.scrubbed(found.data, target), client_headers(passed.incoming.headers))
+                    failure = UpstreamRefused(status_of(error), self.scrubbed(found.data, target), client_headers(passed.incoming.headers))
                     if _worth_retrying(failure):
                         raise failure
                 return
@@ -165,11 +227,10 @@ class Forwarder:
         key = target.settings.api_key if target else None
         return data.replace(secret.encode(), b"[key]") if key is not None and (secret := key.get_secret_value()) else data
 
-    async def _sent(self, target: Target, body: Json, stream: bool, another: bool) -> Reply:
-        payload = encode({**body, "model": target.model})
-        client = rekeyed(self.client, payload) if another else self.client
-        headers = upstream_headers(client, self.credential(target))
-        incoming = await target.upstream.send(Outgoing("/chat/completions", payload, headers, stream=stream, until=self.deadline))
+    async def _sent(self, target: Target, outgoing: Outgoing, another: bool) -> Reply:
+        client = rekeyed(self.client, outgoing.body or b"") if another else self.client
+        outgoing.headers = upstream_headers(client, self.credential(target))
+        incoming = await self._dispatched(target, outgoing)
         try:
             if not 200 <= incoming.status < 300:
                 raise await self._refusal(target, incoming)
@@ -189,7 +250,7 @@ class Forwarder:
 
     async def _first(self, reply: Reply) -> None:
         """Waits for the first event: until then another target may still be tried."""
-        chunks = chunks_of(reply.incoming)
+        chunks = chunks_of(reply.incoming, reply.framer)
         try:
             first = await anext(chunks, None)
         except BaseException:
@@ -199,8 +260,17 @@ class Forwarder:
             raise StreamIncomplete("The upstream's stream ended before its first event. Try again.")
         if first.error is not None:
             await chunks.aclose()
-            raise UpstreamRefused(_status_of(first.error), self.scrubbed(encode({"error": first.error}), reply.target), reply.headers)
-        reply.chunks = _chained(first, chunks)
+            raise UpstreamRefused(status_of(first.error), self.scrubbed(encode({"error": first.error}), reply.target), reply.headers)
+        reply.chunks = self._watched(first, chunks)
+
+    async def _watched(self, first: Chunk, rest: AsyncIterator[Chunk]) -> AsyncIterator[Chunk]:
+        yield first
+        try:
+            async for item in rest:
+                yield item
+        except GatewayError as e:
+            await self.broke(e)
+            raise
 
     async def _whole(self, reply: Reply) -> None:
         data = await reply.incoming.read()
@@ -209,7 +279,7 @@ class Forwarder:
             if not isinstance(body, dict):
                 raise Malformed("not an object")
             if body.get("error"):
-                raise UpstreamRefused(_status_of(body["error"]), self.scrubbed(data, reply.target), reply.headers)
+                raise UpstreamRefused(status_of(body["error"]), self.scrubbed(data, reply.target), reply.headers)
             reply.chunks = _one(chunk(lift(body), b""))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, Malformed) as e:
             raise UpstreamUnreachable(f"The upstream answered 200 with something that is no chat completion ({type(e).__name__}). Try again, or check its base_url.") from e
@@ -227,64 +297,7 @@ class Forwarder:
         if 300 <= incoming.status < 400:
             return UpstreamUnreachable(f"The provider {target.provider!r} answered with a redirect ({incoming.status}), which is not followed. Check its base_url.",
                                        headers=[(b"x-should-retry", b"false")])
-        return UpstreamRefused(incoming.status, *_error_json(incoming.status, data, headers))
-
-
-def _error_json(status: int, data: bytes, headers: Pairs) -> tuple[bytes, Pairs]:
-    """An upstream's error body as it came when it is JSON, else a JSON error with the beginning of its text."""
-    try:
-        msgspec.json.decode(data)
-        return data, headers
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        text = " ".join(TAGS.sub(" ", data[:4000].decode("utf-8", "replace")).split())[:300]
-        kept = [(k, v) for k, v in headers if k not in (b"content-type", b"content-encoding")]
-        return error_body(f"The upstream answered {status}: {text or 'no text'}", "upstream_error", "upstream_error"), [*kept, (b"content-type", b"application/json")]
-
-
-def is_overflow(error: UpstreamRefused) -> bool:
-    """Whether a refusal says that the prompt does not fit, in any provider's words."""
-    return error.status in (400, 413, 422) and bool(OVERFLOW.search(error.content[:4000].decode("utf-8", "replace")))
-
-
-def overflowed(e: UpstreamRefused) -> UpstreamRefused:
-    """The upstream's own refusal, with the code by which frameworks know an overflow."""
-    try:
-        body = decode(e.content)
-        error = body.get("error") if isinstance(body, dict) else None
-        if isinstance(error, dict) and error.get("code") != "context_length_exceeded":
-            return UpstreamRefused(e.status, encode({**body, "error": {**error, "code": "context_length_exceeded"}}), e.headers)
-        if not isinstance(error, dict):
-            return UpstreamRefused(e.status, error_body(str(error or body), "invalid_request_error", "context_length_exceeded"), e.headers)
-    except msgspec.DecodeError:
-        return UpstreamRefused(e.status, error_body(e.message, "invalid_request_error", "context_length_exceeded"), e.headers)
-    return e
-
-
-def _status_of(error: object) -> int:
-    code = error.get("code") or error.get("status") if isinstance(error, dict) else None
-    return code if isinstance(code, int) and 400 <= code < 600 else 502
-
-
-def _worth_retrying(error: GatewayError) -> bool:
-    """What may be another's luck: 408, 429, 5xx and broken connections; not our own credentials, nor a pool that is full."""
-    hint = next((v for k, v in error.headers if k == b"x-should-retry"), None)
-    if hint is not None:
-        return hint == b"true"
-    if isinstance(error, UpstreamRefused):
-        return error.status in (408, 429) or error.status >= 500
-    return isinstance(error, UpstreamUnreachable | UpstreamTimeout | StreamIncomplete)
-
-
-def _pause(error: GatewayError, tries: int) -> float:
-    """Seconds to wait: what the upstream asks for, else full jitter over a doubling half second."""
-    for name, scale in ((b"retry-after-ms", 0.001), (b"retry-after", 1.0)):
-        value = next((v for k, v in error.headers if k == name), None)
-        if value is not None and re.fullmatch(rb"\d+(\.\d+)?", value):
-            return float(value) * scale
-        if value is not None and scale == 1.0:
-            with contextlib.suppress(ValueError, OverflowError):
-                return max(0.0, parsedate_to_datetime(value.decode("latin-1")).timestamp() - time.time())
-    return random.random() * 0.5 * 2.0 ** (tries - 1)
+        return UpstreamRefused(incoming.status, *error_json(incoming.status, data, headers))
 
 
 async def events_of(incoming: Incoming, framer: Framer) -> AsyncGenerator[list[Event], None]:
@@ -299,9 +312,9 @@ async def events_of(incoming: Incoming, framer: Framer) -> AsyncGenerator[list[E
         yield [last]
 
 
-async def chunks_of(incoming: Incoming) -> AsyncGenerator[Chunk, None]:
+async def chunks_of(incoming: Incoming, framer: Framer) -> AsyncGenerator[Chunk, None]:
     """The chunks of an event stream, up to `[DONE]`. Raises StreamIncomplete for what is no chunk, GatewayError from the body."""
-    async for events in events_of(incoming, Framer()):
+    async for events in events_of(incoming, framer):
         for event in events:
             if event.data == DONE:
                 await incoming.drained()
@@ -315,12 +328,6 @@ def _read(data: bytes) -> Chunk:
         return read(data)
     except Malformed as e:
         raise StreamIncomplete(f"The stream broke off: {e}. Try again.") from e
-
-
-async def _chained(first: Chunk, rest: AsyncIterator[Chunk]) -> AsyncIterator[Chunk]:
-    yield first
-    async for item in rest:
-        yield item
 
 
 async def _one(item: Chunk) -> AsyncIterator[Chunk]:

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import fnmatch
-import random
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,33 +10,44 @@ from typing import Any
 
 from gateway.errors import Forbidden, UnknownModel
 from gateway.identity import Principal
-from gateway.settings import Model, Provider, Settings
+from gateway.settings import Model, Price, Provider, Settings
 from gateway.upstream.base import Upstream
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One upstream under the name it knows the model by. label names it in headers without addresses."""
+    """One upstream under the name it knows the model by. concurrent: requests at a time, 0 for any. price: None where it is unknown."""
 
     provider: str
     model: str
     upstream: Upstream
     settings: Provider
+    weight: float = 1.0
+    concurrent: int = 0
+    price: Price | None = None
 
     @property
     def label(self) -> str:
+        """Its name in headers and logs, without addresses."""
         return f"{self.provider}/{self.model}"
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """targets in the order to try. name: the requested model. window in tokens, None unknown."""
+    """tiers: the model's targets, then those of each fallback. name: the requested model. window in tokens, None unknown."""
 
-    targets: tuple[Target, ...]
+    tiers: tuple[tuple[Target, ...], ...]
     name: str = ""
     window: int | None = None
     supports_tools: bool = False
     tokenizer: str = "estimate"
+
+    @property
+    def targets(self) -> list[Target]:
+        return [t for tier in self.tiers for t in tier]
+
+
+ROUTES = 4096  # kept ready; behind `*`, clients name models as they like
 
 
 def known_models(path: Path) -> dict[str, dict[str, Any]]:
@@ -50,6 +60,7 @@ class Router:
 
     def __init__(self, settings: Settings, upstreams: Mapping[str, Upstream], facts: Mapping[str, dict[str, Any]]) -> None:
         self._settings, self._upstreams, self._facts = settings, upstreams, facts
+        self._routes: dict[str, Route] = {}
 
     def find(self, name: str) -> tuple[str, Model] | None:
         """The configured entry that serves this name."""
@@ -64,24 +75,34 @@ class Router:
         """Raises UnknownModel, or Forbidden for a model that this key may not call."""
         if not allowed(principal, name):
             raise Forbidden(f"This key may not call the model {name!r}. It may call: {', '.join(principal.models)}.", code="model_not_allowed", param="model")
+        if (known := self._routes.get(name)) is None:
+            known = self._made(name)
+            if len(self._routes) < ROUTES:
+                self._routes[name] = known
+        return known
+
+    def _made(self, name: str) -> Route:
         found = self.find(name)
         if found is None:
             names = [m for m in self._settings.models if not m.endswith("*")][:20]
             raise UnknownModel(f"The model {name!r} is not configured here. Configured: {', '.join(names) or 'none'}.", param="model")
-        targets = list(self._targets(name, found[1]))
+        tiers = [self._targets(name, found[1])]
         for fallback in found[1].fallbacks:
             if other := self.find(fallback):
-                targets += self._targets(fallback, other[1])
-        facts = self.facts(targets[0].model)
+                taken = {t.label for tier in tiers for t in tier}
+                tiers.append(tuple(t for t in self._targets(fallback, other[1]) if t.label not in taken))
+        facts = self.facts(tiers[0][0].model)
         window = found[1].context_window or facts.get("context_window")
         tools = found[1].supports_tools if found[1].supports_tools is not None else facts.get("supports_tools", True)
-        return Route(tuple(targets), name, window, tools, facts.get("tokenizer", "estimate"))
+        return Route(tuple(filter(None, tiers)), name, window, tools, facts.get("tokenizer", "estimate"))
 
-    def _targets(self, name: str, model: Model) -> list[Target]:
-        found = [(t, Target(t.provider, t.model or name, self._upstreams[t.provider], self._settings.providers[t.provider])) for t in model.targets]
-        if len(found) > 1:  # weighted order without replacement (Efraimidis and Spirakis 2006)
-            found.sort(key=lambda x: random.random() ** (1 / x[0].weight), reverse=True)
-        return [target for _, target in found]
+    def _targets(self, name: str, model: Model) -> tuple[Target, ...]:
+        out = []
+        for t in model.targets:
+            known = t.model or name
+            out.append(Target(t.provider, known, self._upstreams[t.provider], self._settings.providers[t.provider], t.weight, t.concurrent,
+                              price_of(model, self.facts(known))))
+        return tuple(out)
 
     def default(self) -> Target:
         """Where requests without a model go."""

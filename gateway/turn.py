@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from gateway.errors import StreamIncomplete, UpstreamFailed, UpstreamRefused, UpstreamTimeout
-from gateway.forward import Forwarder, Reply, is_overflow, overflowed
+from gateway.forward import Forwarder, Reply
+from gateway.refusals import is_overflow, overflowed
 from gateway.intercept import Interceptor, Round
 from gateway.wire.chat import Json, chunk, decode, encode, lift
 from gateway.wire.place import Placement, placed, without_tools

@@ -1,0 +1,149 @@
+"""Which target of a model is tried, in which order, and what each try tells of it.
+
+Rules (WIRE.md G): a model's targets before its fallbacks; among targets by weight, by conversation where that is sticky, or by
+the time to their first event. A target that failed too often rests; once its rest is over, one request tries it before the others
+do. One that rests on its own word (Retry-After) is left alone; one that merely failed is the last resort, so that a model's last
+target is always tried. In own-key mode a 429 is about one account, and rests the target for that account alone.
+"""
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gateway.cooldowns import Cooldowns, Rest
+from gateway.errors import GatewayError, Unavailable, UpstreamRefused
+from gateway.refusals import asked, blames
+from gateway.routing import Route, Target
+from gateway.settings import Routing
+from gateway.slots import Slots
+
+LONGEST_REST = 600.0  # seconds; whatever an upstream asks for, it is tried again after so long
+FRESH = 60.0  # seconds that a measured latency counts
+PACES = 10_000  # behind `*`, clients name models as they like
+FREE, BEING_TRIED, TIRED, LEFT_ALONE = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A target to try. rests: its rests on record, over or not, by the name they are kept under."""
+
+    target: Target
+    rests: Mapping[str, Rest]
+
+    def rank(self, now: float) -> int:
+        ranks = [(LEFT_ALONE if r.asked else TIRED) if r.until > now else BEING_TRIED if r.probing else FREE for r in self.rests.values()]
+        return max(ranks, default=FREE)
+
+
+@dataclass(slots=True)
+class Trial:
+    """One try of a candidate. quota: the name under which a 429 counts. probes: the rests that it was let through to try."""
+
+    choice: Choice
+    candidate: Candidate
+    quota: str
+    probes: Sequence[str]
+    started: float
+
+    async def succeeded(self) -> None:
+        self.choice.paced(self.candidate.target.label, time.monotonic() - self.started)
+        for name in self.candidate.rests:
+            await self.choice.cooldowns.succeeded(name)
+
+    async def failed(self, error: GatewayError) -> None:
+        """Counts what speaks against the target; a request's own fault is no verdict."""
+        judged = ""
+        if blames(error):
+            judged = self.quota if isinstance(error, UpstreamRefused) and error.status == 429 else self.candidate.target.label
+            wait = asked(error)
+            await self.choice.cooldowns.failed(judged, min(wait, LONGEST_REST) if wait else None)
+        await self.left(judged)
+
+    async def left(self, judged: str = "") -> None:
+        """The try is over, without a verdict on any name but `judged`."""
+        for name in self.probes:
+            if name != judged:
+                await self.choice.cooldowns.freed(name)
+
+
+class Choice:
+    """What is known of the targets, in this process and, through `cooldowns`, in others. rules: replaced by a reload."""
+
+    def __init__(self, cooldowns: Cooldowns, rules: Routing) -> None:
+        self.cooldowns, self.rules, self.slots = cooldowns, rules, Slots()
+        self._paces: dict[str, tuple[float, float]] = {}  # by target: seconds until the first event, and when that was seen
+
+    async def candidates(self, route: Route, account: str, conversation: bytes) -> list[Candidate]:
+        """Whom to try, best first. account: whose quota it is, "" for the gateway's own. conversation: what stays the same in it.
+
+        Raises Unavailable while every target rests on its own word."""
+        targets = [t for tier in route.tiers for t in self._within(tier, conversation)]
+        rests = await self.cooldowns.resting([name for t in targets for name in _names(t, account)])
+        if not rests and not any(t.concurrent for t in targets):
+            return [Candidate(t, {}) for t in targets]
+        now = time.time()
+        found = [Candidate(t, {n: rests[n] for n in _names(t, account) if n in rests}) for t in targets]
+        usable = [c for c in found if c.rank(now) < LEFT_ALONE]
+        if not usable:
+            seconds = max(1, math.ceil(min(max(r.until for r in c.rests.values()) for c in found) - now))
+            raise Unavailable(f"The provider of {route.name!r} asked not to be called for now. Try again in {seconds} s.", headers=[(b"retry-after", b"%d" % seconds)])
+        return sorted(usable, key=lambda c: (c.rank(now), self.slots.full(c.target)))
+
+    async def begun(self, candidate: Candidate, account: str, *, alone: bool) -> Trial | None:
+        """The try of a candidate; None where another request is finding out whether it is well. alone: there is no other to try."""
+        probes = []
+        now = time.time()
+        for name, rest in candidate.rests.items():
+            timeouts = candidate.target.settings.timeouts
+            if rest.until <= now and await self.cooldowns.probe(name, timeouts.connect + timeouts.first_token):
+                probes.append(name)
+            elif not alone:
+                return None
+        return Trial(self, candidate, _names(candidate.target, account)[-1], probes, time.monotonic())
+
+    def paced(self, name: str, seconds: float) -> None:
+        """A target's first event came after so long."""
+        if self.rules.choice == "least_latency":
+            before = self._paces.pop(name, (math.inf, 0.0))[0]
+            self._paces[name] = (seconds if math.isinf(before) else 0.7 * before + 0.3 * seconds, time.monotonic())
+            if len(self._paces) > PACES:
+                del self._paces[next(iter(self._paces))]
+
+    def _within(self, tier: Sequence[Target], conversation: bytes) -> Sequence[Target]:
+        if len(tier) < 2:
+            return tier
+        if self.rules.sticky and conversation:
+            return drawn(tier, lambda t: _share(conversation, t.label))
+        if self.rules.choice == "least_latency":
+            return self._quickest(tier)
+        return drawn(tier, lambda _: random.random())
+
+    def _quickest(self, tier: Sequence[Target]) -> list[Target]:
+        """By latency; first of all one that was not seen lately, for one request to look at it."""
+        now = time.monotonic()
+        order = sorted(tier, key=lambda t: self._paces.get(t.label, (math.inf, 0.0))[0])
+        for target in order:
+            seconds, seen = self._paces.get(target.label, (math.inf, -math.inf))
+            if now - seen > FRESH:
+                self._paces[target.label] = (seconds, now)
+                return [target, *(t for t in order if t is not target)]
+        return order
+
+
+def drawn(tier: Sequence[Target], chance: Callable[[Target], float]) -> list[Target]:
+    """A weighted order without replacement (Efraimidis and Spirakis 2006). chance: a number in [0, 1) for each target; where it is a hash
+    of a conversation and the target, this is weighted rendezvous hashing: the same order everywhere, without any state."""
+    return sorted(tier, key=lambda t: chance(t) ** (1 / t.weight), reverse=True)
+
+
+def _share(conversation: bytes, name: str) -> float:
+    return int.from_bytes(hashlib.blake2b(name.encode(), key=conversation[:64], digest_size=8).digest()) / 2**64
+
+
+def _names(target: Target, account: str) -> tuple[str, ...]:
+    """Under which names a target's rests are kept: its own, and that of one account's quota there."""
+    return (target.label, f"{target.label}\x00{account}") if account else (target.label,)

@@ -1,0 +1,109 @@
+"""What an upstream's refusal means: whether to try again and when, whether the target is to blame, what the client reads. Pure,
+but for the chance in a pause and the clock that a date is read against."""
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import time
+from email.utils import parsedate_to_datetime
+
+import msgspec
+
+from gateway.errors import GatewayError, StreamIncomplete, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable, error_body
+from gateway.headers import Pairs
+from gateway.wire.chat import decode, encode
+
+OVERFLOW = re.compile(
+    r"context_length_exceeded|maximum context length|context window|prompt is too long|input is too long|too many (?:input )?tokens|exceeds? the (?:maximum|limit|context)"
+    r"|reduce the length|input token count|exceed_context_size|request too large", re.IGNORECASE)
+TAGS = re.compile(r"<(script|style)\b.*?(?:</\1>|\Z)|<[^>]*>", re.IGNORECASE | re.DOTALL)
+
+
+
+def error_json(status: int, data: bytes, headers: Pairs) -> tuple[bytes, Pairs]:
+    """An upstream's error body as it came when it is JSON, else a JSON error with the beginning of its text."""
+    try:
+        msgspec.json.decode(data)
+        return data, headers
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        text = " ".join(TAGS.sub(" ", data[:4000].decode("utf-8", "replace")).split())[:300]
+        kept = [(k, v) for k, v in headers if k not in (b"content-type", b"content-encoding")]
+        return error_body(f"The upstream answered {status}: {text or 'no text'}", "upstream_error", "upstream_error"), [*kept, (b"content-type", b"application/json")]
+
+
+def is_overflow(error: UpstreamRefused) -> bool:
+    """Whether a refusal says that the prompt does not fit, in any provider's words."""
+    return error.status in (400, 413, 422) and bool(OVERFLOW.search(error.content[:4000].decode("utf-8", "replace")))
+
+
+def overflowed(e: UpstreamRefused) -> UpstreamRefused:
+    """The upstream's own refusal, with the code by which frameworks know an overflow."""
+    try:
+        body = decode(e.content)
+        error = body.get("error") if isinstance(body, dict) else None
+        if isinstance(error, dict) and error.get("code") != "context_length_exceeded":
+            return UpstreamRefused(e.status, encode({**body, "error": {**error, "code": "context_length_exceeded"}}), e.headers)
+        if not isinstance(error, dict):
+            return UpstreamRefused(e.status, error_body(str(error or body), "invalid_request_error", "context_length_exceeded"), e.headers)
+    except msgspec.DecodeError:
+        return UpstreamRefused(e.status, error_body(e.message, "invalid_request_error", "context_length_exceeded"), e.headers)
+    return e
+
+
+def status_of(error: object) -> int:
+    code = error.get("code") or error.get("status") if isinstance(error, dict) else None
+    return code if isinstance(code, int) and 400 <= code < 600 else 502
+
+
+def code_of(error: GatewayError) -> str | None:
+    """The code in a refusal's body: `error.code`, or `error.type` where it has none."""
+    try:
+        found = decode(error.body())["error"]
+        code = found.get("code") or found.get("type")
+        return code if isinstance(code, str) else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, TypeError, AttributeError):
+        return None
+
+
+def worth_retrying(error: GatewayError) -> bool:
+    """What may be another's luck: 408, 429, 5xx and broken connections; not our own credentials, nor a pool that is full."""
+    if (hint := _hint(error)) is not None:
+        return hint == b"true"
+    if isinstance(error, UpstreamRefused):
+        return error.status in (408, 429) or error.status >= 500
+    return isinstance(error, UpstreamUnreachable | UpstreamTimeout | StreamIncomplete)
+
+
+def forbids_retry(error: GatewayError) -> bool:
+    """Whether the upstream itself said that trying again is in vain."""
+    return _hint(error) == b"false"
+
+
+def _hint(error: GatewayError) -> bytes | None:
+    return next((v for k, v in error.headers if k == b"x-should-retry"), None)
+
+
+def blames(error: GatewayError) -> bool:
+    """Whether a failure speaks against its target: a request's own faults, and our own end of the time, do not."""
+    if isinstance(error, UpstreamRefused):
+        return error.status in (408, 429) or error.status >= 500
+    return isinstance(error, UpstreamUnreachable | StreamIncomplete) or (isinstance(error, UpstreamTimeout) and error.code != "total_timeout")
+
+
+def asked(error: GatewayError) -> float | None:
+    """Seconds that an upstream asks to wait, in any of three forms: `retry-after-ms`, `retry-after` in seconds or as a date."""
+    for name, scale in ((b"retry-after-ms", 0.001), (b"retry-after", 1.0)):
+        value = next((v for k, v in error.headers if k == name), None)
+        if value is not None and re.fullmatch(rb"\d+(\.\d+)?", value):
+            return float(value) * scale
+        if value is not None and scale == 1.0:
+            with contextlib.suppress(ValueError, OverflowError):
+                return max(0.0, parsedate_to_datetime(value.decode("latin-1")).timestamp() - time.time())
+    return None
+
+
+def pause(error: GatewayError, tries: int) -> float:
+    """Seconds before the same target is tried again: what it asks for, else full jitter over a doubling half second."""
+    wanted = asked(error)
+    return random.random() * 0.5 * 2.0 ** (tries - 1) if wanted is None else wanted
