@@ -1,0 +1,122 @@
+"""Which targets rest: the port behind routing, and the one of this process (`shared_cooldowns` is the fleet's).
+
+A target's record: open while it rests, half-open from `until` on, when one request at a time may probe it, and gone after the
+first success. A half-open record that nobody tries is forgotten after an hour. Rests only ever grow longer: a second failure
+never shortens one.
+"""
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+KEPT = 3600.0  # seconds a record stays half-open
+MOST = 4096  # records in one process: with `*` it is clients that name models
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Why a target is not tried now.
+
+    until: seconds since 1970. asked: the upstream itself named a time (Retry-After) and that time is not over; else it failed
+    too often. probing: its rest is over and one request is trying it now.
+    """
+
+    until: float
+    asked: bool
+    probing: bool
+
+
+class Cooldowns(Protocol):
+    """Rests of targets by name. No verb raises, nor waits for a store that does not answer."""
+
+    async def resting(self, names: Sequence[str]) -> dict[str, Rest]:
+        """The rests on record, half-open ones too; targets without one are left out. One round trip for all."""
+
+    async def failed(self, name: str, asked: float | None) -> None:
+        """One failure, which ends a probe. asked: the seconds the upstream asked for, if it did.
+
+        Those decide alone, and are no sign of illness; else enough failures rest the target, and so does one when half-open.
+        """
+
+    async def succeeded(self, name: str) -> None:
+        """A try after a rest succeeded: the record and its failures are gone."""
+
+    async def probe(self, name: str, lease: float) -> bool:
+        """Takes the right to be the one that tries a target whose rest is over, for `lease` seconds at most.
+
+        False while it rests and while another has that right; True as well where nothing is on record any more.
+        """
+
+    async def freed(self, name: str) -> None:
+        """Gives that right back without a verdict: the caller left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """failures within `window` seconds rest a target for `seconds`; 0 failures: only what an upstream asks for does."""
+
+    failures: int
+    window: float
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Record:
+    asked: float = 0.0  # rests until, in seconds since 1970, because the upstream asked
+    tired: float = 0.0  # the same, because it failed too often
+    probe: float = 0.0  # the right to try it is taken until then
+    failures: deque[float] = field(default_factory=deque)
+
+    @property
+    def until(self) -> float:
+        return max(self.asked, self.tired)
+
+
+class LocalCooldowns:
+    """The rests of one process. clock: seconds since 1970."""
+
+    def __init__(self, rules: Rules, clock: Callable[[], float] = time.time) -> None:
+        self._rules = rules
+        self._clock = clock
+        self._records: dict[str, _Record] = {}
+
+    async def resting(self, names: Sequence[str]) -> dict[str, Rest]:
+        now = self._clock()
+        found = {n: r for n in names if (r := self._records.get(n)) is not None and r.until + KEPT > now}
+        return {n: Rest(r.until, r.asked > now, r.probe > now) for n, r in found.items() if r.until}
+
+    async def failed(self, name: str, asked: float | None) -> None:
+        now, rules = self._clock(), self._rules
+        record = self._records.setdefault(name, _Record())
+        if len(self._records) > MOST:
+            del self._records[next(iter(self._records))]
+        half_open = record.until <= now < record.until + KEPT
+        record.probe = 0.0
+        if asked:
+            record.asked = max(record.asked, now + asked)
+        elif rules.failures:
+            record.failures.append(now)
+            while len(record.failures) > rules.failures or record.failures[0] <= now - rules.window:
+                record.failures.popleft()
+            if half_open or len(record.failures) == rules.failures:
+                record.tired = max(record.tired, now + rules.seconds)
+
+    async def succeeded(self, name: str) -> None:
+        self._records.pop(name, None)
+
+    async def probe(self, name: str, lease: float) -> bool:
+        now = self._clock()
+        record = self._records.get(name)
+        if record is None:
+            return True
+        if max(record.until, record.probe) > now:
+            return False
+        record.probe = now + lease
+        return True
+
+    async def freed(self, name: str) -> None:
+        if record := self._records.get(name):
+            record.probe = 0.0
