@@ -1,0 +1,84 @@
+"""What a request used and what that costs: an upstream's usage object to tokens, tokens and a price to USD. Pure.
+
+An unknown count or price is told as None, never as zero. Providers count differently: here input holds what was read from the
+prompt cache and what was put there, output holds the reasoning, as all of it is billed.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+from typing import Any
+
+from gateway.settings import Model, Price
+
+MOST = 2**31 - 1  # of one count: what a column holds
+NOTHING: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """cached_input and cache_write are parts of input, reasoning is a part of output."""
+
+    input: int = 0
+    cached_input: int = 0
+    cache_write: int = 0
+    output: int = 0
+    reasoning: int = 0
+
+    def __add__(self, other: Tokens) -> Tokens:
+        return Tokens(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+
+def tokens_of(usage: Mapping[str, Any] | None) -> Tokens | None:
+    """What an upstream's usage object says, in the shape of chat completions, Responses, Messages or embeddings; None when
+    it holds no count. Of a streamed message, give the members of `message_start` with those of the last `message_delta` over them."""
+    if not isinstance(usage, Mapping):
+        return None
+    read, written = _first(usage, "cache_read_input_tokens"), _first(usage, "cache_creation_input_tokens")
+    taken, made, total = _first(usage, "prompt_tokens"), _first(usage, "completion_tokens", "output_tokens"), _first(usage, "total_tokens")
+    if taken is None and (taken := _first(usage, "input_tokens")) is not None:
+        taken += (read or 0) + (written or 0)  # Anthropic's input leaves out both; OpenAI's has neither member
+    if taken is None and made is None and total is None:
+        return None
+    if taken is None:
+        taken = total or 0 if made is None else 0
+    before, after = _part(usage, "prompt_tokens_details", "input_tokens_details"), _part(usage, "completion_tokens_details", "output_tokens_details")
+    cached = _first(before, "cached_tokens") or _first(usage, "prompt_cache_hit_tokens") or read or 0
+    written = _first(before, "cache_creation_tokens", "cache_write_tokens") or written or 0
+    reasoning = _first(after, "reasoning_tokens") or 0
+    if made is not None and (beside := (total or 0) - taken - made) > 0 and reasoning in (0, beside):
+        made, reasoning = made + beside, beside  # xAI and Gemini count reasoning beside the completion, and only the total holds it
+    taken, made = min(taken, MOST), min(made or 0, MOST)
+    cached = min(cached, taken)
+    return Tokens(taken, cached, min(written, taken - cached), made, min(reasoning, made))
+
+
+def _first(members: Mapping[str, Any], *names: str) -> int | None:
+    """The first of these members that is a count."""
+    for name in names:
+        value = members.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0:
+            return int(min(value, MOST))
+    return None
+
+
+def _part(usage: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    return next((usage[n] for n in names if isinstance(usage.get(n), Mapping)), NOTHING)
+
+
+def cost_of(tokens: Tokens, price: Price | None) -> float | None:
+    """USD; None when the price is unknown."""
+    if price is None:
+        return None
+    cached = price.input if price.cached_input is None else price.cached_input
+    written = price.input if price.cache_write is None else price.cache_write
+    plain = tokens.input - tokens.cached_input - tokens.cache_write
+    return (plain * price.input + tokens.cached_input * cached + tokens.cache_write * written + tokens.output * price.output) / 1_000_000
+
+
+def price_of(model: Model | None, facts: Mapping[str, Any]) -> Price | None:
+    """The operator's own price, else the shipped one (see `Router.facts`), else None: unknown."""
+    if model is not None and model.price is not None:
+        return model.price
+    return Price.model_validate(facts["price"]) if "price" in facts else None

@@ -1,0 +1,180 @@
+"""Usage records on their way to the store: one for each request, written behind the request's back.
+
+- `add` only appends to a bounded queue: a slow store slows no request. When the queue is full the new record is dropped and counted.
+- A task writes the queue each second, in batches; a store that fails keeps them queued. A killed process loses that second.
+- The name of an erased user is taken out as a record is written, in the writer's own order: an erasure is a write too, so no
+  record with the name lands behind it.
+"""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from itertools import islice
+from typing import Any
+
+from gateway.identity import USER_CHARACTERS
+from gateway.prices import MOST
+from memory.errors import MemoryFault, StoreUnavailable
+from memory.stores.sql import usage as rows
+from memory.stores.sql.engine import Database
+
+log = logging.getLogger("memgate")
+BATCH = 500
+INTERVAL = 1.0  # seconds between writes
+BACK_OFF = 30.0  # seconds, at most, between tries on a store that fails
+FLUSH_SECONDS = 2.0
+WARN_SECONDS = 60.0
+ERASED_SECONDS = 86400.0  # no request lasts longer
+
+
+@dataclass(slots=True)
+class Record:
+    """One request; the columns of the table `usage`. created_at: seconds since 1970, when the request began.
+
+    input to reasoning: tokens over all rounds, as billed; input holds cached_input and cache_write, output holds reasoning.
+    hidden_input, hidden_output: the part of them that rounds cost which the client did not see. estimated: some counts are guesses.
+    cost in USD, None where a price is unknown. user: None where nobody is named. code: of the error, None without one.
+    """
+
+    request_id: str
+    created_at: float
+    tenant: str
+    user: str | None
+    key: str
+    model: str
+    target: str
+    path: str
+    mode: str
+    latency_ms: float
+    status: int
+    attempts: int = 0
+    rounds: int = 0
+    input: int = 0
+    cached_input: int = 0
+    cache_write: int = 0
+    output: int = 0
+    reasoning: int = 0
+    hidden_input: int = 0
+    hidden_output: int = 0
+    estimated: bool = False
+    cost: float | None = None
+    first_token_ms: float | None = None
+    code: str | None = None
+
+
+COLUMNS = tuple(f.name for f in fields(Record))
+
+
+def _fit(value: Any) -> Any:
+    """The value as the column takes it: one record that no store takes would hold up the others."""
+    if isinstance(value, str):
+        return value[:USER_CHARACTERS].encode("utf-8", "replace").decode()
+    return min(value, MOST) if isinstance(value, int) else value
+
+
+class UsageLog:
+    """capacity: records that wait at most. dropped: those that found the queue full, or that the store cannot hold."""
+
+    def __init__(self, db: Database, capacity: int = 10_000) -> None:
+        self.dropped = 0
+        self._db, self._capacity = db, capacity
+        self._queue: deque[Record] = deque()
+        self._some = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._writing: asyncio.Task[MemoryFault | None] | None = None
+        self._erased: dict[tuple[str, str], float] = {}
+        self._warned = -WARN_SECONDS
+
+    def add(self, record: Record) -> None:
+        """Queues a record. Never waits, never raises."""
+        if len(self._queue) >= self._capacity:
+            self._drop(1, f"{self._capacity} of them wait for the store already")
+            return
+        self._queue.append(record)
+        self._some.set()
+
+    def forget(self, tenant: str, user: str) -> None:
+        """Takes an erased user's name out of every record of a request that began before now. Call it inside the transaction
+        that erases; it may run on the writer's thread."""
+        now = time.time()
+        self._erased.pop((tenant, user), None)
+        self._erased[tenant, user] = now
+        while (first := next(iter(self._erased))) and self._erased[first] < now - ERASED_SECONDS:
+            del self._erased[first]
+
+    def start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._work_on(), name="usage-writer")
+
+    async def flush(self) -> None:
+        """Writes all that is queued. Raises StoreUnavailable when that fails, or takes longer than `FLUSH_SECONDS`."""
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write(), name="usage-flush")
+        done, _ = await asyncio.wait({self._writing}, timeout=FLUSH_SECONDS)
+        if not done:
+            raise StoreUnavailable(f"the usage records were not written within {FLUSH_SECONDS:g} s")
+        if (fault := done.pop().result()) is not None:
+            raise fault
+
+    async def stop(self) -> None:
+        """Writes what is queued, as far as `FLUSH_SECONDS` allow; says what is lost."""
+        try:
+            await self.flush()
+        except MemoryFault as e:
+            log.warning("%d usage records are lost: %s", len(self._queue), e)
+        for task in (self._task, self._writing):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        self._task = self._writing = None
+
+    async def _work_on(self) -> None:
+        pause = INTERVAL
+        while True:
+            await self._some.wait()
+            await asyncio.sleep(pause)
+            self._some.clear()
+            try:
+                await self.flush()
+                pause = INTERVAL
+            except MemoryFault as e:
+                pause = min(pause * 2, BACK_OFF)
+                self._some.set()
+                self._warn(f"{len(self._queue)} usage records wait for the store: {e}")
+
+    async def _write(self) -> MemoryFault | None:
+        """Writes until nothing is queued. A task of its own: whoever waits for it may leave without records being written twice."""
+        while batch := list(islice(self._queue, BATCH)):
+            try:
+                await self._db.write(lambda conn, b=batch: rows.insert(conn, self._rows(b)))  # type: ignore[misc]
+            except MemoryFault as e:
+                return e
+            except Exception as e:
+                self._drop(len(batch), f"they cannot be stored: {type(e).__name__}")
+            for _ in batch:
+                self._queue.popleft()
+        return None
+
+    def _rows(self, batch: Sequence[Record]) -> list[dict[str, Any]]:
+        out = [{name: _fit(getattr(r, name)) for name in COLUMNS} for r in batch]
+        for row in out:
+            if row["created_at"] <= self._erased.get((row["tenant"], row["user"]), 0):
+                row["user"] = None
+        return out
+
+    def _drop(self, count: int, why: str) -> None:
+        self.dropped += count
+        self._warn(f"usage records are dropped, {self.dropped} so far: {why}")
+
+    def _warn(self, text: str) -> None:
+        """At most once a minute."""
+        now = time.monotonic()
+        if now - self._warned >= WARN_SECONDS:
+            self._warned = now
+            log.warning("%s", text)

@@ -1,0 +1,123 @@
+"""What requests used, as rows: written in batches, summed by group, listed one by one. Users are named here until they are erased.
+
+Days are UTC. A cost of NULL is unknown: sums leave it out, and a group says how many it holds.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    case,
+    cast,
+    delete,
+    func,
+    literal,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy import insert as inserting
+
+from memory.stores.sql import schema as t
+
+c = t.usage.c
+DAY = 86400.0
+BATCH = 1000  # rows removed in a transaction: the one writer is not kept long
+SUMMED = ("input", "cached_input", "cache_write", "output", "reasoning", "hidden_input", "hidden_output")
+
+_days = c.created_at / DAY
+_day = cast(_days, Integer)
+# What a group can be made of, as it is sorted: newest day first, nobody first among users. Some databases round a cast, some cut.
+MEMBERS: Mapping[str, ColumnElement[Any]] = {
+    "tenant": c.tenant, "key": c.key, "user": func.coalesce(c.user, ""), "model": c.model, "target": c.target, "day": case((_day > _days, 1), else_=0) - _day}
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """Which records; None: all. since, until: seconds since 1970, both included."""
+
+    tenant: str | None = None
+    user: str | None = None
+    key: str | None = None
+    model: str | None = None
+    since: float | None = None
+    until: float | None = None
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        exact = [c[name] == value for name in ("tenant", "user", "key", "model") if (value := getattr(self, name)) is not None]
+        return [*exact, *([c.created_at >= self.since] if self.since is not None else []), *([c.created_at <= self.until] if self.until is not None else [])]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """place: where it stands among the others. members: name to value. sums: the rest."""
+
+    place: tuple[Any, ...]
+    members: dict[str, Any]
+    sums: dict[str, Any]
+
+
+def insert(conn: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Adds records: the table's columns, without `id`."""
+    conn.execute(inserting(t.usage), rows)
+
+
+def _counted(which: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.sum(case((which, 1), else_=0))
+
+
+def grouped(conn: Connection, by: Sequence[str], which: Which, after: Sequence[Any] | None, limit: int) -> list[Group]:
+    """Sums by any of `MEMBERS`, in that order, after a group's place."""
+    members = [MEMBERS[name] for name in by]
+    sums = [
+        func.count().label("requests"), _counted(c.status >= 400).label("errors"), *(func.sum(c[name]).label(name) for name in SUMMED),
+        func.sum(c.cost).label("cost"), _counted(c.cost.is_(None)).label("unpriced"), _counted(c.estimated.is_(True)).label("estimated"),
+        func.avg(c.latency_ms).label("latency_ms"), func.avg(c.first_token_ms).label("first_token_ms")]
+    names = [f"by_{name}" for name in by]  # grouped by name: a parameter written twice is two expressions to Postgres
+    query = select(*(m.label(n) for m, n in zip(members, names, strict=True)), *sums).where(*which.conditions())
+    if after is not None:
+        query = query.where(tuple_(*members) > tuple_(*map(literal, after)))
+    rows = conn.execute(query.group_by(*names).order_by(*names).limit(limit)).all()
+    told = [s.name for s in sums]
+    return [Group(tuple(r[:len(by)]), {name: _shown(name, value) for name, value in zip(by, r, strict=False)}, dict(zip(told, r[len(by):], strict=True)))
+            for r in rows]
+
+
+def _shown(name: str, value: Any) -> Any:
+    if name == "day":
+        return datetime.fromtimestamp(-value * DAY, UTC).date().isoformat()
+    return (value or None) if name == "user" else value
+
+
+def listed(conn: Connection, which: Which, before: tuple[float, int] | None, limit: int) -> list[dict[str, Any]]:
+    """Single records, newest first. before: created_at and id of the last one of the page before."""
+    query = select(t.usage).where(*which.conditions())
+    if before is not None:
+        query = query.where(tuple_(c.created_at, c.id) < tuple_(*map(literal, before)))
+    return [dict(row._mapping) for row in conn.execute(query.order_by(c.created_at.desc(), c.id.desc()).limit(limit))]
+
+
+def spent(conn: Connection, since: float) -> dict[str, float]:
+    """USD by key name, as far as the costs are known, of requests that began at `since` (seconds since 1970) or later."""
+    query = select(c.key, func.sum(c.cost)).where(c.created_at >= since, c.cost.is_not(None)).group_by(c.key)
+    return {row[0]: row[1] for row in conn.execute(query)}
+
+
+def forget(conn: Connection, tenant: str, user: str) -> int:
+    """Takes an erased user's name out; what was used and its cost stay. Returns the rows changed."""
+    return conn.execute(update(t.usage).where(c.tenant == tenant, c.user == user).values(user=None)).rowcount
+
+
+def older(conn: Connection, before: float) -> int:
+    """Removes a batch of records made before `before`. Returns how many; call again until it is 0.
+
+    Looks at the oldest rows alone, by their ids: they were written in order of time, but for the length of a request.
+    """
+    last = conn.execute(select(func.max(select(c.id).order_by(c.id).limit(BATCH).subquery().c.id))).scalar()
+    return 0 if last is None else conn.execute(delete(t.usage).where(c.id <= last, c.created_at < before)).rowcount
