@@ -26,12 +26,17 @@ from gateway.answer import Refusal
 from gateway.background import Background
 from gateway.catalog import model_card, model_list
 from gateway.chat import Gateway, request_id
+from gateway.choice import Choice
+from gateway.cooldowns import LocalCooldowns
+from gateway.cooldowns import Rules as Rests
+from gateway.counters import LocalCounters
 from gateway.embedding import Credentials, UpstreamEmbed
 from gateway.errors import BadRequest, GatewayError, MethodNotAllowed, NotFound, TooLarge
 from gateway.front import Front, segment
 from gateway.headers import joined
 from gateway.identity import KeyRing, Names
 from gateway.intake import read_body
+from gateway.limits import Limits
 from gateway.memories import management
 from gateway.openapi import completed
 from gateway.passing import pass_on, upstream_models
@@ -42,6 +47,7 @@ from gateway.tokenizers import Vocabularies, folder
 from gateway.upstream.base import Timeouts, Upstream
 from gateway.upstream.openai import OpenAIUpstream
 from gateway.upstream.transport import AiohttpTransport
+from gateway.usage import UsageLog
 from memory.ask import Policy
 from memory.blocks import Block
 from memory.epoch import Rules
@@ -105,7 +111,7 @@ def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
     _register(worker, memory, settings)
     return Gateway(
         settings, _keys(settings, secret), Names(settings), router, memory, secret, Background(settings.memory.ignore), worker, credentials,
-        Vocabularies(folder(data), memory.counters))
+        Vocabularies(folder(data), memory.counters), Choice(LocalCooldowns(_rests(settings)), settings.routing), Limits(LocalCounters()), UsageLog(memory.db))
 
 
 def rewired(running: Gateway, settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
@@ -113,6 +119,8 @@ def rewired(running: Gateway, settings: Settings, upstreams: Mapping[str, Upstre
     router = Targets(settings, upstreams, known_models(facts_file()))
     made = replace(
         running, settings=settings, keys=_keys(settings, running.secret), names=Names(settings), router=router, background=Background(settings.memory.ignore), lacks={})
+    running.choice.rules = settings.routing
+    running.choice.cooldowns.rules = _rests(settings)
     memory = running.memory
     memory.policy = _policy(settings)
     _register(running.worker, memory, settings)
@@ -124,6 +132,11 @@ def rewired(running: Gateway, settings: Settings, upstreams: Mapping[str, Upstre
 def _keys(settings: Settings, secret: bytes) -> KeyRing:
     token = kept_secret(settings.data / "token", 24).hex() if settings.single_user and settings.mode != "managed" else ""
     return KeyRing(settings, secret, token)
+
+
+def _rests(settings: Settings) -> Rests:
+    c = settings.routing.cooldown
+    return Rests(c.failures, c.window, c.seconds)
 
 
 def _policy(settings: Settings) -> Policy:

@@ -12,18 +12,23 @@ import msgspec
 
 from gateway.answer import Answer, Completing, Head, Prepare
 from gateway.background import Background
+from gateway.booking import Booked
+from gateway.choice import Choice
 from gateway.embedding import Credentials
 from gateway.errors import BadRequest, Forbidden, Unavailable
 from gateway.forward import Forwarder
 from gateway.headers import Pairs, client_side
 from gateway.identity import KeyRing, Names, Principal, header_text
 from gateway.intake import check_chat, check_model, parse
+from gateway.limits import Allowance, Limits
+from gateway.metering import Meter, guessed
 from gateway.plain import PlainWork
 from gateway.relay import Passing, RelayWork
-from gateway.routing import Route, Router
+from gateway.routing import Route, Router, Target
 from gateway.settings import Settings
 from gateway.tokenizers import Vocabularies
 from gateway.turn import Bounds, Turn
+from gateway.usage import Record, UsageLog
 from gateway.wire.chat import Json
 from memory.ask import Ask
 from memory.errors import MemoryFault
@@ -63,6 +68,9 @@ class Gateway:
     worker: Worker
     credentials: Credentials
     vocabularies: Vocabularies
+    choice: Choice
+    limits: Limits
+    usage: UsageLog
     process: Process = field(default_factory=Process)
     lacks: dict[str, tuple[int, float]] = field(default_factory=dict)
 
@@ -109,30 +117,58 @@ def answer(gateway: Gateway, request: Request) -> Any:
         check_chat(body)
     route = gateway.router.route(body["model"], principal)
     user = gateway.names.user(principal, request.headers, request.path_user, body)
+    off = mode == "off" or gateway.background.matches(body)
+    explicit = None if off else conversation_of(request.headers, principal, user)
     forward = forwarder(gateway, route, request.headers, principal)
-    base: Pairs = [(b"x-memgate-request-id", request.id.encode())]
-    if mode == "off" or gateway.background.matches(body):
+    forward.meter.guess = guessed(len(request.body))
+    if gateway.settings.routing.sticky:
+        forward.conversation = beginning(body, explicit, f"{principal.tenant}\x00{user}")
+    entry = Entry(request.id, principal, "/chat/completions", request.started, body["model"], "off" if off else mode, None if off else user, _all_output(body))
+    if off:
         passing = Passing("POST", "/chat/completions", request.body, several=body.get("n") not in (None, 1), named=[(b"x-memory-status", b"off")],
                           started=request.started)
-        relay = RelayWork(forward, passing, bool(body.get("stream")))
-        return answering(gateway, relay.ready, base)
-    explicit = conversation_of(request.headers, principal, user)
+        return answering(gateway, forward, entry, RelayWork(forward, passing, bool(body.get("stream"))).ready)
     agent = agent_of(request.headers)
     work = ChatWork(gateway, request, body, forward, _Wanted(Scope(principal.tenant, user, agent, gateway.secret), mode, explicit))
-    return answering(gateway, work.prepare, base)
+    return answering(gateway, forward, entry, work.prepare)
 
 
-def answering(gateway: Gateway, prepare: Prepare, base: Pairs) -> Answer:
-    """The response that a work gives, as the server is set."""
-    server = gateway.settings.server
-    return Answer(prepare, base, gateway.process.live, commit=server.commit_seconds, quiet=server.keepalive_seconds)
+@dataclass(slots=True)
+class Entry:
+    """What a request's books say of it before it begins. user: None where its record names nobody. output: tokens its answer may have."""
+
+    id: str
+    principal: Principal
+    path: str
+    started: float
+    model: str = ""
+    mode: str = "off"
+    user: str | None = None
+    output: int | None = None
+
+
+def answering(gateway: Gateway, forward: Forwarder, entry: Entry, make: Prepare) -> Answer:
+    """The response that a work gives, with its books kept, as the server is set."""
+    principal, server = entry.principal, gateway.settings.server
+    record = Record(entry.id, time.time(), principal.tenant, entry.user, principal.key, entry.model, "", entry.path, entry.mode, 0.0, 0)
+    limits, budget = principal.limits, principal.budget
+    allowance = Allowance(principal.key, limits.rpm, limits.tpm, limits.concurrent, budget.usd, budget.period)
+    books = Booked(forward, record, entry.started, gateway.limits, gateway.usage, allowance, make, entry.output)
+    return Answer(books.prepare, [(b"x-memgate-request-id", entry.id.encode())], gateway.process.live, commit=server.commit_seconds, quiet=server.keepalive_seconds)
+
+
+def beginning(body: Json, explicit: str | None, whose: str) -> bytes:
+    """What stays the same in a conversation, for it to stay with its target: its name, else its first user message."""
+    first = next((m.get("content") for m in body["messages"] if isinstance(m, dict) and m.get("role") == "user"), None) if isinstance(body.get("messages"), list) else None
+    return mac(b"beginning", whose.encode("utf-8", "surrogatepass"), explicit.encode("utf-8", "surrogatepass") if explicit else SORTED.encode(first))
 
 
 def forwarder(gateway: Gateway, route: Route, headers: Mapping[bytes, bytes], principal: Principal) -> Forwarder:
     """What carries one client request to the targets of its route, within their total time."""
     settings, total = gateway.settings, max(t.settings.timeouts.total for t in route.targets)
-    client = client_side(headers, settings.server.forward_headers)
-    return Forwarder(route, client, principal.authorization, settings.mode != "own-key", settings.routing.retries, asyncio.get_running_loop().time() + total)
+    own = settings.mode == "own-key"
+    return Forwarder(route, gateway.choice, client_side(headers, settings.server.forward_headers), principal.authorization, not own,
+                     principal.tenant if own else "", retries=settings.routing.retries, deadline=asyncio.get_running_loop().time() + total)
 
 
 def conversation_of(headers: Mapping[bytes, bytes], principal: Principal, user: str | None) -> str | None:
@@ -166,24 +202,24 @@ class ChatWork(Completing):
     async def prepare(self) -> ChatWork | PlainWork:
         """Begins the session. A memory that fails never takes the app down, unless the operator or the request needs it."""
         memory = self._gateway.settings.memory
+        target = await self._forward.chosen()
         self._gateway.credentials.keep(self._wanted.scope.tenant, self._forward.authorization)
         try:
-            session = await self._gateway.memory.begin(self._ask())
+            session = await self._gateway.memory.begin(self._ask(target))
         except MemoryFault as e:
             alone = not any(m.get("role") == "assistant" for m in self._body["messages"])
             if memory.on_error == "fail" or (self._wanted.explicit and alone):
                 raise Unavailable("The memory store is unavailable, and this request needs it. Try again shortly.", headers=[(b"retry-after", b"1")]) from e
             return PlainWork(self._body, self._forward, self._request.started)
         bounds = Bounds(memory.max_rounds, asyncio.get_running_loop().time() + memory.turn_seconds, memory.usage == "sum", memory.read_deadline_ms / 1000)
-        usage = self._forward.route.targets[0].settings.stream_usage
-        self._turn = Turn(self._body, session, self._forward, bounds, usage, self._refused)
+        self._turn = Turn(self._body, session, self._forward, bounds, target.settings.stream_usage, self._refused)
         self._composed = time.perf_counter()
         return self
 
-    def _ask(self) -> Ask:
+    def _ask(self, target: Target) -> Ask:
         body, request, wanted, route = self._body, self._request, self._wanted, self._forward.route
         rest = mac(b"rest", SORTED.encode({k: v for k, v in body.items() if k not in ("messages", "stream", "stream_options")}))
-        lack = self._lack(route.targets[0].label)
+        lack = self._lack(target.label)
         retries = request.headers.get(b"x-stainless-retry-count", b"0")
         idempotency = request.headers.get(b"idempotency-key", b"").decode("latin-1")
         return Ask(
@@ -257,11 +293,22 @@ class Summariser:
         route = self._forward.route
         if name := self._gateway.settings.memory.summarizer:
             route = self._gateway.router.route(name, Principal("", "summariser"))
-        mine = Forwarder(route, [], self._forward.authorization, self._forward.managed, 1, self._forward.deadline)
+        before = self._forward
+        mine = Forwarder(route, before.choice, [], before.authorization, before.managed, before.account, retries=1, deadline=before.deadline,
+                         meter=Meter(guessed(sum(len(str(m.get("content"))) for m in messages))))
+        before.meter.asides.append(mine.meter)
         reply = await mine.open({"model": self._model, "messages": list(messages), "max_tokens": max_tokens}, stream=False)
         await reply.incoming.close()
-        text = msgspec.json.decode(reply.plain or b"{}")["choices"][0]["message"]["content"]
+        found = msgspec.json.decode(reply.plain or b"{}")
+        mine.meter.told(found.get("usage"))
+        text = found["choices"][0]["message"]["content"]
         return str(text or "")
+
+
+def _all_output(body: Json) -> int | None:
+    """The tokens that all choices together may have, where the request says so."""
+    most, several = _max_output(body), body.get("n")
+    return most * several if most and isinstance(several, int) and several > 1 else most
 
 
 def _max_output(body: Json) -> int | None:

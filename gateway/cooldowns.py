@@ -29,8 +29,19 @@ class Rest:
     probing: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """failures within `window` seconds rest a target for `seconds`; 0 failures: only what an upstream asks for does."""
+
+    failures: int
+    window: float
+    seconds: float
+
+
 class Cooldowns(Protocol):
-    """Rests of targets by name. No verb raises, nor waits for a store that does not answer."""
+    """Rests of targets by name. No verb raises, nor waits for a store that does not answer. rules: may be replaced."""
+
+    rules: Rules
 
     async def resting(self, names: Sequence[str]) -> dict[str, Rest]:
         """The rests on record, half-open ones too; targets without one are left out. One round trip for all."""
@@ -54,15 +65,6 @@ class Cooldowns(Protocol):
         """Gives that right back without a verdict: the caller left."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """failures within `window` seconds rest a target for `seconds`; 0 failures: only what an upstream asks for does."""
-
-    failures: int
-    window: float
-    seconds: float
-
-
 @dataclass(slots=True)
 class _Record:
     asked: float = 0.0  # rests until, in seconds since 1970, because the upstream asked
@@ -79,7 +81,7 @@ class LocalCooldowns:
     """The rests of one process. clock: seconds since 1970."""
 
     def __init__(self, rules: Rules, clock: Callable[[], float] = time.time) -> None:
-        self._rules = rules
+        self.rules = rules
         self._clock = clock
         self._records: dict[str, _Record] = {}
 
@@ -89,7 +91,7 @@ class LocalCooldowns:
         return {n: Rest(r.until, r.asked > now, r.probe > now) for n, r in found.items() if r.until}
 
     async def failed(self, name: str, asked: float | None) -> None:
-        now, rules = self._clock(), self._rules
+        now, rules = self._clock(), self.rules
         record = self._records.setdefault(name, _Record())
         if len(self._records) > MOST:
             del self._records[next(iter(self._records))]

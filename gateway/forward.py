@@ -27,6 +27,7 @@ from gateway.slots import Held
 from gateway.sse import DONE, Event, Framer
 from gateway.upstream.base import Incoming, Outgoing
 from gateway.wire.chat import Chunk, Json, Malformed, chunk, decode, encode, lift, read
+from gateway.wire.place import native
 
 log = logging.getLogger("memgate")
 ERROR_BYTES = 1 << 20
@@ -65,7 +66,8 @@ class Forwarder:
     """Sends one client request's rounds. client: its headers that may go upstream. authorization: its own, in own-key mode.
 
     managed: provider keys are ours, so an upstream's 401 is about us. account: whose quota it is, where it is not ours.
-    conversation: what stays the same in it, to stay with its target. deadline: the loop's time by which all of it ends.
+    conversation: what stays the same in it, to stay with its target. retries: tries after the first,
+    over all targets and rounds. deadline: the loop's time by which all of it ends.
     """
 
     route: Route
@@ -75,6 +77,7 @@ class Forwarder:
     managed: bool = True
     account: str = ""
     conversation: bytes = b""
+    retries: int = 0
     deadline: float = float("inf")
     meter: Meter = field(default_factory=Meter)
     attempts: int = 0
@@ -94,7 +97,11 @@ class Forwarder:
 
         another: not the body that the client's Idempotency-Key stands for, so it goes under a key of its own: under the same,
         an upstream would refuse it or give the answer to the first again. frozen: see `Outgoing`."""
-        reply = await self._tried(lambda target: self._sent(target, Outgoing("/chat/completions", encode({**body, "model": target.model}), stream=stream, frozen=frozen), another))
+        def outgoing(target: Target) -> Outgoing:
+            messages = native(body["messages"], target.label, thoughts=target.settings.kind == "anthropic")
+            return Outgoing("/chat/completions", encode({**body, "model": target.model, "messages": messages}), stream=stream, frozen=frozen)
+
+        reply = await self._tried(lambda target: self._sent(target, outgoing(target), another))
         self.meter.began(reply.target, reply.framer)
         return reply
 
@@ -215,9 +222,9 @@ class Forwarder:
         async for batch in passed.more:
             passed.first += batch
             if found := next((e for e in batch if e.data), None):
-                if not last and found.data and (error := error_of(found.data)):
-                    failure = UpstreamRefused(status_of(error), self.scrubbed(found.data, target), client_headers(passed.incoming.headers))
-                    if _worth_retrying(failure):
+                if self.failures < self.retries and found.data and (error := error_of(found.data)):
+                    failure = UpstreamRefused(status_of(error), self.scrubbed(found.data, passed.target), client_headers(passed.incoming.headers))
+                    if worth_retrying(failure):
                         raise failure
                 return
 

@@ -9,12 +9,12 @@ import hashlib
 import hmac
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
 from gateway.errors import BadRequest, Forbidden, Unauthenticated
-from gateway.settings import Key, Settings
+from gateway.settings import Budget, Key, Limits, Settings
 
 USER_CHARACTERS = 1024
 BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -33,6 +33,8 @@ class Principal:
     default_user: str = ""
     models: tuple[str, ...] = ("*",)
     authorization: bytes | None = None
+    limits: Limits = field(default_factory=Limits)
+    budget: Budget = field(default_factory=Budget)
 
     def may_name(self, user: str) -> bool:
         return self.trusted or self.admin or user in self.users or (bool(self.default_user) and user == self.default_user)
@@ -84,7 +86,7 @@ class KeyRing:
         key = self._keys.get(hashlib.sha256(credential).hexdigest())
         if key is None:
             raise Unauthenticated("The API key is not known here. Check it, or ask the operator for one.")
-        return Principal(key.tenant, key.name, key.trusted, key.admin, frozenset(key.users), key.default_user, key.models)
+        return Principal(key.tenant, key.name, key.trusted, key.admin, frozenset(key.users), key.default_user, key.models, limits=key.limits, budget=key.budget)
 
 
 def _hash_of(key: Key) -> str:

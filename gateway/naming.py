@@ -1,7 +1,8 @@
-"""The model a request or an answer names, read and replaced without touching another byte of its value. Pure."""
+"""The model a request or an answer names, read and replaced without touching another byte of its value; the usage it tells. Pure."""
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import msgspec
 
@@ -16,6 +17,12 @@ class _Model(msgspec.Struct):
     model: str | None = None
 
 
+class _Usage(msgspec.Struct):
+    usage: Any = None
+    response: Any = None
+    message: Any = None
+
+
 def model_of(body: bytes, content_type: bytes) -> str | None:
     """The model a request's body names, JSON or form; None where it names none."""
     if b"multipart/form-data" in content_type.lower():
@@ -25,6 +32,15 @@ def model_of(body: bytes, content_type: bytes) -> str | None:
         return msgspec.json.decode(body, type=_Model).model
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def usage_of(data: bytes) -> Any:
+    """The usage object of an answer or an event, in the body or in the object that an event of another API carries; None where there is none."""
+    try:
+        found = msgspec.json.decode(data, type=_Usage)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return found.usage or next((part["usage"] for part in (found.response, found.message) if isinstance(part, dict) and part.get("usage")), None)
 
 
 def renamed(body: bytes, model: str, content_type: bytes = b"application/json") -> bytes:

@@ -10,12 +10,12 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from gateway.answer import Answer
-from gateway.chat import Gateway, answering, forwarder, request_id
+from gateway.chat import Entry, Gateway, answering, forwarder, request_id
 from gateway.errors import GatewayError, NotFound
-from gateway.forward import Forwarder
 from gateway.headers import joined, upstream_headers
 from gateway.identity import Principal
 from gateway.intake import read_body
+from gateway.metering import guessed
 from gateway.naming import model_of
 from gateway.relay import Passing, RelayWork
 from gateway.routing import Route, allowed
@@ -25,6 +25,7 @@ from gateway.wire.chat import Json, decode
 LIST_SECONDS = 2.0
 LIST_BYTES = 4 << 20
 PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
+BY_TOKENS = frozenset({"/completions", "/responses", "/messages", "/embeddings", "/moderations"})  # whose calls are billed by the tokens of texts
 STREAMS = re.compile(rb'"stream"\s*:\s*true')
 
 
@@ -40,10 +41,13 @@ async def pass_on(gateway: Gateway, scope: Any, receive: Any, skip: int) -> Answ
     if ".." in unquote(path).split("/"):
         raise NotFound(f"There is nothing at {path[:200]!r}.")
     query = quote(scope.get("query_string", b""), safe=PRINTABLE)
-    forward = forwarder(gateway, _route(gateway, model_of(body, content_type) if body else None, principal), headers, principal)
+    model = model_of(body, content_type) if body else None
+    forward = forwarder(gateway, _route(gateway, model, principal), headers, principal)
+    if path in BY_TOKENS:
+        forward.meter.guess = guessed(len(body))
     passing = Passing(scope["method"], path + (f"?{query}" if query else ""), body or None, content_type, started=started)
     work = RelayWork(forward, passing, b"json" in content_type and STREAMS.search(body[:1 << 20]) is not None)
-    return answering(gateway, work.ready, [(b"x-memgate-request-id", request_id(scope).encode())])
+    return answering(gateway, forward, Entry(request_id(scope), principal, path, started, model or "", output=0 if path == "/embeddings" else None), work.ready)
 
 
 async def upstream_models(gateway: Gateway, principal: Principal) -> list[Json]:
@@ -51,7 +55,7 @@ async def upstream_models(gateway: Gateway, principal: Principal) -> list[Json]:
     if gateway.router.find("*") is None:
         return []
     target = gateway.router.default()
-    forward = Forwarder(Route((target,)), [], principal.authorization, gateway.settings.mode != "own-key", 0, float("inf"))
+    forward = forwarder(gateway, Route(((target,),)), {}, principal)
     try:
         async with asyncio.timeout(LIST_SECONDS):
             incoming = await target.upstream.send(Outgoing("/models", None, upstream_headers([], forward.credential(target), None), "GET"))
@@ -64,4 +68,4 @@ async def upstream_models(gateway: Gateway, principal: Principal) -> list[Json]:
 
 
 def _route(gateway: Gateway, name: str | None, principal: Principal) -> Route:
-    return gateway.router.route(name, principal) if name else Route((gateway.router.default(),))
+    return gateway.router.route(name, principal) if name else Route(((gateway.router.default(),),))

@@ -34,6 +34,7 @@ class PlainWork(Completing):
         rest, result = icpt.close()
         for shown in rest:
             yield shown
+        self._forward.meter.told(result.usage)
         check(result, self._forward, whole=reply.plain is not None)
         alias = self._forward.alias
         self._bytes = renamed(reply.plain, alias) if reply.plain and alias else reply.plain or encode(icpt.answer())

@@ -10,7 +10,14 @@ from email.utils import parsedate_to_datetime
 
 import msgspec
 
-from gateway.errors import GatewayError, StreamIncomplete, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable, error_body
+from gateway.errors import (
+    GatewayError,
+    StreamIncomplete,
+    UpstreamRefused,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+    error_body,
+)
 from gateway.headers import Pairs
 from gateway.wire.chat import decode, encode
 

@@ -4,6 +4,7 @@ Allowed edits (PRODUCT.md): a declared alias, a scrubbed secret, keep-alive comm
 """
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
@@ -13,10 +14,12 @@ from gateway.endings import ending_of, is_object
 from gateway.errors import GatewayError, StreamIncomplete, UpstreamTimeout, UpstreamUnreachable
 from gateway.forward import Forwarder, Passed
 from gateway.headers import Pairs, client_headers
-from gateway.naming import renamed
+from gateway.naming import renamed, usage_of
 from gateway.routing import Target
 from gateway.sse import COMMENT, DONE, Event, frame
 from gateway.upstream.base import Incoming, Outgoing
+
+USAGE = re.compile(rb'"usage"\s*:\s*\{')
 
 
 @dataclass(slots=True)
@@ -66,12 +69,18 @@ class RelayWork:
         """A body that is no event stream: as it comes, or whole where it is JSON with something in it to replace."""
         alias = self._forward.alias
         first = await anext(incoming.body, b"")
-        if b"json" in (incoming.header(b"content-type") or b"").lower() and (alias is not None or b'"error"' in first):
+        json = b"json" in (incoming.header(b"content-type") or b"").lower()
+        if json and (alias is not None or b'"error"' in first):
             whole = self._forward.scrubbed(first + await incoming.read())  # some servers report errors under a 200
             first = self._whole = renamed(whole, alias) if alias is not None else whole
+        seen = [first]
         yield first
         async for data in incoming.body:
+            if json:
+                seen.append(data)
             yield data
+        if json:
+            self._forward.meter.told(usage_of(b"".join(seen)))
 
     def _request(self, target: Target, headers: Pairs) -> Outgoing:
         body = self._p.body
@@ -87,8 +96,9 @@ class RelayWork:
         try:
             async for events in more:
                 yield self._shown(events)
-        except (StreamIncomplete, UpstreamTimeout):
+        except (StreamIncomplete, UpstreamTimeout) as e:
             if not self._ending.ended:  # how a connection ends after the last event is nobody's matter
+                await self._forward.broke(e)
                 raise
         if not self._ending.whole:
             raise StreamIncomplete("The upstream's stream ended before the answer was complete. What came is above; try again.")
@@ -109,6 +119,8 @@ class RelayWork:
         if not event.data or event.data == DONE:
             return event
         data = self._forward.scrubbed(event.data) if b'"error"' in event.data else event.data
+        if USAGE.search(data):
+            self._forward.meter.told(usage_of(data))
         if (alias := self._forward.alias) is not None and b'"model"' in data:
             data = renamed(data, alias)
         if data == event.data:

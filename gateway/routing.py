@@ -10,6 +10,7 @@ from typing import Any
 
 from gateway.errors import Forbidden, UnknownModel
 from gateway.identity import Principal
+from gateway.prices import price_of
 from gateway.settings import Model, Price, Provider, Settings
 from gateway.upstream.base import Upstream
 

@@ -30,10 +30,11 @@ class Event(NamedTuple):
 class Framer:
     """Cuts a byte stream into events, whatever the pieces it arrives in."""
 
-    __slots__ = ("_rest", "_seen", "_start", "ids")
+    __slots__ = ("_rest", "_seen", "_start", "count", "ids")
 
     def __init__(self) -> None:
         self.ids = False  # an `id` field was seen
+        self.count = 0  # events so far
         self._rest = bytearray()  # grows in place: an event of 20 MB comes in hundreds of pieces
         self._seen = 0
         self._start = True
@@ -59,6 +60,7 @@ class Framer:
         elif begin < len(data):
             rest += data[begin:]
         self._seen = len(self._rest)
+        self.count += len(events)
         return events
 
     def close(self) -> Event | None:

@@ -15,10 +15,10 @@ import msgspec
 
 from gateway.errors import StreamIncomplete, UpstreamFailed, UpstreamRefused, UpstreamTimeout
 from gateway.forward import Forwarder, Reply
-from gateway.refusals import is_overflow, overflowed
 from gateway.intercept import Interceptor, Round
+from gateway.refusals import is_overflow, overflowed
 from gateway.wire.chat import Json, chunk, decode, encode, lift
-from gateway.wire.place import Placement, placed, without_tools
+from gateway.wire.place import BY, Placement, placed, without_tools
 from memory.errors import Erased, StoreUnavailable
 from memory.session import Session
 from memory.tools import OURS, Call, client_names
@@ -179,7 +179,7 @@ class Turn:
         while True:
             try:
                 another = bool(self.used or self.session.rounds or self.bare or harder)
-                reply = await self.forward.open(self.composed(), self.stream, another=another)
+                reply = await self.forward.open(self.composed(), self.stream, another=another, frozen=bool(self.session.core) and not self.bare)
             except UpstreamRefused as e:
                 if is_overflow(e):
                     if not self.bare and harder < 2 and await self.session.compact_harder(harder):
@@ -206,6 +206,7 @@ class Turn:
 
     def _checked(self, reply: Reply, result: Round) -> None:
         self.used.append(result.usage)
+        self.forward.meter.told(result.usage)
         self.session.trace.rounds.append(result.usage)
         check(result, self.forward, whole=reply.plain is not None and not self.stream)
         self.plain = reply.plain if len(self.used) == 1 and not self.session.rounds and not result.ours else None
@@ -215,13 +216,13 @@ class Turn:
         self.trail = _set_apart(self.trail, {c["id"] for c in result.theirs if isinstance(c.get("id"), str)})
         if not result.ours:
             if self.trail and result.theirs:
-                self.session.hidden = [*self.trail, _message(result)]
+                self.session.hidden = [*self.trail, self._message(result)]
             return False
         if result.cut or self.toolless:
             alone = not result.theirs and not result.text_shown and not self.toolless
             self.toolless = True
             if self.trail and result.theirs:
-                self.session.hidden = [*self.trail, {**_message(result), "tool_calls": result.theirs}]  # ours were not run: no result, no call
+                self.session.hidden = [*self.trail, {**self._message(result), "tool_calls": result.theirs}]  # ours were not run: no result, no call
             return alone
         calls = [Call(str(c.get("id") or ""), str(c["function"]["name"]), _arguments(c)) for c in result.ours]
         results = await self.session.run(calls, result.reply)
@@ -236,7 +237,7 @@ class Turn:
 
     def _hide(self, result: Round, results: list[str]) -> None:
         """Puts the exchange behind the history: the assistant's message as received, then our results."""
-        message = _message(result)
+        message = self._message(result)
         past = [c for m in [*self.session.messages, *self.trail] for c in m.get("tool_calls") or []]
         taken = {str(c.get("id")) for c in [*past, *result.theirs]}
         ours = {id(c) for c in result.ours}
@@ -251,6 +252,12 @@ class Turn:
                 answers.append({"role": "tool", "tool_call_id": call["id"], "content": next(told)})
             calls.append(call)
         self.trail += [{**message, "tool_calls": calls}, *answers]
+
+    def _message(self, result: Round) -> Json:
+        """A round's message as received, with who gave it, where that is known: a replayed one is sent as it is."""
+        message: Json = result.reply["choices"][0].get("message") or {}
+        by = {BY: self.reply.target.label} if self.reply is not None else {}
+        return {"role": "assistant", **message, **by}
 
     # --- the end ----------------------------------------------------------------------------------------------------------
 
@@ -296,11 +303,6 @@ class Turn:
             await self.session.finish(answers, aborted=True, prove=True, explain={"status": "aborted"})
         else:
             await self.session.fail()
-
-
-def _message(result: Round) -> Json:
-    message: Json = result.reply["choices"][0].get("message") or {}
-    return {"role": "assistant", **message}
 
 
 def _set_apart(hidden: list[Json], taken: set[str]) -> list[Json]:

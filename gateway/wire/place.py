@@ -11,6 +11,9 @@ from typing import Any
 
 Json = dict[str, Any]
 SYSTEM = ("system", "developer")
+BY = "memgate_by"  # in a hidden message, where it is kept: the target that gave it
+COMMON = ("role", "content", "name", "refusal", "tool_calls", "tool_call_id")
+THOUGHTS = ("reasoning_content", "thinking_blocks")  # what the Messages adapter tells of a model's thinking
 
 
 @dataclass(slots=True)
@@ -58,6 +61,24 @@ def _with_core(messages: list[Json], core: str) -> list[Json]:
         if message.get("role") in SYSTEM:
             return [*messages[:i], with_text(message, core), *messages[i + 1 :]]
     return [{"role": "system", "content": core}, *messages]
+
+
+def native(messages: Sequence[Json], label: str, *, thoughts: bool) -> list[Json]:
+    """The messages as the target `label` takes them. Hidden ones keep a vendor's own members (reasoning, signatures) only where
+    they came from. thoughts: it is one that knows `thinking_blocks`, as clients send them back."""
+    return [m if BY not in m and (thoughts or THOUGHTS[1] not in m) else _native(m, label, thoughts) for m in messages]
+
+
+def _native(message: Json, label: str, thoughts: bool) -> Json:
+    by = message.get(BY)
+    if by == label:
+        return {k: v for k, v in message.items() if k != BY}
+    if by is None:
+        return {k: v for k, v in message.items() if k not in THOUGHTS}
+    kept = {k: message[k] for k in COMMON if k in message}
+    if calls := message.get("tool_calls"):
+        kept["tool_calls"] = [{k: c[k] for k in ("id", "type", "function") if k in c} for c in calls]
+    return kept
 
 
 def with_text(message: Json, text: str) -> Json:

@@ -1,0 +1,83 @@
+"""What one request used, as its upstream calls tell it, and what that costs. Pure.
+
+Each call is billed by the target that served it. A call whose upstream told no count is guessed: its input by the request's size,
+its output by its events, one token each; the bill says so.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.prices import Tokens, cost_of, tokens_of
+from gateway.routing import Target
+from gateway.sse import Framer
+
+BYTES_A_TOKEN = 4
+
+
+@dataclass(slots=True)
+class Call:
+    """One accepted call. framer: what cut its stream into events, if it was one. usage: what the upstream told."""
+
+    target: Target
+    framer: Framer
+    usage: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """tokens, and the part of them the client did not see. cost in USD, None where a price is unknown. estimated: some counts are guesses."""
+
+    tokens: Tokens = field(default_factory=Tokens)
+    hidden: Tokens = field(default_factory=Tokens)
+    cost: float | None = 0.0
+    estimated: bool = False
+    rounds: int = 0
+
+
+@dataclass(slots=True)
+class Meter:
+    """guess: input tokens of a call, roughly; None where the calls are not billed by tokens, so there is nothing to guess.
+
+    asides: the meters of calls made for this request beside its own, such as summaries."""
+
+    guess: int | None = None
+    calls: list[Call] = field(default_factory=list)
+    asides: list[Meter] = field(default_factory=list)
+
+    def began(self, target: Target, framer: Framer) -> None:
+        """An upstream accepted a call."""
+        self.calls.append(Call(target, framer))
+
+    def told(self, usage: Any) -> None:
+        """What the latest call's upstream says it used; said again, later members replace earlier ones."""
+        if isinstance(usage, dict) and self.calls:
+            self.calls[-1].usage.update(usage)
+
+    def bill(self) -> Bill:
+        """All of it: the last call is what the client saw, those before it and the asides are hidden."""
+        total = hidden = Tokens()
+        cost: float | None = 0.0
+        estimated = False
+        for meter in (*self.asides, self):
+            for call in meter.calls:
+                tokens, guessed = meter._of(call)
+                total += tokens
+                estimated = estimated or guessed
+                if meter is not self or call is not self.calls[-1]:
+                    hidden += tokens
+                price = cost_of(tokens, call.target.price) if call.target.model else 0.0
+                cost = None if cost is None or price is None else cost + price
+        return Bill(total, hidden, cost, estimated, len(self.calls))
+
+    def _of(self, call: Call) -> tuple[Tokens, bool]:
+        if (told := tokens_of(call.usage)) is not None:
+            return told, False
+        if self.guess is None:
+            return Tokens(), False
+        return Tokens(input=self.guess, output=call.framer.count), True
+
+
+def guessed(size: int) -> int:
+    """Tokens in a text of `size` bytes, roughly."""
+    return size // BYTES_A_TOKEN + 1
