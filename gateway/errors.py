@@ -2,7 +2,7 @@
 
 GatewayError
 ├── BadRequest 400 · Unauthenticated 401 · Forbidden 403 · NotFound 404 · UnknownModel 404 · MethodNotAllowed 405
-├── Conflict 409 · TooLarge 413 · UnsupportedMedia 415 · RateLimited 429
+├── Conflict 409 · TooLarge 413 · UnsupportedMedia 415 · RateLimited 429 > BudgetSpent
 ├── UpstreamUnreachable 502 · UpstreamAuthError 502 · StreamIncomplete 502
 ├── Unavailable 503
 └── UpstreamTimeout 504
@@ -82,6 +82,12 @@ class UnsupportedMedia(GatewayError):
 
 class RateLimited(GatewayError):
     status, type, code = 429, "rate_limit_error", "rate_limit_exceeded"
+
+
+class BudgetSpent(RateLimited):
+    """Nothing is free again before the budget's next period: the code and type by which SDKs and apps tell it from a busy minute."""
+
+    type, code = "insufficient_quota", "insufficient_quota"
 
 
 class UpstreamUnreachable(GatewayError):

@@ -1,0 +1,173 @@
+"""Limits and budgets of keys: what a request may take is reserved before it runs, and put right when it is known.
+
+A reservation is all or nothing. An estimate larger than a limit is cut to it: such a request runs when nothing else counts. What was
+really used is booked in full, so that a budget is overshot by what its last requests used beyond their estimates, and never by more.
+A failed request counts as a request; its tokens and its money are given back.
+"""
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from gateway.counters import Claim, Counters, Hold, Standing
+from gateway.errors import BudgetSpent, RateLimited
+
+NANO = 1_000_000_000
+Ledger = Callable[[str, float], Awaitable[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What one key may use. key: its name, unique in a gateway. usd: per `period`, a calendar period in UTC. 0 is no limit."""
+
+    key: str
+    rpm: int = 0
+    tpm: int = 0
+    concurrent: int = 0
+    usd: float = 0
+    period: str = "month"  # hour | day | week | month
+
+    @property
+    def limited(self) -> bool:
+        return bool(self.rpm or self.tpm or self.concurrent or self.usd)
+
+
+@dataclass(slots=True)
+class Ticket:
+    """An admitted request and what it holds until it is settled."""
+
+    allowance: Allowance
+    standing: Standing | None = None
+    hold: Hold | None = None
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """`x-ratelimit-*` of the limits that are set, as they were when the request was admitted."""
+        return _headers(self.allowance, self.standing) if self.standing else []
+
+
+class Span(NamedTuple):
+    """One calendar period. begins, ends: seconds since 1970."""
+
+    name: str
+    begins: float
+    ends: float
+
+
+class Limits:
+    """Admits and settles requests.
+
+    ledger: the USD a key (by name) spent since a time (seconds since 1970), as the usage table has it; asked when nobody has counted
+    a period yet: in a new process, or after the store was emptied. Without one, and without `seed`, a period begins at 0.
+    clock: seconds since 1970.
+    """
+
+    def __init__(self, counters: Counters, ledger: Ledger | None = None, clock: Callable[[], float] = time.time) -> None:
+        self._counters = counters
+        self._ledger = ledger
+        self._clock = clock
+
+    async def admit(self, allowance: Allowance, tokens: int, usd: float, lease: float) -> Ticket:
+        """Reserves one request, one place among the concurrent, and the estimates `tokens` and `usd`; all or nothing.
+
+        lease: seconds after which the place and the money are free again though nobody settled. Raises RateLimited or BudgetSpent.
+        """
+        if not allowance.limited:
+            return Ticket(allowance)
+        claim = self._claim(allowance, tokens, usd, lease)
+        standing = await self._counters.reserve(claim)
+        if standing.refused == "unknown" and self._ledger:
+            await self.seed(allowance, await self._ledger(allowance.key, span(allowance.period, self._clock()).begins))
+            standing = await self._counters.reserve(claim._replace(begin=True))
+        if standing.refused:
+            raise _refusal(allowance, standing)
+        return Ticket(allowance, standing, standing.hold)
+
+    async def settle(self, ticket: Ticket, tokens: int, usd: float) -> None:
+        """Books what was used in place of what was reserved, and frees the place. Called again, it does nothing.
+
+        A failed request used 0 tokens and 0 USD.
+        """
+        hold, ticket.hold = ticket.hold, None
+        if hold:
+            await self._counters.settle(hold, tokens, _nano(usd))
+
+    async def spent(self, allowance: Allowance) -> float:
+        """The USD booked in the current period, what is reserved included."""
+        return (await self._counters.balance(self._claim(allowance), None) or 0) / NANO
+
+    async def seed(self, allowance: Allowance, usd: float) -> None:
+        """What the usage table says was spent in the current period: where nobody has counted yet, counting begins there."""
+        await self._counters.balance(self._claim(allowance), _nano(usd))
+
+    def _claim(self, allowance: Allowance, tokens: int = 0, usd: float = 0, lease: float = 0) -> Claim:
+        a, budget = allowance, math.ceil(allowance.usd * NANO)  # the smallest budget is still one
+        period, left = "", 0.0
+        if budget:
+            now = self._clock()
+            current = span(a.period, now)
+            period, left = current.name, current.ends - now
+        tokens = min(tokens, a.tpm) if a.tpm else tokens
+        return Claim(a.key, a.rpm, a.tpm, a.concurrent, budget, tokens, min(_nano(usd), budget), lease, period, left, self._ledger is None)
+
+
+def span(period: str, now: float) -> Span:
+    """The UTC calendar period that holds `now`. period: hour, day, week (from Monday) or month."""
+    hour = datetime.fromtimestamp(now, UTC).replace(minute=0, second=0, microsecond=0)
+    day = hour.replace(hour=0)
+    if period == "hour":
+        begins, ends = hour, hour + timedelta(hours=1)
+    elif period == "day":
+        begins, ends = day, day + timedelta(days=1)
+    elif period == "week":
+        begins = day - timedelta(days=day.weekday())
+        ends = begins + timedelta(days=7)
+    else:
+        begins = day.replace(day=1)
+        ends = (begins + timedelta(days=31)).replace(day=1)
+    return Span(f"{period}-{begins:%Y-%m-%dT%H}", begins.timestamp(), ends.timestamp())
+
+
+def duration(seconds: float) -> str:
+    """Seconds as OpenAI writes them in its headers: "6m0s", "1.2s", "120ms"; rounded up."""
+    if seconds < 1:
+        return f"{math.ceil(seconds * 1000)}ms"
+    if seconds < 60:
+        return f"{math.ceil(seconds * 10) / 10:g}s"
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes}m{rest}s" if hours else f"{minutes}m{rest}s"
+
+
+def _nano(usd: float) -> int:
+    return round(usd * NANO)
+
+
+def _headers(allowance: Allowance, standing: Standing) -> list[tuple[bytes, bytes]]:
+    out: list[tuple[bytes, bytes]] = []
+    reset = duration(standing.reset).encode()
+    for what, limit, used in ((b"requests", allowance.rpm, standing.requests), (b"tokens", allowance.tpm, standing.tokens)):
+        if limit:
+            left = max(0, limit - used)
+            out += [(b"x-ratelimit-limit-" + what, b"%d" % limit), (b"x-ratelimit-remaining-" + what, b"%d" % left), (b"x-ratelimit-reset-" + what, reset)]
+    return out
+
+
+def _refusal(allowance: Allowance, standing: Standing) -> RateLimited:
+    wait = max(1, math.ceil(standing.wait))
+    headers = [(b"retry-after", b"%d" % wait), (b"retry-after-ms", b"%d" % max(1, math.ceil(standing.wait * 1000))), *_headers(allowance, standing)]
+    used = {
+        "rpm": f"{allowance.rpm} requests per minute (rpm)",
+        "tpm": f"{allowance.tpm} tokens per minute (tpm)",
+        "concurrent": f"{allowance.concurrent} requests at the same time (concurrent)",
+        "held": f"{allowance.usd:g} USD per {allowance.period}, which is reserved for requests still running",
+        "budget": f"{allowance.usd:g} USD per {allowance.period}",
+    }[standing.refused]
+    message = f"The key {allowance.key!r} has reached its limit of {used}. Try again in {duration(wait)}, or have the limit raised."
+    if standing.refused != "budget":
+        return RateLimited(message, headers=headers)
+    return BudgetSpent(f"The key {allowance.key!r} has spent its budget of {used}. Its next period begins in {duration(wait)}; have the budget raised to go on now.",
+                       headers=[*headers, (b"x-should-retry", b"false")])
