@@ -1,0 +1,210 @@
+"""One contract for the rests of targets, kept by a process or by a fleet."""
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from gateway.cooldowns import LocalCooldowns, Rest, Rules
+from gateway.shared import Script, Shared
+from gateway.shared_cooldowns import SharedCooldowns
+from tests.contract.conftest import HandFed
+
+
+class Stage:
+    """Cooldowns and the clock they go by; ends of rests are told in seconds from its beginning."""
+
+    def __init__(self, rules, url, monkeypatch):
+        self.shared = HandFed(url) if url else None
+        self.begin = self.time = 1_800_000_000.0
+        monkeypatch.setattr(time, "time", lambda: self.time)
+        self.cooldowns = SharedCooldowns(self.shared, rules) if url else LocalCooldowns(rules, lambda: self.time)
+
+    def pass_time(self, seconds):
+        self.time += seconds
+        if self.shared:
+            self.shared.now = self.time
+
+    async def rest(self, name="m"):
+        found = (await self.cooldowns.resting([name])).get(name)
+        return found and (round(found.until - self.begin, 3), found.asked, found.probing)
+
+
+@pytest.fixture(params=["local", "redis"])
+async def staged(request, monkeypatch):
+    url = request.getfixturevalue("shared_server").url if request.param == "redis" else None
+    opened = []
+
+    async def make(failures=3, window=30, seconds=30):
+        stage = Stage(Rules(failures, window, seconds), url, monkeypatch)
+        if stage.shared:
+            opened.append(stage.shared)
+            await stage.shared.open()
+            await stage.shared.run(Script("redis.call('FLUSHALL')"), ["memgate:{all}"], [])
+        return stage
+
+    yield make
+    for shared in opened:
+        assert not shared.degraded
+        await shared.close()
+
+
+async def test_enough_failures_within_the_window_rest_a_target(staged):
+    stage = await staged()
+    for _ in range(2):
+        await stage.cooldowns.failed("m", None)
+        stage.pass_time(10)
+    assert await stage.rest() is None
+    await stage.cooldowns.failed("m", None)
+    assert await stage.rest() == (50, False, False)
+    assert await stage.rest("other") is None
+    assert not await stage.cooldowns.probe("m", 5)
+
+
+async def test_failures_further_apart_do_not(staged):
+    stage = await staged()
+    for _ in range(9):
+        await stage.cooldowns.failed("m", None)
+        stage.pass_time(15)
+    assert await stage.rest() is None
+
+
+async def test_what_the_upstream_asks_for_rests_at_once_and_decides_alone(staged):
+    stage = await staged()
+    for _ in range(5):
+        await stage.cooldowns.failed("m", 2.5)
+    assert await stage.rest() == (2.5, True, False)
+    stage.pass_time(3)
+    await stage.cooldowns.failed("m", 1.0)
+    assert await stage.rest() == (4, True, False)
+
+
+async def test_with_no_failures_set_only_what_is_asked_for_rests(staged):
+    stage = await staged(failures=0)
+    for _ in range(20):
+        await stage.cooldowns.failed("m", None)
+    assert await stage.rest() is None
+    await stage.cooldowns.failed("m", 4)
+    await stage.cooldowns.failed("m", None)
+    stage.pass_time(5)
+    await stage.cooldowns.failed("m", None)
+    assert await stage.rest() == (4, False, False)
+
+
+async def test_a_longer_rest_is_never_shortened(staged):
+    stage = await staged(failures=1)
+    await stage.cooldowns.failed("m", 100)
+    await stage.cooldowns.failed("m", 10)
+    assert await stage.rest() == (100, True, False)
+    await stage.cooldowns.failed("m", None)
+    assert await stage.rest() == (100, True, False)
+    stage.pass_time(90)
+    await stage.cooldowns.failed("m", None)
+    assert await stage.rest() == (120, True, False)
+    stage.pass_time(15)
+    assert await stage.rest() == (120, False, False)
+
+
+async def test_after_its_rest_one_request_at_a_time_may_probe(staged):
+    stage = await staged(failures=1)
+    await stage.cooldowns.failed("m", None)
+    stage.pass_time(30)
+    assert await stage.rest() == (30, False, False)
+    assert sorted(await asyncio.gather(*(stage.cooldowns.probe("m", 5) for _ in range(10)))) == [False] * 9 + [True]
+    assert await stage.rest() == (30, False, True)
+    await stage.cooldowns.freed("m")
+    assert await stage.rest() == (30, False, False)
+    assert await stage.cooldowns.probe("m", 5)
+    stage.pass_time(5)
+    assert await stage.rest() == (30, False, False)
+    assert await stage.cooldowns.probe("m", 5)
+
+
+async def test_a_failed_probe_rests_again_and_a_good_one_ends_it(staged):
+    stage = await staged()
+    for _ in range(3):
+        await stage.cooldowns.failed("m", None)
+    stage.pass_time(40)
+    assert await stage.cooldowns.probe("m", 5)
+    await stage.cooldowns.failed("m", None)
+    assert await stage.rest() == (70, False, False)
+    stage.pass_time(30)
+    assert await stage.cooldowns.probe("m", 5)
+    await stage.cooldowns.succeeded("m")
+    assert await stage.rest() is None
+    assert await stage.cooldowns.probe("m", 5)
+    for _ in range(2):
+        await stage.cooldowns.failed("m", None)
+    assert await stage.rest() is None, "the failures of before are gone too"
+
+
+async def test_what_is_on_record_is_told_for_all_names_at_once(staged):
+    stage = await staged()
+    await stage.cooldowns.failed("a:b/{c}", 5)
+    await stage.cooldowns.failed("c", 7)
+    await stage.cooldowns.failed("d", None)
+    found = await stage.cooldowns.resting(["x", "a:b/{c}", "d", "c"])
+    assert {n: round(r.until - stage.begin, 3) for n, r in found.items()} == {"a:b/{c}": 5, "c": 7}
+    assert await stage.cooldowns.resting([]) == {}
+
+
+async def test_a_record_nobody_tries_is_forgotten_an_hour_later():
+    now = 1_800_000_000.0
+    cooldowns = LocalCooldowns(Rules(1, 30, 30), lambda: now)
+    await cooldowns.failed("m", None)
+    now += 3629
+    assert await cooldowns.resting(["m"])
+    now += 2
+    assert await cooldowns.resting(["m"]) == {}
+    assert await cooldowns.probe("m", 5)
+
+
+async def test_names_clients_invent_do_not_pile_up():
+    cooldowns = LocalCooldowns(Rules(3, 30, 30))
+    for i in range(5000):
+        await cooldowns.failed(f"m{i}", 100)
+    assert len(cooldowns._records) == 4096
+    assert list(await cooldowns.resting(["m0", "m4999"])) == ["m4999"]
+
+
+async def test_shared_records_expire(redis_server):
+    shared = Shared(redis_server.url, wait=5)
+    await shared.open()
+    cooldowns = SharedCooldowns(shared, Rules(2, 30, 30))
+    await cooldowns.failed("m", 10)
+    await cooldowns.failed("m", None)
+    script = Script("local out = {} for _, k in ipairs(redis.call('KEYS', 'memgate:{rests*')) do out[#out+1] = {k, redis.call('TTL', k)} end return out")
+    ttl = dict(map(tuple, await shared.run(script, ["x"], [])))
+    assert 3600 <= ttl[b"memgate:{rests:}:rest:m"] <= 3610
+    assert 0 < ttl[b"memgate:{rests:}:failures:m"] <= 31
+    await shared.close()
+
+
+async def test_what_one_process_learns_holds_for_the_next_request_of_another(redis_server):
+    one, two = Shared(redis_server.url, wait=5), Shared(redis_server.url, wait=5)
+    await asyncio.gather(one.open(), two.open())
+    rules = Rules(1, 30, 30)
+    await SharedCooldowns(one, rules).failed("m", None)
+    rest = (await SharedCooldowns(two, rules).resting(["m"]))["m"]
+    assert abs(rest.until - time.time() - 30) < 2
+    await asyncio.gather(one.close(), two.close())
+
+
+async def test_without_redis_a_process_keeps_what_it_saw_itself(own_server):
+    shared = Shared(own_server.url, pause=60)
+    await shared.open()
+    cooldowns = SharedCooldowns(shared, Rules(1, 30, 30))
+    await cooldowns.failed("m", 0.05)
+    own_server.stop()
+    assert list(await cooldowns.resting(["m"])) == ["m"]
+    assert shared.degraded
+    await asyncio.sleep(0.06)
+    assert await cooldowns.probe("m", 5)
+    assert not await cooldowns.probe("m", 5)
+    await cooldowns.freed("m")
+    assert await cooldowns.probe("m", 5)
+    assert isinstance((await cooldowns.resting(["m"]))["m"], Rest)
+    await cooldowns.succeeded("m")
+    assert await cooldowns.resting(["m"]) == {}
+    await shared.close()
