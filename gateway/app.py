@@ -42,6 +42,7 @@ from gateway.tokenizers import Vocabularies, folder
 from gateway.upstream.base import Timeouts, Upstream
 from gateway.upstream.openai import OpenAIUpstream
 from gateway.upstream.transport import AiohttpTransport
+from gateway.usage import UsageLog
 from memory.ask import Policy
 from memory.blocks import Block
 from memory.epoch import Rules
@@ -105,7 +106,7 @@ def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
     _register(worker, memory, settings)
     return Gateway(
         settings, _keys(settings, secret), Names(settings), router, memory, secret, Background(settings.memory.ignore), worker, credentials,
-        Vocabularies(folder(data), memory.counters))
+        Vocabularies(folder(data), memory.counters), UsageLog(database))
 
 
 def rewired(running: Gateway, settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
@@ -190,6 +191,7 @@ def _opening(gateway: Gateway) -> Any:
                 try:
                     await gateway.memory.open()
                     gateway.worker.start()
+                    gateway.usage.start()
                     return
                 except MemoryFault as e:
                     log.error("memory is unavailable: %s", e)  # noqa: TRY400 - the message says it all
@@ -205,7 +207,7 @@ def _closing(gateway: Gateway, transports: Iterable[httpx.AsyncBaseTransport]) -
         # What is being opened is opened to its end, so that there is one thing to close; a store that cannot be opened is given up.
         await asyncio.wait([app.state.opening], timeout=OPENING_SECONDS)
         app.state.opening.cancel()
-        for step in (gateway.worker.stop, gateway.memory.close, *(t.aclose for t in transports)):
+        for step in (gateway.worker.stop, gateway.usage.stop, gateway.memory.close, *(t.aclose for t in transports)):
             try:
                 async with asyncio.timeout(STEP_SECONDS):
                     await step()

@@ -24,6 +24,7 @@ from gateway.routing import Route, Router
 from gateway.settings import Settings
 from gateway.tokenizers import Vocabularies
 from gateway.turn import Bounds, Turn
+from gateway.usage import UsageLog
 from gateway.wire.chat import Json
 from memory.ask import Ask
 from memory.errors import MemoryFault
@@ -63,6 +64,7 @@ class Gateway:
     worker: Worker
     credentials: Credentials
     vocabularies: Vocabularies
+    usage: UsageLog
     process: Process = field(default_factory=Process)
     lacks: dict[str, tuple[int, float]] = field(default_factory=dict)
 
