@@ -203,6 +203,7 @@ def _opening(gateway: Gateway) -> Any:
                 try:
                     await gateway.memory.open()
                     gateway.worker.start()
+                    gateway.usage.start()
                     return
                 except MemoryFault as e:
                     log.error("memory is unavailable: %s", e)  # noqa: TRY400 - the message says it all
@@ -218,7 +219,7 @@ def _closing(gateway: Gateway, transports: Iterable[httpx.AsyncBaseTransport]) -
         # What is being opened is opened to its end, so that there is one thing to close; a store that cannot be opened is given up.
         await asyncio.wait([app.state.opening], timeout=OPENING_SECONDS)
         app.state.opening.cancel()
-        for step in (gateway.worker.stop, gateway.memory.close, *(t.aclose for t in transports)):
+        for step in (gateway.worker.stop, gateway.usage.stop, gateway.memory.close, *(t.aclose for t in transports)):
             try:
                 async with asyncio.timeout(STEP_SECONDS):
                     await step()

@@ -15,12 +15,13 @@ def asked(words: str, between: tuple[str | None, str | None], cursor: str | None
     """The search, for one hit more than `limit`, so that it is known whether there are more. Raises BadRequest."""
     if role is not None and role not in ("user", "assistant", "tool"):
         raise BadRequest(f"`role` is {role[:40]!r}: use user, assistant or tool.", param="role")
-    since, until = _time(between[0], "since"), _time(between[1], "until")
+    since, until = bound(between[0], "since"), bound(between[1], "until")
     offset = place_of(cursor, int) or 0
     return Query(words, (role,) if role else (), since, until, limit + 1, max(offset, 0))
 
 
-def _time(value: str | None, name: str) -> float | None:
+def bound(value: str | None, name: str) -> float | None:
+    """Seconds since 1970 of `since` or `until`; a date without a time covers its whole day. Raises BadRequest."""
     if not value:
         return None
     try:

@@ -8,6 +8,7 @@ from typing import Any
 from litestar import delete, get, post
 from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody
 from litestar.response import Stream
+from sqlalchemy import Connection
 
 from gateway.errors import BadRequest
 from gateway.manage.door import EVERY, AtDesk, AtDoor, Cursor, PageLimit, told, window
@@ -35,7 +36,12 @@ async def erase_user(desk: AtDesk) -> Erased:
     if desk.agent is not None:
         raise BadRequest("A user is erased whole, with all agents. Leave out ?agent=.", param="agent")
     secret, tenant, user = desk.scope.secret, desk.scope.tenant, desk.user
-    counts = await desk.write(lambda conn: outside.erase(conn, secret, tenant, user))
+
+    def work(conn: Connection) -> dict[str, int]:
+        desk.caller.gateway.usage.forget(tenant, user)
+        return outside.erase(conn, secret, tenant, user)
+
+    counts = await desk.write(work)
     await asyncio.to_thread(desk.caller.gateway.memory.spill.forget, tenant, user)
     return Erased(user, counts)
 

@@ -9,11 +9,12 @@ from sqlalchemy import Connection
 
 from memory.jobs.queue import Job, enqueue
 from memory.jobs.worker import Handler, Worker
-from memory.stores.sql import expiry
+from memory.stores.sql import expiry, usage
 from memory.stores.sql.engine import Database
 
 DAY = 86400.0
 EVERY = 3600.0  # seconds between looks for what is too old
+USAGE_DAYS = 400  # a year to compare with, and a month to look at it
 Embed = Callable[[int], Awaitable[None]]
 Forget = Callable[[int, Sequence[int] | None], Awaitable[None]]
 
@@ -42,12 +43,14 @@ def erasing(forget: Forget | None) -> Handler:
 
 
 def expiring(db: Database, ages: Ages) -> Handler:
-    """Removes what is older than `ages`."""
+    """Removes what is older than `ages`, and usage records after `USAGE_DAYS`."""
 
     async def expire(_: Job) -> None:
         now = time.time()
         await db.write(lambda conn: expiry.expire_records(conn, now - ages.explain * DAY, now))
         while await db.write(lambda conn: _unnamed(conn, now - ages.unnamed * DAY)):
+            pass
+        while await db.write(lambda conn: usage.older(conn, now - USAGE_DAYS * DAY)):
             pass
 
     return expire

@@ -24,6 +24,7 @@ from memory.errors import Erased
 from memory.ids import new_key
 from memory.scope import Scope, owner_key
 from memory.stores.sql import schema as t
+from memory.stores.sql import usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,10 @@ ALSO = (t.nodes, t.epochs, t.ledger, t.shared_members)
 
 
 def erase(conn: Connection, secret: bytes, tenant: str, user: str) -> dict[str, int]:
-    """Removes everything of the user and moves the generation on, in one transaction. Returns rows removed by kind."""
+    """Removes everything of the user and moves the generation on, in one transaction; what was used stays, under no name.
+
+    Returns rows removed by kind.
+    """
     owner = owner_key(secret, tenant, user)
     if conn.execute(update(t.generations).where(t.generations.c.owner == owner).values(generation=t.generations.c.generation + 1)).rowcount == 0:
         conn.execute(insert(t.generations).values(owner=owner, generation=1))
@@ -156,4 +160,5 @@ def erase(conn: Connection, secret: bytes, tenant: str, user: str) -> dict[str, 
     for table in ALSO:
         conn.execute(delete(table).where(table.c.scope_id.in_(ids)))
     conn.execute(delete(t.scopes).where(t.scopes.c.id.in_(ids)))
+    usage.forget(conn, tenant, user)
     return out

@@ -76,8 +76,9 @@ def grouped(conn: Connection, by: Sequence[str], which: Which, after: Sequence[A
     """Sums by any of `MEMBERS`, in that order, after a group's place."""
     members = [MEMBERS[name] for name in by]
     sums = [
-        func.count().label("requests"), _counted(c.status >= 400).label("errors"), *(func.sum(c[name]).label(name) for name in SUMMED),
-        func.sum(c.cost).label("cost"), _counted(c.cost.is_(None)).label("unpriced"), _counted(c.estimated.is_(True)).label("estimated"),
+        func.count().label("requests"), _counted(c.status >= 400).label("errors"), *(func.sum(c[name]).label(f"{name}_tokens") for name in SUMMED),
+        func.sum(c.cost).label("cost_usd"), _counted(c.cost.is_(None)).label("unpriced_requests"),
+        _counted(c.estimated.is_(True)).label("estimated_requests"),
         func.avg(c.latency_ms).label("latency_ms"), func.avg(c.first_token_ms).label("first_token_ms")]
     names = [f"by_{name}" for name in by]  # grouped by name: a parameter written twice is two expressions to Postgres
     query = select(*(m.label(n) for m, n in zip(members, names, strict=True)), *sums).where(*which.conditions())
