@@ -43,6 +43,9 @@ from gateway.passing import pass_on, upstream_models
 from gateway.routing import Router as Targets
 from gateway.routing import known_models
 from gateway.settings import ConfigError, Settings
+from gateway.shared import Shared
+from gateway.shared_cooldowns import SharedCooldowns
+from gateway.shared_counters import SharedCounters
 from gateway.tokenizers import Vocabularies, folder
 from gateway.upstream.base import Timeouts, Upstream
 from gateway.upstream.openai import OpenAIUpstream
@@ -109,9 +112,13 @@ def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
     memory = Memory(database, _policy(settings), secret, data, _meaning(settings, router, credentials))
     worker = Worker(memory.db)
     _register(worker, memory, settings)
+    usage = UsageLog(database)
+    shared = Shared(settings.storage.redis) if settings.storage.redis else None
+    choice = Choice(SharedCooldowns(shared, _rests(settings)) if shared else LocalCooldowns(_rests(settings)), settings.routing)
+    limits = Limits(SharedCounters(shared) if shared else LocalCounters(), usage.spent)
     return Gateway(
         settings, _keys(settings, secret), Names(settings), router, memory, secret, Background(settings.memory.ignore), worker, credentials,
-        Vocabularies(folder(data), memory.counters), Choice(LocalCooldowns(_rests(settings)), settings.routing), Limits(LocalCounters()), UsageLog(memory.db))
+        Vocabularies(folder(data), memory.counters), choice, limits, usage, shared)
 
 
 def rewired(running: Gateway, settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
@@ -209,6 +216,8 @@ def _opening(gateway: Gateway) -> Any:
                     log.error("memory is unavailable: %s", e)  # noqa: TRY400 - the message says it all
                     await asyncio.sleep(2)
 
+        if gateway.shared is not None:
+            await gateway.shared.open()  # before the first request, which would be counted here alone
         app.state.opening = asyncio.create_task(work())
 
     return start
@@ -219,7 +228,8 @@ def _closing(gateway: Gateway, transports: Iterable[httpx.AsyncBaseTransport]) -
         # What is being opened is opened to its end, so that there is one thing to close; a store that cannot be opened is given up.
         await asyncio.wait([app.state.opening], timeout=OPENING_SECONDS)
         app.state.opening.cancel()
-        for step in (gateway.worker.stop, gateway.usage.stop, gateway.memory.close, *(t.aclose for t in transports)):
+        shared = [gateway.shared.close] if gateway.shared is not None else []
+        for step in (gateway.worker.stop, gateway.usage.stop, gateway.memory.close, *shared, *(t.aclose for t in transports)):
             try:
                 async with asyncio.timeout(STEP_SECONDS):
                     await step()
@@ -320,6 +330,8 @@ async def health() -> dict[str, str]:
 async def ready(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
     gateway: Gateway = request.app.state.gateway
     degraded = [] if gateway.memory.ready else ["memory"]
+    if gateway.shared is not None and gateway.shared.degraded:
+        degraded.append("redis")
     status = "draining" if gateway.process.draining else "degraded" if degraded else "ok"
     return Response({"status": status, "degraded": degraded}, status_code=503 if gateway.process.draining else 200)
 

@@ -26,6 +26,7 @@ from gateway.plain import PlainWork
 from gateway.relay import Passing, RelayWork
 from gateway.routing import Route, Router, Target
 from gateway.settings import Settings
+from gateway.shared import Shared
 from gateway.tokenizers import Vocabularies
 from gateway.turn import Bounds, Turn
 from gateway.usage import Record, UsageLog
@@ -71,6 +72,7 @@ class Gateway:
     choice: Choice
     limits: Limits
     usage: UsageLog
+    shared: Shared | None = None
     process: Process = field(default_factory=Process)
     lacks: dict[str, tuple[int, float]] = field(default_factory=dict)
 

@@ -65,8 +65,15 @@ class SharedCooldowns:
 
     def __init__(self, shared: Shared, rules: Rules) -> None:
         self._shared = shared
-        self._rules = rules
         self._twin = LocalCooldowns(rules)
+
+    @property
+    def rules(self) -> Rules:
+        return self._twin.rules
+
+    @rules.setter
+    def rules(self, rules: Rules) -> None:
+        self._twin.rules = rules
 
     async def resting(self, names: Sequence[str]) -> dict[str, Rest]:
         try:
@@ -78,7 +85,7 @@ class SharedCooldowns:
 
     async def failed(self, name: str, asked: float | None) -> None:
         await self._twin.failed(name, asked)
-        rules = self._rules
+        rules = self.rules
         await self._tell(FAILED, name, [asked or 0, rules.failures, rules.window, rules.seconds])
 
     async def succeeded(self, name: str) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, fields
 from itertools import islice
 from typing import Any
 
+from gateway.errors import Unavailable
 from gateway.identity import USER_CHARACTERS
 from gateway.prices import MOST
 from memory.errors import MemoryFault, StoreUnavailable
@@ -28,6 +29,7 @@ BATCH = 500
 INTERVAL = 1.0  # seconds between writes
 BACK_OFF = 30.0  # seconds, at most, between tries on a store that fails
 FLUSH_SECONDS = 2.0
+SPENT_SECONDS = 5.0  # as long as a turn waits for the store at start-up
 WARN_SECONDS = 60.0
 ERASED_SECONDS = 86400.0  # no request lasts longer
 
@@ -106,6 +108,15 @@ class UsageLog:
         self._erased[tenant, user] = now
         while (first := next(iter(self._erased))) and self._erased[first] < now - ERASED_SECONDS:
             del self._erased[first]
+
+    async def spent(self, key: str, since: float) -> float:
+        """The USD that a key spent since a time, as far as prices are known. Raises Unavailable while the store does not answer:
+        a budget nobody knows the rest of is not to be spent."""
+        try:
+            await self.flush()
+            return (await self._db.read(lambda conn: rows.spent(conn, since), SPENT_SECONDS)).get(key, 0.0)
+        except MemoryFault as e:
+            raise Unavailable(f"What the key {key!r} has spent of its budget cannot be read now. Try again shortly.", headers=[(b"retry-after", b"1")]) from e
 
     def start(self) -> None:
         if self._task is None:
