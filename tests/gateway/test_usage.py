@@ -180,10 +180,12 @@ async def test_texts_and_numbers_that_no_store_takes_are_made_to_fit(db):
     assert (found["model"], found["input"]) == ("?" + "m" * 1023, 2**31 - 1)
 
 
-async def test_a_record_that_is_none_is_dropped_and_holds_up_no_other(db):
+async def test_a_record_that_is_none_is_dropped_and_holds_up_no_other(db, caplog):
     log = UsageLog(db)
-    log.add(record("a", created_at="yesterday"))
-    await log.flush()
+    log.add(record("a", latency_ms=None))
+    with caplog.at_level(logging.WARNING):
+        await log.flush()
+    assert "1 so far: they cannot be stored: a usage record does not fit its table: IntegrityError" in caplog.text
     log.add(record("b"))
     await log.flush()
     assert (log.dropped, await stored(db)) == (1, ["b"])
