@@ -167,7 +167,8 @@ class UsageLog:
             except MemoryFault as e:
                 return e
             except Exception as e:
-                self._drop(len(batch), f"they cannot be stored: {type(e).__name__}")
+                # A defect of ours: kept, such a batch would hold up all that come after it.
+                self._drop(len(batch), f"they cannot be stored: {e}")
             for _ in batch:
                 self._queue.popleft()
         return None
@@ -175,7 +176,8 @@ class UsageLog:
     def _rows(self, batch: Sequence[Record]) -> list[dict[str, Any]]:
         out = [{name: _fit(getattr(r, name)) for name in COLUMNS} for r in batch]
         for row in out:
-            if row["created_at"] <= self._erased.get((row["tenant"], row["user"]), 0):
+            erased = self._erased.get((row["tenant"], row["user"]))
+            if erased is not None and row["created_at"] <= erased:
                 row["user"] = None
         return out
 

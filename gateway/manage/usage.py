@@ -19,7 +19,7 @@ from memory.stores.sql.usage import SUMMED, Which
 
 GroupBy = Annotated[str, QueryParameter(description=f"any of {', '.join(rows.MEMBERS)}, with commas between; or request, for single requests")]
 DAYS = Annotated[int, Meta(ge=-1_000_000, le=1_000_000)]
-ROW_KEY = Annotated[int, Meta(ge=0, lt=2**63)]
+ROW_KEY = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class UsageGroup(msgspec.Struct, kw_only=True):

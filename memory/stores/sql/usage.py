@@ -23,6 +23,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy import insert as inserting
+from sqlalchemy.exc import DataError, IntegrityError
 
 from memory.stores.sql import schema as t
 
@@ -64,8 +65,11 @@ class Group:
 
 
 def insert(conn: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Adds records: the table's columns, without `id`."""
-    conn.execute(inserting(t.usage), rows)
+    """Adds records: the table's columns, without `id`. Raises ValueError for those that no database would take."""
+    try:
+        conn.execute(inserting(t.usage), rows)
+    except (DataError, IntegrityError) as e:
+        raise ValueError(f"a usage record does not fit its table: {type(e).__name__}") from e
 
 
 def _counted(which: ColumnElement[bool]) -> ColumnElement[int]:
