@@ -32,6 +32,7 @@ from gateway.front import Front, segment
 from gateway.headers import joined
 from gateway.identity import KeyRing, Names
 from gateway.intake import read_body
+from gateway.made import MadeKeys
 from gateway.memories import management
 from gateway.openapi import completed
 from gateway.passing import pass_on, upstream_models
@@ -104,7 +105,7 @@ def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
     worker = Worker(memory.db)
     _register(worker, memory, settings)
     return Gateway(
-        settings, _keys(settings, secret), Names(settings), router, memory, secret, Background(settings.memory.ignore), worker, credentials,
+        settings, _keys(settings, secret, MadeKeys(database)), Names(settings), router, memory, secret, Background(settings.memory.ignore), worker, credentials,
         Vocabularies(folder(data), memory.counters))
 
 
@@ -112,7 +113,7 @@ def rewired(running: Gateway, settings: Settings, upstreams: Mapping[str, Upstre
     """Other settings over the running memory, worker and counters. Raises ConfigError, nothing being changed."""
     router = Targets(settings, upstreams, known_models(facts_file()))
     made = replace(
-        running, settings=settings, keys=_keys(settings, running.secret), names=Names(settings), router=router, background=Background(settings.memory.ignore), lacks={})
+        running, settings=settings, keys=_keys(settings, running.secret, running.keys.made), names=Names(settings), router=router, background=Background(settings.memory.ignore), lacks={})
     memory = running.memory
     memory.policy = _policy(settings)
     _register(running.worker, memory, settings)
@@ -121,9 +122,9 @@ def rewired(running: Gateway, settings: Settings, upstreams: Mapping[str, Upstre
     return made
 
 
-def _keys(settings: Settings, secret: bytes) -> KeyRing:
+def _keys(settings: Settings, secret: bytes, made: MadeKeys) -> KeyRing:
     token = kept_secret(settings.data / "token", 24).hex() if settings.single_user and settings.mode != "managed" else ""
-    return KeyRing(settings, secret, token)
+    return KeyRing(settings, secret, token, made)
 
 
 def _policy(settings: Settings) -> Policy:
@@ -190,6 +191,7 @@ def _opening(gateway: Gateway) -> Any:
                 try:
                     await gateway.memory.open()
                     gateway.worker.start()
+                    gateway.keys.made.start()
                     return
                 except MemoryFault as e:
                     log.error("memory is unavailable: %s", e)  # noqa: TRY400 - the message says it all
@@ -205,7 +207,7 @@ def _closing(gateway: Gateway, transports: Iterable[httpx.AsyncBaseTransport]) -
         # What is being opened is opened to its end, so that there is one thing to close; a store that cannot be opened is given up.
         await asyncio.wait([app.state.opening], timeout=OPENING_SECONDS)
         app.state.opening.cancel()
-        for step in (gateway.worker.stop, gateway.memory.close, *(t.aclose for t in transports)):
+        for step in (gateway.keys.made.stop, gateway.worker.stop, gateway.memory.close, *(t.aclose for t in transports)):
             try:
                 async with asyncio.timeout(STEP_SECONDS):
                     await step()

@@ -4,9 +4,9 @@ from __future__ import annotations
 from litestar import Router
 from litestar.di import Provide
 
-from gateway.manage import blocks, conversations, door, passages, users
+from gateway.manage import blocks, conversations, door, keys, passages, users
 
-HANDLERS = (*users.ROUTES, *blocks.ROUTES, *passages.ROUTES, *conversations.ROUTES)
+HANDLERS = (*users.ROUTES, *blocks.ROUTES, *passages.ROUTES, *conversations.ROUTES, *keys.ROUTES)
 
 
 def management() -> Router:
