@@ -37,6 +37,7 @@ from gateway.headers import joined
 from gateway.identity import KeyRing, Names
 from gateway.intake import read_body
 from gateway.limits import Limits
+from gateway.made import MadeKeys
 from gateway.memories import management
 from gateway.openapi import completed
 from gateway.passing import pass_on, upstream_models
@@ -117,7 +118,7 @@ def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
     choice = Choice(SharedCooldowns(shared, _rests(settings)) if shared else LocalCooldowns(_rests(settings)), settings.routing)
     limits = Limits(SharedCounters(shared) if shared else LocalCounters(), usage.spent)
     return Gateway(
-        settings, _keys(settings, secret), Names(settings), router, memory, secret, Background(settings.memory.ignore), worker, credentials,
+        settings, _keys(settings, secret, MadeKeys(database)), Names(settings), router, memory, secret, Background(settings.memory.ignore), worker, credentials,
         Vocabularies(folder(data), memory.counters), choice, limits, usage, shared)
 
 
@@ -125,7 +126,7 @@ def rewired(running: Gateway, settings: Settings, upstreams: Mapping[str, Upstre
     """Other settings over the running memory, worker and counters. Raises ConfigError, nothing being changed."""
     router = Targets(settings, upstreams, known_models(facts_file()))
     made = replace(
-        running, settings=settings, keys=_keys(settings, running.secret), names=Names(settings), router=router, background=Background(settings.memory.ignore), lacks={})
+        running, settings=settings, keys=_keys(settings, running.secret, running.keys.made), names=Names(settings), router=router, background=Background(settings.memory.ignore), lacks={})
     running.choice.rules = settings.routing
     running.choice.cooldowns.rules = _rests(settings)
     memory = running.memory
@@ -136,9 +137,9 @@ def rewired(running: Gateway, settings: Settings, upstreams: Mapping[str, Upstre
     return made
 
 
-def _keys(settings: Settings, secret: bytes) -> KeyRing:
+def _keys(settings: Settings, secret: bytes, made: MadeKeys) -> KeyRing:
     token = kept_secret(settings.data / "token", 24).hex() if settings.single_user and settings.mode != "managed" else ""
-    return KeyRing(settings, secret, token)
+    return KeyRing(settings, secret, token, made)
 
 
 def _rests(settings: Settings) -> Rests:
@@ -211,6 +212,7 @@ def _opening(gateway: Gateway) -> Any:
                     await gateway.memory.open()
                     gateway.worker.start()
                     gateway.usage.start()
+                    gateway.keys.made.start()
                     return
                 except MemoryFault as e:
                     log.error("memory is unavailable: %s", e)  # noqa: TRY400 - the message says it all
@@ -229,7 +231,7 @@ def _closing(gateway: Gateway, transports: Iterable[httpx.AsyncBaseTransport]) -
         await asyncio.wait([app.state.opening], timeout=OPENING_SECONDS)
         app.state.opening.cancel()
         shared = [gateway.shared.close] if gateway.shared is not None else []
-        for step in (gateway.worker.stop, gateway.usage.stop, gateway.memory.close, *shared, *(t.aclose for t in transports)):
+        for step in (gateway.keys.made.stop, gateway.worker.stop, gateway.usage.stop, gateway.memory.close, *shared, *(t.aclose for t in transports)):
             try:
                 async with asyncio.timeout(STEP_SECONDS):
                     await step()

@@ -5,7 +5,6 @@ its own users, however the user is named; keys are compared by hash and never ke
 """
 from __future__ import annotations
 
-import hashlib
 import hmac
 import re
 from collections.abc import Mapping
@@ -13,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-from gateway.errors import BadRequest, Forbidden, Unauthenticated
-from gateway.settings import Budget, Key, Limits, Settings
+from gateway.errors import BadRequest, Forbidden, Unauthenticated, Unavailable
+from gateway.made import MadeKeys, digest_of
+from gateway.settings import Budget, Grant, Key, Limits, Settings
+from memory.stores.sql.glance import NONE
 
 USER_CHARACTERS = 1024
 BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -48,14 +49,20 @@ class Principal:
 
 
 class KeyRing:
-    """Turns credentials into principals. secret: the server's, for own-key tenants. token: single-user mode's local one."""
+    """Turns credentials into principals. secret: the server's, for own-key tenants. token: single-user mode's local one.
+    made: the keys beside the configuration's."""
 
-    def __init__(self, settings: Settings, secret: bytes, token: str) -> None:
-        self._settings, self._secret, self._token = settings, secret, token
+    def __init__(self, settings: Settings, secret: bytes, token: str, made: MadeKeys) -> None:
+        self._settings, self._secret, self._token, self.made = settings, secret, token, made
         self._keys = {_hash_of(k): k for k in settings.keys}
 
+    @property
+    def admins(self) -> int:
+        """How many keys may manage every tenant, and the keys themselves."""
+        return sum(key.admin for key in self._settings.keys) + self.made.admins
+
     def caller(self, headers: Headers) -> Principal:
-        """The principal of a request to `/v1`. Raises Unauthenticated."""
+        """The principal of a request to `/v1`. Raises Unauthenticated; Unavailable while the keys are not read yet."""
         credential = bearer(headers)
         mode = self._settings.mode
         if mode == "managed":
@@ -72,7 +79,7 @@ class KeyRing:
         return Principal(tenant, "own", authorization=authorization)
 
     def manager(self, headers: Headers) -> Principal:
-        """The principal of a request to `/memory`. Raises Unauthenticated."""
+        """The principal of a request to `/memory`. Raises Unauthenticated, Unavailable."""
         if not (self._settings.single_user and self._settings.mode != "managed"):
             return self.caller(headers)
         credential = bearer(headers)
@@ -83,15 +90,19 @@ class KeyRing:
     def _managed(self, credential: bytes | None) -> Principal:
         if credential is None:
             raise Unauthenticated("No API key given. Send a Memgate key as `Authorization: Bearer ...`.")
-        key = self._keys.get(hashlib.sha256(credential).hexdigest())
+        digest = digest_of(credential)
+        key: Grant | None = self._keys.get(digest) or self.made.get(digest)
         if key is None:
+            if not self.made.read and self._settings.made != NONE:
+                raise Unavailable("The store that holds the keys is not open yet. Try again shortly.", headers=[(b"retry-after", b"1")])
             raise Unauthenticated("The API key is not known here. Check it, or ask the operator for one.")
-        return Principal(key.tenant, key.name, key.trusted, key.admin, frozenset(key.users), key.default_user, key.models, limits=key.limits, budget=key.budget)
+        return Principal(
+            key.tenant, key.name, key.trusted, key.admin, frozenset(key.users), key.default_user, key.models, limits=key.limits, budget=key.budget)
 
 
 def _hash_of(key: Key) -> str:
     if key.key is not None:
-        return hashlib.sha256(key.key.get_secret_value().encode()).hexdigest()
+        return digest_of(key.key.get_secret_value().encode())
     return (key.key_hash or "").removeprefix("sha256:").lower()
 
 

@@ -13,11 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from gateway.settings import ConfigError, Settings, checked
+from memory.stores.sql.glance import NONE, glance
 
 VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
 
 def load(path: Path | None = None, env: Mapping[str, str] = os.environ, overrides: Mapping[str, Any] | None = None) -> Settings:
+    """The settings that may be served: see `read`, and whether keys were made at run time, which decides the mode. Raises ConfigError."""
+    settings = read(path, env, overrides)
+    file = settings.sqlite_file
+    return settings.guarded(glance(file) if file else NONE)
+
+
+def read(path: Path | None, env: Mapping[str, str] = os.environ, overrides: Mapping[str, Any] | None = None) -> Settings:
     """The settings from a file (None: defaults), the environment and `overrides` (dotted member to value), the later winning.
 
     Raises ConfigError. `MEMGATE_UPSTREAM` or the override `upstream` is the base URL used when no provider is configured.

@@ -11,10 +11,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from gateway.headers import may_forward
 from memory.blocks import LABEL, RESERVED
+from memory.stores.sql.glance import NONE, Made
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -119,21 +129,21 @@ class Routing(Part):
 
 
 class Limits(Part):
-    rpm: int = Field(0, ge=0)
-    tpm: int = Field(0, ge=0)
-    concurrent: int = Field(0, ge=0)
+    rpm: int = Field(0, ge=0, le=2**53)
+    tpm: int = Field(0, ge=0, le=2**53)
+    concurrent: int = Field(0, ge=0, le=2**53)
 
 
 class Budget(Part):
-    usd: float = Field(0, ge=0)
+    usd: float = Field(0, ge=0, allow_inf_nan=False)
     period: Literal["hour", "day", "week", "month"] = "month"
 
 
-class Key(Part):
-    name: str
-    key: SecretStr | None = None
-    key_hash: str | None = None
-    tenant: str = Field(min_length=1)
+class Grant(Part):
+    """What a managed key is called and what it may do, wherever it was made."""
+
+    name: str = Field(min_length=1, max_length=256)
+    tenant: str = Field(min_length=1, max_length=1024)
     trusted: bool = True
     users: tuple[str, ...] = ()
     default_user: str = ""
@@ -141,6 +151,18 @@ class Key(Part):
     models: tuple[str, ...] = ("*",)
     limits: Limits = Limits()
     budget: Budget = Budget()
+
+    @field_validator("name", "tenant")
+    @classmethod
+    def _printable(cls, text: str) -> str:
+        if not text.isprintable() or not text.strip() or text == "*":
+            raise ValueError(f"{text[:60]!r} cannot be shown or means all: use printable characters, not a lone *")
+        return text
+
+
+class Key(Grant):
+    key: SecretStr | None = None
+    key_hash: str | None = None
 
     @model_validator(mode="after")
     def _one(self) -> Key:
@@ -231,6 +253,7 @@ class Settings(Part):
     routing: Routing = Routing()
     keys: tuple[Key, ...] = ()
     memory: MemoryPart = MemoryPart()
+    _made: Made | None = PrivateAttr(default=NONE)
 
     @model_validator(mode="before")
     @classmethod
@@ -247,23 +270,41 @@ class Settings(Part):
                     raise ValueError(f"models.{name!r} names the provider {target.provider!r}, which is not configured; there are: {', '.join(self.providers) or 'none'}")
         if len({k.name for k in self.keys}) != len(self.keys):
             raise ValueError("two keys have the same name")
-        self._guard()
         return self
 
-    def _guard(self) -> None:
+    def guarded(self, made: Made | None) -> Settings:
+        """These settings, with the keys that were made at run time; None: whether there are any cannot be told.
+
+        Raises ConfigError for what would serve people who have no right to it.
+        """
+        found = self.model_copy()
+        found._made = made
         lent = [n for n, p in self.providers.items() if p.api_key is not None]
-        if lent and not self.keys and not self.server.open:
-            raise ValueError(
-                f"providers.{lent[0]}.api_key is set but there is no managed key: anybody who reaches the port would spend it. Add a [[keys]] entry, "
-                "remove api_key so that clients bring their own, or set server.open = true to allow it on loopback.")
-        if self.server.open and not self.server.loopback:
-            raise ValueError(f"server.open = true serves without keys, so it binds loopback only; server.host is {self.server.host!r}")
-        if self.server.single_user is True and not self.server.loopback and not self.keys:
-            raise ValueError(f"server.single_user = true off loopback (server.host is {self.server.host!r}) needs a [[keys]] entry")
+        loopback, host = self.server.loopback, self.server.host
+        fault = ""
+        if lent and found.mode == "own-key":
+            fault = (
+                f"providers.{lent[0]}.api_key is set but there is no managed key: anybody who reaches the port would spend it. Make one with "
+                "`memgate keys create`, add a [[keys]] entry, remove api_key so that clients bring their own, or set server.open = true to allow it on loopback.")
+        elif self.server.open and not loopback:
+            fault = f"server.open = true serves without keys, so it binds loopback only; server.host is {host!r}"
+        elif self.server.single_user is True and not loopback and found.mode != "managed":
+            fault = f"server.single_user = true off loopback (server.host is {host!r}) needs a [[keys]] entry, or a key from `memgate keys create`"
+        elif made is None and found.mode == "own-key" and not loopback:
+            fault = f"storage.database: {self.database} cannot be read, so whether keys were made is not known, and server.host is {host!r}. `memgate doctor` looks closer."
+        if fault:
+            raise ConfigError(f"configuration: {fault}")
+        return found
+
+    @property
+    def made(self) -> Made | None:
+        """The keys that the database held when these settings were read; None: it could not be read."""
+        return self._made
 
     @property
     def mode(self) -> Literal["managed", "open", "own-key"]:
-        if self.keys:
+        """managed also where every key that was made is revoked: to revoke the last one must not open the door."""
+        if self.keys or (self._made and self._made.ever):
             return "managed"
         return "open" if self.server.open else "own-key"
 
@@ -283,7 +324,8 @@ class Settings(Part):
                    if getattr(kept, name) != getattr(getattr(wanted, part), name)]
         waiting += [f"providers.{n}.max_connections" for n, p in wanted.providers.items()
                     if n in self.providers and p.max_connections != self.providers[n].max_connections]
-        return checked({**{name: getattr(wanted, name) for name in type(wanted).model_fields}, **fixed}), waiting
+        merged = checked({**{name: getattr(wanted, name) for name in type(wanted).model_fields}, **fixed})
+        return merged.guarded(wanted.made if wanted.made and wanted.database == self.database else self.made), waiting
 
     @property
     def data(self) -> Path:
@@ -301,6 +343,12 @@ class Settings(Part):
             return self.storage.database
         return f"{scheme}{found}{(self.data / path).resolve()}"
 
+    @property
+    def sqlite_file(self) -> Path | None:
+        """The file of a SQLite database; None for another kind."""
+        _, found, path = self.database.partition("sqlite+aiosqlite:///")
+        return Path(path) if found else None
+
 
 def data_folder(env: Mapping[str, str] = os.environ) -> Path:
     """The user's data folder for Memgate."""
@@ -312,14 +360,15 @@ def data_folder(env: Mapping[str, str] = os.environ) -> Path:
 
 
 def checked(data: dict[str, Any]) -> Settings:
-    """The settings from a plain table. Raises ConfigError."""
+    """The settings from a plain table, not guarded yet. Raises ConfigError."""
     try:
         return Settings.model_validate(data)
     except ValidationError as e:
-        raise ConfigError("\n".join(_told(x) for x in e.errors(include_input=False, include_url=False))) from e
+        raise ConfigError("\n".join(told(x) for x in e.errors(include_input=False, include_url=False))) from e
 
 
-def _told(error: Any) -> str:
+def told(error: Any) -> str:
+    """One of pydantic's errors, as a line that names the member."""
     where = ".".join(str(p) for p in error["loc"]) or "configuration"
     if error["type"] == "extra_forbidden":
         return f"{where}: there is no such setting; config/gateway.toml lists them all"

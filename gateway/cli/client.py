@@ -54,6 +54,15 @@ class Api:
             raise Failed(message_of(response))
         return response.json() if response.content else None
 
+    def pages(self, path: str, params: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+        """Every entry of a list, page by page. Raises Failed."""
+        page: dict[str, Any] = {"next_cursor": None}
+        while True:
+            page = self.call("GET", path, params={**(params or {}), **({"cursor": page["next_cursor"]} if page["next_cursor"] else {})})
+            yield from page["data"]
+            if not page["next_cursor"]:
+                return
+
     def explain(self, ident: str) -> dict[str, Any] | None:
         """The explain record of a request; None when there is none to be had."""
         try:

@@ -3,15 +3,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from gateway.cli.options import Failed, config_option, settings_from
 from gateway.cli.running import running
-
-if TYPE_CHECKING:
-    from gateway.settings import Settings
 
 
 @click.group(short_help="Upgrade or clean the database.")
@@ -61,7 +57,7 @@ def vacuum(config: Path | None) -> None:
     from memory.stores.sql.vacuum import vacuum as run
 
     settings = settings_from(config)
-    path = sqlite_file(settings)
+    path = settings.sqlite_file
     if path and not path.exists():
         raise Failed(f"There is no database at {path} yet.")
     before = path.stat().st_size if path else 0
@@ -70,9 +66,3 @@ def vacuum(config: Path | None) -> None:
     except StoreUnavailable as e:
         raise Failed(f"{settings.database}: {e}") from e
     click.echo(f"{path}: {before} bytes before, {path.stat().st_size} after" if path else f"{settings.database} is rewritten")
-
-
-def sqlite_file(settings: Settings) -> Path | None:
-    """The file of a SQLite database; None for another kind."""
-    _, found, path = settings.database.partition("sqlite+aiosqlite:///")
-    return Path(path) if found else None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from gateway.cli.keys import counted, lacking
 from gateway.cli.options import Failed, config_option, installed_version, settings_from
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def checks(config: Path | None) -> Iterator[Finding]:
         yield Finding("configuration", "failed", str(e))
         return
     yield Finding("configuration", "ok", f"{settings.mode}{', single-user' if settings.single_user else ''}; {config or 'defaults and environment'}")
+    if settings.mode == "managed":
+        yield Finding("keys", "note" if lacking(settings) else "ok", "; ".join(filter(None, (counted(settings), lacking(settings)))))
     yield _data(settings)
     yield _full_text()
     yield _database(settings)
@@ -97,10 +100,9 @@ def _full_text() -> Finding:
 
 
 def _database(settings: Settings) -> Finding:
-    from gateway.cli.db import sqlite_file
     from memory.stores.sql.schema import REVISION
 
-    path = sqlite_file(settings)
+    path = settings.sqlite_file
     if path is None:
         return Finding("database", "note", f"{settings.database.partition('://')[0]}: not looked at; only SQLite is")
     if not path.exists():

@@ -1,9 +1,8 @@
 """`memgate memory ...`: a user's memory, seen and steered. Every command is a few calls of the management API."""
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from urllib.parse import quote
 import click
 
 from gateway.cli.client import Api, opened, user_path
-from gateway.cli.options import Failed, Where, where_options
+from gateway.cli.options import Failed, Where, json_option, shown_json, where_options
 
 
 @click.group(short_help="See and steer a user's memory.")
@@ -58,13 +57,6 @@ def person_options(command: Callable[..., None]) -> Callable[..., Any]:
             command(person=Person(api, user, agent), **options)
 
     return wrapped
-
-
-json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")
-
-
-def shown_json(value: Any) -> None:
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 @memory.command(short_help="The memory blocks, and how much else is stored.")
@@ -173,7 +165,7 @@ def history(person: Person, label: str, as_json: bool) -> None:
     Example:
       memgate memory history human
     """
-    versions = list(pages(person, "blocks", quote(label, safe=""), "versions"))
+    versions = list(person.api.pages(person.path("blocks", quote(label, safe=""), "versions"), person.params))
     if as_json:
         shown_json(versions)
         return
@@ -182,17 +174,6 @@ def history(person: Person, label: str, as_json: bool) -> None:
         for mark, text in (("-", version["before"]), ("+", version["after"])):
             for line in (text or "").splitlines():
                 click.echo(f"  {mark} {line}")
-
-
-def pages(person: Person, *path: str) -> Iterable[dict[str, Any]]:
-    """Every entry of a list, page by page."""
-    cursor: str | None = None
-    while True:
-        page = person.call("GET", *path, params={"cursor": cursor} if cursor else None)
-        yield from page["data"]
-        cursor = page.get("next_cursor")
-        if not cursor:
-            return
 
 
 @memory.command(short_help="Search passages and messages.")

@@ -1,6 +1,7 @@
 """What the commands share: how they fail, and the options that several of them take."""
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -40,6 +41,13 @@ def settings_from(config: Path | None, **overrides: Any) -> Settings:
     from gateway.loading import load
 
     return load(config, overrides={k.replace("__", "."): v for k, v in overrides.items()})
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")
+
+
+def shown_json(value: Any) -> None:
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 @dataclass(frozen=True, slots=True)

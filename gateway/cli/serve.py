@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from gateway.cli.keys import counted, lacking
 from gateway.cli.options import Failed, config_option, settings_from
 
 if TYPE_CHECKING:
@@ -113,6 +114,8 @@ def told(settings: Settings, url: str) -> list[str]:
     lines = [f"Memgate serves {url}/v1", f"  mode       {mode}"]
     if settings.single_user and settings.mode != "managed":
         lines.append("  users      single-user: this machine alone, one memory for all its apps (user 'me', unless a request names another)")
+    if settings.mode == "managed":
+        lines.append(f"  keys       {counted(settings)}")
     lines += [f"  upstream   {name}: {provider.base_url}" for name, provider in settings.providers.items()]
     lines += [f"  memory     {settings.data} ({settings.database.partition('+')[0].partition(':')[0]})"]
     lines += [f"  warning    {text}" for text in warnings(settings)]
@@ -123,6 +126,7 @@ def warnings(settings: Settings) -> list[str]:
     """What is allowed but may surprise."""
     conversation = "a request that names no user is remembered within its own conversation only"
     out = [f"the key {k.name!r} names nobody (no default_user): {conversation}" for k in settings.keys if not k.default_user]
+    out += [text] if (text := lacking(settings)) else []
     if settings.mode == "own-key" and not settings.single_user:
         out.append(f"keys name nobody: {conversation}")
     memory, storage = settings.memory, settings.storage

@@ -1,0 +1,168 @@
+"""`memgate keys ...`: managed keys, made, listed and revoked. Every command is a call of the management API.
+
+Where no gateway runs, one is opened for the command alone, with an admin key that nobody else ever learns: so the first key can be
+made before any gateway ran, and a gateway that no admin key is left for can be had again.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import click
+
+from gateway.cli.client import Api, connected, token_for
+from gateway.cli.options import Where, json_option, shown_json, where_options
+from gateway.cli.running import running
+
+if TYPE_CHECKING:
+    from gateway.settings import Settings
+
+OWN = "memgate-keys-command"
+
+
+@click.group(short_help="Make, list and revoke managed keys.")
+def keys() -> None:
+    """Make, list and revoke managed keys: what a client sends in place of a provider's key.
+
+    Goes through the gateway that runs on your data folder, which asks for an admin key (--key or MEMGATE_KEY) once keys are
+    managed; works on the database itself where none runs.
+
+    \b
+    Examples:
+      memgate keys create --name app --tenant acme
+      memgate keys list
+      memgate keys revoke app
+    """
+
+
+@contextmanager
+def administered(where: Where) -> Iterator[Api]:
+    """The API with a say over keys. Raises Failed, ConfigError."""
+    from gateway.loading import read
+
+    settings = read(where.config)  # may lend a provider's key yet: what is missing may be the key that is now made
+    if url := where.url or running(settings.data):
+        with connected(url, where.key or token_for(url, settings)) as api:
+            yield api
+        return
+    from gateway.cli.hosted import bound, hosted
+    from gateway.made import new_key
+    from gateway.settings import Key
+
+    text, digest = new_key()
+    own = Key(name=OWN, tenant=OWN, admin=True, key_hash=digest)
+    with hosted(settings.model_copy(update={"keys": (*settings.keys, own)}), bound("127.0.0.1", 0)) as url, connected(url, text) as api:
+        yield api
+
+
+@keys.command(short_help="Make a key.")
+@click.option("--name", required=True, help="What to call it: in lists, in the log and in what it used.")
+@click.option("--tenant", required=True, help="Whose memory it reaches: keys of one tenant share its users.")
+@click.option("--trusted/--no-trusted", default=True, help="Whether it may name any user of its tenant.  [default: it may]")
+@click.option("--user", "users", multiple=True, help="A user it may name though it is not trusted; may be given several times.")
+@click.option("--default-user", help="The user of a request that names none.")
+@click.option("--admin", is_flag=True, help="It sees every tenant and may manage keys.")
+@click.option("--model", "models", multiple=True, help="A model it may call, * for any end; may be given several times.  [default: all]")
+@click.option("--rpm", type=click.IntRange(0), help="Requests a minute.  [default: no limit]")
+@click.option("--tpm", type=click.IntRange(0), help="Tokens a minute.  [default: no limit]")
+@click.option("--concurrent", type=click.IntRange(0), help="Requests at the same time.  [default: no limit]")
+@click.option("--usd", type=click.FloatRange(0), help="What it may spend in a period.  [default: no limit]")
+@click.option("--period", type=click.Choice(["hour", "day", "week", "month"]), help="The period of --usd.  [default: month]")
+@json_option
+@where_options
+def create(where: Where, as_json: bool, **asked: Any) -> None:
+    """Make a key and print it, alone, on standard output. It is shown this once: only its hash is kept.
+
+    \b
+    Examples:
+      KEY=$(memgate keys create --name app --tenant acme)
+      memgate keys create --name ops --tenant acme --admin
+      memgate keys create --name phone --tenant acme --no-trusted --default-user ada --rpm 60 --usd 5
+    """
+    given = {name: value for name, value in asked.items() if value not in (None, ())}
+    body: dict[str, Any] = {name: value for name, value in given.items() if name not in (*LIMITS, *BUDGET)}
+    body |= {"limits": {name: given[name] for name in LIMITS if name in given}, "budget": {name: given[name] for name in BUDGET if name in given}}
+    with administered(where) as api:
+        made = api.call("POST", "/keys", json=body)
+    if as_json:
+        shown_json(made)
+        return
+    click.echo(f"{made['id']}: {made['name']} of {made['tenant']}, {may(made)}. Keep the key, it is shown this once:", err=True)
+    click.echo(made["key"])
+    if made["note"]:
+        click.echo(made["note"], err=True)
+
+
+LIMITS = ("rpm", "tpm", "concurrent")
+BUDGET = ("usd", "period")
+
+
+def may(key: dict[str, Any]) -> str:
+    """What a key may do, in a line."""
+    users = key["users"] + ([key["default_user"]] if key["default_user"] and key["default_user"] not in key["users"] else [])
+    told = ["admin"] if key["admin"] else []
+    told.append("any user" if key["trusted"] or key["admin"] else f"users {', '.join(users) or 'none'}")
+    told += [] if key["models"] == ["*"] else [f"models {', '.join(key['models'])}"]
+    told += [f"{name} {key['limits'][name]}" for name in LIMITS if key["limits"][name]]
+    return "; ".join(told + ([f"{key['budget']['usd']:g} USD a {key['budget']['period']}"] if key["budget"]["usd"] else []))
+
+
+@keys.command("list", short_help="The keys, and what each may do.")
+@click.option("--all", "every", is_flag=True, help="The revoked ones, too.")
+@json_option
+@where_options
+def list_(where: Where, every: bool, as_json: bool) -> None:
+    """List the keys of the configuration and those that were made. The keys themselves are not to be had: only hashes are kept.
+
+    \b
+    Example:
+      memgate keys list --all
+    """
+    with administered(where) as api:
+        found = [k for k in api.pages("/keys") if k["name"] != OWN and (every or not k["revoked_at"])]
+    if as_json:
+        shown_json(found)
+        return
+    for key in found:
+        since = f"made {key['created_at'][:16]}" if key["created_at"] else "in the configuration"
+        ended = f", revoked {key['revoked_at'][:16]}" if key["revoked_at"] else ""
+        click.secho(f"{key['name']}  of {key['tenant']}, {since}{ended}", bold=True)
+        click.echo(f"  {key['id'] or '':<36}  {may(key)}")
+    if not found:
+        click.echo("There are no keys. `memgate keys create` makes one.", err=True)
+
+
+@keys.command(short_help="Refuse a key from now on.")
+@click.argument("which", metavar="KEY")
+@where_options
+def revoke(where: Where, which: str) -> None:
+    """Revoke KEY, named by its name or id (never by the key itself). A running gateway refuses it from the next request on.
+
+    \b
+    Example:
+      memgate keys revoke app
+    """
+    with administered(where) as api:
+        ended = api.call("DELETE", f"/keys/{quote(which, safe='')}")
+    click.echo(f"{ended['name']} ({ended['id']}) is revoked")
+    if ended["note"]:
+        click.echo(ended["note"], err=True)
+
+
+def counted(settings: Settings) -> str:
+    """How many keys may be used at the start."""
+    made = f"{settings.made.live} made" if settings.made else "the database cannot be read for those made"
+    return f"{len(settings.keys)} in the configuration, {made}"
+
+
+def lacking(settings: Settings) -> str | None:
+    """What the keys there are leave undone, where keys are managed."""
+    if settings.mode != "managed" or settings.made is None:
+        return None
+    if not settings.keys and not settings.made.live:
+        return "every key is revoked, so nobody is served: `memgate keys create` makes another"
+    if not settings.made.admins and not any(key.admin for key in settings.keys):
+        return "no key is an admin's, so keys are made and revoked only while the gateway is stopped: `memgate keys create --admin` makes one"
+    return None

@@ -1,0 +1,97 @@
+"""Managed keys made at run time: how one comes to be, and the copy that requests are checked against.
+
+- A key is 256 random bits, so that sha256 without salt or stretching is enough to keep: there is nothing to guess. It is told once.
+- A look-up is a dictionary's, by hash: it waits for nothing, and its time tells nothing of the keys there are.
+- What this process makes or revokes holds at once; what another one does on the same database, within `EVERY_SECONDS`. While
+  the store does not answer, the keys last read stay in force.
+"""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import secrets
+
+from pydantic import ValidationError
+
+from gateway.settings import Grant
+from memory.errors import MemoryFault
+from memory.stores.sql import keys
+from memory.stores.sql.engine import Database
+
+log = logging.getLogger("memgate")
+EVERY_SECONDS = 1.0
+READ_SECONDS = 10.0
+
+
+def new_key() -> tuple[str, str]:
+    """A key, and its hash."""
+    text = f"mg-{secrets.token_urlsafe(32)}"
+    return text, digest_of(text.encode())
+
+
+def digest_of(credential: bytes) -> str:
+    return hashlib.sha256(credential).hexdigest()
+
+
+def granted(row: keys.Stored) -> Grant | None:
+    """What a stored key may do; None, and a line in the log, for a row that this version cannot read."""
+    try:
+        return Grant.model_validate({"name": row.name, "tenant": row.tenant, **row.spec})
+    except ValidationError:
+        log.error("the stored key %s cannot be read and is refused: revoke it and make another", row.id)  # noqa: TRY400 - the message says it all
+        return None
+
+
+class MadeKeys:
+    """The unrevoked keys of a database, as this process last read them; one for all configurations that it runs with."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._grants: dict[str, Grant] = {}
+        self._counts: keys.Counts | None = None
+        self._reading = asyncio.Lock()  # an older reading never replaces a newer one
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def read(self) -> bool:
+        """Whether the store was read yet: before, a key that is not known may still be one."""
+        return self._counts is not None
+
+    @property
+    def admins(self) -> int:
+        return sum(grant.admin for grant in self._grants.values())
+
+    def get(self, digest: str) -> Grant | None:
+        return self._grants.get(digest)
+
+    async def refresh(self) -> None:
+        """Reads the store if anything changed in it. Raises StoreUnavailable."""
+        async with self._reading:
+            found = await self._db.read(lambda conn: keys.changed(conn, self._counts), READ_SECONDS)
+            if found is not None:
+                self._counts, rows = found
+                self._grants = {row.digest: grant for row in rows if (grant := granted(row)) is not None}
+
+    def start(self) -> None:
+        """Begins to follow the store, which is open."""
+        self._task = asyncio.create_task(self._follow(), name="made-keys")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _follow(self) -> None:
+        failing = False
+        while True:
+            try:
+                await self.refresh()
+                failing = False
+            except MemoryFault as e:
+                if not failing:
+                    log.warning("the keys cannot be read anew, those last read stay in force: %s", e)
+                failing = True
+            await asyncio.sleep(EVERY_SECONDS)

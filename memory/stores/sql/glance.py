@@ -1,0 +1,41 @@
+"""What a SQLite file tells before anything is opened: whether keys were made in it. The standard library alone, and nothing is changed.
+
+Who may call is to be known before the port is bound (and by commands that open no store), so this does not wait for the database.
+"""
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+BUSY_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Keys made at run time. ever: all of them, revoked ones counted. live: those not revoked. admins: those of them that are an admin's."""
+
+    ever: int = 0
+    live: int = 0
+    admins: int = 0
+
+
+NONE = Made()
+
+
+def glance(path: Path) -> Made | None:
+    """The keys in this file: none where there is no file or no table, None where it cannot be read."""
+    if not path.is_file():
+        return NONE
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=BUSY_SECONDS)) as connection:
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'keys'").fetchone():
+                return NONE
+            rows = connection.execute("SELECT spec, revoked_at IS NULL FROM keys").fetchall()
+            live = [json.loads(spec) for spec, living in rows if living]
+    except (sqlite3.Error, ValueError):
+        return None
+    return Made(len(rows), len(live), sum(bool(spec.get("admin")) for spec in live))
