@@ -47,17 +47,22 @@ def messages_request(body: Json, facts: Mapping[str, Any], max_tokens: int, froz
         tools, choice = [{"name": n, "input_schema": {"type": "object"}} for n in called], {"type": "none"}
     limit = _limit(body, facts, max_tokens)
     reasoning = {k: body.get(k) for k in ("thinking", "output_config")} | _reasoning(body, facts, limit, choice.get("type") in ("any", "tool"))
-    manual = isinstance(reasoning["thinking"], dict) and reasoning["thinking"].get("type") == "enabled"
-    if manual and any(m.get("tool_calls") and (undeclared or not m.get("thinking_blocks")) for m in loop):
-        reasoning["thinking"], manual = None, False  # a loop that began without thinking goes on without
+    if _kind(reasoning) == "enabled" and any(m.get("tool_calls") and (undeclared or not m.get("thinking_blocks")) for m in loop):
+        reasoning["thinking"] = None  # a loop that began without thinking goes on without
     output, instruction = _format(body, facts)
     if output:
         reasoning["output_config"] = {**(reasoning["output_config"] or {}), **output}
     out = {
         "model": body["model"], "max_tokens": limit, "system": [*talk.system, *instruction], "messages": talk.messages, "tools": tools, "tool_choice": choice,
         "stop_sequences": _stops(body), "stream": True if body.get("stream") else None, **reasoning, **{k: body.get(k) for k in NATIVE},
-        **({} if manual or "sampling" in facts.get("refuses", ()) else _sampling(body))}
+        **({} if _kind(reasoning) in ("enabled", "adaptive") or "sampling" in facts.get("refuses", ()) else _sampling(body))}
     return {k: v for k, v in out.items() if v is not None and v not in ([], {})}
+
+
+def _kind(reasoning: Json) -> Any:
+    """The kind of thinking that is asked for; with some, sampling stays as it is."""
+    thinking = reasoning["thinking"]
+    return thinking.get("type") if isinstance(thinking, dict) else None
 
 
 def thoughts_in_loop(body: Json) -> int:

@@ -35,9 +35,11 @@ def blocks_of(choice: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class Messages(Model):
-    """See `Model`; a script's answer may also be a list of content blocks, or a whole message's members."""
+    """See `Model`; a script's answer may also be a list of content blocks. refusals: what it found wrong with requests."""
 
-    ping = True
+    def __init__(self, *script: Any) -> None:
+        super().__init__(*script)
+        self.refusals: list[Any] = []
 
     @property
     def bodies(self) -> list[Any]:
@@ -45,7 +47,7 @@ class Messages(Model):
 
     async def _behave(self, seen: Seen, wire: Wire) -> None:
         if (fault := self.fault(seen)) is not None:
-            self.requests[-1].refused = fault  # type: ignore[attr-defined]
+            self.refusals.append(fault[1]["error"]["message"])
             await wire.json(fault[1], fault[0], "request-id: req_0")
             return
         if not seen.path.startswith("/v1/messages"):
@@ -82,7 +84,7 @@ class Messages(Model):
 
     async def _streamed(self, seen: Seen, wire: Wire, choices: list[Any]) -> None:
         await wire.start_stream(f"request-id: up-{self.n}")
-        for event in events_of(self.message(seen, choices), ping=self.ping):
+        for event in events_of(self.message(seen, choices)):
             await wire.part(written(event))
         await wire.end()
 

@@ -1,6 +1,7 @@
 """Chat completions to Anthropic's Messages API and back: what is sent is what the API takes, and a stream adds up to the whole."""
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
@@ -142,7 +143,8 @@ def test_there_is_always_a_maximum(body, facts, limit):
 
 @pytest.mark.parametrize(("body", "facts", "kept"), [
     ({"temperature": 1.7, "top_p": 0.5, "top_k": 5}, ANY, {"temperature": 1.0, "top_k": 5}), ({"temperature": 0}, ANY, {"temperature": 0.0}), ({"top_p": 0.5}, ANY, {"top_p": 0.5}),
-    ({"temperature": 0.2, "top_p": 0.5, "top_k": 5}, NEWEST, {}), ({"temperature": 0.2, "reasoning_effort": "low"}, FACTS, {})])
+    ({"temperature": 0.2, "top_p": 0.5, "top_k": 5}, NEWEST, {}), ({"temperature": 0.2, "reasoning_effort": "low"}, FACTS, {}),
+    ({"temperature": 0.2, "reasoning_effort": "low"}, {"thinking": "asked"}, {}), ({"temperature": 0.2, "thinking": {"type": "disabled"}}, FACTS, {"temperature": 0.2})])
 def test_sampling_is_what_the_model_takes(body, facts, kept):
     assert {k: v for k, v in sent(facts=facts, **body).items() if k in ("temperature", "top_p", "top_k")} == kept
 
@@ -295,11 +297,9 @@ junk = st.recursive(st.none() | st.booleans() | st.integers(-3, 3) | words, lamb
         st.sampled_from(["content", "tool_calls", "tool_call_id", "thinking_blocks", "refusal"]), junk, max_size=2)), min_size=1, max_size=3))
 def test_a_shape_that_nobody_expects_is_translated_or_refused(body, history):
     body = {"model": "m", "messages": history, **body}
-    try:
-        messages_request(body, FACTS, 4096, frozen=True)
-        thoughts_in_loop(body)
-    except BadRequest as e:
-        assert e.status == 400
+    with contextlib.suppress(BadRequest):
+        json.dumps(messages_request(body, FACTS, 4096, frozen=True))
+    assert thoughts_in_loop(body) >= 0
 
 
 texts = st.builds(lambda t: {"type": "text", "text": t}, words)
