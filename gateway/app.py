@@ -48,6 +48,8 @@ from gateway.shared import Shared
 from gateway.shared_cooldowns import SharedCooldowns
 from gateway.shared_counters import SharedCounters
 from gateway.tokenizers import Vocabularies, folder
+from gateway.upstream.anthropic import AnthropicUpstream
+from gateway.upstream.azure import AzureUpstream
 from gateway.upstream.base import Timeouts, Upstream
 from gateway.upstream.openai import OpenAIUpstream
 from gateway.upstream.transport import AiohttpTransport
@@ -196,11 +198,15 @@ def kept_secret(path: Path, size: int) -> bytes:
 
 def _upstreams(settings: Settings, transports: Mapping[str, httpx.AsyncBaseTransport]) -> dict[str, Upstream]:
     out: dict[str, Upstream] = {}
+    facts = Targets(settings, {}, known_models(facts_file())).facts
     for name, p in settings.providers.items():
-        if p.kind != "openai":
-            raise ConfigError(f"providers.{name}.kind is {p.kind!r}; this version speaks to 'openai' (any compatible server) only")
-        t = p.timeouts
-        out[name] = OpenAIUpstream(p.base_url, transports[name], Timeouts(t.connect, t.first_token, t.idle, t.total))
+        timeouts = Timeouts(**p.timeouts.model_dump())
+        if p.kind == "azure":
+            out[name] = AzureUpstream(p.base_url, transports[name], timeouts, p.api_version)
+            continue
+        out[name] = OpenAIUpstream(p.base_url, transports[name], timeouts)
+        if p.kind == "anthropic":
+            out[name] = AnthropicUpstream(out[name], facts, p.default_max_tokens, p.api_version)
     return out
 
 

@@ -50,9 +50,10 @@ class Meter:
         self.calls.append(Call(target, framer))
 
     def told(self, usage: Any) -> None:
-        """What the latest call's upstream says it used; said again, later members replace earlier ones."""
+        """What the latest call's upstream says it used. Said again, later counts replace earlier ones, unless they are none."""
         if isinstance(usage, dict) and self.calls:
-            self.calls[-1].usage.update(usage)
+            known = self.calls[-1].usage
+            known.update({k: v for k, v in usage.items() if v or k not in known})
 
     def bill(self) -> Bill:
         """All of it: the last call is what the client saw, those before it and the asides are hidden."""

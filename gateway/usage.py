@@ -114,7 +114,7 @@ class UsageLog:
         a budget nobody knows the rest of is not to be spent."""
         try:
             await self.flush()
-            return (await self._db.read(lambda conn: rows.spent(conn, since), SPENT_SECONDS)).get(key, 0.0)
+            return await self._db.read(lambda conn: rows.spent(conn, key, since), SPENT_SECONDS)
         except MemoryFault as e:
             raise Unavailable(f"What the key {key!r} has spent of its budget cannot be read now. Try again shortly.", headers=[(b"retry-after", b"1")]) from e
 

@@ -255,7 +255,12 @@ def test_the_models_are_described_alike():
     for name, model in models.items():
         assert name == name.lower(), name
         assert "/" not in name, name
-        assert set(model) - {"price"} == {"context_window", "tokenizer", "supports_tools"}, name
+        translated = {"max_output", "thinking", "refuses", "structured_outputs"} if name.startswith("claude") else set()
+        assert {"context_window", "tokenizer", "supports_tools"} <= set(model) <= {"context_window", "tokenizer", "supports_tools", "price"} | translated, name
+        assert ("max_output" in model) == name.startswith("claude"), name
+        assert model.get("max_output", 0) <= model["context_window"], name
+        assert model.get("thinking") in (None, "budget", "asked", "default", "always"), name
+        assert set(model.get("refuses", ())) <= {"sampling", "prefill", "forced_tools"}, name
         assert isinstance(model["context_window"], int), name
         assert model["tokenizer"] in ("o200k_base", "cl100k_base", "estimate"), name
         assert isinstance(model["supports_tools"], bool), name

@@ -97,7 +97,8 @@ async def test_filters_hold_for_sums_and_for_single_requests(db, which, count):
 
 async def test_what_each_key_spent_since_a_moment(db):
     await fill(db, row(), row(cost=0.25), row(cost=None), row(key="b", cost=1.0), row(key="old", created_at=MARCH - 1), row(key="unknown", cost=None))
-    assert await db.read(lambda conn: usage.spent(conn, MARCH)) == {"app": 0.75, "b": 1.0}
+    found = {key: await db.read(lambda conn, k=key: usage.spent(conn, k, MARCH)) for key in ("app", "b", "old", "unknown")}
+    assert found == {"app": 0.75, "b": 1.0, "old": 0.0, "unknown": 0.0}
 
 
 async def test_a_forgotten_user_leaves_the_bill(db):

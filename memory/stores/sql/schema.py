@@ -134,7 +134,8 @@ usage = Table(
         "attempts", "rounds", "input", "cached_input", "cache_write", "output", "reasoning", "hidden_input", "hidden_output")),
     Column("estimated", Boolean, nullable=False, server_default="0"), Column("cost", Float), Column("latency_ms", Float, nullable=False),
     Column("first_token_ms", Float), Column("status", Integer, nullable=False), Column("code", Text),
-    Index("ix_usage_tenant", "tenant", "created_at"), Index("ix_usage_key", "key", "created_at"))
+    Index("ix_usage_tenant", "tenant", "created_at"), Index("ix_usage_key", "key", "created_at"),
+    Index("ix_usage_user", "tenant", "user"))
 
 # Columns: scope (an indexed term, not an afterthought filter), body, speaker, previous message, date.
 FTS = ("messages_fts", "passages_fts")

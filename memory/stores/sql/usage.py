@@ -108,10 +108,9 @@ def listed(conn: Connection, which: Which, before: tuple[float, int] | None, lim
     return [dict(row._mapping) for row in conn.execute(query.order_by(c.created_at.desc(), c.id.desc()).limit(limit))]
 
 
-def spent(conn: Connection, since: float) -> dict[str, float]:
-    """USD by key name, as far as the costs are known, of requests that began at `since` (seconds since 1970) or later."""
-    query = select(c.key, func.sum(c.cost)).where(c.created_at >= since, c.cost.is_not(None)).group_by(c.key)
-    return {row[0]: row[1] for row in conn.execute(query)}
+def spent(conn: Connection, key: str, since: float) -> float:
+    """USD that a key spent, as far as the costs are known, by requests that began at `since` (seconds since 1970) or later."""
+    return conn.execute(select(func.sum(c.cost)).where(c.key == key, c.created_at >= since)).scalar() or 0.0
 
 
 def forget(conn: Connection, tenant: str, user: str) -> int:

@@ -45,6 +45,7 @@ def upgrade() -> None:
     )
     op.create_index("ix_usage_tenant", "usage", ["tenant", "created_at"])
     op.create_index("ix_usage_key", "usage", ["key", "created_at"])
+    op.create_index("ix_usage_user", "usage", ["tenant", "user"])
 
 
 def downgrade() -> None:

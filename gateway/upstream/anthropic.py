@@ -1,0 +1,127 @@
+"""Anthropic: chat completions are translated to its Messages API and back; any other path goes through as it is.
+
+Rules: an event becomes a chunk at once; closing or cancelling closes the connection at once; statuses are kept. The key goes as
+`x-api-key`, never as Authorization, unless it is an OAuth token, which goes no other way.
+"""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import msgspec
+
+from gateway.errors import BadRequest
+from gateway.upstream.base import Headers, Incoming, Outgoing, Upstream
+from gateway.wire.chat import Json, decode, encode
+from gateway.wire.messages_answer import StreamedAnswer, WholeAnswer, answer, refusal
+from gateway.wire.messages_request import messages_request, thoughts_in_loop
+
+CHAT = "/chat/completions"
+VERSION = b"2023-06-01"
+OAUTH = b"sk-ant-oat"
+Facts = Callable[[str], Mapping[str, Any]]
+
+
+class Translation(Protocol):
+    """An answer's bytes in other words."""
+
+    def feed(self, data: bytes) -> bytes:
+        """The next bytes, of any length; returns what can be told of them by now."""
+        ...
+
+    def end(self) -> bytes:
+        """What is left to tell when no more bytes come."""
+        ...
+
+
+class AnthropicUpstream:
+    """Anthropic's API, or a server that speaks it.
+
+    wire: what sends bytes to its base URL, which ends in `/v1`. facts: what models.toml knows of a model. max_tokens: for requests
+    without a maximum to models that it does not know. version: an `anthropic-version` in place of the usual one.
+    """
+
+    def __init__(self, wire: Upstream, facts: Facts, max_tokens: int = 4096, version: str = "") -> None:
+        self._wire, self._facts, self._max_tokens = wire, facts, max_tokens
+        self._version = version.encode() or VERSION
+
+    async def send(self, request: Outgoing) -> Incoming:
+        """See the port. Raises BadRequest for a chat completion that cannot be translated."""
+        request = replace(request, headers=self._headers(request.headers))
+        path, mark, query = request.path.partition("?")
+        if path != CHAT or request.method != "POST":
+            return _named(await self._wire.send(request))
+        body = _object(request.body)
+        if request.model:
+            body = {**body, "model": request.model}
+        sent = encode(messages_request(body, self._facts(str(body.get("model"))), self._max_tokens, request.frozen))
+        return _translated(_named(await self._wire.send(replace(request, path=f"/messages{mark}{query}", body=sent))), body)
+
+    def _headers(self, headers: Sequence[tuple[bytes, bytes]]) -> Headers:
+        out = [_keyed(v) if k == b"authorization" else (k, v) for k, v in headers]
+        return out if any(k == b"anthropic-version" for k, _ in out) else [*out, (b"anthropic-version", self._version)]
+
+
+def _keyed(authorization: bytes) -> tuple[bytes, bytes]:
+    key = authorization.partition(b" ")[2].strip()
+    return (b"authorization", authorization) if key.startswith(OAUTH) else (b"x-api-key", key)
+
+
+def _named(incoming: Incoming) -> Incoming:
+    """The answer with its request id also under the name that clients know."""
+    ident = incoming.header(b"request-id")
+    if ident is not None and incoming.header(b"x-request-id") is None:
+        incoming.headers.append((b"x-request-id", ident))
+    return incoming
+
+
+def _translated(incoming: Incoming, body: Json) -> Incoming:
+    headers = [(k, v) for k, v in incoming.headers if k.lower() != b"content-length"]
+    return Incoming(incoming.status, headers, _Body(incoming, _into(incoming, body)))
+
+
+def _into(incoming: Incoming, body: Json) -> Translation:
+    if not 200 <= incoming.status < 300:
+        return WholeAnswer(refusal)
+    created, thoughts = int(time.time()), thoughts_in_loop(body)
+    if not incoming.is_events:
+        return WholeAnswer(lambda data: answer(data, created, thoughts))
+    options = body.get("stream_options")
+    return StreamedAnswer(created, thoughts, isinstance(options, dict) and bool(options.get("include_usage")))
+
+
+class _Body:
+    """A body in other words. An object, not a generator: closing one that was never iterated must work too."""
+
+    def __init__(self, incoming: Incoming, into: Translation) -> None:
+        self._incoming, self._into = incoming, into
+        self._ended = False
+
+    def __aiter__(self) -> _Body:
+        return self
+
+    async def __anext__(self) -> bytes:
+        out = b""
+        while not out:
+            if self._ended:
+                raise StopAsyncIteration
+            data = await anext(self._incoming.body, None)
+            self._ended = data is None
+            out = self._into.end() if data is None else self._into.feed(data)
+        return out
+
+    async def aclose(self) -> None:
+        self._ended = True
+        await self._incoming.close()
+
+
+def _object(data: bytes | None) -> Json:
+    try:
+        body = decode(data or b"")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+        raise BadRequest(f"The body is not valid JSON: {str(e)[:200]}", code="invalid_json") from e
+    if not isinstance(body, dict):
+        raise BadRequest("The body must be a JSON object.", code="invalid_json")
+    return body

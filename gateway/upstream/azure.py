@@ -1,0 +1,53 @@
+"""Azure OpenAI: OpenAI's API under addresses of its own, and another header for the key.
+
+Two of them: the v1 API, where base_url ends in `/openai/v1` and everything else is as at OpenAI; and the dated one, where a
+deployment, which is what the model's name means there, is part of the path and the API's date part of the query.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from urllib.parse import quote
+
+import httpx
+
+from gateway.naming import model_of
+from gateway.upstream.base import Headers, Incoming, Outgoing, Timeouts
+from gateway.upstream.openai import OpenAIUpstream
+
+VERSION = "2024-10-21"  # the newest dated version that is generally available; the v1 API has none
+DEPLOYED = re.compile(r"/(?:chat/completions|completions|embeddings|audio/(?:transcriptions|translations|speech)|images/(?:generations|edits))")
+ENTRA = re.compile(rb"(?i:bearer) +eyJ[^.\s]*\.[^.\s]+\.[^.\s]*")  # a token of Microsoft Entra, which stays in Authorization
+
+
+class AzureUpstream(OpenAIUpstream):
+    """One Azure OpenAI resource. base_url: `https://NAME.openai.azure.com`, with or without `/openai`; for the v1 API with `/openai/v1`.
+
+    api_version: the dated API's date, VERSION where it is empty; for the v1 API a value only where one is wanted, such as `preview`.
+    """
+
+    def __init__(self, base_url: str, transport: httpx.AsyncBaseTransport, timeouts: Timeouts | None = None, api_version: str = "") -> None:
+        base = base_url.rstrip("/")
+        self._dated = not base.endswith("/openai/v1")
+        self._version = api_version or (VERSION if self._dated else "")
+        super().__init__(base.removesuffix("/openai") + "/openai" if self._dated else base, transport, timeouts)
+
+    async def send(self, request: Outgoing) -> Incoming:
+        """See the port. A client's own api-version is kept."""
+        path, _, query = request.path.partition("?")
+        if self._dated and DEPLOYED.fullmatch(path) and (model := request.model or _model(request)):
+            path = f"/deployments/{quote(model, safe='')}{path}"
+        if self._version and not re.search(r"(?:^|&)api-version=", query):
+            query = f"{query}&api-version={self._version}".lstrip("&")
+        return await super().send(replace(request, path=f"{path}?{query}" if query else path, headers=_keyed(request.headers)))
+
+
+def _keyed(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
+    """The headers with a bearer key under Azure's name for it."""
+    return [(b"api-key", v.partition(b" ")[2].strip()) if k == b"authorization" and not ENTRA.fullmatch(v) else (k, v) for k, v in headers]
+
+
+def _model(request: Outgoing) -> str | None:
+    kind = next((v for k, v in request.headers if k == b"content-type"), b"")
+    return model_of(request.body, kind) if request.body else None

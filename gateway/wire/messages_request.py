@@ -1,0 +1,190 @@
+"""A chat completion request as one of Anthropic's Messages API. Pure.
+
+Decisions, where the two differ:
+- Messages: see `messages_turns`.
+- Thinking goes back where it stood, in the tool loop under way only. That of earlier turns is left out: the API checks that
+  nothing before a thinking block has changed, and memory before it may have. It is also left out where a tool called in the loop
+  is not offered any more.
+- `reasoning_effort` becomes `thinking`, adaptive or with a budget, as the model takes it; Anthropic's own `thinking` goes as it is.
+- `response_format`: a strict schema is `output_config.format` where the model has it; else an instruction at the end of `system`.
+- What a model refuses is left out: sampling, forced tools (`auto` then), an assistant message at the end (a user message is put
+  after it). `temperature` is held within 0 and 1 and wins over `top_p`, as only one of them may be sent.
+- `user` is an identity, and stays here. Also dropped: `name`, `strict` of tools, logprobs, penalties, `logit_bias`, `seed`,
+  `store`, `metadata`, `prediction`, `service_tier`, `verbosity`, `modalities`, and whatever else the API does not know.
+- Refused with 400: `n` above 1, `functions`, custom and allowed tools, audio.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gateway.errors import BadRequest
+from gateway.wire.chat import Json, encode
+from gateway.wire.messages_turns import Conversation, called_in, listed, loop_of
+
+NATIVE = ("cache_control", "context_management", "mcp_servers", "container")  # of Anthropic's own, as are thinking, output_config and top_k
+GO_ON = "Go on."
+BUDGETS = {"low": 2048, "medium": 8192, "high": 24576, "xhigh": 32768, "max": 65536}
+LEAST_BUDGET = 1024
+MARKS = 4  # cache_control in one request
+
+
+def messages_request(body: Json, facts: Mapping[str, Any], max_tokens: int, frozen: bool = False) -> Json:
+    """The request to `/messages` for a chat completion request. Raises BadRequest for what cannot be translated.
+
+    facts: what models.toml knows of the model. max_tokens: for a body without its own and a model whose maximum is unknown.
+    frozen: the first system message ends with text that stays; a cache mark is put there while the client left one unused.
+    """
+    _check(body)
+    tools = _tools(body)
+    choice = _tool_choice(body, tools, facts)
+    loop = loop_of(body["messages"])
+    undeclared = called_in(loop) - {t["name"] for t in tools}
+    talk = Conversation(body["messages"], 0 if undeclared else len(loop), frozen and _may_mark(body))
+    if "prefill" in facts.get("refuses", ()) and talk.messages[-1]["role"] == "assistant":
+        talk.messages.append({"role": "user", "content": [{"type": "text", "text": GO_ON}]})
+    if not tools and (called := sorted(called_in(body["messages"]))):  # calls in the history need tools beside them
+        tools, choice = [{"name": n, "input_schema": {"type": "object"}} for n in called], {"type": "none"}
+    limit = _limit(body, facts, max_tokens)
+    reasoning = {k: body.get(k) for k in ("thinking", "output_config")} | _reasoning(body, facts, limit, choice.get("type") in ("any", "tool"))
+    if _kind(reasoning) == "enabled" and any(m.get("tool_calls") and (undeclared or not m.get("thinking_blocks")) for m in loop):
+        reasoning["thinking"] = None  # a loop that began without thinking goes on without
+    output, instruction = _format(body, facts)
+    if output:
+        reasoning["output_config"] = {**(reasoning["output_config"] or {}), **output}
+    out = {
+        "model": body["model"], "max_tokens": limit, "system": [*talk.system, *instruction], "messages": talk.messages, "tools": tools, "tool_choice": choice,
+        "stop_sequences": _stops(body), "stream": True if body.get("stream") else None, **reasoning, **{k: body.get(k) for k in NATIVE},
+        **({} if _kind(reasoning) in ("enabled", "adaptive") or "sampling" in facts.get("refuses", ()) else _sampling(body))}
+    return {k: v for k, v in out.items() if v is not None and v not in ([], {})}
+
+
+def _kind(reasoning: Json) -> Any:
+    """The kind of thinking that is asked for; with some, sampling stays as it is."""
+    thinking = reasoning["thinking"]
+    return thinking.get("type") if isinstance(thinking, dict) else None
+
+
+def thoughts_in_loop(body: Json) -> int:
+    """How many thinking blocks the tool loop under way has had so far."""
+    messages = body.get("messages")
+    return sum(len(listed(m.get("thinking_blocks"))) for m in loop_of(messages)) if isinstance(messages, list) else 0
+
+
+# --- what is refused ----------------------------------------------------------------------------------------------------
+
+
+def _check(body: Json) -> None:
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages or not all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in messages):
+        raise BadRequest("`messages` must be a non-empty list of objects with a `role`.", param="messages")
+    if not isinstance(body.get("model"), str) or not body["model"]:
+        raise BadRequest("`model` must be a non-empty string.", param="model")
+    if body.get("n") not in (None, 1):
+        raise BadRequest(f"`n` is {str(body['n'])[:20]}: this model gives one choice. Send 1, or ask several times.", param="n")
+    if not isinstance(body.get("output_config"), dict | None):
+        raise BadRequest("`output_config` must be an object.", param="output_config")
+    for name in ("functions", "function_call"):
+        if body.get(name):
+            raise BadRequest(f"`{name}` is not translated for this provider. Use `tools` and `tool_choice`.", param=name)
+    if "audio" in listed(body.get("modalities")) or body.get("audio"):
+        raise BadRequest("This provider gives no audio. Leave `audio` out, or use another model.", param="audio")
+
+
+# --- members of the body ------------------------------------------------------------------------------------------------
+
+
+def _limit(body: Json, facts: Mapping[str, Any], default: int) -> Any:
+    for name in ("max_completion_tokens", "max_tokens"):
+        if body.get(name) is not None:
+            return body[name]
+    return facts.get("max_output") or default
+
+
+def _sampling(body: Json) -> Json:
+    out = {k: body.get(k) for k in ("temperature", "top_p", "top_k")}
+    if isinstance(temperature := out["temperature"], int | float):
+        out |= {"temperature": min(1.0, max(0.0, temperature)), "top_p": None}
+    return out
+
+
+def _stops(body: Json) -> list[str]:
+    stop = body.get("stop")
+    return [s for s in ([stop] if isinstance(stop, str) else listed(stop)) if isinstance(s, str) and s.strip()]
+
+
+def _reasoning(body: Json, facts: Mapping[str, Any], limit: Any, forced: bool) -> Json:
+    """`reasoning_effort` as the model takes it: see `thinking` in models.toml."""
+    effort, mode = body.get("reasoning_effort"), facts.get("thinking")
+    if not isinstance(effort, str) or body.get("thinking") is not None or mode is None:  # Anthropic's own member wins
+        return {}
+    off = effort in ("none", "minimal")
+    if mode in ("budget", "asked") and (off or forced):
+        return {}  # there thinking is off unless asked for, and goes with no forced tool
+    if mode == "budget":
+        budget = min(BUDGETS.get(effort, 0), limit // 2 if isinstance(limit, int) else 0)
+        return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= LEAST_BUDGET else {}
+    if mode == "default" and off:
+        return {"thinking": {"type": "disabled"}}
+    config = {"effort": "low" if off else effort, **(body.get("output_config") or {})}
+    return {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": config}
+
+
+def _format(body: Json, facts: Mapping[str, Any]) -> tuple[Json, list[Json]]:
+    """`response_format` as a member of `output_config`, or as a block of instruction."""
+    wanted = body.get("response_format")
+    if not isinstance(wanted, dict) or wanted.get("type") not in ("json_object", "json_schema"):
+        return {}, []
+    told = wanted.get("json_schema")
+    told = told if isinstance(told, dict) else {}
+    schema = told.get("schema")
+    if not isinstance(schema, dict):
+        return {}, _told("Answer with one JSON object and nothing else: no other text, no code fence.")
+    if told.get("strict") and facts.get("structured_outputs"):
+        return {"format": {"type": "json_schema", "schema": schema}}, []
+    return {}, _told(f"Answer with one JSON value that fits this JSON schema and nothing else, no other text, no code fence:\n{encode(schema).decode()}")
+
+
+def _told(text: str) -> list[Json]:
+    return [{"type": "text", "text": text}]
+
+
+def _tools(body: Json) -> list[Json]:
+    return [_tool(i, tool) for i, tool in enumerate(listed(body.get("tools")))]
+
+
+def _tool(i: int, tool: Any) -> Json:
+    kind = tool.get("type") if isinstance(tool, dict) else None
+    function = tool.get("function") if kind == "function" else None
+    if isinstance(function, dict) and isinstance(function.get("name"), str):
+        schema = function.get("parameters")
+        schema = {"type": "object", **schema} if isinstance(schema, dict) else {"type": "object", "properties": {}}
+        out = {"name": function["name"], "description": function.get("description"), "input_schema": schema,
+               "cache_control": tool.get("cache_control") or function.get("cache_control")}
+        return {k: v for k, v in out.items() if v}
+    if isinstance(kind, str) and kind not in ("function", "custom") and isinstance(tool.get("name"), str):
+        return dict(tool)  # one of Anthropic's own
+    raise BadRequest(f"`tools[{i}]` is of type {str(kind)[:40]!r}; this provider takes functions with a name, and its own tools.", param=f"tools[{i}]")
+
+
+def _tool_choice(body: Json, tools: Sequence[Json], facts: Mapping[str, Any]) -> Json:
+    wanted = body.get("tool_choice")
+    if not tools:
+        return {}
+    if isinstance(wanted, dict) and wanted.get("type") == "function" and isinstance(wanted.get("function"), dict):
+        choice: Json = {"type": "tool", "name": wanted["function"].get("name")}
+    elif wanted in (None, "auto", "none", "required"):
+        choice = {"type": {"none": "none", "required": "any"}.get(str(wanted), "auto")}
+    else:
+        raise BadRequest("`tool_choice` is none of auto, none, required and a named function. Send one of them.", param="tool_choice")
+    if choice["type"] in ("any", "tool") and "forced_tools" in facts.get("refuses", ()):
+        choice = {"type": "auto"}
+    if body.get("parallel_tool_calls") is False and choice["type"] != "none":
+        return {**choice, "disable_parallel_tool_use": True}
+    return choice if wanted is not None else {}
+
+
+def _may_mark(body: Json) -> bool:
+    """Whether a cache mark is left, and ours would stand before no longer-lived one, which the API refuses."""
+    told = encode([body.get("tools"), body["messages"]])
+    return told.count(b'"cache_control":{') + bool(body.get("cache_control")) < MARKS and b'"ttl":"1h"' not in told
