@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from itertools import count
+from itertools import accumulate, count
 from operator import itemgetter
 from typing import NamedTuple, Protocol
 
@@ -175,11 +175,8 @@ class _Book:
 
     def _freed(self, column: int, excess: int, now: float) -> float:
         """Seconds until so many have left the window, the oldest first."""
-        for bucket in self.buckets:
-            excess -= bucket[column]
-            if excess <= 0:
-                return bucket[0] + SPAN - now
-        raise AssertionError("more is in the way than the window holds")  # pragma: no cover
+        gone = accumulate(b[column] for b in self.buckets)
+        return next(b[0] for b, n in zip(self.buckets, gone, strict=True) if n >= excess) + SPAN - now
 
     def _use(self, requests: int, tokens: int, bucket: list[int]) -> None:
         bucket[1] += requests
