@@ -436,6 +436,13 @@ async def test_what_was_spent_while_redis_was_away_is_booked_when_it_is_back(own
         assert await counters.balance(asked, None) == 61
         await counters.settle(open_still, 0, 9)
         assert await counters.balance(asked, None) == 70
+        own_server.freeze()
+        assert (await counters.reserve(asked._replace(begin=False))).refused == "unknown", "the ledger knows better than the outage before"
+        assert await counters.balance(asked, 70) == 70
+        unlimited = await counters.reserve(claim(rpm=5, period=""))
+        owed = dict(counters._owed)
+        await counters.settle(unlimited.hold, 1, 1)
+        assert counters._owed == owed
 
 
 async def test_a_redis_that_comes_back_empty_is_used_again(own_server):
