@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from itertools import count
+from itertools import accumulate, count
 from operator import itemgetter
 from typing import NamedTuple, Protocol
 
@@ -109,6 +109,11 @@ class LocalCounters:
             book.begin(claim.period, first)
         return book.nano
 
+    def close_periods(self) -> None:
+        """What was spent is counted elsewhere from now on: whoever asks here again begins anew. Windows and tickets stay."""
+        for book in self._books.values():
+            book.begin("", 0)
+
     def _book(self, key: str) -> _Book:
         return self._books.get(key) or self._books.setdefault(key, _Book())
 
@@ -175,11 +180,8 @@ class _Book:
 
     def _freed(self, column: int, excess: int, now: float) -> float:
         """Seconds until so many have left the window, the oldest first."""
-        for bucket in self.buckets:
-            excess -= bucket[column]
-            if excess <= 0:
-                return bucket[0] + SPAN - now
-        raise AssertionError("more is in the way than the window holds")  # pragma: no cover
+        gone = accumulate(b[column] for b in self.buckets)
+        return next(b[0] for b, n in zip(self.buckets, gone, strict=True) if n >= excess) + SPAN - now
 
     def _use(self, requests: int, tokens: int, bucket: list[int]) -> None:
         bucket[1] += requests

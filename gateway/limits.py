@@ -96,12 +96,13 @@ class Limits:
             await self._counters.settle(hold, tokens, _nano(usd))
 
     async def spent(self, allowance: Allowance) -> float:
-        """The USD booked in the current period, what is reserved included."""
-        return (await self._counters.balance(self._claim(allowance), None) or 0) / NANO
+        """The USD booked in the current period, what is reserved included; 0 for a key without a budget."""
+        return allowance.usd and (await self._counters.balance(self._claim(allowance), None) or 0) / NANO
 
     async def seed(self, allowance: Allowance, usd: float) -> None:
         """What the usage table says was spent in the current period: where nobody has counted yet, counting begins there."""
-        await self._counters.balance(self._claim(allowance), _nano(usd))
+        if allowance.usd:
+            await self._counters.balance(self._claim(allowance), _nano(usd))
 
     def _claim(self, allowance: Allowance, tokens: int = 0, usd: float = 0, lease: float = 0) -> Claim:
         a, budget = allowance, math.ceil(allowance.usd * NANO)  # the smallest budget is still one

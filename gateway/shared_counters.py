@@ -127,8 +127,9 @@ class SharedCounters:
         await asyncio.shield(self._shared.spawn(self._settle(hold, tokens, nano)))
 
     async def balance(self, claim: Claim, first: int | None) -> int | None:
+        kept = math.ceil(claim.left) + 86400  # for requests that end after the period, as in RESERVE
         try:
-            found = await self._shared.run(BALANCE, _keys(claim.key, claim.period)[2:], ["" if first is None else first, _kept(claim)])
+            found = await self._shared.run(BALANCE, _keys(claim.key, claim.period)[2:], ["" if first is None else first, kept])
         except Absent:
             return await self._twin.balance(claim, first)
         return None if found is None else int(found)
@@ -152,6 +153,8 @@ class SharedCounters:
     async def _settle(self, hold: Hold, tokens: int, nano: int) -> None:
         if not hold.shared:
             await self._twin.settle(hold, tokens, nano)
+            if not hold.period:
+                return
             hold = Hold("", hold.key, 0, 0, 0, hold.period, True)
         try:
             await self._book(hold, tokens, nano, again=False)
@@ -167,6 +170,7 @@ class SharedCounters:
         self._owed[hold] = (before[0] + tokens, before[1] + nano)
 
     async def _repay(self) -> None:
+        self._twin.close_periods()
         while self._owed:
             hold, used = self._owed.popitem()
             try:
@@ -178,8 +182,3 @@ class SharedCounters:
 
 def _keys(key: str, period: str) -> list[str]:
     return tagged("key", key, "window", "tickets", f"usd:{period}")
-
-
-def _kept(claim: Claim) -> int:
-    """Seconds a period's counter stays: a day longer than the period, for requests that end after it."""
-    return math.ceil(claim.left) + 86400

@@ -55,6 +55,7 @@ class RedisServer:
 def redis_binary():
     if shutil.which("redis-server") is None:
         pytest.skip("redis-server is not installed")
+    pytest.importorskip("redis", reason="the extra `redis` is not installed")
 
 
 @pytest.fixture(scope="session")

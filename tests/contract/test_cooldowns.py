@@ -113,8 +113,10 @@ async def test_after_its_rest_one_request_at_a_time_may_probe(staged):
     assert await stage.rest() == (30, False, False)
     assert sorted(await asyncio.gather(*(stage.cooldowns.probe("m", 5) for _ in range(10)))) == [False] * 9 + [True]
     assert await stage.rest() == (30, False, True)
-    await stage.cooldowns.freed("m")
+    for name in ("m", "nobody"):
+        await stage.cooldowns.freed(name)
     assert await stage.rest() == (30, False, False)
+    assert await stage.rest("nobody") is None
     assert await stage.cooldowns.probe("m", 5)
     stage.pass_time(5)
     assert await stage.rest() == (30, False, False)

@@ -43,7 +43,10 @@ async def test_a_key_without_limits_is_not_counted(limits):
     ticket = await limits.admit(free, 10**9, 10**9, 60)
     assert ticket.headers() == []
     await limits.settle(ticket, 10**9, 10**9)
-    assert await limits.spent(free) == 0
+    await limits.seed(free, 3)
+    paced = Allowance("app", rpm=1)
+    await limits.settle(await limits.admit(paced, 0, 1, 60), 0, 1)
+    assert [await limits.spent(a) for a in (free, paced)] == [0, 0]
 
 
 async def test_a_request_is_told_what_is_left(limits, clock):
