@@ -73,6 +73,14 @@ class MadeKeys:
                 self._counts, rows = found
                 self._grants = {row.digest: grant for row in rows if (grant := granted(row)) is not None}
 
+    async def adopt(self, digest: str, grant: Grant | None) -> None:
+        """What was just written holds in this process from here on: a new key's grant, None for one that was revoked."""
+        async with self._reading:
+            if grant is None:
+                self._grants.pop(digest, None)
+            else:
+                self._grants[digest] = grant
+
     def start(self) -> None:
         """Begins to follow the store, which is open."""
         self._task = asyncio.create_task(self._follow(), name="made-keys")

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from gateway.errors import BadRequest, Conflict, Forbidden
 from gateway.front import segment
 from gateway.made import granted, new_key
-from gateway.manage.door import EVERY, AtDoor, Caller, Cursor, PageLimit, told, window
+from gateway.manage.door import EVERY, AtDoor, Caller, Cursor, PageLimit, window
 from gateway.manage.shapes import Key, MadeKey, Page, RevokedKey, place_of
 from gateway.settings import Grant
 from gateway.settings import told as fault
@@ -23,7 +23,7 @@ from memory.search import iso
 from memory.stores.sql import keys
 
 K = TypeVar("K", bound=Key)
-FROM_NEXT_START = "This gateway runs in single-user mode until it is restarted; from then on every request needs a managed key."
+FROM_NEXT_START = "This gateway runs in single-user mode until it is restarted, or reads its configuration anew; from then on every request needs a managed key."
 NO_ADMIN = (
     "No admin key is left, so that no more keys can be made or revoked through a running gateway: with it stopped, `memgate keys create --admin` makes one.")
 
@@ -81,7 +81,7 @@ async def create_key(caller: AtDoor) -> MadeKey:
     text, digest = new_key()
     spec = grant.model_dump_json(exclude={"name", "tenant"})
     row = await caller.write(lambda conn: keys.add(conn, grant.name, grant.tenant, digest, spec))
-    await _in_force(caller)
+    await caller.gateway.keys.made.adopt(digest, grant)
     return _shown(MadeKey, grant, row, key=text, note=None if caller.gateway.settings.mode == "managed" else FROM_NEXT_START)
 
 
@@ -92,17 +92,11 @@ async def revoke_key(caller: AtDoor, ident: FromPath[str]) -> RevokedKey:
     if ident in (key.name for key in caller.gateway.settings.keys):
         raise Conflict(f"The key {ident!r} stands in the configuration: remove it there, and reload (SIGHUP) or restart.")
     row = await caller.write(lambda conn: keys.revoke(conn, ident))
-    await _in_force(caller)
+    await caller.gateway.keys.made.adopt(row.digest, None)
     notes = ["It is the key that this request came with."] if row.name == caller.principal.key and caller.principal.admin else []
     if caller.gateway.settings.mode == "managed" and not caller.gateway.keys.admins:
         notes.append(NO_ADMIN)
     return _shown(RevokedKey, _readable(row), row, note=" ".join(notes) or None)
-
-
-async def _in_force(caller: Caller) -> None:
-    """What was written holds in this process from here on. Raises Unavailable."""
-    with told():
-        await caller.gateway.keys.made.refresh()
 
 
 def _asked(body: bytes) -> Grant:

@@ -235,6 +235,7 @@ async def test_a_stored_key_that_cannot_be_read_is_refused_alone(live, caplog, s
     spoil = update(schema.keys).where(schema.keys.c.name == "bad").values(spec=spec)
     await live.gateway.memory.db.write(lambda conn: conn.execute(spoil) and None)
     await create(live, name="next")
+    await live.gateway.keys.made.refresh()
     assert [await status(live, k) for k in (good, bad["key"])] == [200, 401]
     assert bad["id"] in caplog.text
     shown = next(k for k in (await live.memory("GET", "/keys", **ROOT)).json()["data"] if k["name"] == "bad")
