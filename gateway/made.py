@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import json
 import logging
 import secrets
-
-from pydantic import ValidationError
 
 from gateway.settings import Grant
 from memory.errors import MemoryFault
@@ -38,8 +37,8 @@ def digest_of(credential: bytes) -> str:
 def granted(row: keys.Stored) -> Grant | None:
     """What a stored key may do; None, and a line in the log, for a row that this version cannot read."""
     try:
-        return Grant.model_validate({"name": row.name, "tenant": row.tenant, **row.spec})
-    except ValidationError:
+        return Grant.model_validate({"name": row.name, "tenant": row.tenant, **json.loads(row.spec)})
+    except (ValueError, TypeError):
         log.error("the stored key %s cannot be read and is refused: revoke it and make another", row.id)  # noqa: TRY400 - the message says it all
         return None
 
@@ -73,6 +72,14 @@ class MadeKeys:
             if found is not None:
                 self._counts, rows = found
                 self._grants = {row.digest: grant for row in rows if (grant := granted(row)) is not None}
+
+    async def adopt(self, digest: str, grant: Grant | None) -> None:
+        """What was just written holds in this process from here on: a new key's grant, None for one that was revoked."""
+        async with self._reading:
+            if grant is None:
+                self._grants.pop(digest, None)
+            else:
+                self._grants[digest] = grant
 
     def start(self) -> None:
         """Begins to follow the store, which is open."""

@@ -91,6 +91,12 @@ async def running(upstream: str, data: Path, config: dict[str, Any] | None = Non
             sock.close()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _nobodys_data(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Where a test names no folder, it must not find the keys of whoever runs it."""
+    os.environ["MEMGATE_DATA"] = str(tmp_path_factory.mktemp("nobody"))
+
+
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     return tmp_path / "data"

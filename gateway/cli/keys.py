@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from gateway.settings import Settings
 
 OWN = "memgate-keys-command"
+LIMITS = ("rpm", "tpm", "concurrent")
+BUDGET = ("usd", "period")
 
 
 @click.group(short_help="Make, list and revoke managed keys.")
@@ -93,10 +95,6 @@ def create(where: Where, as_json: bool, **asked: Any) -> None:
     click.echo(made["key"])
     if made["note"]:
         click.echo(made["note"], err=True)
-
-
-LIMITS = ("rpm", "tpm", "concurrent")
-BUDGET = ("usd", "period")
 
 
 def may(key: dict[str, Any]) -> str:

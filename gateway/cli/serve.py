@@ -129,10 +129,6 @@ def warnings(settings: Settings) -> list[str]:
     out += [text] if (text := lacking(settings)) else []
     if settings.mode == "own-key" and not settings.single_user:
         out.append(f"keys name nobody: {conversation}")
-    memory, storage = settings.memory, settings.storage
-    unbuilt = {
-        "storage.redis": storage.redis, "memory.extract": memory.extract != "off",
-        "memory.reflect": memory.reflect.every_turns or memory.reflect.idle_seconds,
-        "keys.limits": any(k.limits.rpm or k.limits.tpm or k.limits.concurrent for k in settings.keys),
-        "keys.budget": any(k.budget.usd for k in settings.keys)}
+    memory = settings.memory
+    unbuilt = {"memory.extract": memory.extract != "off", "memory.reflect": memory.reflect.every_turns or memory.reflect.idle_seconds}
     return out + [f"{name} is set, but this version does not act on it" for name, is_set in unbuilt.items() if is_set]

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from gateway.errors import BadRequest, Conflict, Forbidden
 from gateway.front import segment
 from gateway.made import granted, new_key
-from gateway.manage.door import EVERY, AtDoor, Caller, Cursor, PageLimit, told, window
+from gateway.manage.door import EVERY, AtDoor, Caller, Cursor, PageLimit, window
 from gateway.manage.shapes import Key, MadeKey, Page, RevokedKey, place_of
 from gateway.settings import Grant
 from gateway.settings import told as fault
@@ -23,7 +23,7 @@ from memory.search import iso
 from memory.stores.sql import keys
 
 K = TypeVar("K", bound=Key)
-FROM_NEXT_START = "This gateway runs in single-user mode until it is restarted; from then on every request needs a managed key."
+FROM_NEXT_START = "This gateway runs in single-user mode until it is restarted, or reads its configuration anew; from then on every request needs a managed key."
 NO_ADMIN = (
     "No admin key is left, so that no more keys can be made or revoked through a running gateway: with it stopped, `memgate keys create --admin` makes one.")
 
@@ -67,7 +67,7 @@ async def list_keys(caller: AtDoor, cursor: Cursor = None, limit: PageLimit = 50
     found = [(_shown(Key, key), (0.0, key.name)) for key in sorted(caller.gateway.settings.keys, key=lambda key: key.name)
              if tenant in (None, key.tenant) and (after is None or (0.0, key.name) > after)]
     made = await caller.read(lambda conn: keys.listed(conn, tenant, after, limit + 1))
-    found += [(_shown(Key, grant, row), (row.created_at, row.id)) for row in made if (grant := granted(row)) is not None]
+    found += [(_shown(Key, _readable(row), row), (row.created_at, row.id)) for row in made]
     page, rest = window(found[:limit + 1], limit, lambda entry: entry[1])
     return Page([key for key, _ in page], rest)
 
@@ -79,30 +79,24 @@ async def create_key(caller: AtDoor) -> MadeKey:
     if grant.name in (key.name for key in caller.gateway.settings.keys):
         raise Conflict(f"There is a key named {grant.name!r} in the configuration: choose another name.", param="name")
     text, digest = new_key()
-    spec = grant.model_dump(mode="json", exclude={"name", "tenant"})
+    spec = grant.model_dump_json(exclude={"name", "tenant"})
     row = await caller.write(lambda conn: keys.add(conn, grant.name, grant.tenant, digest, spec))
-    await _in_force(caller)
+    await caller.gateway.keys.made.adopt(digest, grant)
     return _shown(MadeKey, grant, row, key=text, note=None if caller.gateway.settings.mode == "managed" else FROM_NEXT_START)
 
 
-@delete("/keys/{key:str}", status_code=200, summary="Revoke a key, by its id or name: it is refused from then on")
-async def revoke_key(caller: AtDoor, key: FromPath[str]) -> RevokedKey:
+@delete("/keys/{ident:str}", status_code=200, summary="Revoke a key, by its id or name: it is refused from then on")
+async def revoke_key(caller: AtDoor, ident: FromPath[str]) -> RevokedKey:
     _operator(caller)
-    ident = segment(key)
+    ident = segment(ident)
     if ident in (key.name for key in caller.gateway.settings.keys):
         raise Conflict(f"The key {ident!r} stands in the configuration: remove it there, and reload (SIGHUP) or restart.")
     row = await caller.write(lambda conn: keys.revoke(conn, ident))
-    await _in_force(caller)
+    await caller.gateway.keys.made.adopt(row.digest, None)
     notes = ["It is the key that this request came with."] if row.name == caller.principal.key and caller.principal.admin else []
     if caller.gateway.settings.mode == "managed" and not caller.gateway.keys.admins:
         notes.append(NO_ADMIN)
-    return _shown(RevokedKey, granted(row) or Grant(name=row.name, tenant=row.tenant), row, note=" ".join(notes) or None)
-
-
-async def _in_force(caller: Caller) -> None:
-    """What was written holds in this process from here on. Raises Unavailable."""
-    with told():
-        await caller.gateway.keys.made.refresh()
+    return _shown(RevokedKey, _readable(row), row, note=" ".join(notes) or None)
 
 
 def _asked(body: bytes) -> Grant:
@@ -112,6 +106,11 @@ def _asked(body: bytes) -> Grant:
     except ValidationError as e:
         errors = e.errors(include_input=False, include_url=False)
         raise BadRequest("; ".join(fault(x) for x in errors[:5]), param=".".join(str(p) for p in errors[0]["loc"]) or None) from e
+
+
+def _readable(row: keys.Stored) -> Grant:
+    """What a stored key may do: nothing, where that cannot be read."""
+    return granted(row) or Grant.model_construct(name=row.name, tenant=row.tenant, trusted=False, models=())
 
 
 def _shown(shape: type[K], grant: Grant, row: keys.Stored | None = None, **more: Any) -> K:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gateway.errors import StreamIncomplete, UpstreamRefused
-from gateway.forward import is_overflow
+from gateway.refusals import is_overflow
 from gateway.upstream.base import Outgoing
 from gateway.upstream.transport import AiohttpTransport
 from gateway.wire.chat import fold

@@ -60,14 +60,14 @@ def test_every_command_has_help_with_an_example(path, command):
 
 def test_the_commands_of_this_version_are_there():
     assert {" ".join(p[1:]) for p, _ in commands()} >= {
-        "serve", "demo", "chat", "doctor", "db upgrade", "db vacuum", "fetch tokenizers", *(f"memory {c}" for c in (
+        "serve", "demo", "chat", "doctor", "db upgrade", "db vacuum", "fetch tokenizers", "keys create", "keys list", "keys revoke", *(f"memory {c}" for c in (
             "show", "remember", "edit", "undo", "history", "search", "export", "import", "erase"))}
 
 
 def test_the_readme_names_only_what_there_is():
     text = (ROOT / "README.md").read_text()
     there = {" ".join(p[1:]) for p, _ in commands()}
-    named = set(re.findall(r"memgate (?:memory |db |fetch )?[a-z]+(?=[`\s])", text)) - {"memgate keys"}  # named as not there yet
+    named = set(re.findall(r"memgate (?:memory |db |fetch |keys )?[a-z]+(?=[`\s])", text)) - {"memgate keys"}  # named as not there yet
     assert {n.removeprefix("memgate ") for n in named} <= there
     settings = set(re.findall(r"`((?:server|storage|memory|identity|routing)\.\w+)", text))
     assert settings
@@ -127,7 +127,7 @@ def test_the_start_tells_the_mode_and_whom_a_key_names():
     assert "single-user: this machine alone" in alone
     assert "warning" not in alone
     assert "keys name nobody" in "\n".join(told(load(None, {}, {"server.host": "0.0.0.0"}), "http://x"))
-    unbuilt = told(load(None, {}, {"memory.extract": "auto", "storage.redis": "redis://x"}), "http://x")
+    unbuilt = told(load(None, {}, {"memory.extract": "auto", "memory.reflect": {"every_turns": 3}}), "http://x")
     assert sum("does not act on it" in line for line in unbuilt) == 2
 
 

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from urllib.parse import quote
 
@@ -13,6 +12,7 @@ from gateway import made as room
 from memory.errors import StoreUnavailable
 from memory.stores.sql import schema
 from memory.stores.sql.engine import Database
+from memory.stores.sql.glance import Made, glance
 from tests.conftest import running
 from tests.gateway.managing import as_key, managed
 from tests.models import Model
@@ -229,15 +229,19 @@ async def test_a_reading_that_began_before_a_revocation_does_not_bring_the_key_b
     assert await status(live, key) == 401
 
 
-async def test_a_stored_key_that_cannot_be_read_is_refused_alone(live, caplog):
+@pytest.mark.parametrize("spec", ['{"from": "another version"}', "{", "[]", "7", '{"trusted": 1'])
+async def test_a_stored_key_that_cannot_be_read_is_refused_alone(live, caplog, spec):
     good, bad = (await create(live, name="good"))["key"], await create(live, name="bad")
-    spoil = update(schema.keys).where(schema.keys.c.name == "bad").values(spec=json.dumps({"from": "another version"}))
+    spoil = update(schema.keys).where(schema.keys.c.name == "bad").values(spec=spec)
     await live.gateway.memory.db.write(lambda conn: conn.execute(spoil) and None)
     await create(live, name="next")
+    await live.gateway.keys.made.refresh()
     assert [await status(live, k) for k in (good, bad["key"])] == [200, 401]
     assert bad["id"] in caplog.text
-    assert "bad" not in await names(live)
+    shown = next(k for k in (await live.memory("GET", "/keys", **ROOT)).json()["data"] if k["name"] == "bad")
+    assert (shown["trusted"], shown["models"], shown["admin"]) == (False, [], False)
     assert (await live.memory("DELETE", f"/keys/{bad['id']}", **ROOT)).status_code == 200
+    assert glance(live.gateway.settings.sqlite_file) == Made(3, 2, 0)
 
 
 async def test_while_the_store_fails_the_keys_last_read_stay_and_it_is_told_once(data, monkeypatch, caplog):

@@ -356,7 +356,7 @@ async def test_the_schema_describes_the_routes(live):
         "/users/{user}/blocks/{label}/undo": {"post"}, "/users/{user}/passages": {"get", "post"}, "/users/{user}/passages/search": {"get"},
         "/users/{user}/passages/{ident}": {"get", "delete"}, "/users/{user}/conversations": {"get", "post"},
         "/users/{user}/conversations/{ident}/messages": {"get"}, "/users/{user}/messages/search": {"get"}, "/conversations/{ident}": {"get", "delete"},
-        "/explain/{ident}": {"get"}, "/usage": {"get"}}
+        "/explain/{ident}": {"get"}, "/usage": {"get"}, "/keys": {"get", "post"}, "/keys/{ident}": {"delete"}}
     body = paths["/memory/v1/users/{user}/blocks/{label}"]["put"]["requestBody"]["content"]["application/json"]["schema"]
     assert body["required"] == ["value"]
     assert body["additionalProperties"] is False

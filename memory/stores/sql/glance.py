@@ -35,7 +35,14 @@ def glance(path: Path) -> Made | None:
             if not connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'keys'").fetchone():
                 return NONE
             rows = connection.execute("SELECT spec, revoked_at IS NULL FROM keys").fetchall()
-            live = [json.loads(spec) for spec, living in rows if living]
-    except (sqlite3.Error, ValueError):
+    except sqlite3.Error:
         return None
-    return Made(len(rows), len(live), sum(bool(spec.get("admin")) for spec in live))
+    live = [spec for spec, living in rows if living]
+    return Made(len(rows), len(live), sum(map(_admin, live)))
+
+
+def _admin(spec: str) -> bool:
+    try:
+        return bool(json.loads(spec)["admin"])
+    except (ValueError, TypeError, KeyError):
+        return False

@@ -5,7 +5,6 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 from sqlalchemy import Connection, Row, Select, func, insert, literal, select, tuple_, update
 
 from memory.errors import Conflict, NotFound
@@ -18,24 +17,24 @@ Counts = tuple[int, int]  # all rows, revoked rows: neither ever falls, so toget
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One row. digest: sha256 of the key, in hex. spec: what it may do, members as the caller named them. Times in seconds since 1970."""
+    """One row. digest: sha256 of the key, in hex. spec: what it may do, as the JSON that the caller gave. Times in seconds since 1970."""
 
     id: str
     name: str
     tenant: str
     digest: str
-    spec: dict[str, Any]
+    spec: str
     created_at: float
     revoked_at: float | None = None
 
 
-def add(conn: Connection, name: str, tenant: str, digest: str, spec: dict[str, Any]) -> Stored:
+def add(conn: Connection, name: str, tenant: str, digest: str, spec: str) -> Stored:
     """Raises Conflict when an unrevoked key has the name."""
     if conn.execute(select(k.id).where(k.name == name, k.revoked_at.is_(None))).first() is not None:
         raise Conflict(f"there is a key named {name!r} already: choose another name, or revoke that one first")
     made = Stored(new_id("key"), name, tenant, digest, spec, time.time())
     conn.execute(insert(t.keys).values(
-        id=made.id, name=name, hash=digest, tenant=tenant, spec=msgspec.json.encode(spec).decode(), created_at=made.created_at))
+        id=made.id, name=name, hash=digest, tenant=tenant, spec=spec, created_at=made.created_at))
     return made
 
 
@@ -71,4 +70,4 @@ def _rows(conn: Connection, query: Select[Any]) -> list[Stored]:
 
 
 def _stored(row: Row[Any]) -> Stored:
-    return Stored(row.id, row.name, row.tenant, row.hash, msgspec.json.decode(row.spec), row.created_at, row.revoked_at)
+    return Stored(row.id, row.name, row.tenant, row.hash, row.spec, row.created_at, row.revoked_at)

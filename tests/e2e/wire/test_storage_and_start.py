@@ -76,6 +76,7 @@ async def test_with_memory_one_read_is_all_that_stands_before_the_upstream(data,
     async with Model("Warm.") as up, running(up.url, data) as live:
         await asyncio.wait_for(live.gateway.memory._ready.wait(), 10)
         await live.gateway.worker.stop()
+        await live.gateway.keys.made.stop()
         _, answer = await asked(live, stream, "warm up", user="ada")
         monkeypatch.setattr(Database, "read", counted)
         monkeypatch.setattr(Database, "write", late)

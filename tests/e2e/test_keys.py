@@ -1,0 +1,276 @@
+"""Keys made at run time, over processes: the command, two gateways on one database, restarts, reloads, and nothing left lying about."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sqlite3
+import time
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from gateway.cli.doctor import checks
+from gateway.cli.main import cli
+from gateway.cli.serve import told
+from gateway.loading import load
+from gateway.settings import ConfigError
+from memory.stores.sql.engine import Database
+from memory.stores.sql.glance import Made, glance
+from tests.conftest import running
+from tests.e2e.wire.child import DEBUG, child, settled
+from tests.e2e.wire.rows import row
+from tests.e2e.wire.test_secrets import lies
+from tests.gateway.command import memgate, started
+from tests.models import Model
+
+ROOT = {"name": "root", "key": "sk-root", "tenant": "ops", "admin": True}
+
+
+def bearer(key):
+    return {"headers": {"authorization": f"Bearer {key}"}}
+
+
+async def made(up, data, **members):
+    """A key from a gateway that ran on this data folder when there were none."""
+    async with running(up.url, data) as live:
+        answer = await live.memory("POST", "/keys", json={"name": "first", "tenant": "acme", **members}, **bearer((data / "token").read_text().strip()))
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+async def status(live, key, **body):
+    return (await live.chat("hi", {"authorization": f"Bearer {key}"}, **body)).status_code
+
+
+async def within(seconds, asked, wanted):
+    """Waits until the answer is as wanted; returns the last one."""
+    until = time.monotonic() + seconds
+    while (found := await asked()) != wanted and time.monotonic() < until:
+        await asyncio.sleep(0.05)
+    return found
+
+
+async def test_two_gateways_on_one_database_know_each_others_keys(data):
+    async with Model("ok") as up, running(up.url, data, {"keys": [ROOT]}) as one, running(up.url, data, {"keys": [ROOT]}) as two:
+        key = (await one.memory("POST", "/keys", json={"name": "a", "tenant": "t"}, **bearer("sk-root"))).json()["key"]
+        assert await status(one, key) == 200
+        assert await within(3, lambda: status(two, key), 200) == 200
+        assert (await two.memory("DELETE", "/keys/a", **bearer("sk-root"))).status_code == 200
+        assert await status(two, key) == 401
+        assert await within(3, lambda: status(one, key), 401) == 401
+
+
+async def test_a_restart_keeps_the_keys_and_the_last_one_revoked_opens_nothing(data):
+    async with Model("ok") as up:
+        first = await made(up, data, admin=True)
+        async with running(up.url, data, key=first["key"]) as live:
+            assert live.gateway.settings.mode == "managed"
+            assert await within(5, lambda: status(live, first["key"]), 200) == 200
+            assert await status(live, "sk-own") == 401
+            ended = (await live.memory("DELETE", "/keys/first")).json()
+            assert "No admin key is left" in ended["note"]
+            assert await status(live, first["key"]) == 401
+        async with running(up.url, data) as live:
+            for key in (first["key"], "sk-own"):
+                assert await within(5, lambda key=key: status(live, key), 401) == 401
+        assert [r.header("authorization") for r in up.requests] == [None]
+
+
+async def test_a_providers_key_needs_only_a_key_that_was_made(data):
+    config = {"providers": {"openai": {"base_url": "x", "api_key": "sk-provider"}}}
+    async with Model("ok") as up:
+        with pytest.raises(ConfigError, match=r"there is no managed key.*memgate keys create"):
+            load(None, {}, {"storage.data": str(data), **config})
+        first = await made(up, data)
+        async with running(up.url, data, config) as live:
+            assert await within(5, lambda: status(live, first["key"]), 200) == 200
+            assert up.requests[-1].header("authorization") == "Bearer sk-provider"
+            assert await status(live, "sk-own") == 401
+
+
+async def test_a_reload_keeps_the_keys_that_were_made(data):
+    base = {"storage.data": str(data), "storage.vectors": "none", "memory.read_deadline_ms": 2000}
+    async with Model("ok") as up, running(up.url, data, {"keys": [ROOT]}) as live:
+        key = (await live.memory("POST", "/keys", json={"name": "a", "tenant": "t"}, **bearer("sk-root"))).json()["key"]
+        live.app.reload(load(None, {}, {**base, "upstream": up.url, "keys": [{**ROOT, "key": "sk-root2"}]}))
+        assert [await status(live, k) for k in (key, "sk-root", "sk-root2")] == [200, 401, 200]
+        live.app.reload(load(None, {}, {**base, "upstream": up.url}))  # without [[keys]] it is those made that count
+        assert [await status(live, k) for k in (key, "sk-root2")] == [200, 401]
+        assert (await live.memory("GET", "/keys", **bearer(key))).status_code == 403
+
+
+async def test_on_one_persons_machine_a_reload_is_a_start_that_asks_for_keys(data):
+    async with Model("ok") as up, running(up.url, data) as live:
+        token = (data / "token").read_text().strip()
+        key = (await live.memory("POST", "/keys", json={"name": "a", "tenant": "t"}, **bearer(token))).json()["key"]
+        assert await status(live, "sk-own") == 200
+        live.app.reload(load(None, {}, {"upstream": up.url, "storage.data": str(data), "storage.vectors": "none"}))
+        assert [await status(live, k) for k in (key, "sk-own", token)] == [200, 401, 401]
+
+
+@row(87)
+async def test_before_the_store_was_read_a_key_that_may_be_one_is_not_refused_but_asked_again(data, monkeypatch):
+    async with Model("ok") as up:
+        first = await made(up, data)
+        go, opened = asyncio.Event(), Database.open
+
+        async def late(self):
+            await go.wait()
+            await opened(self)
+
+        monkeypatch.setattr(Database, "open", late)
+        async with running(up.url, data, {"keys": [ROOT]}) as live:
+            for key in (first["key"], "wrong"):
+                response = await live.chat("hi", {"authorization": f"Bearer {key}"})
+                assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+            assert (await live.chat("hi", {"authorization": "", "x-memory": "off"})).status_code == 401
+            assert (await live.chat("hi", {"authorization": "Bearer sk-root", "x-memory": "off"})).status_code == 200
+            go.set()
+            assert await within(5, lambda: status(live, first["key"]), 200) == 200
+            assert await status(live, "wrong") == 401
+
+
+def test_what_a_file_tells_of_its_keys_before_it_is_opened(tmp_path):
+    file = tmp_path / "a b%?#.db"
+    assert glance(file) == Made()
+    file.write_bytes(b"no database at all" * 100)
+    assert glance(file) is None
+    file.unlink()
+    with contextlib.closing(sqlite3.connect(file)) as db:
+        db.execute("CREATE TABLE other (x)")
+        db.commit()
+        assert glance(file) == Made()
+        db.execute("CREATE TABLE keys (spec, revoked_at)")
+        db.executemany("INSERT INTO keys VALUES (?, ?)", [('{"admin": true}', None), ('{"admin": true}', 1.0), ("{}", None), ("[", None)])
+        db.commit()
+        assert glance(file) == Made(4, 3, 1)
+
+
+@pytest.mark.parametrize(("host", "starts"), [("127.0.0.1", True), ("0.0.0.0", False)])
+def test_a_database_that_cannot_be_read_closes_what_strangers_could_reach(tmp_path, host, starts):
+    (tmp_path / "memgate.db").write_bytes(b"no database at all" * 100)
+    with contextlib.nullcontext() if starts else pytest.raises(ConfigError, match="whether keys were made is not known"):
+        assert load(None, {}, {"storage.data": str(tmp_path), "server.host": host}).mode == "own-key"
+    assert load(None, {}, {"storage.data": str(tmp_path), "server.host": host, "keys": [ROOT]}).mode == "managed"
+
+
+async def test_the_start_and_the_doctor_tell_how_many_keys_there_are_and_what_they_lack(data, monkeypatch):
+    monkeypatch.setenv("MEMGATE_DATA", str(data))
+    monkeypatch.setattr("gateway.cli.doctor._upstream", lambda name, provider: iter(()))  # it is asked elsewhere
+
+    def lines():
+        settings = load(None, {}, {"storage.data": str(data)})
+        finding = next((f for f in checks(None) if getattr(f, "what", "") == "keys"), None)
+        return "\n".join(told(settings, "http://x")), finding
+
+    async with Model("ok") as up:
+        assert (lines()[1], "keys   " in lines()[0]) == (None, False)
+        await made(up, data)
+        start, finding = lines()
+        assert "keys       0 in the configuration, 1 made" in start
+        assert "no key is an admin's" in start
+        assert (finding.state, "no key is an admin's" in finding.told) == ("note", True)
+        async with running(up.url, data, {"keys": [ROOT]}) as live:
+            await live.memory("POST", "/keys", json={"name": "ops", "tenant": "t", "admin": True}, **bearer("sk-root"))
+            start, finding = lines()
+            assert ("0 in the configuration, 2 made" in start, "admin's" in start, finding.state) == (True, False, "ok")
+            for name in ("first", "ops"):
+                await live.memory("DELETE", f"/keys/{name}", **bearer("sk-root"))
+        start, finding = lines()
+        assert "every key is revoked" in start
+        assert finding.state == "note"
+
+
+# --- the command ---------------------------------------------------------------------------------------------------
+
+
+async def test_the_command_makes_the_first_key_on_a_fresh_machine_and_steers_the_gateway_that_then_runs(tmp_path):
+    """With a provider's key in the configuration, which alone would not start."""
+    config = tmp_path / "gateway.toml"
+    async with Model("ok") as up:
+        config.write_text(f'[providers.openai]\nbase_url = "{up.url}"\napi_key = "sk-provider"\n')
+        data, env = tmp_path / "data", {"MEMGATE_CONFIG": str(config)}
+
+        def run(*arguments, **more):
+            return asyncio.to_thread(memgate, data, *arguments, **env, **more)
+
+        refused = await run("serve", "--port", "0")
+        assert (refused.returncode, "memgate keys create" in refused.stderr) == (2, True)
+        done = await run("keys", "create", "--name", "ops", "--tenant", "acme", "--admin")
+        assert done.returncode == 0, done.stderr
+        admin = done.stdout.removesuffix("\n")
+        assert (admin.startswith("mg-"), "\n" in admin, admin in done.stderr, "shown this once" in done.stderr) == (True, False, False, True)
+        with started(data, "serve", "--port", "0", **env) as process:
+            process.waited("keys +0 in the configuration, 1 made")
+            async with httpx.AsyncClient(base_url=process.url) as client:
+
+                async def asked(key, user="ada"):
+                    return (await client.post("/v1/chat/completions", json={"model": "m", "user": user, "messages": [{"role": "user", "content": "hi"}]}, **bearer(key))).status_code
+
+                assert await within(5, lambda: asked(admin), 200) == 200
+                keyless = await run("keys", "list")
+                assert (keyless.returncode, "MEMGATE_KEY" in keyless.stderr) == (1, True)
+                made = await run("keys", "create", "--name", "phone", "--tenant", "acme", "--no-trusted", "--user", "ada", "--model", "m", "--rpm", "60", "--tpm", "1", "--concurrent", "2",
+                                 "--usd", "5", "--period", "day", "--json", MEMGATE_KEY=admin)
+                phone = json.loads(made.stdout)
+                assert (phone["limits"], phone["budget"]) == ({"rpm": 60, "tpm": 1, "concurrent": 2}, {"usd": 5, "period": "day"})
+                assert [await asked(phone["key"], user) for user in ("ada", "eve")] == [200, 403]
+                ended = await run("keys", "revoke", "phone", MEMGATE_KEY=admin)
+                assert ended.stdout == f"phone ({phone['id']}) is revoked\n"
+                assert await asked(phone["key"]) == 401
+
+
+def test_with_no_gateway_running_the_command_needs_no_key(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEMGATE_DATA", str(tmp_path))
+    monkeypatch.setenv("MEMGATE_STORAGE__VECTORS", "none")
+    monkeypatch.setenv("MEMGATE_KEYS", json.dumps([ROOT]))
+
+    def run(*arguments, code=0):
+        done = CliRunner().invoke(cli, ["keys", *arguments])
+        assert done.exit_code == code, done.output
+        return done
+
+    run("create", "--name", "ops", "--tenant", "acme", "--admin")
+    run("create", "--name", "phone", "--tenant", "acme", "--no-trusted", "--default-user", "ada", "--model", "gpt-*", "--rpm", "60", "--usd", "2.5")
+    shown = run("list").stdout
+    for line in ("root  of ops, in the configuration", "ops  of acme, made ", "admin; any user", "phone  of acme, made ", "users ada; models gpt-*; rpm 60; 2.5 USD a month"):
+        assert line in shown
+    run("revoke", "ops")
+    assert "ops  of" not in run("list").stdout
+    assert [(k["name"], bool(k["revoked_at"])) for k in json.loads(run("list", "--all", "--json").stdout)] == [("root", False), ("ops", True), ("phone", False)]
+    for arguments, fault in ((("revoke", "nobody"), "no key of the id or name 'nobody'"), (("revoke", "root"), "stands in the configuration"),
+                             (("create", "--name", "phone", "--tenant", "t"), "'phone' already"), (("create", "--name", "", "--tenant", "t"), "name: ")):
+        refused = run(*arguments, code=1)
+        assert (fault in refused.stderr, refused.stdout) == (True, "")
+
+
+# --- nothing lies about ----------------------------------------------------------------------------------------------
+
+
+@row(114)
+async def test_no_made_key_is_logged_or_kept_with_every_logger_at_debug(tmp_path):
+    async with Model("ok") as up:
+        folder, rejected = tmp_path / "g", "mg-REJECTED-" + "x" * 31
+        config = f'[providers.openai]\nbase_url = "{up.url}"\n[[keys]]\nname = "root"\nkey = "sk-root-SENTINEL"\ntenant = "ops"\nadmin = true\n'
+        async with child(folder, config, code=DEBUG) as (gateway, client):
+            await settled(client)
+            answer = await client.post("/memory/v1/keys", json={"name": "a", "tenant": "acme"}, **bearer("sk-root-SENTINEL"))
+            key = answer.json()["key"]
+            answers = []
+            for credential in (key, rejected, rejected + "é", f"{key}x"):
+                for header in ({"authorization": f"Bearer {credential}".encode()}, {"authorization": credential.encode()}, {"x-api-key": credential.encode()}):
+                    answers.append(await client.get("/memory/v1/keys", headers=header))
+                    answers.append(await client.post("/v1/chat/completions", json={"model": "m", "messages": [{"role": "user", "content": "hi"}]}, headers=header))
+            answers.append(await client.post("/memory/v1/keys", json={"name": "b", "tenant": "t", "key": key}, **bearer("sk-root-SENTINEL")))
+            answers.append(await client.delete("/memory/v1/keys/a", **bearer("sk-root-SENTINEL")))
+            answers.append(await client.get("/memory/v1/keys", **bearer("sk-root-SENTINEL")))
+            assert {a.status_code for a in answers} == {200, 400, 401, 403}
+            for secret in (key, rejected, "sk-root-SENTINEL"):
+                assert not [a for a in answers if secret in f"{a.headers} {a.text}"]
+            assert (folder / "data" / "memgate.db-wal").exists()
+            assert lies(folder, [key, rejected, "sk-root-SENTINEL"]) == set()  # while the log and the journal are still there
+        assert "DEBUG" in gateway.said
+        assert lies(folder, [key, rejected, "sk-root-SENTINEL"]) == set()
+        assert lies(folder / "data", ["acme"])  # the files that were looked through are those
