@@ -260,7 +260,7 @@ def test_the_models_are_described_alike():
         assert ("max_output" in model) == name.startswith("claude"), name
         assert model.get("max_output", 0) <= model["context_window"], name
         assert model.get("thinking") in (None, "budget", "asked", "default", "always"), name
-        assert set(model.get("refuses", ())) <= {"sampling", "prefill", "forced_tools"}, name
+        assert set(model.get("refuses", ())) <= {"sampling", "prefill", "forced_tools", "changed_history"}, name
         assert isinstance(model["context_window"], int), name
         assert model["tokenizer"] in ("o200k_base", "cl100k_base", "estimate"), name
         assert isinstance(model["supports_tools"], bool), name

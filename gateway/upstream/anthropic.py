@@ -16,7 +16,7 @@ from gateway.errors import BadRequest
 from gateway.upstream.base import Headers, Incoming, Outgoing, Upstream
 from gateway.wire.chat import Json, decode, encode
 from gateway.wire.messages_answer import StreamedAnswer, WholeAnswer, answer, refusal
-from gateway.wire.messages_request import messages_request, thoughts_in_loop
+from gateway.wire.messages_request import BINDING, messages_request, thoughts_in_loop
 
 CHAT = "/chat/completions"
 VERSION = b"2023-06-01"
@@ -56,8 +56,9 @@ class AnthropicUpstream:
         body = _object(request.body)
         if request.model:
             body = {**body, "model": request.model}
-        sent = encode(messages_request(body, self._facts(str(body.get("model"))), self._max_tokens, request.frozen))
-        return _translated(_named(await self._wire.send(replace(request, path=f"/messages{mark}{query}", body=sent))), body)
+        sent = messages_request(body, self._facts(str(body.get("model"))), self._max_tokens, request.frozen)
+        headers = _with_beta(request.headers, BINDING) if "block_binding" in sent.get("thinking", {}) else request.headers
+        return _translated(_named(await self._wire.send(replace(request, path=f"/messages{mark}{query}", body=encode(sent), headers=headers))), body)
 
     def _headers(self, headers: Sequence[tuple[bytes, bytes]]) -> Headers:
         out = [_keyed(v) if k == b"authorization" else (k, v) for k, v in headers]
@@ -67,6 +68,11 @@ class AnthropicUpstream:
 def _keyed(authorization: bytes) -> tuple[bytes, bytes]:
     key = authorization.partition(b" ")[2].strip()
     return (b"authorization", authorization) if key.startswith(OAUTH) else (b"x-api-key", key)
+
+
+def _with_beta(headers: Sequence[tuple[bytes, bytes]], name: str) -> Headers:
+    told = [v for k, v in headers if k == b"anthropic-beta" and name.encode() not in v]
+    return [*((k, v) for k, v in headers if k != b"anthropic-beta"), (b"anthropic-beta", b",".join([*told, name.encode()]))]
 
 
 def _named(incoming: Incoming) -> Incoming:

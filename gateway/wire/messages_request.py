@@ -4,7 +4,7 @@ Decisions, where the two differ:
 - Messages: see `messages_turns`.
 - Thinking goes back where it stood, in the tool loop under way only. That of earlier turns is left out: the API checks that
   nothing before a thinking block has changed, and memory before it may have. It is also left out where a tool called in the loop
-  is not offered any more.
+  is not offered any more. Where memory changed during the loop, a model that checks is asked to drop the block, not to refuse.
 - `reasoning_effort` becomes `thinking`, adaptive or with a budget, as the model takes it; Anthropic's own `thinking` goes as it is.
 - `response_format`: a strict schema is `output_config.format` where the model has it; else an instruction at the end of `system`.
 - What a model refuses is left out: sampling, forced tools (`auto` then), an assistant message at the end (a user message is put
@@ -24,6 +24,7 @@ from gateway.wire.messages_turns import Conversation, called_in, listed, loop_of
 
 NATIVE = ("cache_control", "context_management", "mcp_servers", "container")  # of Anthropic's own, as are thinking, output_config and top_k
 GO_ON = "Go on."
+BINDING = "thinking-binding-controls-2026-08-01"  # the beta that a request with `thinking.block_binding` needs
 BUDGETS = {"low": 2048, "medium": 8192, "high": 24576, "xhigh": 32768, "max": 65536}
 LEAST_BUDGET = 1024
 MARKS = 4  # cache_control in one request
@@ -47,6 +48,8 @@ def messages_request(body: Json, facts: Mapping[str, Any], max_tokens: int, froz
         tools, choice = [{"name": n, "input_schema": {"type": "object"}} for n in called], {"type": "none"}
     limit = _limit(body, facts, max_tokens)
     reasoning = {k: body.get(k) for k in ("thinking", "output_config")} | _reasoning(body, facts, limit, choice.get("type") in ("any", "tool"))
+    if "changed_history" in facts.get("refuses", ()) and _kind(reasoning) in (None, "adaptive") and talk.thoughtful:
+        reasoning["thinking"] = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}, **(reasoning["thinking"] or {})}
     if _kind(reasoning) == "enabled" and any(m.get("tool_calls") and (undeclared or not m.get("thinking_blocks")) for m in loop):
         reasoning["thinking"] = None  # a loop that began without thinking goes on without
     output, instruction = _format(body, facts)
@@ -60,7 +63,7 @@ def messages_request(body: Json, facts: Mapping[str, Any], max_tokens: int, froz
 
 
 def _kind(reasoning: Json) -> Any:
-    """The kind of thinking that is asked for; with some, sampling stays as it is."""
+    """The kind of thinking that is asked for, if any."""
     thinking = reasoning["thinking"]
     return thinking.get("type") if isinstance(thinking, dict) else None
 

@@ -65,19 +65,20 @@ def _call(call: Any) -> tuple[str, Json]:
 
 
 class Conversation:
-    """Messages as `system` blocks and alternating turns. thoughtful: from so many assistant messages at the end thinking is kept.
+    """Messages as `system` blocks and alternating turns. thinkers: of so many assistant messages at the end the thinking is kept.
 
-    marked: a cache mark goes to the end of the first system message.
+    marked: a cache mark goes to the end of the first system message. thoughtful: there was thinking to keep.
     """
 
-    def __init__(self, messages: Sequence[Json], thoughtful: int, marked: bool) -> None:
+    def __init__(self, messages: Sequence[Json], thinkers: int, marked: bool) -> None:
+        self.thoughtful = False
         self.system: list[Json] = []
         self.messages: list[Json] = []
         self._ids: set[str] = set()
         self._open: list[tuple[str, str]] = []  # calls without a result so far: the client's id, ours
         self._results: list[Json] = []
         self._after: list[Json] = []  # what was said between a call and its result
-        self._left = sum(m["role"] == "assistant" for m in messages) - thoughtful  # assistant messages to come without thinking
+        self._left = sum(m["role"] == "assistant" for m in messages) - thinkers  # assistant messages to come without thinking
         self._mark = marked
         begun = False
         for i, message in enumerate(messages):
@@ -137,6 +138,7 @@ class Conversation:
         self._left -= 1
         for place, thought in _thoughts(message) if self._left < 0 else ():
             blocks.insert(place, thought)
+            self.thoughtful = True
         self._turn("assistant", blocks)
 
     def _id(self, theirs: str) -> str:

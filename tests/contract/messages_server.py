@@ -1,6 +1,7 @@
 """A scripted server that speaks Anthropic's Messages API and refuses what the real one refuses, in its words."""
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from typing import Any
@@ -15,6 +16,8 @@ BLOCKS = {
     "text": {"text"}, "image": {"source"}, "document": {"source", "title", "context", "citations"}, "thinking": {"thinking", "signature"},
     "redacted_thinking": {"data"}, "tool_use": {"id", "name", "input"}, "tool_result": {"tool_use_id", "content", "is_error"}, "search_result": {"source", "title", "content"}}
 USAGE = {"input_tokens": 80, "cache_creation_input_tokens": 5, "cache_read_input_tokens": 15, "output_tokens": 1}
+BOUND = ("claude-opus-5-5", "claude-sonnet-5-5", "claude-fable-5-1", "claude-mythos-5-1")  # whose thinking is tied to what stands before it
+BETA = "thinking-binding-controls-2026-08-01"
 REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
 
 
@@ -35,11 +38,14 @@ def blocks_of(choice: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class Messages(Model):
-    """See `Model`; a script's answer may also be a list of content blocks. refusals: what it found wrong with requests."""
+    """See `Model`; a script's answer may also be a list of content blocks. refusals: what it found wrong with requests.
+
+    Thinking is signed with a hash of what stands before it, and checked for the models that check it."""
 
     def __init__(self, *script: Any) -> None:
         super().__init__(*script)
         self.refusals: list[Any] = []
+        self.dropped = 0  # thinking blocks that no longer fitted, which the request asked to drop
 
     @property
     def bodies(self) -> list[Any]:
@@ -65,6 +71,7 @@ class Messages(Model):
         try:
             if seen.path.startswith("/v1/messages"):
                 check(seen.json)
+                self.dropped += _bound(seen.json, BETA in (seen.header("anthropic-beta") or ""))
         except Refused as e:
             return 400, error("invalid_request_error", str(e))
         return None
@@ -76,6 +83,7 @@ class Messages(Model):
         else:
             content = choices
             reason = "tool_use" if any(b["type"] == "tool_use" for b in content) else "end_turn"
+        content = [{**b, "signature": f"{b['signature']}.{_prefix(seen.json)}"} if b["type"] == "thinking" else b for b in content]
         return {"id": f"msg_{self.n}", "type": "message", "role": "assistant", "model": seen.json["model"], "content": content, "stop_reason": reason,
                 "stop_sequence": None, "usage": {**USAGE, "output_tokens": 10}}
 
@@ -198,3 +206,19 @@ def _paired(messages: list[dict[str, Any]]) -> None:
         need([b["type"] == "tool_result" for b in following] == [True] * len(answered) + [False] * (len(following) - len(answered)),
              f"messages.{i + 1}: Messages following `tool_use` blocks must begin with a matching number of `tool_result` blocks.")
     need(not any(b["type"] == "tool_result" for b in messages[0]["content"]), "messages.0: unexpected `tool_use_id` found in `tool_result` blocks")
+
+
+def _prefix(body: dict[str, Any], upto: int | None = None) -> str:
+    """A hash of what stands before a message: marks for the cache may move."""
+    told = json.dumps([body.get("system"), body.get("tools"), body["messages"][:upto]]).replace(', "cache_control": {"type": "ephemeral"}', "")
+    return hashlib.sha256(told.encode()).hexdigest()[:12]
+
+
+def _bound(body: dict[str, Any], beta: bool) -> int:
+    binding = (body.get("thinking") or {}).get("block_binding")
+    need(binding is None or beta, "thinking.adaptive.block_binding: Extra inputs are not permitted")
+    strays = [f"messages.{i}" for i, m in enumerate(body["messages"]) for b in m["content"]
+              if b["type"] == "thinking" and b["signature"].partition(".")[2] != _prefix(body, i)] if body["model"] in BOUND else []
+    need(not strays or binding == {"prefix_mismatch_behavior": "drop_block"},
+         f"{', '.join(strays)}: Invalid `signature` in `thinking` block. The block is bound to a different conversation.")
+    return len(strays)

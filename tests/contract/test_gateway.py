@@ -124,25 +124,45 @@ USE = {"type": "tool_use", "id": "toolu_mem", "name": "core_memory_append", "inp
 ASK = {"type": "tool_use", "id": "toolu_w", "name": "get_weather", "input": {"city": "Oslo"}}
 
 
+NEWEST = {"models": {"m": {"targets": [{"provider": "p", "model": "claude-opus-5-5"}]}}}
+
+
 @both
 async def test_signed_thinking_survives_rounds_of_ours_and_the_clients(data, stream):
-    async with through(ANTHROPIC, data, [thought(0), USE], [thought(1), thought(2), ASK], [{"type": "text", "text": "Cold."}]) as (up, live):
-        client = openai.AsyncOpenAI(base_url=live.url, api_key=SENTINEL_KEY, max_retries=0)
-        asking = {"model": "m", "messages": [{"role": "user", "content": "I like tea. Weather?"}], "tools": [WEATHER], "user": "ada"}
-        if stream:
-            async with client.chat.completions.stream(**asking) as found:
-                message = (await found.get_final_completion()).choices[0].message
-        else:
-            message = (await client.chat.completions.create(**asking)).choices[0].message
-        told = message.model_dump(exclude_none=True)
-        assert [(b["signature"], b["index"]) for b in told["thinking_blocks"]] == [("sig0", 0), ("sig1", 1), ("sig2", 2)]
+    """The server checks that nothing before it has changed."""
+    async with through(ANTHROPIC, data, [thought(0), USE], [thought(1), thought(2), ASK], [{"type": "text", "text": "Cold."}], config=NEWEST) as (up, live):
+        told, answer = await tool_loop(live, stream)
+        assert (answer, up.dropped) == ("Cold.", 0)
+        assert [b["index"] for b in told["thinking_blocks"]] == [0, 1, 2]
         assert told["reasoning_content"] == "Hm 0.Hm 1.Hm 2."
-        told["tool_calls"] = [{"id": c["id"], "type": "function", "function": {k: c["function"][k] for k in ("name", "arguments")}} for c in told["tool_calls"]]
-        asking["messages"] += [told, {"role": "tool", "tool_call_id": "toolu_w", "content": "-5"}]
-        assert (await client.chat.completions.create(**asking)).choices[0].message.content == "Cold."
-        await client.close()
+        blocks = [{k: b[k] for k in ("type", "thinking", "signature")} for b in told["thinking_blocks"]]
         sent = [m["content"] for m in up.bodies[-1]["messages"] if m["role"] == "assistant"]
-        assert sent == [[thought(0), USE], [thought(1), thought(2), ASK]]
+        assert sent == [[blocks[0], USE], [*blocks[1:], ASK]]
+
+
+async def test_memory_that_changes_during_a_loop_costs_the_thinking_and_not_the_answer(data):
+    config = {**NEWEST, "memory.placement": "live"}
+    async with through(ANTHROPIC, data, [thought(0), USE, ASK], [{"type": "text", "text": "Cold."}], config=config) as (up, live):
+        _, answer = await tool_loop(live, False)
+        assert (answer, up.dropped) == ("Cold.", 1)
+        assert "Likes tea" in json.dumps(up.bodies[-1]["system"])
+
+
+async def tool_loop(live, stream):
+    """A question that takes a call of the client's, asked by OpenAI's own SDK: the message with the call, and the text that follows."""
+    client = openai.AsyncOpenAI(base_url=live.url, api_key=SENTINEL_KEY, max_retries=0)
+    asking = {"model": "m", "messages": [{"role": "user", "content": "I like tea. Weather?"}], "tools": [WEATHER], "user": "ada"}
+    if stream:
+        async with client.chat.completions.stream(**asking) as found:
+            message = (await found.get_final_completion()).choices[0].message
+    else:
+        message = (await client.chat.completions.create(**asking)).choices[0].message
+    told = message.model_dump(exclude_none=True)
+    told["tool_calls"] = [{"id": c["id"], "type": "function", "function": {k: c["function"][k] for k in ("name", "arguments")}} for c in told["tool_calls"]]
+    asking["messages"] += [told, {"role": "tool", "tool_call_id": "toolu_w", "content": "-5"}]
+    answer = (await client.chat.completions.create(**asking)).choices[0].message.content
+    await client.close()
+    return told, answer
 
 
 async def test_the_last_round_goes_without_our_tools_and_without_the_thinking_that_was_bound_to_them(data):

@@ -18,7 +18,7 @@ from tests.contract.messages_server import check, events_of, written
 
 ANY: dict = {}
 FACTS = {"max_output": 64000, "thinking": "budget", "structured_outputs": True}
-NEWEST = {"max_output": 128000, "thinking": "always", "refuses": ["sampling", "prefill", "forced_tools"], "structured_outputs": True}
+NEWEST = {"max_output": 128000, "thinking": "always", "refuses": ["sampling", "prefill", "forced_tools", "changed_history"], "structured_outputs": True}
 TOOL = {"type": "function", "function": {"name": "look", "description": "d", "parameters": {"type": "object", "properties": {}}}}
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 USER = {"role": "user", "content": "Hi"}
@@ -259,6 +259,16 @@ def test_thinking_of_earlier_turns_and_of_tools_no_longer_offered_stays_away():
     assert shape(sent([*history, USER], tools=[TOOL])) == [["tool_use"]]
     assert shape(sent(history)) == [["tool_use"]]
     assert shape(sent([USER, {"role": "assistant", "content": "x", "reasoning_content": "hm"}])) == [["text"]]
+
+
+def test_a_model_that_checks_the_history_is_asked_to_drop_thinking_that_no_longer_fits():
+    checks = {"thinking": "always", "refuses": ["changed_history"]}
+    history = [USER, calls("a", thinking_blocks=[thought(0)]), result("a")]
+    drop = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+    assert sent(history, checks, tools=[TOOL])["thinking"] == drop
+    assert sent(history, checks, tools=[TOOL], reasoning_effort="low")["thinking"] == {**drop, "display": "summarized"}
+    assert "thinking" not in sent([USER, calls("a"), result("a")], checks, tools=[TOOL])
+    assert "thinking" not in sent(history, tools=[TOOL])
 
 
 def test_a_budget_is_not_asked_for_in_a_loop_that_began_without_thinking():
