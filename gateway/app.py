@@ -115,7 +115,7 @@ def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
     memory = Memory(database, _policy(settings), secret, data, _meaning(settings, router, credentials))
     worker = Worker(memory.db)
     _register(worker, memory, settings)
-    usage = UsageLog(database)
+    usage = UsageLog(database, memory.usable)
     shared = Shared(settings.storage.redis) if settings.storage.redis else None
     choice = Choice(SharedCooldowns(shared, _rests(settings)) if shared else LocalCooldowns(_rests(settings)), settings.routing)
     limits = Limits(SharedCounters(shared) if shared else LocalCounters(), usage.spent)

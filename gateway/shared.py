@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
 log = logging.getLogger("memgate")
+SLICES = 5
 
 NOW = """
 local clock = redis.call('TIME')
@@ -110,11 +111,22 @@ class Shared:
     async def _eval(self, client: Redis, script: Script, keys: list[str], args: list[Any]) -> Any:
         from redis.exceptions import NoScriptError
 
-        async with asyncio.timeout(self._wait):
-            try:
-                return await client.evalsha(script.sha, len(keys), *keys, *args)
-            except NoScriptError:
-                return await client.eval(script.text, len(keys), *keys, *args)
+        try:
+            return await self._waited(client.evalsha(script.sha, len(keys), *keys, *args))
+        except NoScriptError:
+            return await self._waited(client.eval(script.text, len(keys), *keys, *args))
+
+    async def _waited(self, command: Awaitable[Any]) -> Any:
+        """The command's result. Raises TimeoutError when the loop could run for `wait` seconds and none came: in a process
+        that was kept busy that long a plain timeout would run out although the answer lies there to be read."""
+        task = asyncio.ensure_future(command)
+        try:
+            for _ in range(SLICES):
+                if (await asyncio.wait({task}, timeout=self._wait / SLICES))[0]:
+                    return task.result()
+            raise TimeoutError
+        finally:
+            task.cancel()
 
     async def _reach(self) -> bool:
         if self._client is None:
@@ -133,7 +145,7 @@ class Shared:
         from redis.asyncio.retry import Retry
         from redis.backoff import NoBackoff
 
-        return Redis.from_url(self._url, socket_connect_timeout=self._wait, socket_timeout=self._wait, retry=Retry(NoBackoff(), 0), protocol=2)
+        return Redis.from_url(self._url, retry=Retry(NoBackoff(), 0), protocol=2)
 
     def _lose(self) -> None:
         self._up = False

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
 from typing import Any
@@ -29,7 +29,7 @@ BATCH = 500
 INTERVAL = 1.0  # seconds between writes
 BACK_OFF = 30.0  # seconds, at most, between tries on a store that fails
 FLUSH_SECONDS = 2.0
-SPENT_SECONDS = 5.0  # as long as a turn waits for the store at start-up
+SPENT_SECONDS = 1.0
 WARN_SECONDS = 60.0
 ERASED_SECONDS = 86400.0  # no request lasts longer
 
@@ -80,11 +80,11 @@ def _fit(value: Any) -> Any:
 
 
 class UsageLog:
-    """capacity: records that wait at most. dropped: those that found the queue full, or that the store cannot hold."""
+    """ready: waits for the store at start-up. capacity: records that wait at most. dropped: those that found the queue full, or that the store cannot hold."""
 
-    def __init__(self, db: Database, capacity: int = 10_000) -> None:
+    def __init__(self, db: Database, ready: Callable[[], Awaitable[None]], capacity: int = 10_000) -> None:
         self.dropped = 0
-        self._db, self._capacity = db, capacity
+        self._db, self._ready, self._capacity = db, ready, capacity
         self._queue: deque[Record] = deque()
         self._some = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -113,6 +113,7 @@ class UsageLog:
         """The USD that a key spent since a time, as far as prices are known. Raises Unavailable while the store does not answer:
         a budget nobody knows the rest of is not to be spent."""
         try:
+            await self._ready()
             await self.flush()
             return await self._db.read(lambda conn: rows.spent(conn, key, since), SPENT_SECONDS)
         except MemoryFault as e:

@@ -18,8 +18,9 @@ from hypothesis import settings
 from gateway.app import create_app
 from gateway.loading import load
 from tests.e2e.wire.report import pytest_collection_modifyitems, pytest_configure, pytest_terminal_summary
+from tests.redis_server import own_server, redis_binary, redis_server, shared_server
 
-__all__ = ["pytest_collection_modifyitems", "pytest_configure", "pytest_terminal_summary"]
+__all__ = ["own_server", "pytest_collection_modifyitems", "pytest_configure", "pytest_terminal_summary", "redis_binary", "redis_server", "shared_server"]
 
 # Timing is the bench's to judge: a slow first import must not fail a law.
 settings.register_profile("laws", deadline=None)

@@ -24,6 +24,10 @@ MARCH = 1_772_323_200.0  # 2026-03-01T00:00:00Z
 ROOT = as_key("sk-root")
 
 
+async def opened():
+    """What waits for a store that is open."""
+
+
 def record(ident="r", **over):
     return Record(**{"request_id": ident, "created_at": time.time(), "tenant": "acme", "user": "ada", "key": "app", "model": "m", "target": "openai/m",
                      "path": "/v1/chat/completions", "mode": "full", "latency_ms": 10.0, "status": 200, **over})
@@ -73,7 +77,7 @@ async def stalled(db):
 
 
 async def test_records_are_written_by_themselves_in_order(db, quick):
-    log = UsageLog(db)
+    log = UsageLog(db, opened)
     log.start()
     for i in range(1100):  # more than two batches
         log.add(record(f"r{i}"))
@@ -84,7 +88,7 @@ async def test_records_are_written_by_themselves_in_order(db, quick):
 
 
 async def test_every_column_arrives(db):
-    log = UsageLog(db)
+    log = UsageLog(db, opened)
     sent = record(
         attempts=2, rounds=3, input=100, cached_input=40, cache_write=5, output=20, reasoning=7, hidden_input=50, hidden_output=9, estimated=True, cost=0.25,
         first_token_ms=3.5, status=502, code="upstream_unreachable")
@@ -95,7 +99,7 @@ async def test_every_column_arrives(db):
 
 
 async def test_a_stalled_store_holds_up_no_request_and_loses_nothing(db, quick):
-    log = UsageLog(db)
+    log = UsageLog(db, opened)
     log.start()
     async with stalled(db):
         begun = time.perf_counter()
@@ -110,7 +114,7 @@ async def test_a_stalled_store_holds_up_no_request_and_loses_nothing(db, quick):
 
 
 async def test_a_full_queue_keeps_the_oldest_counts_the_rest_and_warns_once(db, caplog):
-    log = UsageLog(db, capacity=3)
+    log = UsageLog(db, opened, capacity=3)
     with caplog.at_level(logging.WARNING):
         for i in range(10):
             log.add(record(f"r{i}"))
@@ -123,7 +127,7 @@ async def test_a_full_queue_keeps_the_oldest_counts_the_rest_and_warns_once(db, 
 
 
 async def test_a_store_that_fails_keeps_them_queued(db, quick, caplog):
-    log = UsageLog(db)
+    log = UsageLog(db, opened)
     await db.write(lambda conn: conn.execute(text('ALTER TABLE "usage" RENAME TO away')) and None)
     log.start()
     with caplog.at_level(logging.WARNING):
@@ -139,7 +143,7 @@ async def test_a_store_that_fails_keeps_them_queued(db, quick, caplog):
 
 
 async def test_a_stop_writes_what_is_queued(db):
-    log = UsageLog(db)
+    log = UsageLog(db, opened)
     log.start()
     log.add(record("a"))
     await log.stop()
@@ -148,7 +152,7 @@ async def test_a_stop_writes_what_is_queued(db):
 
 
 async def test_a_stop_waits_for_no_stalled_store_and_says_what_is_lost(db, quick, caplog):
-    log = UsageLog(db)
+    log = UsageLog(db, opened)
     log.start()
     async with stalled(db):
         log.add(record("a"))
@@ -161,7 +165,7 @@ async def test_a_stop_waits_for_no_stalled_store_and_says_what_is_lost(db, quick
 
 
 async def test_whoever_stops_waiting_for_a_flush_doubles_nothing(db):
-    log = UsageLog(db)
+    log = UsageLog(db, opened)
     async with stalled(db):
         log.add(record("a"))
         waiting = [asyncio.create_task(log.flush()) for _ in range(3)]
@@ -173,7 +177,7 @@ async def test_whoever_stops_waiting_for_a_flush_doubles_nothing(db):
 
 
 async def test_texts_and_numbers_that_no_store_takes_are_made_to_fit(db):
-    log = UsageLog(db)
+    log = UsageLog(db, opened)
     log.add(record("a", model="\ud800" + "m" * 5000, input=10**30))
     await log.flush()
     [found] = await db.read(lambda conn: rows.listed(conn, Which(), None, 10))
@@ -181,7 +185,7 @@ async def test_texts_and_numbers_that_no_store_takes_are_made_to_fit(db):
 
 
 async def test_a_record_that_is_none_is_dropped_and_holds_up_no_other(db, caplog):
-    log = UsageLog(db)
+    log = UsageLog(db, opened)
     log.add(record("a", latency_ms=None))
     with caplog.at_level(logging.WARNING):
         await log.flush()
@@ -192,7 +196,7 @@ async def test_a_record_that_is_none_is_dropped_and_holds_up_no_other(db, caplog
 
 
 async def test_an_erased_name_is_on_no_record_of_a_request_that_began_before(db):
-    log = UsageLog(db)
+    log = UsageLog(db, opened)
     before = time.time() - 1
     log.add(record("queued", created_at=before))
     log.forget("acme", "ada")
@@ -206,7 +210,7 @@ async def test_an_erased_name_is_on_no_record_of_a_request_that_began_before(db)
 
 
 async def test_erasures_are_remembered_for_as_long_as_a_request_can_last(db, monkeypatch):
-    log = UsageLog(db)
+    log = UsageLog(db, opened)
     now = time.time()
     for i, at in enumerate((now, now + 1, now + usage.ERASED_SECONDS + 0.5)):
         monkeypatch.setattr(usage.time, "time", lambda at=at: at)
