@@ -21,7 +21,8 @@ from gateway.counters import Claim, LocalCounters
 from gateway.settings import ConfigError
 from gateway.shared import Absent, Script, Shared, tagged
 from gateway.shared_counters import SharedCounters
-from tests.contract.conftest import PASSWORD, HandFed, eventually
+from tests.contract.conftest import HandFed, eventually
+from tests.redis_server import PASSWORD
 
 ROOT = Path(__file__).parents[2]
 
