@@ -71,8 +71,9 @@ def _keyed(authorization: bytes) -> tuple[bytes, bytes]:
 
 
 def _with_beta(headers: Sequence[tuple[bytes, bytes]], name: str) -> Headers:
-    told = [v for k, v in headers if k == b"anthropic-beta" and name.encode() not in v]
-    return [*((k, v) for k, v in headers if k != b"anthropic-beta"), (b"anthropic-beta", b",".join([*told, name.encode()]))]
+    told = [v for k, v in headers if k == b"anthropic-beta"]
+    names = dict.fromkeys([*b",".join(told).replace(b" ", b"").split(b","), name.encode()])
+    return [*((k, v) for k, v in headers if k != b"anthropic-beta"), (b"anthropic-beta", b",".join(n for n in names if n))]
 
 
 def _named(incoming: Incoming) -> Incoming:

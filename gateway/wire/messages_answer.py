@@ -70,7 +70,7 @@ def answer(data: bytes, created: int, thoughts: int = 0) -> bytes:
     message = _object(data)
     if message.get("type") == "error":
         return encode({"error": _error(message)})
-    return encode(completion(message, created, thoughts)) if message.get("type") == "message" else data
+    return encode(completion(message, created, thoughts)) if isinstance(message.get("content"), list) else data
 
 
 def completion(message: Json, created: int, thoughts: int = 0) -> Json:

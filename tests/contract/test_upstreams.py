@@ -349,3 +349,16 @@ async def test_anthropic_gets_its_version_and_the_clients_beta(transport):
 async def test_an_oauth_token_stays_a_bearer(transport):
     seen, _ = await headers_seen(transport, (b"authorization", b"Bearer sk-ant-oat01-x"))
     assert (seen.header("authorization"), seen.header("x-api-key")) == ("Bearer sk-ant-oat01-x", None)
+
+
+@pytest.mark.parametrize("told", [[], ["one-1,two-2"], ["thinking-binding-controls-2026-08-01, one-1"]])
+async def test_the_clients_betas_stay_beside_the_one_that_thinking_needs(transport, told):
+    thinking = [{"type": "thinking", "thinking": "", "signature": "s"}]
+    history = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": None, "tool_calls": [call("get_time", {})], "thinking_blocks": thinking},
+               {"role": "tool", "tool_call_id": "call_get_time", "content": "noon"}]
+    async with ANTHROPIC.server("Noon.") as server:
+        request = asked(messages=history, model="claude-opus-5-5")
+        request.headers = [*HEADERS, *((b"anthropic-beta", v.encode()) for v in told)]
+        assert (await ANTHROPIC.upstream(server, transport).send(request)).status == 200
+        names = (server.requests[0].header("anthropic-beta") or "").split(",")
+        assert sorted(names) == sorted({"thinking-binding-controls-2026-08-01", *(n.strip() for v in told for n in v.split(","))})

@@ -88,12 +88,12 @@ def test_a_configuration_that_cannot_be_used_exits_2_without_a_traceback(tmp_pat
     assert done.stderr == "Error: server.prot: there is no such setting; config/gateway.toml lists them all\n"
 
 
-def test_a_provider_kind_that_is_not_built_exits_2(tmp_path):
+def test_a_provider_kind_that_nobody_knows_exits_2(tmp_path):
     path = tmp_path / "g.toml"
-    path.write_text('[providers.a]\nkind = "anthropic"\nbase_url = "https://x/v1"\n')
+    path.write_text('[providers.a]\nkind = "cohere"\nbase_url = "https://x/v1"\n')
     done = memgate(tmp_path, "serve", "--port", "0", "--config", str(path))
     assert done.returncode == 2
-    assert "this version speaks to 'openai'" in done.stderr
+    assert "providers.a.kind: Input should be 'openai', 'anthropic' or 'azure'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -65,11 +65,11 @@ def test_the_first_message_is_the_users(messages):
 
 
 def test_results_of_parallel_calls_are_one_message_with_the_users_text_after_them():
-    out = sent([USER, calls("a", "b"), result("b"), {"role": "system", "content": "Now!"}, result("a", [said("x"), {"type": "image_url", "image_url": {"url": PIXEL}}]), USER],
-               tools=[TOOL])
+    out = sent([USER, calls("a", "b"), result("b"), {"role": "system", "content": "Now!"}, result("a", [said("x"), {"type": "image_url", "image_url": {"url": PIXEL}}]),
+                {"role": "system", "content": "Then."}, USER], tools=[TOOL])
     assert out["messages"][1]["content"] == [{"type": "tool_use", "id": i, "name": "look", "input": {"a": 1}} for i in "ab"]
     assert [(b["type"], b.get("tool_use_id") or b["text"]) for b in out["messages"][2]["content"]] == [
-        ("tool_result", "b"), ("tool_result", "a"), ("text", "<system>\nNow!\n</system>"), ("text", "Hi")]
+        ("tool_result", "b"), ("tool_result", "a"), ("text", "<system>\nNow!\n</system>"), ("text", "<system>\nThen.\n</system>"), ("text", "Hi")]
     assert out["messages"][2]["content"][1]["content"][1]["source"] == {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
 
 
@@ -285,10 +285,12 @@ ids = st.sampled_from(["a", "b", "call:1", ""])
 contents = st.none() | words | st.lists(st.one_of(
     words.map(said), st.just({"type": "image_url", "image_url": {"url": PIXEL}}), words.map(lambda t: {"type": "refusal", "refusal": t})), max_size=3)
 made = st.builds(lambda i, n, a: {"id": i, "type": "function", "function": {"name": n, "arguments": a}}, ids, st.sampled_from(["look", "a b", ""]), words)
-messages = st.lists(st.one_of(
-    st.builds(lambda r, c: {"role": r, "content": c}, st.sampled_from(["user", "assistant"]), contents), st.builds(lambda c: {"role": "system", "content": c}, words),
-    st.builds(lambda i, c: {"role": "tool", "tool_call_id": i, "content": c}, ids, contents),
-    st.builds(lambda c, t: {"role": "assistant", "content": c, "tool_calls": t}, words, st.lists(made, min_size=1, max_size=3))), min_size=1, max_size=8)
+spoken = st.builds(lambda r, c: {"role": r, "content": c}, st.sampled_from(["user", "assistant"]), contents)
+rules = st.builds(lambda c: {"role": "system", "content": c}, words)
+results = st.builds(lambda i, c: {"role": "tool", "tool_call_id": i, "content": c}, ids, contents)
+asking = st.builds(lambda c, t: {"role": "assistant", "content": c, "tool_calls": t}, words, st.lists(made, min_size=1, max_size=3))
+loops = st.builds(lambda a, after: [a, *after], asking, st.lists(results | rules, max_size=4))
+messages = st.lists(loops | st.lists(st.one_of(spoken, rules, results, asking), min_size=1, max_size=3), min_size=1, max_size=4).map(lambda parts: [m for p in parts for m in p])
 
 
 @given(messages, st.booleans(), st.sampled_from([ANY, FACTS, NEWEST]), st.booleans())

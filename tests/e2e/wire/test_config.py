@@ -150,9 +150,10 @@ async def test_a_request_on_its_way_keeps_the_settings_it_began_with(data):
 @row(163)
 async def test_a_failed_reload_in_the_middle_of_a_stream_is_not_noticed(data):
     async with Model("a b c d") as up, running(up.url, data) as live:
-        with pytest.raises(ConfigError, match="anthropic"):
-            live.app.reload(load(None, {}, {"providers": {"p": {"base_url": up.url, "kind": "anthropic"}}, "storage.data": str(data)}))
         before = live.gateway
+        (data / "token").write_text("not one of ours")
+        with pytest.raises(ConfigError, match="does not hold a secret"):
+            live.app.reload(load(None, {}, {"upstream": "http://127.0.0.1:9/v1", "storage.data": str(data)}))
         _, found = await live.stream("hi")
         assert said(found) == "a b c d"
         assert live.gateway is before
