@@ -214,7 +214,7 @@ class ChatWork(Completing):
                 raise Unavailable("The memory store is unavailable, and this request needs it. Try again shortly.", headers=[(b"retry-after", b"1")]) from e
             return PlainWork(self._body, self._forward, self._request.started)
         bounds = Bounds(memory.max_rounds, asyncio.get_running_loop().time() + memory.turn_seconds, memory.usage == "sum", memory.read_deadline_ms / 1000)
-        self._turn = Turn(self._body, session, self._forward, bounds, target.settings.stream_usage, self._refused)
+        self._turn = Turn(self._body, session, self._forward, bounds, target.settings.stream_usage, self._refused, memory.placement == "cache_stable")
         self._composed = time.perf_counter()
         return self
 

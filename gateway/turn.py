@@ -61,7 +61,8 @@ def check(result: Round, forward: Forwarder, whole: bool) -> None:
 
 @dataclass
 class Turn:
-    """One client request from composing to its last chunk. lacks: told when the target refused our additions."""
+    """One client request from composing to its last chunk. lacks: told when the target refused our additions. frozen: the core
+    text stays the same for an epoch, and is no live one."""
 
     body: Json
     session: Session
@@ -69,6 +70,7 @@ class Turn:
     bounds: Bounds
     ask_usage: bool = True
     lacks: Any = None
+    frozen: bool = True
     degraded: bool = False
     reply: Reply | None = None
     used: list[Json | None] = field(default_factory=list)
@@ -179,7 +181,7 @@ class Turn:
         while True:
             try:
                 another = bool(self.used or self.session.rounds or self.bare or harder)
-                reply = await self.forward.open(self.composed(), self.stream, another=another, frozen=bool(self.session.core) and not self.bare)
+                reply = await self.forward.open(self.composed(), self.stream, another=another, frozen=self.frozen and bool(self.session.core) and not self.bare)
             except UpstreamRefused as e:
                 if is_overflow(e):
                     if not self.bare and harder < 2 and await self.session.compact_harder(harder):

@@ -4,7 +4,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-from dataclasses import replace
 
 import openai
 import pytest
@@ -79,20 +78,8 @@ async def test_calls_of_ours_and_of_the_clients_in_one_answer(data, kind, stream
             assert [b["tool_use_id"] for b in sent[2]["content"]] == ["toolu_mem", "toolu_w"]
 
 
-class Frozen:
-    """An upstream whose requests all say that their core text stays."""
-
-    def __init__(self, upstream):
-        self.upstream = upstream
-
-    async def send(self, request):
-        return await self.upstream.send(replace(request, frozen=True))
-
-
 async def test_the_core_text_is_marked_and_stays_the_same_from_turn_to_turn(data):
     async with through(ANTHROPIC, data, "A.", calls(TEA), "B.", "C.") as (up, live):
-        upstreams = live.gateway.router._upstreams
-        upstreams["p"] = Frozen(upstreams["p"])
         history = [{"role": "system", "content": "Be brief."}]
         for question in ("one", "two", "three"):
             history.append({"role": "user", "content": question})
