@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
+import time
 
 import pytest
 
@@ -178,3 +180,20 @@ async def test_nothing_is_kept_of_a_request_whose_own_credentials_were_refused(d
             await ask(live, way)
         await live.gateway.usage.flush()
         assert await live.gateway.memory.db.read(lambda conn: conn.exec_driver_sql("SELECT count(*) FROM usage").scalar()) == 0
+
+
+@row(160)
+async def test_a_store_that_stalls_slows_no_answer_and_the_records_come_when_it_is_back(data):
+    async with Model("fine") as up, running(up.url, data, keyed(), key=GATEWAY_KEY) as live:
+        await ask(live, "off")
+        await records(live)
+        holder = sqlite3.connect(data / "memgate.db", isolation_level=None)
+        holder.execute("BEGIN EXCLUSIVE")
+        begun = time.monotonic()
+        for stream in (False, True) * 10:
+            assert (await ask(live, "off", stream)).status_code == 200
+        assert time.monotonic() - begun < 3
+        holder.execute("ROLLBACK")
+        holder.close()
+        assert len(await records(live)) == 21
+        assert live.gateway.usage.dropped == 0

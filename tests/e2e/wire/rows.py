@@ -20,8 +20,7 @@ P2 = {97, 112, 122, 165}
 
 # Rows about what is not built yet, and what each waits for.
 LATER = {
-    83: "cooldown", 101: "failover classes", 106: "cooldown", 112: "weights", 113: "limits per target", 115: "limits of keys", 116: "budgets", 117: "limits of keys",
-    118: "Redis", 120: "a response cache (there is none)", 122: "a response cache (there is none)", 158: "metrics", 159: "traces", 160: "traces"}
+    120: "a response cache (there is none)", 122: "a response cache (there is none)", 158: "metrics", 159: "traces"}
 
 # Rows that take minutes: shown by a command of their own.
 ELSEWHERE = {70: "make soak"}
