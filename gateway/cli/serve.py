@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -42,18 +43,20 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int,
         raise Failed(f"--workers {workers}: this version serves with one worker. Leave the option out; one takes many connections at once.", exit_code=2)
     from gateway.cli.hosted import bound
 
-    signal.signal(signal.SIGTERM, _ended)  # until the server takes over: a stop during the start is no failure
+    stopped = Event()
+
+    def stop(*_: object) -> NoReturn:
+        stopped.set()  # what is raised below is lost where it meets a callback of the interpreter's
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)  # until the server takes over: a stop during the start is no failure
 
     def read() -> Settings:
         return settings_from(config, server__host=host, server__port=port, upstream=upstream)
 
     settings = read()
     with contextlib.suppress(KeyboardInterrupt), bound(settings.server.host, settings.server.port) as sock:
-        _serve(settings, sock, Reread(config, read) if config else None)
-
-
-def _ended(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
+        _serve(settings, sock, Reread(config, read) if config else None, stopped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ class Reread:
             click.echo(f"  warning    {text}", err=True)
 
 
-def _serve(settings: Settings, sock: socket.socket, reread: Reread | None) -> None:
+def _serve(settings: Settings, sock: socket.socket, reread: Reread | None, stopped: Event) -> None:
     from gateway.app import create_app
     from gateway.cli.hosted import url_of
     from gateway.cli.running import noted
@@ -96,7 +99,8 @@ def _serve(settings: Settings, sock: socket.socket, reread: Reread | None) -> No
             click.echo(line, err=True)
         if other:
             click.echo(f"  warning    {other} already serves this data folder: run one gateway per folder", err=True)
-        run(app, [sock], reread=(lambda: reread.into(app)) if reread else None)
+        if not stopped.is_set():
+            run(app, [sock], reread=(lambda: reread.into(app)) if reread else None)
 
 
 MODES = {
