@@ -24,6 +24,7 @@ from gateway.slots import Slots
 LONGEST_REST = 600.0  # seconds; whatever an upstream asks for, it is tried again after so long
 FRESH = 60.0  # seconds that a measured latency counts
 PACES = 10_000  # behind `*`, clients name models as they like
+ASKING = (429, 503, 529)  # the statuses whose Retry-After is about the target, not about this request
 FREE, BEING_TRIED, TIRED, LEFT_ALONE = range(4)
 
 
@@ -59,7 +60,7 @@ class Trial:
         judged = ""
         if blames(error):
             judged = self.quota if isinstance(error, UpstreamRefused) and error.status == 429 else self.candidate.target.label
-            wait = asked(error)
+            wait = asked(error) if error.status in ASKING else None
             await self.choice.cooldowns.failed(judged, min(wait, LONGEST_REST) if wait else None)
         await self.left(judged)
 

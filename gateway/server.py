@@ -23,12 +23,13 @@ GRACE_AFTER_CUT = 3.0
 class Server(uvicorn.Server):
     """uvicorn, but a signal first drains: readiness says so, new work is refused, live answers finish within the limit.
 
-    reread: called in the loop at a SIGHUP; without it a SIGHUP ends the process, as it does any other.
+    reread: called in the loop at a SIGHUP; without it a SIGHUP ends the process, as it does any other. stopped: set by a signal
+    that came before the server could take any.
     """
 
-    def __init__(self, config: uvicorn.Config, front: Front, reread: Callable[[], None] | None = None) -> None:
+    def __init__(self, config: uvicorn.Config, front: Front, reread: Callable[[], None] | None = None, stopped: threading.Event | None = None) -> None:
         super().__init__(config)
-        self._front, self._reread = front, reread
+        self._front, self._reread, self._stopped = front, reread, stopped
         self._drain: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -49,6 +50,8 @@ class Server(uvicorn.Server):
         before = {s: signal.signal(s, self.handle_exit) for s in (signal.SIGINT, signal.SIGTERM)}
         if self._reread is not None and hasattr(signal, "SIGHUP"):
             before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._asked_to_reread)
+        if self._stopped is not None and self._stopped.is_set():
+            self.drain()
         try:
             yield
         finally:
@@ -97,13 +100,13 @@ class Server(uvicorn.Server):
             await asyncio.sleep(0.05)
 
 
-def server_for(app: Front, *, reread: Callable[[], None] | None = None, log_level: str = "warning", **options: Any) -> Server:
+def server_for(app: Front, *, reread: Callable[[], None] | None = None, stopped: threading.Event | None = None, log_level: str = "warning", **options: Any) -> Server:
     """A server that is not running yet."""
     server = app.gateway.settings.server
     config = uvicorn.Config(
         app, host=server.host, port=server.port, log_level=log_level, access_log=False, server_header=False, date_header=False, lifespan="on",
         timeout_graceful_shutdown=2, h11_max_incomplete_event_size=65536, proxy_headers=False, **options)
-    return Server(config, app, reread)
+    return Server(config, app, reread, stopped)
 
 
 def serve(app: Front, sockets: list[socket.socket] | None = None, **options: Any) -> None:

@@ -1,14 +1,13 @@
 """`memgate serve`: the gateway as a process. It says where it is, whose keys it takes and where the memory lies."""
 from __future__ import annotations
 
-import contextlib
 import signal
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
@@ -43,19 +42,15 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int,
         raise Failed(f"--workers {workers}: this version serves with one worker. Leave the option out; one takes many connections at once.", exit_code=2)
     from gateway.cli.hosted import bound
 
-    stopped = Event()
-
-    def stop(*_: object) -> NoReturn:
-        stopped.set()  # what is raised below is lost where it meets a callback of the interpreter's
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, stop)  # until the server takes over: a stop during the start is no failure
+    stopped = Event()  # not an exception: those are lost where they meet a callback of the interpreter's
+    for number in (signal.SIGINT, signal.SIGTERM):  # until the server takes over: a stop during the start is no failure
+        signal.signal(number, lambda *_: stopped.set())
 
     def read() -> Settings:
         return settings_from(config, server__host=host, server__port=port, upstream=upstream)
 
     settings = read()
-    with contextlib.suppress(KeyboardInterrupt), bound(settings.server.host, settings.server.port) as sock:
+    with bound(settings.server.host, settings.server.port) as sock:
         _serve(settings, sock, Reread(config, read) if config else None, stopped)
 
 
@@ -99,8 +94,7 @@ def _serve(settings: Settings, sock: socket.socket, reread: Reread | None, stopp
             click.echo(line, err=True)
         if other:
             click.echo(f"  warning    {other} already serves this data folder: run one gateway per folder", err=True)
-        if not stopped.is_set():
-            run(app, [sock], reread=(lambda: reread.into(app)) if reread else None)
+        run(app, [sock], reread=(lambda: reread.into(app)) if reread else None, stopped=stopped)
 
 
 MODES = {

@@ -13,7 +13,7 @@ Json = dict[str, Any]
 SYSTEM = ("system", "developer")
 BY = "memgate_by"  # in a hidden message, where it is kept: the target that gave it
 COMMON = ("role", "content", "name", "refusal", "tool_calls", "tool_call_id")
-THOUGHTS = ("reasoning_content", "thinking_blocks")  # what the Messages adapter tells of a model's thinking
+THOUGHTS = ("reasoning_content", "thinking_blocks")  # how a model's thinking is told
 
 
 @dataclass(slots=True)
@@ -64,8 +64,8 @@ def _with_core(messages: list[Json], core: str) -> list[Json]:
 
 
 def native(messages: Sequence[Json], label: str, *, thoughts: bool) -> list[Json]:
-    """The messages as the target `label` takes them. Hidden ones keep a vendor's own members (reasoning, signatures) only where
-    they came from. thoughts: it is one that knows `thinking_blocks`, as clients send them back."""
+    """The messages as the target `label` takes them. Hidden ones keep a vendor's own members (reasoning, signatures) only where they
+    came from; of the client's own, thinking that the Messages adapter told goes to no other kind. thoughts: the target is of that kind."""
     return [m if BY not in m and (thoughts or THOUGHTS[1] not in m) else _native(m, label, thoughts) for m in messages]
 
 
@@ -74,11 +74,16 @@ def _native(message: Json, label: str, thoughts: bool) -> Json:
     if by == label:
         return {k: v for k, v in message.items() if k != BY}
     if by is None:
-        return {k: v for k, v in message.items() if k not in THOUGHTS}
+        return message if thoughts or not _adapted(message[THOUGHTS[1]]) else {k: v for k, v in message.items() if k not in THOUGHTS}
     kept = {k: message[k] for k in COMMON if k in message}
     if calls := message.get("tool_calls"):
         kept["tool_calls"] = [{k: c[k] for k in ("id", "type", "function") if k in c} for c in calls]
     return kept
+
+
+def _adapted(blocks: Any) -> bool:
+    """Whether these are blocks that our adapter told: it numbers them. Those of another gateway behind us are not ours to take out."""
+    return isinstance(blocks, list) and any(isinstance(b, dict) and "position" in b for b in blocks)
 
 
 def with_text(message: Json, text: str) -> Json:

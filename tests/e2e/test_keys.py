@@ -190,7 +190,8 @@ async def test_the_command_makes_the_first_key_on_a_fresh_machine_and_steers_the
     """With a provider's key in the configuration, which alone would not start."""
     config = tmp_path / "gateway.toml"
     async with Model("ok") as up:
-        config.write_text(f'[providers.openai]\nbase_url = "{up.url}"\napi_key = "sk-provider"\n')
+        config.write_text(f'[providers.openai]\nbase_url = "{up.url}"\napi_key = "sk-provider"\n'
+                          '[models.m]\ntargets = [{ provider = "openai" }]\nprice = { input = 1, output = 1 }\n')
         data, env = tmp_path / "data", {"MEMGATE_CONFIG": str(config)}
 
         def run(*arguments, **more):

@@ -9,12 +9,19 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from gateway.cooldowns import LocalCooldowns
 from tests.conftest import Live, running
 from tests.models import Model
 
 ANY = {"targets": [{"provider": "openai"}]}
 ALIAS = {"models": {"alias": {"targets": [{"provider": "openai", "model": "real"}]}, "*": ANY}}
 COUNT = itertools.count()
+
+
+def rested(live: Live) -> None:
+    """Takes away what an earlier case's failures and Retry-After left behind."""
+    choice = live.gateway.choice
+    choice.cooldowns = LocalCooldowns(choice.cooldowns.rules)
 
 
 @dataclass
@@ -28,6 +35,7 @@ class Line:
         """Sets what the model answers from now on."""
         self.up.script[:] = script
         self.up.requests.clear()
+        rested(self.live)
         return self.live
 
     async def post(self, raw: bytes, mode: str = "full", path: str = "/chat/completions", **headers: str) -> Any:
