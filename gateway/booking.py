@@ -78,14 +78,15 @@ class Booked:
         self._status = head.status
         if not committed:
             self.record.first_token_ms = (time.perf_counter() - self.started) * 1000
-        if self._ticket is None:
-            return head
-        mine = self._ticket.headers()
-        names = {k for k, _ in mine}  # the key's own limits are what its client can act upon, not those of an account that many share
-        return replace(head, headers=[*((k, v) for k, v in head.headers if k not in names), *mine])
+        mine = {k for k, _ in self._standing()}
+        return replace(head, headers=[(k, v) for k, v in head.headers if k not in mine]) if mine else head
 
     def named(self) -> Pairs:
-        return self.work.named()
+        return [*self.work.named(), *self._standing()]
+
+    def _standing(self) -> Pairs:
+        """What is left of the key's own limits: its client can act upon that, not upon those of an account that many share."""
+        return self._ticket.headers() if self._ticket is not None else []
 
     def told(self, error: GatewayError) -> bytes:
         return self.work.told(error)

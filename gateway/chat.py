@@ -219,31 +219,31 @@ class ChatWork(Completing):
         return self
 
     def _ask(self, target: Target) -> Ask:
-        body, request, wanted, route = self._body, self._request, self._wanted, self._forward.route
+        body, request, wanted = self._body, self._request, self._wanted
         rest = mac(b"rest", SORTED.encode({k: v for k, v in body.items() if k not in ("messages", "stream", "stream_options")}))
         lack = self._lack(target.label)
         retries = request.headers.get(b"x-stainless-retry-count", b"0")
         idempotency = request.headers.get(b"idempotency-key", b"").decode("latin-1")
         return Ask(
             scope=wanted.scope, messages=body["messages"], model=body["model"], request_id=request.id, mode=wanted.mode, explicit=wanted.explicit,
-            client_tools=body.get("tools"), offer=lack < 1 and self._offers(), inject=lack < 2, recall=self._recalls(lack), window=route.window, tokenizer=self._gateway.vocabularies.wanted(route.tokenizer), max_output=_max_output(body),
+            client_tools=body.get("tools"), offer=lack < 1 and self._offers(target), inject=lack < 2, recall=self._recalls(target, lack), window=target.window, tokenizer=self._gateway.vocabularies.wanted(target.tokenizer), max_output=_max_output(body),
             complete=Summariser(self._gateway, self._forward, body["model"]), rest=rest, idempotency=idempotency,
             certain=bool(idempotency) or (retries.isdigit() and bool(retries.strip(b"0"))))
 
-    def _recalls(self, lack: int) -> bool:
+    def _recalls(self, target: Target, lack: int) -> bool:
         """Automatic recall: where it is set, and for models that cannot search for themselves."""
-        return self._gateway.settings.memory.recall == "auto" or lack == 1 or not self._forward.route.supports_tools
+        return self._gateway.settings.memory.recall == "auto" or lack == 1 or not target.supports_tools
 
-    def _offers(self) -> bool:
+    def _offers(self, target: Target) -> bool:
         body, tools = self._body, self._gateway.settings.memory.tools
         if tools == "never" or (tools == "with_client_tools" and not body.get("tools")):
             return False
         several = isinstance(body.get("n"), int) and body["n"] > 1
-        return self._forward.route.supports_tools and not several and not body.get("functions") and not body.get("function_call")
+        return target.supports_tools and not several and not body.get("functions") and not body.get("function_call")
 
-    def _refused(self, target: Any) -> None:
+    def _refused(self, target: Target) -> None:
         """A target took the client's body but not ours: next time without tools, after that without any addition."""
-        had_tools = self._offers() and self._lack(target.label) < 1
+        had_tools = self._offers(target) and self._lack(target.label) < 1
         self._gateway.lacks[target.label] = (1 if had_tools else 2, time.monotonic())
 
     def _lack(self, label: str) -> int:

@@ -17,7 +17,9 @@ from gateway.upstream.base import Upstream
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One upstream under the name it knows the model by. concurrent: requests at a time, 0 for any. price: None where it is unknown."""
+    """One upstream under the name it knows the model by.
+
+    concurrent: requests at a time, 0 for any. price: None where it is unknown. window: in tokens, None where it is unknown."""
 
     provider: str
     model: str
@@ -26,6 +28,9 @@ class Target:
     weight: float = 1.0
     concurrent: int = 0
     price: Price | None = None
+    window: int | None = None
+    supports_tools: bool = True
+    tokenizer: str = "estimate"
 
     @property
     def label(self) -> str:
@@ -35,13 +40,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """tiers: the model's targets, then those of each fallback. name: the requested model. window in tokens, None unknown."""
+    """tiers: the model's targets, then those of each fallback. name: the requested model."""
 
     tiers: tuple[tuple[Target, ...], ...]
     name: str = ""
-    window: int | None = None
-    supports_tools: bool = False
-    tokenizer: str = "estimate"
 
     @property
     def targets(self) -> list[Target]:
@@ -92,17 +94,16 @@ class Router:
             if other := self.find(fallback):
                 taken = {t.label for tier in tiers for t in tier}
                 tiers.append(tuple(t for t in self._targets(fallback, other[1]) if t.label not in taken))
-        facts = self.facts(tiers[0][0].model)
-        window = found[1].context_window or facts.get("context_window")
-        tools = found[1].supports_tools if found[1].supports_tools is not None else facts.get("supports_tools", True)
-        return Route(tuple(filter(None, tiers)), name, window, tools, facts.get("tokenizer", "estimate"))
+        return Route(tuple(filter(None, tiers)), name)
 
     def _targets(self, name: str, model: Model) -> tuple[Target, ...]:
         out = []
         for t in model.targets:
             known = t.model or name
+            facts = self.facts(known)
+            tools = facts.get("supports_tools", True) if model.supports_tools is None else model.supports_tools
             out.append(Target(t.provider, known, self._upstreams[t.provider], self._settings.providers[t.provider], t.weight, t.concurrent,
-                              price_of(model, self.facts(known))))
+                              price_of(model, facts), model.context_window or facts.get("context_window"), tools, facts.get("tokenizer", "estimate")))
         return tuple(out)
 
     def default(self) -> Target:
