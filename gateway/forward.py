@@ -168,12 +168,11 @@ class Forwarder:
 
     def _again(self, error: GatewayError) -> float:
         """When the target that failed so may be tried again, by the loop's time. Raises the error where nobody else is to be asked either."""
+        elsewhere = isinstance(error, UpstreamRefused) and not forbids_retry(error) and code_of(error) in self.choice.rules.failover_codes
+        if not worth_retrying(error) and not elsewhere:
+            raise error
         self.failures += 1
-        if worth_retrying(error):
-            return asyncio.get_running_loop().time() + pause(error, self.failures)
-        if isinstance(error, UpstreamRefused) and not forbids_retry(error) and code_of(error) in self.choice.rules.failover_codes:
-            return math.inf
-        raise error
+        return math.inf if elsewhere else asyncio.get_running_loop().time() + pause(error, self.failures)
 
     def _stay(self, target: Target) -> None:
         """Later rounds begin with the target that served."""

@@ -19,6 +19,7 @@ from gateway.routing import Target
 from gateway.sse import COMMENT, DONE, Event, frame
 from gateway.upstream.base import Incoming, Outgoing
 
+USAGE_BYTES = 8 << 20  # of an answer that is looked into for its usage
 USAGE = re.compile(rb'"usage"\s*:\s*\{')
 
 
@@ -73,13 +74,13 @@ class RelayWork:
         if json and (alias is not None or b'"error"' in first):
             whole = self._forward.scrubbed(first + await incoming.read())  # some servers report errors under a 200
             first = self._whole = renamed(whole, alias) if alias is not None else whole
-        seen = [first]
+        seen, size = [first], len(first)
         yield first
         async for data in incoming.body:
-            if json:
+            if json and (size := size + len(data)) <= USAGE_BYTES:
                 seen.append(data)
             yield data
-        if json:
+        if json and size <= USAGE_BYTES:
             self._forward.meter.told(usage_of(b"".join(seen)))
 
     def _request(self, target: Target, headers: Pairs) -> Outgoing:
