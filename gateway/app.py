@@ -256,9 +256,9 @@ async def _chat(request: Request[Any, Any, Any], path_user: str | None) -> ASGIA
     gateway: Gateway = request.app.state.gateway
     started = time.perf_counter()
     headers = joined(request.scope["headers"])
-    gateway.keys.caller(headers)
+    principal = gateway.keys.caller(headers)
     body = await read_body(request.receive, headers, int(gateway.settings.server.max_body_mib * 1024 * 1024))
-    out: ASGIApp = chat.answer(gateway, chat.Request(headers, body, path_user, started, request_id(request.scope)))
+    out: ASGIApp = chat.answer(gateway, chat.Request(principal, headers, body, path_user, started, request_id(request.scope)))
     return out
 
 

@@ -81,6 +81,7 @@ class Gateway:
 class Request:
     """One chat request as it came. headers: lower-case names. path_user: from `/u/{user}`."""
 
+    principal: Principal
     headers: Mapping[bytes, bytes]
     body: bytes
     path_user: str | None
@@ -112,7 +113,7 @@ def agent_of(headers: Mapping[bytes, bytes]) -> str:
 
 def answer(gateway: Gateway, request: Request) -> Any:
     """The ASGI response to a chat request. Raises GatewayError for what can be told without an upstream."""
-    principal = gateway.keys.caller(request.headers)
+    principal = request.principal
     body = parse(request.body)
     check_model(body)
     if (mode := mode_of(request.headers)) != "off":
@@ -168,7 +169,7 @@ def beginning(body: Json, explicit: str | None, whose: str) -> bytes:
 def forwarder(gateway: Gateway, route: Route, headers: Mapping[bytes, bytes], principal: Principal) -> Forwarder:
     """What carries one client request to the targets of its route, within their total time."""
     settings, total = gateway.settings, max(t.settings.timeouts.total for t in route.targets)
-    own = settings.mode == "own-key"
+    own = gateway.keys.own
     return Forwarder(route, gateway.choice, client_side(headers, settings.server.forward_headers), principal.authorization, not own,
                      principal.tenant if own else "", retries=settings.routing.retries, deadline=asyncio.get_running_loop().time() + total)
 

@@ -54,7 +54,13 @@ class KeyRing:
 
     def __init__(self, settings: Settings, secret: bytes, token: str, made: MadeKeys) -> None:
         self._settings, self._secret, self._token, self.made = settings, secret, token, made
+        self._mode, self._single = settings.mode, settings.single_user  # each a look into a model, asked several times a request
         self._keys = {_hash_of(k): k for k in settings.keys}
+
+    @property
+    def own(self) -> bool:
+        """Whether each client brings its provider's key."""
+        return self._mode == "own-key"
 
     @property
     def admins(self) -> int:
@@ -64,23 +70,23 @@ class KeyRing:
     def caller(self, headers: Headers) -> Principal:
         """The principal of a request to `/v1`. Raises Unauthenticated; Unavailable while the keys are not read yet."""
         credential = bearer(headers)
-        mode = self._settings.mode
+        mode = self._mode
         if mode == "managed":
             return self._managed(credential)
-        user = "me" if self._settings.single_user else ""
+        user = "me" if self._single else ""
         if mode == "open":
-            return Principal("local" if self._settings.single_user else "open", "open", default_user=user)
+            return Principal("local" if self._single else "open", "open", default_user=user)
         if credential is None:
             raise Unauthenticated("No API key given. Send your provider's key as `Authorization: Bearer ...`; Memgate passes it on.")
         authorization = headers.get(b"authorization") or b"Bearer " + credential
-        if self._settings.single_user:
+        if self._single:
             return Principal("local", "own", default_user=user, authorization=authorization)
         tenant = "own-" + hmac.digest(self._secret, b"tenant\x00" + credential, "sha256").hex()[:32]
         return Principal(tenant, "own", authorization=authorization)
 
     def manager(self, headers: Headers) -> Principal:
         """The principal of a request to `/memory`. Raises Unauthenticated, Unavailable."""
-        if not (self._settings.single_user and self._settings.mode != "managed"):
+        if not (self._single and self._mode != "managed"):
             return self.caller(headers)
         credential = bearer(headers)
         if credential is None or not hmac.compare_digest(credential, self._token.encode()):

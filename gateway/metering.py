@@ -13,6 +13,7 @@ from gateway.routing import Target
 from gateway.sse import Framer
 
 BYTES_A_TOKEN = 4
+NONE = Tokens()
 
 
 @dataclass(slots=True)
@@ -57,7 +58,7 @@ class Meter:
 
     def bill(self) -> Bill:
         """All of it: the last call is what the client saw, those before it and the asides are hidden."""
-        total = hidden = Tokens()
+        total = hidden = NONE
         cost: float | None = 0.0
         estimated = False
         for meter in (*self.asides, self):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from gateway.settings import Model, Price
@@ -27,7 +27,8 @@ class Tokens:
     reasoning: int = 0
 
     def __add__(self, other: Tokens) -> Tokens:
-        return Tokens(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        return Tokens(self.input + other.input, self.cached_input + other.cached_input, self.cache_write + other.cache_write,
+                      self.output + other.output, self.reasoning + other.reasoning)
 
 
 def tokens_of(usage: Mapping[str, Any] | None) -> Tokens | None:
