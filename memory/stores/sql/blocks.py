@@ -12,6 +12,7 @@ from memory.blocks import Block, rewritten
 from memory.errors import Conflict, NotFound, UnknownBlock
 from memory.ids import new_id
 from memory.stores.sql import schema as t
+from memory.stores.sql.rows import execute
 
 b, v = t.blocks.c, t.block_versions.c
 SHELF = select(t.blocks).where(b.scope_id == bindparam("scope"), b.branch == bindparam("branch"))  # built once: it runs in every turn
@@ -47,7 +48,7 @@ def _block(row: Row[Any]) -> Block:
 
 
 def _rows(conn: Connection, scope_id: int, branch: int) -> list[Row[Any]]:
-    return list(conn.execute(SHELF, {"scope": scope_id, "branch": branch}))
+    return list(execute(conn, SHELF, {"scope": scope_id, "branch": branch}))
 
 
 def all_of(conn: Connection, shelf: Shelf) -> dict[str, Block]:
@@ -78,7 +79,7 @@ def _branch_off(conn: Connection, shelf: Shelf) -> None:
     """Copy on first write: a branch begins with what its parent held."""
     if shelf.branch == shelf.parent or _rows(conn, shelf.scope_id or 0, shelf.branch):
         return
-    for row in _rows(conn, shelf.scope_id or 0, shelf.parent):
+    for row in conn.execute(SHELF, {"scope": shelf.scope_id or 0, "branch": shelf.parent}).all():
         conn.execute(insert(t.blocks).values(**{**row._mapping, "id": new_id("block"), "branch": shelf.branch}))
 
 

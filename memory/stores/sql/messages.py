@@ -14,7 +14,7 @@ from memory.ids import new_id, new_key
 from memory.messages import Json, is_system, text_of
 from memory.search import WEIGHTS, match, split_cjk, spoken_day
 from memory.stores.sql import schema as t
-from memory.stores.sql.rows import add_row
+from memory.stores.sql.rows import add_row, driver
 
 m, n = t.messages.c, t.nodes.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
@@ -59,10 +59,10 @@ def add(conn: Connection, scope_id: int, place: Place, found: Sequence[tuple[Jso
 
 def index(conn: Connection, table: str, key: int, doc: tuple[int, str, str, str, float]) -> None:
     """Puts one document into the search index. doc: scope, body, speaker, previous message, time."""
-    if conn.dialect.name != "sqlite":
+    if (raw := driver(conn)) is None:
         return
     scope_id, body, speaker, before, at = doc
-    conn.exec_driver_sql(
+    raw.execute(
         f"INSERT INTO {table} (rowid, scope, body, speaker, prev, day) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608 - table is ours
         (key, f"s{scope_id}", split_cjk(body), split_cjk(speaker), split_cjk(before[:500]), spoken_day(at)))
 

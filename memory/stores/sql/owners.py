@@ -25,6 +25,7 @@ from memory.ids import new_key
 from memory.scope import Scope, owner_key
 from memory.stores.sql import schema as t
 from memory.stores.sql import usage
+from memory.stores.sql.rows import execute
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +49,13 @@ PROVE = update(t.scopes).where(_c.id == bindparam("which"), _c.proven.is_(False)
 
 
 def generation(conn: Connection, owner: bytes) -> int:
-    return int(conn.execute(GENERATION, {"owner": owner}).scalar() or 0)
+    return int(execute(conn, GENERATION, {"owner": owner}).scalar() or 0)
 
 
 def find(conn: Connection, scope: Scope) -> int | None:
     """The scope's row id, if it has one."""
     values = {"tenant": scope.tenant, "agent": scope.agent}
-    found: int | None = conn.execute(FIND, {**values, "user": scope.user}).scalar() if scope.named else conn.execute(FIND_UNNAMED, values).scalar()
+    found: int | None = execute(conn, FIND, {**values, "user": scope.user}).scalar() if scope.named else execute(conn, FIND_UNNAMED, values).scalar()
     return found
 
 
@@ -77,12 +78,12 @@ def ensure(conn: Connection, owner: Owner) -> int:
 
 def touch(conn: Connection, scope_id: int, *, outside: bool = False) -> None:
     """Marks activity. outside: an edit from outside the conversation, after which every frozen core text is stale."""
-    conn.execute(TOUCH_OUTSIDE if outside else TOUCH, {"which": scope_id, "now": time.time()})
+    execute(conn, TOUCH_OUTSIDE if outside else TOUCH, {"which": scope_id, "now": time.time()})
 
 
 def prove(conn: Connection, scope_id: int) -> None:
     """Marks the scope's tenant as one that an upstream accepted."""
-    conn.execute(PROVE, {"which": scope_id})
+    execute(conn, PROVE, {"which": scope_id})
 
 
 def proven(conn: Connection, tenant: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -19,11 +20,12 @@ from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import owners
 from memory.stores.sql import schema as t
-from memory.stores.sql.rows import add_row, put_row
+from memory.stores.sql.rows import add_row, execute, put_row
 
 n, cv = t.nodes.c, t.conversations.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
 CANDIDATES = 64
+DIGESTS = 256  # asked for at once
 # Built once, like those below: they run in every turn, and building a statement costs more than running it.
 EDITS = select(t.scopes.c.edits).where(t.scopes.c.id == bindparam("scope"))
 BY_NAME = select(t.conversations).where(cv.scope_id == bindparam("scope"), cv.name == bindparam("which"))
@@ -95,7 +97,7 @@ def snapshot(conn: Connection, ask: Ask) -> Snapshot:
     out = Snapshot(owner, scope_id, turn, blocks=dict(ask.defaults))
     if scope_id is None:
         return out
-    out.edits = conn.execute(EDITS, {"scope": scope_id}).scalar_one()
+    out.edits = execute(conn, EDITS, {"scope": scope_id}).scalar_one()
     if ask.explicit:
         out.conversation = conversation(conn, scope_id, ask.explicit)
     if out.conversation and out.conversation.head and not turn.assistants and not out.conversation.resent:
@@ -122,14 +124,14 @@ def snapshot(conn: Connection, ask: Ask) -> Snapshot:
 
 def conversation(conn: Connection, scope_id: int, which: str | int) -> Conversation | None:
     """A conversation of the scope by its name or its row key."""
-    row = conn.execute(BY_NAME if isinstance(which, str) else BY_KEY, {"scope": scope_id, "which": which}).first()
+    row = execute(conn, BY_NAME if isinstance(which, str) else BY_KEY, {"scope": scope_id, "which": which}).first()
     return Conversation(row.id, row.name, row.explicit, row.resent, row.head) if row else None
 
 
 def _past(conn: Connection, scope_id: int, node: Node, at: int) -> Past:
     if node.epoch is None:
         return Past(node, at)
-    row = conn.execute(EPOCH, {"scope": scope_id, "epoch": node.epoch}).first()
+    row = execute(conn, EPOCH, {"scope": scope_id, "epoch": node.epoch}).first()
     epoch = Epoch(row.id, row.core, decode(row.blocks), row.edits, row.cut, row.elide) if row else None
     carriers = [node] if node.note or node.hidden else []
     if node.carriers:
@@ -153,7 +155,11 @@ def _nodes(*which: Any) -> Any:
     return select(t.nodes).where(n.scope_id == bindparam("scope"), *which).order_by(n.id.desc()).limit(CANDIDATES)
 
 
-BY_DIGEST = _nodes(n.digest.in_(bindparam("digests", expanding=True)), n.state != "open")
+@cache
+def _by_digest(size: int) -> Any:
+    return _nodes(n.digest.in_([bindparam(f"d{k}") for k in range(size)]), n.state != "open")
+
+
 BY_CHAIN = _nodes(n.chain == bindparam("chain"), n.state != "open")
 ABORTED = _nodes(n.state == "aborted", n.asked == bindparam("asked"))
 ABORTED_AFTER = _nodes(n.state == "aborted", n.parent == bindparam("parent"))
@@ -168,12 +174,14 @@ class Nodes:
         self._conn, self._scope = conn, scope_id
 
     def _read(self, query: Any, **values: Any) -> list[Node]:
-        return [node_of(row) for row in self._conn.execute(query, {"scope": self._scope, **values})]
+        return [node_of(row) for row in execute(self._conn, query, {"scope": self._scope, **values})]
 
     def by_digest(self, digests: Sequence[bytes]) -> list[Node]:
         found: list[Node] = []
-        for i in range(0, len(digests), 500):
-            found += self._read(BY_DIGEST, digests=list(digests[i : i + 500]))
+        for i in range(0, len(digests), DIGESTS):
+            some = digests[i : i + DIGESTS]
+            size = 1 << (len(some) - 1).bit_length()  # a statement for each power of two; the last digest fills it up
+            found += self._read(_by_digest(size), **{f"d{k}": some[min(k, len(some) - 1)] for k in range(size)})
         return found
 
     def by_chain(self, chain: bytes) -> list[Node]:
@@ -209,7 +217,7 @@ def columns(node: Node, scope_id: int) -> dict[str, Any]:
 
 
 def _ledger(conn: Connection, key: bytes, scope_id: int) -> Ledger | None:
-    row = conn.execute(ATTEMPT, {"key": key, "scope": scope_id}).first()
+    row = execute(conn, ATTEMPT, {"key": key, "scope": scope_id}).first()
     return Ledger(row.node, row.state, decode(row.rounds), row.updated_at) if row else None
 
 
@@ -257,7 +265,7 @@ def round_done(conn: Connection, ledger: bytes, rounds: Sequence[Json]) -> None:
 
 
 def attempt_over(conn: Connection, ledger: bytes, state: str) -> None:
-    conn.execute(OVER, {"which": ledger, "state": state, "updated_at": time.time()})
+    execute(conn, OVER, {"which": ledger, "state": state, "updated_at": time.time()})
 
 
 def drop_turn(conn: Connection, scope_id: int, node: int) -> None:
@@ -327,7 +335,7 @@ def record(conn: Connection, r: Record) -> None:
 
 def _join(conn: Connection, scope_id: int, r: Record) -> None:
     """A line kept here loses no turn: one that another overtook meanwhile goes on behind it."""
-    head = conn.execute(LINE, {"which": r.conversation}).one().head
+    head = execute(conn, LINE, {"which": r.conversation}).one().head
     first = r.nodes[0]
     if head is None or head in (first.parent, first.id, r.seen_head):
         return
@@ -335,7 +343,7 @@ def _join(conn: Connection, scope_id: int, r: Record) -> None:
     if before is None:
         return
     link = before.chain
-    for digest in conn.execute(SAID, {"node": first.id}).scalars():
+    for digest in execute(conn, SAID, {"node": first.id}).scalars():
         link = mac(r.key, link, digest)
     for node in r.nodes:
         node.parent, node.asked, node.depth = before.id, link, before.depth + 1
@@ -344,9 +352,9 @@ def _join(conn: Connection, scope_id: int, r: Record) -> None:
 
 def _move(conn: Connection, scope_id: int, r: Record, now: float) -> None:
     """Moves the conversation's head to this answer. The first continuation keeps the line: a later sibling does not move it."""
-    line = conn.execute(LINE, {"which": r.conversation}).one()
+    line = execute(conn, LINE, {"which": r.conversation}).one()
     first, head = r.nodes[0], line.head
     sibling = head is not None and not line.explicit and first.parent is not None and first.turn != head
-    stays = sibling and conn.execute(TURN_OF, {"which": first.parent}).scalar() != head
+    stays = sibling and execute(conn, TURN_OF, {"which": first.parent}).scalar() != head
     to = head if stays else first.turn
-    conn.execute(MOVED, {"which": r.conversation, "scope": scope_id, "head": to, "resent": line.resent or r.resent, "updated_at": now})
+    execute(conn, MOVED, {"which": r.conversation, "scope": scope_id, "head": to, "resent": line.resent or r.resent, "updated_at": now})
