@@ -67,7 +67,8 @@ class _Compiled:
         self.sql = str(compiled)
         self._params = [(name, compiled.params.get(name)) for name in compiled.positiontup or ()]
         columns = list(getattr(statement, "selected_columns", ()))
-        self._row = namedtuple("Row", [c.key for c in columns], rename=True) if columns else None
+        self._row: Callable[..., Any] = namedtuple("Row", [c.key for c in columns], rename=True)
+        self._queries = bool(columns)
         self._booleans = [i for i, c in enumerate(columns) if isinstance(c.type, Boolean)]
 
     def run(self, raw: sqlite3.Connection, values: Mapping[str, Any]) -> Rows:
