@@ -135,7 +135,7 @@ class Limits(Part):
 
 
 class Budget(Part):
-    usd: float = Field(0, ge=0, allow_inf_nan=False)
+    usd: float = Field(0, ge=0, le=1e9, allow_inf_nan=False)
     period: Literal["hour", "day", "week", "month"] = "month"
 
 
