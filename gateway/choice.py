@@ -102,6 +102,8 @@ class Choice:
             if rest.until <= now and await self.cooldowns.probe(name, timeouts.connect + timeouts.first_token):
                 probes.append(name)
             elif not alone:
+                for taken in probes:
+                    await self.cooldowns.freed(taken)
                 return None
         return Trial(self, candidate, _names(candidate.target, account)[-1], probes, time.monotonic())
 
