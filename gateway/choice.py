@@ -23,6 +23,7 @@ from gateway.slots import Slots
 
 LONGEST_REST = 600.0  # seconds; whatever an upstream asks for, it is tried again after so long
 FRESH = 60.0  # seconds that a measured latency counts
+LEAST = 2.0**-65  # a chance below all that are drawn
 PACES = 10_000  # behind `*`, clients name models as they like
 FREE, BEING_TRIED, TIRED, LEFT_ALONE = range(4)
 
@@ -139,7 +140,7 @@ class Choice:
 def drawn(tier: Sequence[Target], chance: Callable[[Target], float]) -> list[Target]:
     """A weighted order without replacement (Efraimidis and Spirakis 2006). chance: a number in [0, 1) for each target; where it is a hash
     of a conversation and the target, this is weighted rendezvous hashing: the same order everywhere, without any state."""
-    return sorted(tier, key=lambda t: chance(t) ** (1 / t.weight), reverse=True)
+    return sorted(tier, key=lambda t: math.log(chance(t) or LEAST) / t.weight, reverse=True)  # logarithms, as powers by small weights are all 0
 
 
 def _share(conversation: bytes, name: str) -> float:
