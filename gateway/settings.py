@@ -268,6 +268,9 @@ class Settings(Part):
             for target in model.targets:
                 if target.provider not in self.providers:
                     raise ValueError(f"models.{name!r} names the provider {target.provider!r}, which is not configured; there are: {', '.join(self.providers) or 'none'}")
+            for other in model.fallbacks:
+                if other.endswith("*") or not any(other == m or (m.endswith("*") and other.startswith(m[:-1])) for m in self.models):
+                    raise ValueError(f"models.{name!r} falls back to {other!r}, which is the whole name of no model that is configured, nor behind a prefix")
         if len({k.name for k in self.keys}) != len(self.keys):
             raise ValueError("two keys have the same name")
         return self

@@ -129,6 +129,8 @@ def test_an_unset_variable_stops_the_start_by_name_and_path(tmp_path, env):
     ('[server]\nopen = true\nhost = "0.0.0.0"\n', "binds loopback only"),
     ('[server]\nsingle_user = true\nhost = "0.0.0.0"\n', r"needs a [[keys]] entry"),
     ('[models.m]\ntargets = [{ provider = "none" }]\n', "names the provider 'none', which is not configured"),
+    ('[providers.p]\nbase_url = "x"\n[models.m]\ntargets = [{ provider = "p" }]\nfallbacks = ["n"]\n', "falls back to 'n'"),
+    ('[providers.p]\nbase_url = "x"\n[models."m*"]\ntargets = [{ provider = "p" }]\nfallbacks = ["m*"]\n', "falls back to 'm*'"),
     ('[[keys]]\nname = "a"\ntenant = "t"\n', "either `key` or `key_hash`"),
     ('[[keys]]\nname = "a"\nkey = "k"\ntenant = ""\n', "keys.0.tenant"),
     ('[[memory.blocks]]\nlabel = "Human"\n', "memory.blocks.0: label 'Human' must match"),
