@@ -92,7 +92,11 @@ class Choice:
         if not usable:
             seconds = max(1, math.ceil(min(max(r.until for r in c.rests.values()) for c in found) - now))
             raise Unavailable(f"The provider of {route.name!r} asked not to be called for now. Try again in {seconds} s.", headers=[(b"retry-after", b"%d" % seconds)])
-        return sorted(usable, key=lambda c: (c.rank(now), self.slots.full(c.target)))
+        return sorted(usable, key=self.against)
+
+    def against(self, candidate: Candidate) -> tuple[int, bool]:
+        """What speaks against trying it now, in order: that it rests, that it has no free place."""
+        return candidate.rank(time.time()), self.slots.full(candidate.target)
 
     async def begun(self, candidate: Candidate, account: str, *, alone: bool) -> Trial | None:
         """The try of a candidate; None where another request is finding out whether it is well. alone: there is no other to try."""

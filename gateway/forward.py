@@ -131,7 +131,8 @@ class Forwarder:
         loop = asyncio.get_running_loop()
         ready: dict[str, float] = {}  # the loop's time at which what was tried may be tried again
         while True:
-            candidate = min(self._candidates, key=lambda c: ready.get(c.target.label, 0.0))
+            # Looked at again: its places may be taken since it was chosen.
+            candidate = min(self._candidates, key=lambda c: (ready.get(c.target.label, 0.0), self.choice.against(c)))
             label = candidate.target.label
             if (left := ready.get(label, 0.0) - loop.time()) > 0:
                 self.waited += left

@@ -13,7 +13,7 @@ from memory.session import Session
 from tests.conftest import running
 from tests.e2e.wire.rows import row
 from tests.e2e.wire.test_retries import ERROR, Played, fine, says
-from tests.e2e.wire.test_targets import choice_of
+from tests.e2e.wire.test_targets import choice_of, pair
 from tests.e2e.wire.ways import ask
 
 ONE_PLACE = {"models": {"m": {"targets": [{"provider": "openai", "concurrent": 1}]}}, "routing.queue_seconds": 0.5}
@@ -74,3 +74,21 @@ async def test_a_right_to_try_is_not_kept_by_who_may_not_try_after_all():
     candidate = Candidate(target, await cooldowns.resting(names))
     assert await choice.begun(candidate, "account", alone=False) is None
     assert not (await cooldowns.resting(names))[target.label].probing
+
+
+@row(113)
+async def test_who_finds_the_chosen_target_full_by_now_goes_to_a_free_one(data):
+    async def hangs(seen, wire):
+        await seen.gone.wait()
+
+    async with Played(hangs) as one, Played(hangs) as two:
+        models = {"m": {"targets": [{"provider": name, "concurrent": 1} for name in ("one", "two")]}}
+        config = {**pair(one, two), "models": models, "routing": {"sticky": True}}  # all of one conversation, so of one target
+        async with running(one.url, data, config) as live:
+            asked = [asyncio.ensure_future(ask(live, "full")) for _ in range(2)]
+            async with asyncio.timeout(2):
+                while (len(one.requests), len(two.requests)) != (1, 1):
+                    await asyncio.sleep(0.01)
+            for task in asked:
+                task.cancel()
+            await asyncio.wait(asked)
