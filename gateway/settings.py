@@ -99,10 +99,10 @@ class Target(Part):
 class Price(Part):
     """USD per million tokens. cached_input, cache_write: what the provider read from its prompt cache, and put there; None: as input."""
 
-    input: float = Field(ge=0)
-    cached_input: float | None = Field(None, ge=0)
-    cache_write: float | None = Field(None, ge=0)
-    output: float = Field(ge=0)
+    input: float = Field(ge=0, le=1e6)
+    cached_input: float | None = Field(None, ge=0, le=1e6)
+    cache_write: float | None = Field(None, ge=0, le=1e6)
+    output: float = Field(ge=0, le=1e6)
 
 
 class Model(Part):

@@ -131,6 +131,7 @@ def test_an_unset_variable_stops_the_start_by_name_and_path(tmp_path, env):
     ('[models.m]\ntargets = [{ provider = "none" }]\n', "names the provider 'none', which is not configured"),
     ('[providers.p]\nbase_url = "x"\n[models.m]\ntargets = [{ provider = "p" }]\nfallbacks = ["n"]\n', "falls back to 'n'"),
     ('[providers.p]\nbase_url = "x"\n[models."m*"]\ntargets = [{ provider = "p" }]\nfallbacks = ["m*"]\n', "falls back to 'm*'"),
+    ('[models.m]\ntargets = [{ provider = "p" }]\nprice = { input = 1, output = inf }\n', "models.m.price.output"),
     ('[[keys]]\nname = "a"\ntenant = "t"\n', "either `key` or `key_hash`"),
     ('[[keys]]\nname = "a"\nkey = "k"\ntenant = ""\n', "keys.0.tenant"),
     ('[[memory.blocks]]\nlabel = "Human"\n', "memory.blocks.0: label 'Human' must match"),
