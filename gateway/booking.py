@@ -103,7 +103,7 @@ class Booked:
     async def _closed(self, error: BaseException | None) -> None:
         bill = self.forward.meter.bill()
         if self._ticket is not None:
-            await self.limits.settle(self._ticket, bill.tokens.input + bill.tokens.output, bill.cost or 0.0)
+            await self.limits.settle(self._ticket, bill.tokens.input + bill.tokens.output, bill.known)
         if self.forward.account and isinstance(error, UpstreamRefused) and error.status in (401, 403):
             return
         record, tokens = self.record, bill.tokens

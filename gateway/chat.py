@@ -23,6 +23,7 @@ from gateway.intake import check_chat, check_model, parse
 from gateway.limits import Allowance, Limits
 from gateway.metering import Meter, guessed
 from gateway.plain import PlainWork
+from gateway.prices import MOST
 from gateway.relay import Passing, RelayWork
 from gateway.routing import Route, Router, Target
 from gateway.settings import Settings
@@ -311,13 +312,13 @@ class Summariser:
 def _all_output(body: Json) -> int | None:
     """The tokens that all choices together may have, where the request says so."""
     most, several = _max_output(body), body.get("n")
-    return most * several if most and isinstance(several, int) and several > 1 else most
+    return min(most * several, MOST) if most and isinstance(several, int) and several > 1 else most
 
 
 def _max_output(body: Json) -> int | None:
     for name in ("max_completion_tokens", "max_tokens"):
         if isinstance(value := body.get(name), int) and not isinstance(value, bool) and value > 0:
-            return value
+            return min(value, MOST)  # what is sent on may be more: here it is reckoned with
     return None
 
 

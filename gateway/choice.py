@@ -23,6 +23,7 @@ from gateway.slots import Slots
 
 LONGEST_REST = 600.0  # seconds; whatever an upstream asks for, it is tried again after so long
 FRESH = 60.0  # seconds that a measured latency counts
+LEAST = 2.0**-65  # a chance below all that are drawn
 PACES = 10_000  # behind `*`, clients name models as they like
 ASKING = (429, 503, 529)  # the statuses whose Retry-After is about the target, not about this request
 FREE, BEING_TRIED, TIRED, LEFT_ALONE = range(4)
@@ -92,7 +93,11 @@ class Choice:
         if not usable:
             seconds = max(1, math.ceil(min(max(r.until for r in c.rests.values()) for c in found) - now))
             raise Unavailable(f"The provider of {route.name!r} asked not to be called for now. Try again in {seconds} s.", headers=[(b"retry-after", b"%d" % seconds)])
-        return sorted(usable, key=lambda c: (c.rank(now), self.slots.full(c.target)))
+        return sorted(usable, key=self.against)
+
+    def against(self, candidate: Candidate) -> tuple[int, bool]:
+        """What speaks against trying it now, in order: that it rests, that it has no free place."""
+        return candidate.rank(time.time()), self.slots.full(candidate.target)
 
     async def begun(self, candidate: Candidate, account: str, *, alone: bool) -> Trial | None:
         """The try of a candidate; None where another request is finding out whether it is well. alone: there is no other to try."""
@@ -103,6 +108,8 @@ class Choice:
             if rest.until <= now and await self.cooldowns.probe(name, timeouts.connect + timeouts.first_token):
                 probes.append(name)
             elif not alone:
+                for taken in probes:
+                    await self.cooldowns.freed(taken)
                 return None
         return Trial(self, candidate, _names(candidate.target, account)[-1], probes, time.monotonic())
 
@@ -138,7 +145,7 @@ class Choice:
 def drawn(tier: Sequence[Target], chance: Callable[[Target], float]) -> list[Target]:
     """A weighted order without replacement (Efraimidis and Spirakis 2006). chance: a number in [0, 1) for each target; where it is a hash
     of a conversation and the target, this is weighted rendezvous hashing: the same order everywhere, without any state."""
-    return sorted(tier, key=lambda t: chance(t) ** (1 / t.weight), reverse=True)
+    return sorted(tier, key=lambda t: math.log(chance(t) or LEAST) / t.weight, reverse=True)  # logarithms, as powers by small weights are all 0
 
 
 def _share(conversation: bytes, name: str) -> float:

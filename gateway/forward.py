@@ -32,7 +32,6 @@ from gateway.wire.place import native
 log = logging.getLogger("memgate")
 ERROR_BYTES = 1 << 20
 LONGEST_PAUSE = 10.0  # seconds; a client told to wait longer is told so at once
-Answered = TypeVar("Answered")
 
 
 @dataclass(slots=True)
@@ -59,6 +58,9 @@ class Passed:
     first: list[Event] = field(default_factory=list)
     more: AsyncGenerator[list[Event], None] | None = None
     framer: Framer = field(default_factory=Framer)
+
+
+Answered = TypeVar("Answered", Reply, Passed)
 
 
 @dataclass(slots=True)
@@ -129,7 +131,8 @@ class Forwarder:
         loop = asyncio.get_running_loop()
         ready: dict[str, float] = {}  # the loop's time at which what was tried may be tried again
         while True:
-            candidate = min(self._candidates, key=lambda c: ready.get(c.target.label, 0.0))
+            # Looked at again: its places may be taken since it was chosen.
+            candidate = min(self._candidates, key=lambda c: (ready.get(c.target.label, 0.0), self.choice.against(c)))
             label = candidate.target.label
             if (left := ready.get(label, 0.0) - loop.time()) > 0:
                 self.waited += left
@@ -163,7 +166,11 @@ class Forwarder:
             raise
         finally:
             self.waited += time.perf_counter() - started
-        await trial.succeeded()
+        try:
+            await trial.succeeded()
+        except BaseException:
+            await answered.incoming.close()  # nobody else knows of it yet
+            raise
         return answered
 
     def _again(self, error: GatewayError) -> float:

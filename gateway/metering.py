@@ -27,11 +27,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """tokens, and the part of them the client did not see. cost in USD, None where a price is unknown. estimated: some counts are guesses."""
+    """tokens, and the part of them the client did not see. cost in USD, None where a price is unknown; known: of the
+    calls whose price is known. estimated: some counts are guesses."""
 
     tokens: Tokens = field(default_factory=Tokens)
     hidden: Tokens = field(default_factory=Tokens)
     cost: float | None = 0.0
+    known: float = 0.0
     estimated: bool = False
     rounds: int = 0
 
@@ -59,8 +61,7 @@ class Meter:
     def bill(self) -> Bill:
         """All of it: the last call is what the client saw, those before it and the asides are hidden."""
         total = hidden = NONE
-        cost: float | None = 0.0
-        estimated = False
+        known, priced, estimated = 0.0, True, False
         for meter in (*self.asides, self):
             for call in meter.calls:
                 tokens, guessed = meter._of(call)
@@ -69,8 +70,8 @@ class Meter:
                 if meter is not self or call is not self.calls[-1]:
                     hidden += tokens
                 price = cost_of(tokens, call.target.price) if call.target.model else 0.0
-                cost = None if cost is None or price is None else cost + price
-        return Bill(total, hidden, cost, estimated, len(self.calls))
+                known, priced = known + (price or 0.0), priced and price is not None
+        return Bill(total, hidden, known if priced else None, known, estimated, len(self.calls))
 
     def _of(self, call: Call) -> tuple[Tokens, bool]:
         if (told := tokens_of(call.usage)) is not None:

@@ -25,7 +25,7 @@ from gateway.wire.chat import Json, decode
 LIST_SECONDS = 2.0
 LIST_BYTES = 4 << 20
 PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
-BY_TOKENS = frozenset({"/completions", "/responses", "/messages", "/embeddings", "/moderations"})  # whose calls are billed by the tokens of texts
+BY_TOKENS = frozenset({"/chat/completions", "/completions", "/responses", "/messages", "/embeddings", "/moderations"})  # whose calls are billed by the tokens of texts
 STREAMS = re.compile(rb'"stream"\s*:\s*true')
 
 
@@ -43,7 +43,7 @@ async def pass_on(gateway: Gateway, scope: Any, receive: Any, skip: int) -> Answ
     query = quote(scope.get("query_string", b""), safe=PRINTABLE)
     model = model_of(body, content_type) if body else None
     forward = forwarder(gateway, _route(gateway, model, principal), headers, principal)
-    if path in BY_TOKENS:
+    if "/" + "/".join(part for part in unquote(path).split("/") if part not in ("", ".")) in BY_TOKENS:  # however it is spelt, it costs the same
         forward.meter.guess = guessed(len(body))
     passing = Passing(scope["method"], path + (f"?{query}" if query else ""), body or None, content_type, started=started)
     work = RelayWork(forward, passing, b"json" in content_type and STREAMS.search(body[:1 << 20]) is not None)
@@ -63,7 +63,7 @@ async def upstream_models(gateway: Gateway, principal: Principal) -> list[Json]:
             await incoming.close()
         listed = decode(data)["data"] if incoming.status == 200 else []
         return [m for m in listed if isinstance(m, dict) and isinstance(m.get("id"), str) and allowed(principal, m["id"])]
-    except (GatewayError, TimeoutError, msgspec.DecodeError, KeyError, TypeError):
+    except (GatewayError, TimeoutError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError):
         return []
 
 

@@ -5,7 +5,6 @@ prompt cache and what was put there, output holds the reasoning, as all of it is
 """
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -56,11 +55,11 @@ def tokens_of(usage: Mapping[str, Any] | None) -> Tokens | None:
 
 
 def _first(members: Mapping[str, Any], *names: str) -> int | None:
-    """The first of these members that is a count."""
+    """The first of these members that is a count: one beyond all answers would spend a budget that nobody used."""
     for name in names:
         value = members.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0:
-            return int(min(value, MOST))
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST:
+            return int(value)
     return None
 
 

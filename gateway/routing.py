@@ -51,6 +51,7 @@ class Route:
 
 
 ROUTES = 4096  # kept ready; behind `*`, clients name models as they like
+NAME_CHARACTERS = 1024  # names are kept in many places, and told in headers
 
 
 def known_models(path: Path) -> dict[str, dict[str, Any]]:
@@ -76,6 +77,8 @@ class Router:
 
     def route(self, name: str, principal: Principal) -> Route:
         """Raises UnknownModel, or Forbidden for a model that this key may not call."""
+        if len(name) > NAME_CHARACTERS:
+            raise UnknownModel(f"The model's name has {len(name)} characters; at most {NAME_CHARACTERS} are allowed.", param="model")
         if not allowed(principal, name):
             raise Forbidden(f"This key may not call the model {name!r}. It may call: {', '.join(principal.models)}.", code="model_not_allowed", param="model")
         if (known := self._routes.get(name)) is None:

@@ -99,10 +99,10 @@ class Target(Part):
 class Price(Part):
     """USD per million tokens. cached_input, cache_write: what the provider read from its prompt cache, and put there; None: as input."""
 
-    input: float = Field(ge=0)
-    cached_input: float | None = Field(None, ge=0)
-    cache_write: float | None = Field(None, ge=0)
-    output: float = Field(ge=0)
+    input: float = Field(ge=0, le=1e6)
+    cached_input: float | None = Field(None, ge=0, le=1e6)
+    cache_write: float | None = Field(None, ge=0, le=1e6)
+    output: float = Field(ge=0, le=1e6)
 
 
 class Model(Part):
@@ -135,7 +135,7 @@ class Limits(Part):
 
 
 class Budget(Part):
-    usd: float = Field(0, ge=0, allow_inf_nan=False)
+    usd: float = Field(0, ge=0, le=1e9, allow_inf_nan=False)
     period: Literal["hour", "day", "week", "month"] = "month"
 
 
@@ -268,6 +268,9 @@ class Settings(Part):
             for target in model.targets:
                 if target.provider not in self.providers:
                     raise ValueError(f"models.{name!r} names the provider {target.provider!r}, which is not configured; there are: {', '.join(self.providers) or 'none'}")
+            for other in model.fallbacks:
+                if other.endswith("*") or not any(other == m or (m.endswith("*") and other.startswith(m[:-1])) for m in self.models):
+                    raise ValueError(f"models.{name!r} falls back to {other!r}, which is the whole name of no model that is configured, nor behind a prefix")
         if len({k.name for k in self.keys}) != len(self.keys):
             raise ValueError("two keys have the same name")
         return self

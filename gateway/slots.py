@@ -35,7 +35,7 @@ class Slots:
         except BaseException as e:
             if turn.done() and not turn.cancelled():
                 self.give(name)  # the place came in the same moment
-            else:
+            elif turn in waiting:  # not so where one that ended has passed it over in the same moment
                 waiting.remove(turn)
             if isinstance(e, TimeoutError):
                 raise Unavailable(f"The target {name!r} has its {limit} requests at a time, and none ended within {patience:g} s. Try again shortly.",

@@ -97,8 +97,8 @@ class Turn:
             while True:
                 reply = self.reply = await self._forwarded()
                 self.icpt.alias = self.forward.alias
-                await self._in_time(opening, self.bounds.patience)
                 try:
+                    await self._in_time(opening, self.bounds.patience)
                     async for shown in played(reply, self.icpt):
                         yield shown
                 finally:

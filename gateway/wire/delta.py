@@ -33,7 +33,7 @@ def merge(into: Json, delta: Json) -> None:
             into[key] = grown_name(have, value) if key == "name" else Pieces((have, value))
         elif isinstance(value, dict) and isinstance(have, dict):
             merge(have, value)
-        elif isinstance(value, list) and isinstance(have, list):
+        elif isinstance(value, list) and isinstance(have, list) and not isinstance(have, Pieces):
             _grown(have, value)
         elif value is not None and value != "":
             into[key] = value

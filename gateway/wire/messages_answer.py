@@ -79,9 +79,9 @@ def completion(message: Json, created: int, thoughts: int = 0) -> Json:
     blocks: list[Json] = []
     calls: list[Json] = []
     for position, block in enumerate(_dicts(message.get("content"))):
-        kind = block.get("type")
+        kind = _text(block.get("type"))
         if kind in texts:
-            texts[kind] += block.get(kind) or ""
+            texts[kind] += _text(block.get(kind))
         if kind in ("thinking", "redacted_thinking"):
             blocks.append(_thought(block, thoughts + len(blocks), position))
         if kind == "tool_use":
@@ -100,7 +100,7 @@ class Chunks:
         self._head: Json = {}
         self._usage: Json = {}
         self._stop: Any = None
-        self._open: dict[Any, Json] = {}  # blocks under way, as far as they have come
+        self._open: dict[int, Json] = {}  # blocks under way, as far as they have come
         self._calls = 0
         self.over = False
 
@@ -113,11 +113,11 @@ class Chunks:
                 self._usage = combined({}, message.get("usage"))
                 return [self._chunk({"role": "assistant", "content": None})]
             case "content_block_start":
-                return self._began(event.get("index"), dict(_dict(event.get("content_block"))))
+                return self._began(_index(event), dict(_dict(event.get("content_block"))))
             case "content_block_delta":
-                return self._grew(self._open.get(event.get("index")) or {}, _dict(event.get("delta")))
+                return self._grew(self._open.get(_index(event)) or {}, _dict(event.get("delta")))
             case "content_block_stop":
-                return self._ended(event.get("index"), self._open.pop(event.get("index"), {}))
+                return self._ended(_index(event), self._open.pop(_index(event), {}))
             case "message_delta":
                 self._stop = _dict(event.get("delta")).get("stop_reason") or self._stop
                 self._usage = combined(self._usage, event.get("usage"))
@@ -133,35 +133,36 @@ class Chunks:
     def _chunk(self, delta: Json, finish: str | None = None) -> Json:
         return {**self._head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
 
-    def _began(self, index: Any, block: Json) -> list[Json]:
+    def _began(self, index: int, block: Json) -> list[Json]:
         self._open[index] = block
         if block.get("type") == "tool_use":
             block["call"], self._calls = self._calls, self._calls + 1
             return [self._chunk({"tool_calls": [{"index": block["call"], **_call(block, "")}]})]
-        return self._text(block.get("type"), block.get("text") or block.get("thinking"))
+        kind = _text(block.get("type"))
+        return self._said(kind, block.get(kind))
 
     def _grew(self, block: Json, delta: Json) -> list[Json]:
         match delta.get("type"):
             case "text_delta":
-                return self._text("text", delta.get("text"))
+                return self._said("text", delta.get("text"))
             case "thinking_delta":
-                block["thinking"] = (block.get("thinking") or "") + (delta.get("thinking") or "")
-                return self._text("thinking", delta.get("thinking"))
+                block["thinking"] = _text(block.get("thinking")) + _text(delta.get("thinking"))
+                return self._said("thinking", delta.get("thinking"))
             case "signature_delta":
-                block["signature"] = (block.get("signature") or "") + (delta.get("signature") or "")
-            case "input_json_delta" if delta.get("partial_json") and "call" in block:
+                block["signature"] = _text(block.get("signature")) + _text(delta.get("signature"))
+            case "input_json_delta" if (more := _text(delta.get("partial_json"))) and "call" in block:
                 block["grown"] = True
-                return [self._arguments(block, delta["partial_json"])]
+                return [self._arguments(block, more)]
         return []
 
-    def _text(self, kind: Any, text: Any) -> list[Json]:
+    def _said(self, kind: str, told: Any) -> list[Json]:
         member = {"text": "content", "thinking": "reasoning_content"}.get(kind)
-        return [self._chunk({member: text})] if member and text else []
+        return [self._chunk({member: text})] if member and (text := _text(told)) else []
 
     def _arguments(self, block: Json, text: str) -> Json:
         return self._chunk({"tool_calls": [{"index": block["call"], "function": {"arguments": text}}]})
 
-    def _ended(self, index: Any, block: Json) -> list[Json]:
+    def _ended(self, index: int, block: Json) -> list[Json]:
         if "call" in block and "grown" not in block:  # none came in pieces: it is what the start told
             return [self._arguments(block, encode(block.get("input") or {}).decode())]
         if block.get("type") in ("thinking", "redacted_thinking"):
@@ -238,6 +239,15 @@ def _dict(value: Any) -> Json:
 
 def _dicts(value: Any) -> list[Json]:
     return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _index(event: Json) -> int:
+    index = event.get("index")
+    return index if isinstance(index, int) else -1
 
 
 def _count(value: Any) -> int:

@@ -85,8 +85,9 @@ def _check(body: Json) -> None:
         raise BadRequest("`model` must be a non-empty string.", param="model")
     if body.get("n") not in (None, 1):
         raise BadRequest(f"`n` is {str(body['n'])[:20]}: this model gives one choice. Send 1, or ask several times.", param="n")
-    if not isinstance(body.get("output_config"), dict | None):
-        raise BadRequest("`output_config` must be an object.", param="output_config")
+    for name in ("thinking", "output_config"):
+        if not isinstance(body.get(name), dict | None):
+            raise BadRequest(f"`{name}` must be an object.", param=name)
     for name in ("functions", "function_call"):
         if body.get(name):
             raise BadRequest(f"`{name}` is not translated for this provider. Use `tools` and `tool_choice`.", param=name)
@@ -159,7 +160,7 @@ def _tools(body: Json) -> list[Json]:
 def _tool(i: int, tool: Any) -> Json:
     kind = tool.get("type") if isinstance(tool, dict) else None
     function = tool.get("function") if kind == "function" else None
-    if isinstance(function, dict) and isinstance(function.get("name"), str):
+    if isinstance(function, dict) and isinstance(function.get("name"), str) and function["name"]:
         schema = function.get("parameters")
         schema = {"type": "object", **schema} if isinstance(schema, dict) else {"type": "object", "properties": {}}
         out = {"name": function["name"], "description": function.get("description"), "input_schema": schema,

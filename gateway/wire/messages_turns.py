@@ -137,7 +137,7 @@ class Conversation:
             blocks.append({"type": "tool_use", "id": ours, "name": name, "input": given})
         self._left -= 1
         for place, thought in _thoughts(message) if self._left < 0 else ():
-            blocks.insert(place, thought)
+            blocks.insert(min(place, len(blocks)), thought)
             self.thoughtful = True
         self._turn("assistant", blocks)
 

@@ -6,8 +6,10 @@ import json
 import sqlite3
 import time
 
+import httpx
 import pytest
 
+from gateway.limits import Allowance
 from tests.conftest import running
 from tests.e2e.test_limits import PRICED, completion, keyed
 from tests.e2e.wire.rows import row
@@ -197,3 +199,27 @@ async def test_a_store_that_stalls_slows_no_answer_and_the_records_come_when_it_
         holder.close()
         assert len(await records(live)) == 21
         assert live.gateway.usage.dropped == 0
+
+
+async def test_what_is_known_of_a_cost_counts_on_a_budget_though_a_summarys_price_is_not(data):
+    models = {"small": {"targets": [{"provider": "openai", "model": "unheard-of"}]}, "m": {**PRICED, "context_window": 3000}}
+    config = {**keyed(models, budget={"usd": 50}), "memory.summarizer": "small", "memory.tools": "never"}
+    long = [{"role": r, "content": f"{i} " + "word " * 180} for i in range(8) for r in ("user", "assistant")]
+    async with Model("fine") as up, running(up.url, data, config, key=GATEWAY_KEY) as live:
+        assert (await live.chat([*long, {"role": "user", "content": "on"}], {"x-memory-user": "ada"}, max_tokens=50)).status_code == 200
+        assert [b["model"] for b in up.bodies] == ["unheard-of", "m"]
+        assert (await records(live))[0]["cost_usd"] is None
+        assert await live.gateway.limits.spent(Allowance("app", usd=50)) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("path", ["//responses", "/responses/", "/%72esponses"])
+async def test_however_a_path_is_spelt_its_tokens_count(data, path):
+    async def answers(seen, wire):
+        await wire.start_stream()
+        await wire.event({"type": "response.completed", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+        await wire.end()
+
+    async with RawServer(answers) as up, running(up.url, data, keyed({"*": PRICED}), key=GATEWAY_KEY) as live:
+        await live.http.post(httpx.URL(f"{live.root}/v1{path}"), json={"model": "m", "input": "x" * 4000, "stream": True})
+        told = (await records(live))[0]
+        assert (told["input_tokens"] > 1000, told["cost_usd"] > 1, told["estimated"]) == (True, True, True)

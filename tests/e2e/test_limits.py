@@ -263,3 +263,17 @@ async def test_a_redis_that_stalls_costs_a_quarter_of_a_second_once_and_limits_g
         async with asyncio.timeout(10):
             while (await live.http.get(f"{live.root}/ready")).json()["degraded"]:
                 await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("asked", [{"max_tokens": 10**400}, {"max_tokens": 9, "n": 10**400}])
+async def test_a_maximum_beyond_all_counting_is_an_estimate_like_any_other(data, asked):
+    async with Model("fine") as up, running(up.url, data, keyed({"*": PRICED}, budget={"usd": 5}), key=GATEWAY_KEY) as live:
+        assert (await ask(live, "off", **asked)).status_code == 200
+
+
+@row(118)
+async def test_no_clients_number_takes_redis_from_the_others(data, redis_server):
+    config = {**keyed(limits={"rpm": 3}), "storage.redis": redis_server.url}
+    async with Model("fine") as up, running(up.url, data, config, key=GATEWAY_KEY) as live:
+        assert [(await ask(live, "off", max_tokens=10**30)).status_code for _ in range(4)] == [200] * 3 + [429]
+        assert "redis" not in (await live.http.get(f"{live.root}/ready")).json()["degraded"]

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.conftest import running
 from tests.models import Model
 
@@ -55,3 +57,16 @@ async def test_a_relayed_alias_is_swapped_both_ways(data):
         response = await live.http.post(f"{live.url}/embeddings", json={"input": [[1, 2]], "model": "embed", "encoding_format": "base64"})
         assert up.requests[0].json == {"input": [[1, 2]], "model": "text-embedding-3-small", "encoding_format": "base64"}
         assert json.loads(response.content)["model"] == "embed"
+
+
+@pytest.mark.parametrize("listed", [b'{"data":[{"id":"\xff"}]}', b"[" * 100_000], ids=["no UTF-8", "too deep"])
+async def test_a_list_of_models_that_cannot_be_read_is_none(data, listed):
+    async with Model(lambda seen, wire: wire.answer(200, listed)) as up, running(up.url, data, CONFIG) as live:
+        assert [m["id"] for m in (await live.http.get(f"{live.url}/models")).json()["data"]] == ["m"]
+
+
+async def test_a_name_that_is_no_name_is_told_by_its_length(data):
+    async with Model("fine") as up, running(up.url, data, CONFIG) as live:
+        for refused in (await live.chat("hi", model="x" * 1025), await live.http.post(f"{live.url}/embeddings", json={"model": "x" * 1025})):
+            assert (refused.status_code, refused.json()["error"]["code"], len(refused.text) < 300) == (404, "model_not_found", True)
+        assert (await live.chat("hi", model="x" * 1024)).status_code == 200

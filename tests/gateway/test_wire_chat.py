@@ -46,3 +46,9 @@ def test_usage_of_rounds_adds_up_at_every_level():
     assert usage_sum(one, {"prompt_tokens": 4, "details": {"cached": 2, "new": 1}}) == {
         "prompt_tokens": 7, "details": {"cached": 3, "new": 1}, "cost": 0.5}
     assert usage_sum(None, one) == one
+
+
+def test_parts_after_text_do_not_break_what_is_added_up():
+    deltas = [{"content": "a"}, {"content": "b"}, {"content": [{"type": "text", "text": "c"}]}]
+    chunks = [{"choices": [{"index": 0, "delta": d, "finish_reason": None}]} for d in deltas]
+    assert fold(chunks)["choices"][0]["message"]["content"] == deltas[-1]["content"]

@@ -67,7 +67,7 @@ class _Compiled:
         self.sql = str(compiled)
         self._params = [(name, compiled.params.get(name)) for name in compiled.positiontup or ()]
         columns = list(getattr(statement, "selected_columns", ()))
-        self._row: Callable[..., Any] = namedtuple("Row", [c.key for c in columns], rename=True)
+        self._row: Callable[..., Any] = _named([c.key for c in columns])
         self._queries = bool(columns)
         self._booleans = [i for i, c in enumerate(columns) if isinstance(c.type, Boolean)]
 
@@ -79,6 +79,10 @@ class _Compiled:
         if not self._booleans:
             return row
         return [bool(v) if i in self._booleans and v is not None else v for i, v in enumerate(row)]
+
+
+def _named(columns: Sequence[str]) -> Callable[..., Any]:
+    return namedtuple("Row", columns, rename=True)  # noqa: PYI024 - its members are known at run time alone
 
 
 @cache

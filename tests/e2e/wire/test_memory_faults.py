@@ -90,7 +90,7 @@ async def test_a_store_that_cannot_be_read_is_passed_by_within_a_quarter_of_a_se
         elif how == "hangs":
             monkeypatch.setattr(Database, "_read", broken)
         else:
-            monkeypatch.setattr("memory.stores.sql.threads._read", lambda engine, work: (_ for _ in ()).throw(sqlite3.OperationalError("disk I/O error")))
+            monkeypatch.setattr("memory.stores.sql.threads.Thread._transaction", lambda thread, works: (_ for _ in ()).throw(sqlite3.OperationalError("disk I/O error")))
         took = []
         for i in range(5):
             begun = time.monotonic()

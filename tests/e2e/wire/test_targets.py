@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from dataclasses import replace
 from email.utils import formatdate
 
 import pytest
@@ -333,3 +334,10 @@ async def test_a_reload_keeps_rests_and_takes_new_rules(data):
         await ask(live, "off")
         assert len(one.requests) == 3
         assert live.gateway.choice.rules.failover_codes == ("x",)
+
+
+async def test_weights_are_proportions_however_small():
+    choice, route = choice_of()
+    tier = tuple(replace(t, weight=t.weight / 1e6) for t in route.targets)
+    picks = Counter([(await choice.candidates(replace(route, tiers=(tier,)), "", b""))[0].target.provider for _ in range(5_000)])
+    assert [round(picks[n] / 5_000, 1) for n in "abc"] == [0.5, 0.3, 0.2]
