@@ -131,6 +131,12 @@ def test_an_unset_variable_stops_the_start_by_name_and_path(tmp_path, env):
     ('[models.m]\ntargets = [{ provider = "none" }]\n', "names the provider 'none', which is not configured"),
     ('[[keys]]\nname = "a"\ntenant = "t"\n', "either `key` or `key_hash`"),
     ('[[keys]]\nname = "a"\nkey = "k"\ntenant = ""\n', "keys.0.tenant"),
+    ('[[keys]]\nname = "a"\nkey_hash = "sk-secret"\ntenant = "t"\n', "keys.0: `key_hash` is no sha256 in hex, which has 64 digits"),
+    ('[[keys]]\nname = "a"\nkey = "sk-secret"\ntenant = "t"\n[[keys]]\nname = "b"\nkey = "sk-secret"\ntenant = "u"\n', "the keys 'a' and 'b' are one and the same"),
+    ('[providers.o]\nbase_url = "http://x/v1"\n[models."gpt-*"]\ntargets = [{ provider = "o" }]\nfallbacks = ["gpt-4o", "gtp-4o"]\n',
+     "models.'gpt-*'.fallbacks names the model 'gtp-4o', which no [models] entry serves; there are: gpt-*"),
+    ('[providers.o]\nbase_url = "http://x/v1"\n[models.m]\ntargets = [{ provider = "o" }]\n[memory]\nsummarizer = "cheap"\n',
+     "memory.summarizer names the model 'cheap', which no [models] entry serves; there are: m"),
     ('[[memory.blocks]]\nlabel = "Human"\n', "memory.blocks.0: label 'Human' must match"),
     ('[[memory.blocks]]\nlabel = "human"\nlimit = 2\nvalue = "abc"\n', "its limit is 2"),
 ])
