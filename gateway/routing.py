@@ -12,6 +12,7 @@ from gateway.errors import Forbidden, UnknownModel
 from gateway.identity import Principal
 from gateway.prices import price_of
 from gateway.settings import Model, Price, Provider, Settings
+from gateway.settings import Target as TargetSettings
 from gateway.upstream.base import Upstream
 
 
@@ -92,18 +93,20 @@ class Router:
             if other := self.find(fallback):
                 taken = {t.label for tier in tiers for t in tier}
                 tiers.append(tuple(t for t in self._targets(fallback, other[1]) if t.label not in taken))
-        facts = self.facts(tiers[0][0].model)
+        facts = self.facts(self._known(name, found[1].targets[0]))
         window = found[1].context_window or facts.get("context_window")
         tools = found[1].supports_tools if found[1].supports_tools is not None else facts.get("supports_tools", True)
         return Route(tuple(filter(None, tiers)), name, window, tools, facts.get("tokenizer", "estimate"))
 
     def _targets(self, name: str, model: Model) -> tuple[Target, ...]:
-        out = []
-        for t in model.targets:
-            known = t.model or name
-            out.append(Target(t.provider, known, self._upstreams[t.provider], self._settings.providers[t.provider], t.weight, t.concurrent,
-                              price_of(model, self.facts(known))))
-        return tuple(out)
+        return tuple(
+            Target(t.provider, t.model or name, self._upstreams[t.provider], self._settings.providers[t.provider], t.weight, t.concurrent,
+                   price_of(model, self.facts(self._known(name, t)))) for t in model.targets)
+
+    def _known(self, name: str, target: TargetSettings) -> str:
+        """By which name `facts` tell of a target. A deployment at Azure is called as its owner likes: one that says nothing stands for `name`."""
+        model = target.model or name
+        return name if self._settings.providers[target.provider].kind == "azure" and not self.facts(model) else model
 
     def default(self) -> Target:
         """Where requests without a model go."""
