@@ -83,6 +83,7 @@ class Forwarder:
     attempts: int = 0
     failures: int = 0
     served: Target | None = None
+    tried: Target | None = None
     waited: float = 0.0
     _candidates: list[Candidate] = field(default_factory=list)
 
@@ -118,10 +119,10 @@ class Forwarder:
         return self.route.name if target.model != self.route.name else None
 
     def named(self, started: float) -> Pairs:
-        """Headers that tell who answered, at which attempt, and what was not spent waiting since `started` (perf_counter)."""
-        served = [(b"x-memgate-upstream", header_value(self.served.label))] if self.served else []
+        """Headers that tell who answered, or failed last, at which attempt, and what was not spent waiting since `started` (perf_counter)."""
+        who = [(b"x-memgate-upstream", header_value(target.label))] if (target := self.served or self.tried) else []
         overhead = max(0.0, time.perf_counter() - started - self.waited) * 1000
-        return [*served, (b"x-memgate-attempts", b"%d" % self.attempts), (b"x-memgate-overhead-ms", b"%.2f" % overhead)]
+        return [*who, (b"x-memgate-attempts", b"%d" % self.attempts), (b"x-memgate-overhead-ms", b"%.2f" % overhead)]
 
     async def _tried(self, send: Callable[[Target], Awaitable[Answered]]) -> Answered:
         """One loop for every call: another target first, else the same after a pause."""
@@ -188,7 +189,7 @@ class Forwarder:
         if target.concurrent:
             await slots.take(target, min(self.choice.rules.queue_seconds, self.deadline - asyncio.get_running_loop().time()))
         try:
-            self.attempts += 1
+            self.attempts, self.tried = self.attempts + 1, target
             incoming = await target.upstream.send(outgoing)
         except BaseException:
             if target.concurrent:
