@@ -249,6 +249,16 @@ def test_with_no_gateway_running_the_command_needs_no_key(tmp_path, monkeypatch)
         assert (fault in refused.stderr, refused.stdout) == (True, "")
 
 
+def test_on_a_database_of_another_version_the_command_says_so_at_once(tmp_path):
+    data = tmp_path / "data"
+    assert memgate(data, "keys", "list").returncode == 0
+    with contextlib.closing(sqlite3.connect(data / "memgate.db")) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0000'")
+    refused = memgate(data, "keys", "list", timeout=15)  # the store's own patience is longer
+    assert refused.returncode == 1
+    assert "run `memgate db upgrade`" in refused.stderr.splitlines()[-1]
+
+
 # --- nothing lies about ----------------------------------------------------------------------------------------------
 
 
