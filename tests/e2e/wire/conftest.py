@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from gateway.cooldowns import LocalCooldowns
 from tests.conftest import Live, running
 from tests.models import Model
 
@@ -23,6 +24,11 @@ class Line:
 
     up: Model
     live: Live
+
+    def wake(self) -> None:
+        """No target rests any more."""
+        choice = self.live.gateway.choice
+        choice.cooldowns = LocalCooldowns(choice.cooldowns.rules)
 
     def play(self, *script: Any) -> Live:
         """Sets what the model answers from now on."""
@@ -52,5 +58,6 @@ def shared(_shared: Line) -> Line:
     """One for all, without retries and with the alias `alias` of `real`, for a user of each test's own."""
     _shared.play("ok")
     _shared.live.gateway.lacks.clear()
+    _shared.wake()  # a Retry-After of one test is no concern of the next
     _shared.live.http.headers["x-memory-user"] = f"user-{next(COUNT)}"
     return _shared

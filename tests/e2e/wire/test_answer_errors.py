@@ -20,6 +20,7 @@ CALLS = [("full", "/chat/completions", b""), ("full", "/chat/completions", b',"s
 @pytest.mark.parametrize("status", [400, 503])
 async def test_what_is_no_json_becomes_a_json_error_of_the_same_status(shared, mode, path, more, status):
     for body, kind in BODIES:
+        shared.wake()
         shared.up.script = [lambda seen, wire, body=body, kind=kind: wire.answer(status, body, "retry-after: 7", "x-request-id: r1", content_type=kind)]
         response = await shared.post(b'{"model":"m","messages":[{"role":"user","content":"hi"}]%s}' % more, mode, path)
         assert response.status_code == status
