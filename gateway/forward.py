@@ -31,6 +31,7 @@ from gateway.wire.place import native
 
 log = logging.getLogger("memgate")
 ERROR_BYTES = 1 << 20
+SHORTEST_SECRET = 8  # bytes; what is set for a server that takes any key ("x", "none", "EMPTY") is a word that texts may hold
 LONGEST_PAUSE = 10.0  # seconds; a client told to wait longer is told so at once
 Answered = TypeVar("Answered")
 
@@ -233,7 +234,8 @@ class Forwarder:
         """An upstream's text without the key it was called with."""
         target = target or self.served
         key = target.settings.api_key if target else None
-        return data.replace(secret.encode(), b"[key]") if key is not None and (secret := key.get_secret_value()) else data
+        secret = key.get_secret_value().encode() if key is not None else b""
+        return data.replace(secret, b"[key]") if len(secret) >= SHORTEST_SECRET else data
 
     async def _sent(self, target: Target, outgoing: Outgoing, another: bool) -> Reply:
         client = rekeyed(self.client, outgoing.body or b"") if another else self.client
