@@ -64,9 +64,11 @@ from memory.retrieval import Meaning
 from memory.service import Memory
 from memory.stores.chroma import ChromaIndex
 from memory.stores.sql.engine import Database
+from memory.stores.sql.glance import NONE
 
 log = logging.getLogger("memgate")
 OPENING_SECONDS = 1.0
+KEYS_SECONDS = 2.0  # a store that is slower has its keys refused with 503 until it was read
 STEP_SECONDS = 4.0  # for each step of shutting down: none may hold the process
 METHODS = [HttpMethod.GET, HttpMethod.HEAD, HttpMethod.OPTIONS, HttpMethod.POST, HttpMethod.PUT, HttpMethod.PATCH, HttpMethod.DELETE]
 
@@ -213,6 +215,7 @@ def _upstreams(settings: Settings, transports: Mapping[str, httpx.AsyncBaseTrans
 def _opening(gateway: Gateway) -> Any:
     async def start(app: Litestar) -> None:
         async def work() -> None:
+            told = ""
             while True:
                 try:
                     await gateway.memory.open()
@@ -221,12 +224,16 @@ def _opening(gateway: Gateway) -> Any:
                     gateway.keys.made.start()
                     return
                 except MemoryFault as e:
-                    log.error("memory is unavailable: %s", e)  # noqa: TRY400 - the message says it all
+                    if str(e) != told:
+                        told = str(e)
+                        log.error("memory is unavailable: %s", e)  # noqa: TRY400 - the message says it all
                     await asyncio.sleep(2)
 
         if gateway.shared is not None:
             await gateway.shared.open()  # before the first request, which would be counted here alone
         app.state.opening = asyncio.create_task(work())
+        if gateway.settings.made != NONE:
+            await gateway.keys.made.awaited(KEYS_SECONDS)  # connections wait meanwhile: refused, the first clients after a restart would see it
 
     return start
 

@@ -109,7 +109,8 @@ class Booked:
         record, tokens = self.record, bill.tokens
         record.latency_ms = (time.perf_counter() - self.started) * 1000
         record.status, record.code = _outcome(error, self._status)
-        record.target = self.forward.served.label if self.forward.served is not None else ""
+        last = self.forward.served or self.forward.tried
+        record.target = last.label if last is not None else ""
         record.attempts, record.rounds, record.cost, record.estimated = self.forward.attempts, bill.rounds, bill.cost, bill.estimated
         record.input, record.cached_input, record.cache_write = tokens.input, tokens.cached_input, tokens.cache_write
         record.output, record.reasoning = tokens.output, tokens.reasoning

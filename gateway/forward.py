@@ -31,6 +31,7 @@ from gateway.wire.place import native
 
 log = logging.getLogger("memgate")
 ERROR_BYTES = 1 << 20
+SHORTEST_SECRET = 8  # bytes; what is set for a server that takes any key ("x", "none", "EMPTY") is a word that texts may hold
 LONGEST_PAUSE = 10.0  # seconds; a client told to wait longer is told so at once
 
 
@@ -85,6 +86,7 @@ class Forwarder:
     attempts: int = 0
     failures: int = 0
     served: Target | None = None
+    tried: Target | None = None
     waited: float = 0.0
     _candidates: list[Candidate] = field(default_factory=list)
 
@@ -120,10 +122,10 @@ class Forwarder:
         return self.route.name if target.model != self.route.name else None
 
     def named(self, started: float) -> Pairs:
-        """Headers that tell who answered, at which attempt, and what was not spent waiting since `started` (perf_counter)."""
-        served = [(b"x-memgate-upstream", header_value(self.served.label))] if self.served else []
+        """Headers that tell who answered, or failed last, at which attempt, and what was not spent waiting since `started` (perf_counter)."""
+        who = [(b"x-memgate-upstream", header_value(target.label))] if (target := self.served or self.tried) else []
         overhead = max(0.0, time.perf_counter() - started - self.waited) * 1000
-        return [*served, (b"x-memgate-attempts", b"%d" % self.attempts), (b"x-memgate-overhead-ms", b"%.2f" % overhead)]
+        return [*who, (b"x-memgate-attempts", b"%d" % self.attempts), (b"x-memgate-overhead-ms", b"%.2f" % overhead)]
 
     async def _tried(self, send: Callable[[Target], Awaitable[Answered]]) -> Answered:
         """One loop for every call: another target first, else the same after a pause."""
@@ -194,7 +196,7 @@ class Forwarder:
         if target.concurrent:
             await slots.take(target, min(self.choice.rules.queue_seconds, self.deadline - asyncio.get_running_loop().time()))
         try:
-            self.attempts += 1
+            self.attempts, self.tried = self.attempts + 1, target
             incoming = await target.upstream.send(outgoing)
         except BaseException:
             if target.concurrent:
@@ -238,7 +240,8 @@ class Forwarder:
         """An upstream's text without the key it was called with."""
         target = target or self.served
         key = target.settings.api_key if target else None
-        return data.replace(secret.encode(), b"[key]") if key is not None and (secret := key.get_secret_value()) else data
+        secret = key.get_secret_value().encode() if key is not None else b""
+        return data.replace(secret, b"[key]") if len(secret) >= SHORTEST_SECRET else data
 
     async def _sent(self, target: Target, outgoing: Outgoing, another: bool) -> Reply:
         client = rekeyed(self.client, outgoing.body or b"") if another else self.client

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from gateway.errors import BadRequest, Forbidden, Unauthenticated, Unavailable
 from gateway.made import MadeKeys, digest_of
-from gateway.settings import Budget, Grant, Key, Limits, Settings
+from gateway.settings import Budget, Grant, Limits, Settings
 from memory.stores.sql.glance import NONE
 
 USER_CHARACTERS = 1024
@@ -55,7 +55,7 @@ class KeyRing:
     def __init__(self, settings: Settings, secret: bytes, token: str, made: MadeKeys) -> None:
         self._settings, self._secret, self._token, self.made = settings, secret, token, made
         self._mode, self._single = settings.mode, settings.single_user  # each a look into a model, asked several times a request
-        self._keys = {_hash_of(k): k for k in settings.keys}
+        self._keys = {k.digest: k for k in settings.keys}
 
     @property
     def own(self) -> bool:
@@ -104,12 +104,6 @@ class KeyRing:
             raise Unauthenticated("The API key is not known here. Check it, or ask the operator for one.")
         return Principal(
             key.tenant, key.name, key.trusted, key.admin, frozenset(key.users), key.default_user, key.models, limits=key.limits, budget=key.budget)
-
-
-def _hash_of(key: Key) -> str:
-    if key.key is not None:
-        return digest_of(key.key.get_secret_value().encode())
-    return (key.key_hash or "").removeprefix("sha256:").lower()
 
 
 def bearer(headers: Headers) -> bytes | None:

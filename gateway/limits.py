@@ -82,6 +82,8 @@ class Limits:
         if standing.refused == "unknown" and self._ledger:
             await self.seed(allowance, await self._ledger(allowance.key, span(allowance.period, self._clock()).begins))
             standing = await self._counters.reserve(claim._replace(begin=True))
+        if standing.refused == "budget":
+            raise _overdrawn(allowance, standing, await self.spent(allowance), usd)
         if standing.refused:
             raise _refusal(allowance, standing)
         return Ticket(allowance, standing, standing.hold)
@@ -158,17 +160,31 @@ def _headers(allowance: Allowance, standing: Standing) -> list[tuple[bytes, byte
 
 
 def _refusal(allowance: Allowance, standing: Standing) -> RateLimited:
-    wait = max(1, math.ceil(standing.wait))
-    headers = [(b"retry-after", b"%d" % wait), (b"retry-after-ms", b"%d" % max(1, math.ceil(standing.wait * 1000))), *_headers(allowance, standing)]
     used = {
         "rpm": f"{allowance.rpm} requests per minute (rpm)",
         "tpm": f"{allowance.tpm} tokens per minute (tpm)",
         "concurrent": f"{allowance.concurrent} requests at the same time (concurrent)",
         "held": f"{allowance.usd:g} USD per {allowance.period}, which is reserved for requests still running",
-        "budget": f"{allowance.usd:g} USD per {allowance.period}",
     }[standing.refused]
-    message = f"The key {allowance.key!r} has reached its limit of {used}. Try again in {duration(wait)}, or have the limit raised."
-    if standing.refused != "budget":
-        return RateLimited(message, headers=headers)
-    return BudgetSpent(f"The key {allowance.key!r} has spent its budget of {used}. Its next period begins in {duration(wait)}; have the budget raised to go on now.",
-                       headers=[*headers, (b"x-should-retry", b"false")])
+    wait, headers = _wait(allowance, standing)
+    return RateLimited(f"The key {allowance.key!r} has reached its limit of {used}. Try again in {wait}, or have the limit raised.", headers=headers)
+
+
+def _overdrawn(allowance: Allowance, standing: Standing, spent: float, asked: float) -> BudgetSpent:
+    """spent: what is booked in the period. asked: what the request may cost at most; where some is left, it is too little for that."""
+    wait, headers = _wait(allowance, standing)
+    used, advice = f"has spent {_usd(spent)} of its budget of {_usd(allowance.usd)} USD per {allowance.period}", "have the budget raised"
+    if spent < allowance.usd:
+        used += f", and this request may cost {_usd(asked)}"
+        advice = f"ask for fewer tokens (max_tokens) or {advice}"
+    return BudgetSpent(f"The key {allowance.key!r} {used}. Its next period begins in {wait}; {advice} to go on now.", headers=[*headers, (b"x-should-retry", b"false")])
+
+
+def _wait(allowance: Allowance, standing: Standing) -> tuple[str, list[tuple[bytes, bytes]]]:
+    wait = max(1, math.ceil(standing.wait))
+    return duration(wait), [
+        (b"retry-after", b"%d" % wait), (b"retry-after-ms", b"%d" % max(1, math.ceil(standing.wait * 1000))), *_headers(allowance, standing)]
+
+
+def _usd(amount: float) -> str:
+    return f"{amount:.6f}".rstrip("0").rstrip(".") if amount >= 0.000001 else f"{amount:g}"

@@ -52,11 +52,18 @@ class MadeKeys:
         self._counts: keys.Counts | None = None
         self._reading = asyncio.Lock()  # an older reading never replaces a newer one
         self._task: asyncio.Task[None] | None = None
+        self._first = asyncio.Event()
+
+    async def awaited(self, seconds: float) -> None:
+        """Waits until the store was read once, or so long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._first.wait()
 
     @property
     def read(self) -> bool:
         """Whether the store was read yet: before, a key that is not known may still be one."""
-        return self._counts is not None
+        return self._first.is_set()
 
     @property
     def admins(self) -> int:
@@ -72,6 +79,7 @@ class MadeKeys:
             if found is not None:
                 self._counts, rows = found
                 self._grants = {row.digest: grant for row in rows if (grant := granted(row)) is not None}
+            self._first.set()
 
     async def adopt(self, digest: str, grant: Grant | None) -> None:
         """What was just written holds in this process from here on: a new key's grant, None for one that was revoked."""

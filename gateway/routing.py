@@ -12,6 +12,7 @@ from gateway.errors import Forbidden, UnknownModel
 from gateway.identity import Principal
 from gateway.prices import price_of
 from gateway.settings import Model, Price, Provider, Settings
+from gateway.settings import Target as TargetSettings
 from gateway.upstream.base import Upstream
 
 
@@ -102,12 +103,16 @@ class Router:
     def _targets(self, name: str, model: Model) -> tuple[Target, ...]:
         out = []
         for t in model.targets:
-            known = t.model or name
-            facts = self.facts(known)
+            facts = self.facts(self._known(name, t))
             tools = facts.get("supports_tools", True) if model.supports_tools is None else model.supports_tools
-            out.append(Target(t.provider, known, self._upstreams[t.provider], self._settings.providers[t.provider], t.weight, t.concurrent,
+            out.append(Target(t.provider, t.model or name, self._upstreams[t.provider], self._settings.providers[t.provider], t.weight, t.concurrent,
                               price_of(model, facts), model.context_window or facts.get("context_window"), tools, facts.get("tokenizer", "estimate")))
         return tuple(out)
+
+    def _known(self, name: str, target: TargetSettings) -> str:
+        """By which name `facts` tell of a target. A deployment at Azure is called as its owner likes: one that says nothing stands for `name`."""
+        model = target.model or name
+        return name if self._settings.providers[target.provider].kind == "azure" and not self.facts(model) else model
 
     def default(self) -> Target:
         """Where requests without a model go."""

@@ -4,6 +4,7 @@ Unknown members are refused with their path. How a file and the environment beco
 """
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import sys
@@ -26,6 +27,7 @@ from gateway.headers import may_forward
 from memory.blocks import LABEL, RESERVED
 from memory.stores.sql.glance import NONE, Made
 
+SHA256 = re.compile(r"[0-9a-f]{64}")
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -170,7 +172,16 @@ class Key(Grant):
             raise ValueError("give either `key` or `key_hash` (sha256, hex)")
         if self.key is not None and not self.key.get_secret_value():
             raise ValueError("`key` is empty")
+        if not SHA256.fullmatch(self.digest):  # not quoted: it may be the key itself, in the wrong place
+            raise ValueError("`key_hash` is no sha256 in hex, which has 64 digits: printf %s \"$KEY\" | sha256sum")
         return self
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of the key, in hex."""
+        if self.key is not None:
+            return hashlib.sha256(self.key.get_secret_value().encode()).hexdigest()
+        return (self.key_hash or "").removeprefix("sha256:").lower()
 
 
 class BlockDefault(Part):
@@ -269,11 +280,21 @@ class Settings(Part):
                 if target.provider not in self.providers:
                     raise ValueError(f"models.{name!r} names the provider {target.provider!r}, which is not configured; there are: {', '.join(self.providers) or 'none'}")
             for other in model.fallbacks:
-                if other.endswith("*") or not any(other == m or (m.endswith("*") and other.startswith(m[:-1])) for m in self.models):
-                    raise ValueError(f"models.{name!r} falls back to {other!r}, which is the whole name of no model that is configured, nor behind a prefix")
+                if other.endswith("*") or not self.serves(other):
+                    raise ValueError(f"models.{name!r}.fallbacks names the model {other!r}, which no [models] entry serves; there are: {', '.join(self.models)}")
+        if self.memory.summarizer and self.models and not self.serves(self.memory.summarizer):
+            raise ValueError(f"memory.summarizer names the model {self.memory.summarizer!r}, which no [models] entry serves; there are: {', '.join(self.models)}")
         if len({k.name for k in self.keys}) != len(self.keys):
             raise ValueError("two keys have the same name")
+        holders: dict[str, str] = {}
+        for key in self.keys:
+            if (other := holders.setdefault(key.digest, key.name)) != key.name:
+                raise ValueError(f"the keys {other!r} and {key.name!r} are one and the same: give each its own")
         return self
+
+    def serves(self, name: str) -> bool:
+        """Whether a model of this name goes anywhere."""
+        return name in self.models or any(m.endswith("*") and name.startswith(m[:-1]) for m in self.models)
 
     def guarded(self, made: Made | None) -> Settings:
         """These settings, with the keys that were made at run time; None: whether there are any cannot be told.
@@ -288,7 +309,7 @@ class Settings(Part):
         if lent and found.mode == "own-key":
             fault = (
                 f"providers.{lent[0]}.api_key is set but there is no managed key: anybody who reaches the port would spend it. Make one with "
-                "`memgate keys create`, add a [[keys]] entry, remove api_key so that clients bring their own, or set server.open = true to allow it on loopback.")
+                "`memgate keys create` (with the same --config), add a [[keys]] entry, remove api_key so that clients bring their own, or set server.open = true to allow it on loopback.")
         elif self.server.open and not loopback:
             fault = f"server.open = true serves without keys, so it binds loopback only; server.host is {host!r}"
         elif self.server.single_user is True and not loopback and found.mode != "managed":

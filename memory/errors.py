@@ -2,6 +2,7 @@
 
 MemoryFault: to the caller (the gateway answers without memory, or refuses).
 ├── StoreUnavailable   the database does not answer, or not in time
+│   └── NotUpgraded    it is another version's
 ├── Conflict           a stale write: someone else was faster
 ├── Erased             the owner was erased after this turn began: its writes are void
 └── NotFound           no such thing in this scope
@@ -18,6 +19,10 @@ class MemoryFault(Exception):
 
 class StoreUnavailable(MemoryFault):
     """The store did not answer in time or at all."""
+
+
+class NotUpgraded(StoreUnavailable):
+    """The database has the tables of another version: waiting changes nothing."""
 
 
 class Conflict(MemoryFault):

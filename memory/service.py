@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from memory.ask import Ask, Policy
-from memory.errors import MemoryFault, StoreUnavailable
+from memory.errors import MemoryFault, NotUpgraded, StoreUnavailable
 from memory.history import Turn
 from memory.messages import mac, system_text
 from memory.retrieval import Meaning, Retrieval
@@ -38,13 +38,18 @@ class Memory:
         self._ready = asyncio.Event()
         self._failures = 0
         self._closed_until = 0.0
+        self.outdated = ""  # why the database cannot be used before an upgrade
         self._flights: dict[bytes, asyncio.Event] = {}
         self.busy_nodes: set[int] = set()
         self.continued: dict[int, bytes] = {}
 
     async def open(self) -> None:
         """Opens the store and replays what was spilled. Raises StoreUnavailable."""
-        await self.db.open()
+        try:
+            await self.db.open()
+        except NotUpgraded as e:
+            self.outdated = str(e)
+            raise
         for record in self.spill.load():
             try:
                 await self.db.write(lambda conn, r=record: turns.record(conn, r))  # type: ignore[misc]

@@ -55,6 +55,8 @@ def hosted(settings: Settings, sock: socket.socket, patience: float = 5.0) -> It
     try:
         until = time.monotonic() + START_SECONDS
         while not (server.started and app.gateway.memory.ready):
+            if app.gateway.memory.outdated:
+                raise Failed(f"{settings.database}: {app.gateway.memory.outdated}")
             if not thread.is_alive() or time.monotonic() > until:
                 raise Failed(f"The memory store {settings.database} cannot be opened. `memgate doctor` looks closer.")
             time.sleep(0.01)

@@ -5,6 +5,7 @@ made before any gateway ran, and a gateway that no admin key is left for can be 
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,16 @@ def administered(where: Where) -> Iterator[Api]:
         yield api
 
 
+class Money(click.FloatRange):
+    """An amount: unlike a range's, a number."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        amount = float(super().convert(value, param, ctx))
+        if not math.isfinite(amount):
+            self.fail(f"{value} is no amount.", param, ctx)
+        return amount
+
+
 @keys.command(short_help="Make a key.")
 @click.option("--name", required=True, help="What to call it: in lists, in the log and in what it used.")
 @click.option("--tenant", required=True, help="Whose memory it reaches: keys of one tenant share its users.")
@@ -70,7 +81,7 @@ def administered(where: Where) -> Iterator[Api]:
 @click.option("--rpm", type=click.IntRange(0), help="Requests a minute.  [default: no limit]")
 @click.option("--tpm", type=click.IntRange(0), help="Tokens a minute.  [default: no limit]")
 @click.option("--concurrent", type=click.IntRange(0), help="Requests at the same time.  [default: no limit]")
-@click.option("--usd", type=click.FloatRange(0), help="What it may spend in a period.  [default: no limit]")
+@click.option("--usd", type=Money(0), help="What it may spend in a period.  [default: no limit]")
 @click.option("--period", type=click.Choice(["hour", "day", "week", "month"]), help="The period of --usd.  [default: month]")
 @json_option
 @where_options

@@ -101,6 +101,16 @@ async def test_usage_goes_to_the_target_that_served(data, way):
             assert (told["target"], told["attempts"], told["cost_usd"]) == ("two/m", 2, pytest.approx(0.01))
 
 
+@row(109)
+@each_way
+async def test_where_every_target_failed_the_last_is_named(data, way):
+    async with Played(says(500)) as one, Played(says(503)) as two, running(one.url, data, {**keyed(), **first_of(one, two)}, key=GATEWAY_KEY) as live:
+        answer = await ask(live, way)
+        told = (await records(live))[0]
+        assert (answer.status_code, answer.headers["x-memgate-upstream"]) == (503, "two/m")
+        assert (told["target"], told["attempts"], told["status"]) == ("two/m", 2, 503)
+
+
 async def test_an_unknown_price_is_told_as_unknown(data):
     async with Model("fine") as up, running(up.url, data, keyed(), key=GATEWAY_KEY) as live:
         await live.chat("hi")

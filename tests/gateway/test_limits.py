@@ -115,13 +115,22 @@ async def test_a_spent_budget_is_final_until_its_period_ends(limits, clock):
     error, headers = await refusal(limits, allowance, 0, 0.1)
     assert isinstance(error, BudgetSpent)
     assert json.loads(error.body())["error"] == {
-        "message": "The key 'app' has spent its budget of 2 USD per day. Its next period begins in 11h30m0s; have the budget raised to go on now.",
+        "message": "The key 'app' has spent 2.5 of its budget of 2 USD per day. Its next period begins in 11h30m0s; have the budget raised to go on now.",
         "type": "insufficient_quota", "param": None, "code": "insufficient_quota"}
     assert error.status == 429
     assert headers == {b"retry-after": b"41400", b"retry-after-ms": b"41400000", b"x-should-retry": b"false"}
     clock.now += 41400
     await limits.admit(allowance, 0, 0.1, 60)
     assert await limits.spent(allowance) == 0.1
+
+
+async def test_what_is_left_of_a_budget_is_told_where_it_is_too_little_for_the_request(limits):
+    allowance = Allowance("app", usd=2, period="day")
+    await limits.settle(await limits.admit(allowance, 0, 1.0, 60), 0, 1.985)
+    error, _ = await refusal(limits, allowance, 0, 0.0204)
+    assert isinstance(error, BudgetSpent)
+    assert str(error) == ("The key 'app' has spent 1.985 of its budget of 2 USD per day, and this request may cost 0.0204. Its next period begins in 11h30m0s; "
+                          "ask for fewer tokens (max_tokens) or have the budget raised to go on now.")
 
 
 async def test_the_smallest_budget_is_one_all_the_same(limits):

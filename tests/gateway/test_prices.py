@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.app import facts_file
+from gateway.identity import Principal
 from gateway.prices import MOST, Tokens, cost_of, price_of, tokens_of
 from gateway.routing import Router, known_models
 from gateway.settings import Model, Price, Settings
@@ -100,6 +101,18 @@ def test_two_rounds_cost_what_each_of_them_costs(a, b, price):
 ])
 def test_a_cost_is_told_in_usd_and_an_unknown_one_as_unknown(price, cost):
     assert cost_of(Tokens(3_000_000, 1_000_000, 1_000_000, 1_000_000), price) == (None if cost is None else pytest.approx(cost))
+
+
+def test_a_deployment_whose_name_says_nothing_has_what_is_known_of_the_model_it_is_asked_for_as():
+    """Azure alone: elsewhere a target's name is the maker's, and one that is not known is another model."""
+    facts = {"gpt-4o": {"context_window": 128_000, "price": {"input": 2.5, "output": 10}}}
+    settings = Settings.model_validate({
+        "providers": {"azure": {"kind": "azure", "base_url": "http://a"}, "own": {"base_url": "http://o/v1"}},
+        "models": {"gpt-4o": {"targets": [{"provider": "azure", "model": "team-7"}, {"provider": "own", "model": "team-7"}]}, "fast": {"targets": [{"provider": "azure", "model": "team-7"}]}}})
+    router = Router(settings, {"azure": None, "own": None}, facts)
+    route, other = (router.route(name, Principal("t", "k")) for name in ("gpt-4o", "fast"))
+    assert [t.price for t in (*route.targets, *other.targets)] == [Price(input=2.5, output=10), None, None]
+    assert (route.window, other.window) == (128_000, None)
 
 
 def test_the_operators_price_stands_before_the_shipped_one():

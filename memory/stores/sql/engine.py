@@ -19,7 +19,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from memory.errors import StoreUnavailable
+from memory.errors import NotUpgraded, StoreUnavailable
 from memory.stores.sql import schema
 from memory.stores.sql.threads import SqliteThreads
 
@@ -169,4 +169,4 @@ def _prepare(conn: Connection) -> None:
         return
     found = conn.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() if "alembic_version" in names else None
     if found != schema.REVISION:
-        raise StoreUnavailable(f"the database is at version {found}, this Memgate needs {schema.REVISION}: run `memgate db upgrade`")
+        raise NotUpgraded(f"the database is at version {found}, this Memgate needs {schema.REVISION}: run `memgate db upgrade`")

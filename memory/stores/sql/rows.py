@@ -82,7 +82,7 @@ class _Compiled:
 
 
 def _named(columns: Sequence[str]) -> Callable[..., Any]:
-    return namedtuple("Row", columns, rename=True)  # noqa: PYI024 - its members are known at run time alone
+    return namedtuple("Row", columns, rename=True)
 
 
 @cache

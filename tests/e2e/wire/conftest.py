@@ -18,12 +18,6 @@ ALIAS = {"models": {"alias": {"targets": [{"provider": "openai", "model": "real"
 COUNT = itertools.count()
 
 
-def rested(live: Live) -> None:
-    """Takes away what an earlier case's failures and Retry-After left behind."""
-    choice = live.gateway.choice
-    choice.cooldowns = LocalCooldowns(choice.cooldowns.rules)
-
-
 @dataclass
 class Line:
     """up: the upstream, to be scripted. live: the gateway."""
@@ -31,11 +25,16 @@ class Line:
     up: Model
     live: Live
 
+    def wake(self) -> None:
+        """No target rests any more: a Retry-After of one case is no concern of the next."""
+        choice = self.live.gateway.choice
+        choice.cooldowns = LocalCooldowns(choice.cooldowns.rules)
+
     def play(self, *script: Any) -> Live:
         """Sets what the model answers from now on."""
         self.up.script[:] = script
         self.up.requests.clear()
-        rested(self.live)
+        self.wake()
         return self.live
 
     async def post(self, raw: bytes, mode: str = "full", path: str = "/chat/completions", **headers: str) -> Any:

@@ -103,6 +103,16 @@ async def test_a_key_in_an_error_under_200_is_scrubbed(data, path, name):
         assert response.json()["error"]["message"] == "bad Bearer [key]"
 
 
+async def test_a_word_in_the_place_of_a_key_is_no_secret_to_be_taken_out_of_errors(data):
+    """Servers of one's own take any key; people set "x", "e", "none"."""
+    error = {"error": {"message": "none of these exist", "code": "x"}}
+    async with Model(lambda seen, wire: wire.json(error, 400)) as model:
+        config = managed(model.url)
+        config["providers"] = {name: {**provider, "api_key": "e"} for name, provider in config["providers"].items()}
+        async with running("", data, config, key="sk-app") as live:
+            assert (await live.chat("hi")).json() == error
+
+
 @row(18, 93)
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings", "/memory/v1/users/bob/blocks/human"])
 async def test_a_refusal_for_size_names_the_request(data, path):
