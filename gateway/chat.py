@@ -42,6 +42,7 @@ from memory.service import Memory
 REQUEST_ID = "memgate.request_id"
 MODES = ("full", "read", "write", "off")
 LACKS_SECONDS = 3600.0
+LACKS = 10_000
 CONVERSATION_CHARACTERS = AGENT_CHARACTERS = 256
 SORTED = msgspec.json.Encoder(order="sorted")
 
@@ -246,7 +247,10 @@ class ChatWork(Completing):
     def _refused(self, target: Target) -> None:
         """A target took the client's body but not ours: next time without tools, after that without any addition."""
         had_tools = self._offers(target) and self._lack(target.label) < 1
-        self._gateway.lacks[target.label] = (1 if had_tools else 2, time.monotonic())
+        lacks = self._gateway.lacks
+        lacks[target.label] = (1 if had_tools else 2, time.monotonic())
+        if len(lacks) > LACKS:  # behind `*`, clients name models as they like
+            del lacks[next(iter(lacks))]
 
     def _lack(self, label: str) -> int:
         """What the target is known to refuse; asked anew after an hour, since a passing fault looks the same."""

@@ -106,7 +106,7 @@ class Forwarder:
             return Outgoing("/chat/completions", encode({**body, "model": target.model, "messages": messages}), stream=stream, frozen=frozen)
 
         reply = await self._tried(lambda target: self._sent(target, outgoing(target), another))
-        self.meter.began(reply.target, reply.framer)
+        self.meter.began(reply.target, reply.framer, len(reply.plain or b""))
         return reply
 
     async def pass_on(self, make: Callable[[Target, Pairs], Outgoing]) -> Passed:

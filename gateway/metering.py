@@ -1,7 +1,7 @@
 """What one request used, as its upstream calls tell it, and what that costs. Pure.
 
 Each call is billed by the target that served it. A call whose upstream told no count is guessed: its input by the request's size,
-its output by its events, one token each; the bill says so.
+its output by its events, one token each, or by its size; the bill says so.
 """
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ NONE = Tokens()
 
 @dataclass(slots=True)
 class Call:
-    """One accepted call. framer: what cut its stream into events, if it was one. usage: what the upstream told."""
+    """One accepted call. framer: what cut its stream into events, if it was one. size: bytes of an answer that came whole. usage: what
+    the upstream told."""
 
     target: Target
     framer: Framer
+    size: int = 0
     usage: dict[str, Any] = field(default_factory=dict)
 
 
@@ -48,9 +50,9 @@ class Meter:
     calls: list[Call] = field(default_factory=list)
     asides: list[Meter] = field(default_factory=list)
 
-    def began(self, target: Target, framer: Framer) -> None:
-        """An upstream accepted a call."""
-        self.calls.append(Call(target, framer))
+    def began(self, target: Target, framer: Framer, size: int = 0) -> None:
+        """An upstream accepted a call. size: see `Call`."""
+        self.calls.append(Call(target, framer, size))
 
     def told(self, usage: Any) -> None:
         """What the latest call's upstream says it used. Said again, later counts replace earlier ones, unless they are none."""
@@ -78,7 +80,7 @@ class Meter:
             return told, False
         if self.guess is None:
             return Tokens(), False
-        return Tokens(input=self.guess, output=call.framer.count), True
+        return Tokens(input=self.guess, output=call.framer.count or call.size // BYTES_A_TOKEN), True
 
 
 def guessed(size: int) -> int:

@@ -158,6 +158,16 @@ async def test_what_a_caller_who_left_had_is_guessed_and_said_to_be(data, way):
         assert told["cost_usd"] > 0
 
 
+async def test_a_whole_answer_without_a_count_is_guessed_by_its_size(data):
+    async def answers(seen, wire):
+        await wire.json({**completion(None), "choices": [{"index": 0, "message": {"role": "assistant", "content": "word " * 400}, "finish_reason": "stop"}]})
+
+    async with RawServer(answers) as up, running(up.url, data, keyed({"*": PRICED}), key=GATEWAY_KEY) as live:
+        await live.chat("hi")
+        told = (await records(live))[0]
+        assert (told["estimated"], 400 < told["output_tokens"] < 700) == (True, True)
+
+
 async def test_what_is_no_matter_of_tokens_is_not_guessed(data):
     async def audio(seen, wire):
         await wire.answer(200, b"\xff" * 100, content_type="audio/mpeg")
