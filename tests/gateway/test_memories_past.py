@@ -83,7 +83,7 @@ async def test_a_deleted_conversation_leaves_nothing(data):
         await live.memory("DELETE", f"/conversations/{r.headers['x-memory-conversation']}")
         await live.gateway.worker.drain()
         left = {k: n for k, n in (await rows(live)).items() if n}
-        assert set(left) <= {"scopes", "jobs"}
+        assert set(left) <= {"scopes", "jobs", "usage"}
         assert (await live.memory("GET", f"/explain/{r.headers['x-memory-explain']}")).status_code == 404
 
 

@@ -311,6 +311,7 @@ async def test_a_store_that_stalls_is_told_as_unavailable(live, quick):
 
 async def test_what_is_queued_when_the_gateway_ends_is_kept(data):
     async with managed(data) as live:
+        await live.gateway.memory.usable()
         live.gateway.usage.add(record("last"))
     with contextlib.closing(sqlite3.connect(data / "memgate.db")) as conn:
         assert conn.execute('SELECT request_id FROM "usage"').fetchall() == [("last",)]
