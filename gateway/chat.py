@@ -205,7 +205,8 @@ class ChatWork(Completing):
         """Begins the session. A memory that fails never takes the app down, unless the operator or the request needs it."""
         memory = self._gateway.settings.memory
         target = await self._forward.chosen()
-        self._gateway.credentials.keep(self._wanted.scope.tenant, self._forward.authorization)
+        if self._gateway.credentials.keep(tenant := self._wanted.scope.tenant, self._forward.authorization):
+            self._gateway.worker.resume(tenant)
         try:
             session = await self._gateway.memory.begin(self._ask(target))
         except MemoryFault as e:

@@ -26,12 +26,20 @@ class Credentials:
     def __init__(self) -> None:
         self._held: dict[str, bytes] = {}
 
-    def keep(self, tenant: str, authorization: bytes | None) -> None:
-        if authorization is not None:
+    def keep(self, tenant: str, authorization: bytes | None) -> bool:
+        """Holds what a request of the tenant brought. Returns whether that is news, for which work may have waited."""
+        if authorization is None:
+            return False
+        known = self._held.pop(tenant, None)
+        self._held[tenant] = authorization
+        if len(self._held) > HELD:
+            self._held.pop(next(iter(self._held)))
+        return known != authorization
+
+    def drop(self, tenant: str, authorization: bytes | None) -> None:
+        """Forgets what a provider refused, unless a newer one came meanwhile."""
+        if self._held.get(tenant) == authorization:
             self._held.pop(tenant, None)
-            self._held[tenant] = authorization
-            if len(self._held) > HELD:
-                self._held.pop(next(iter(self._held)))
 
     def get(self, tenant: str) -> bytes | None:
         return self._held.get(tenant)

@@ -13,13 +13,14 @@ from memory.summary import Complete
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How this memory behaves. Seconds throughout."""
+    """How this memory behaves. Seconds throughout. ahead: summaries are made in the background, before they are needed."""
 
     blocks: Mapping[str, Block] = field(default_factory=dict)
     rules: Rules = field(default_factory=Rules)
     read_deadline: float = 0.15
     start_wait: float = 5.0
     summary_seconds: float = 30.0
+    ahead: bool = False
 
 
 @dataclass(slots=True)

@@ -4,7 +4,8 @@ MemoryFault: to the caller (the gateway answers without memory, or refuses).
 ├── StoreUnavailable   the database does not answer, or not in time
 ├── Conflict           a stale write: someone else was faster
 ├── Erased             the owner was erased after this turn began: its writes are void
-└── NotFound           no such thing in this scope
+├── NotFound           no such thing in this scope
+└── Postponed          a job lacks a credential: it waits for its tenant's next request
 ToolError: to the model, as a tool result that says what to do.
 ├── UnknownBlock · BlockFull · BlockReadOnly
 └── BadArguments
@@ -30,6 +31,10 @@ class Erased(MemoryFault):
 
 class NotFound(MemoryFault):
     """Nothing of that name in this scope."""
+
+
+class Postponed(MemoryFault):
+    """No credential is at hand to ask a model with: the work waits for its tenant's next request, which brings one."""
 
 
 class ToolError(Exception):

@@ -18,9 +18,11 @@ from memory import tools
 from memory.ask import Ask, Policy
 from memory.blocks import Block, strip_spans
 from memory.errors import Erased, StoreUnavailable
-from memory.fit import Fitted, Room, compact, fit
+from memory.fit import Fitted, Room, ahead, compact, fit
 from memory.history import Node, closed
 from memory.ids import new_id, new_key
+from memory.jobs import summaries
+from memory.jobs.queue import Job, under_way
 from memory.messages import Json, squeeze, text_of
 from memory.recall import relevant, told
 from memory.retrieval import Retrieval
@@ -180,7 +182,7 @@ class Session:
         other = counter.tools(ask.client_tools) + counter.tools(self.offered) + counter.text(self.recall)
         return Room(
             counter, ask.model, shown, ask.scope.tag, self._snap.edits, budget(ask.window, ask.max_output) if ask.window else None, other,
-            ask.complete, self._load_summaries, self._save_summary, self._policy.summary_seconds)
+            ask.complete, self._load_summaries, self._save_summary, self._policy.summary_seconds, self._summary_coming)
 
     def _use(self, fitted: Fitted) -> None:
         self.fitted = fitted
@@ -223,7 +225,7 @@ class Session:
             return False  # a summary would have to be placed
         before = self.fitted.tokens
         goal = int(before * (0.5, 0.25)[attempt])
-        fitted = await compact(self._snap.turn, self.fitted, self._room, goal, goal)
+        fitted = await compact(self._snap.turn, self.fitted, self._room, goal)
         if fitted.tokens >= before:
             return False
         self._use(fitted)
@@ -242,6 +244,10 @@ class Session:
             return out
 
         return list(await self._memory.db.read(work))
+
+    async def _summary_coming(self) -> bool:
+        found = self._snap.conversation
+        return found is not None and await self._memory.db.read(lambda conn: under_way(conn, summaries.KIND, found.id))
 
     async def _save_summary(self, link: bytes, text: str, count: int) -> None:
         if self._ask.mode == "read":
@@ -335,6 +341,7 @@ class Session:
         record = self._record(answers, aborted, prove, explain or {})
         try:
             async with asyncio.timeout(WRITE_SECONDS):
+                record.jobs = await self._jobs(answers)
                 await self._memory.db.write(lambda conn: turns.record(conn, record))
         except Erased:
             pass  # the user was erased while this ran: nothing of it may stay
@@ -342,6 +349,17 @@ class Session:
             await self._memory.spill.keep(record)
         finally:
             self.release()
+
+    async def _jobs(self, answers: Sequence[Json]) -> list[Job]:
+        """What follows this turn in the background; it is written with the turn."""
+        if not (self._policy.ahead and self._injects and self._ask.mode == "full"):
+            return []
+        answered = sum(self._counter.message(a) for a in answers)
+        try:
+            found = await ahead(self._snap.turn, self.fitted, self._room, answered)
+        except StoreUnavailable:
+            return []  # the next turn looks again
+        return [summaries.job_of(found, self.conversation.id, self._ask.model)] if found else []
 
     def _record(self, answers: Sequence[Json], aborted: bool, prove: bool, explain: Json) -> turns.Record:
         snap, key = self._snap, self._ask.scope.key

@@ -169,7 +169,7 @@ async def test_the_store_may_fail_under_a_worker(db):
     await db.close()
     worker.start()
     await asyncio.sleep(0.05)
-    assert not worker._task.done()
+    assert not any(task.done() for task in worker._tasks)
     await worker.stop()
 
 
