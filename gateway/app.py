@@ -59,7 +59,7 @@ from memory.ask import Policy
 from memory.blocks import Block
 from memory.epoch import Rules
 from memory.errors import MemoryFault
-from memory.jobs import chores, summaries
+from memory.jobs import chores, extraction, summaries
 from memory.jobs.worker import Worker
 from memory.retrieval import Meaning
 from memory.service import Memory
@@ -162,6 +162,7 @@ def _register(worker: Worker, memory: Memory, unattended: Unattended) -> None:
     ages = chores.Ages(settings.memory.explain_days, settings.memory.unnamed_days)
     chores.register(worker, memory.db, ages, index.forget if index else None, memory.retrieval.embed_scope)
     worker.register(summaries.KIND, summaries.summarising(memory.db, unattended), slow=True)
+    worker.register(extraction.KIND, extraction.extracting(memory.db, unattended, lambda: memory.policy.blocks), slow=True)
 
 
 def _meaning(settings: Settings, router: Targets, credentials: Credentials) -> Meaning | None:

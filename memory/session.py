@@ -21,7 +21,7 @@ from memory.errors import Erased, StoreUnavailable
 from memory.fit import Fitted, Room, ahead, compact, fit
 from memory.history import Node, closed
 from memory.ids import new_id, new_key
-from memory.jobs import summaries
+from memory.jobs import extraction, summaries
 from memory.jobs.queue import Job, under_way
 from memory.messages import Json, squeeze, text_of
 from memory.recall import relevant, told
@@ -352,7 +352,13 @@ class Session:
 
     async def _jobs(self, answers: Sequence[Json]) -> list[Job]:
         """What follows this turn in the background; it is written with the turn."""
-        if not (self._policy.ahead and self._injects and self._ask.mode == "full"):
+        if self._ask.mode != "full":
+            return []
+        facts = [extraction.job_of(self.node_id, self.conversation.id, self._ask.model)] if self._ask.extract and self._ask.scope.named else []
+        return [*facts, *await self._ahead(answers)]
+
+    async def _ahead(self, answers: Sequence[Json]) -> list[Job]:
+        if not (self._policy.ahead and self._injects):
             return []
         answered = sum(self._counter.message(a) for a in answers)
         try:

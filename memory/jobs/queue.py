@@ -26,6 +26,7 @@ from memory.stores.sql import schema as t
 
 j = t.jobs.c
 ATTEMPTS = 16  # some six hours in all
+ANSWERS = 3  # of a model that gave nothing to use: what it is asked does not change
 BACKOFF, LONGEST = 2.0, 3600.0  # seconds before the second attempt, and at most
 
 
@@ -141,10 +142,10 @@ def returned(conn: Connection, claimed: Claim) -> None:
     conn.execute(update(t.jobs).where(_held(claimed)).values(state="ready", lease_until=None, attempts=claimed.attempts - 1))
 
 
-def failed(conn: Connection, claimed: Claim, error: str) -> None:
-    """Puts the job back to wait, or sets it aside. error: what kind of failure; no text of a user's."""
+def failed(conn: Connection, claimed: Claim, error: str, most: int = ATTEMPTS) -> None:
+    """Puts the job back to wait, or sets it aside after `most` attempts. error: what kind of failure; no text of a user's."""
     values: dict[str, Any] = {"lease_until": None, "error": error}
-    if claimed.attempts >= ATTEMPTS:
+    if claimed.attempts >= most:
         values["state"] = "dead"
     else:
         wait = min(LONGEST, BACKOFF * 2 ** (claimed.attempts - 1))

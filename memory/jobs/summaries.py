@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from memory.errors import Unusable
 from memory.fit import Ahead
 from memory.jobs.errand import Envoy, Errand, errand_of
 from memory.jobs.queue import Effect, Job
@@ -41,7 +42,7 @@ def summarising(db: Database, envoy: Envoy) -> Handler:
         message = await envoy(errand, prompted(before, job.payload["text"], job.payload["tokens"]), job.payload["tokens"])
         text = str(message.get("content") or "").strip()
         if not text:
-            raise ValueError("the summariser gave no text")
+            raise Unusable("the summariser gave no text")
         return lambda conn: _keep(conn, job, f"{text}\n{HINT}")
 
     return run

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection
 
-from memory.errors import MemoryFault, Postponed
+from memory.errors import MemoryFault, Postponed, Unusable
 from memory.jobs import queue
 from memory.jobs.queue import Claim, Effect, Job
 from memory.stores.sql.engine import Database
@@ -127,5 +127,5 @@ class Worker:
         except Exception as e:
             # A handler is foreign ground: whatever it raises, the job is tried again and the worker lives on.
             log.warning("background job %s (attempt %d) failed", kind, claimed.attempts, exc_info=e)
-            name = type(e).__name__
-            await self._db.write(lambda conn: queue.failed(conn, claimed, name))
+            name, most = type(e).__name__, queue.ANSWERS if isinstance(e, Unusable) else queue.ATTEMPTS
+            await self._db.write(lambda conn: queue.failed(conn, claimed, name, most))

@@ -37,6 +37,7 @@ async def never(job):
 
 
 async def rows(live, table):
+    await live.gateway.memory.usable()
     return await live.gateway.memory.db.read(lambda conn: [dict(r._mapping) for r in conn.execute(select(table))])
 
 
@@ -156,6 +157,18 @@ async def test_a_poison_job_ends_dead_and_stays_to_be_seen(data):
         await settled(live)
         (job,) = await summarising(live)
         assert (job["state"], job["attempts"]) == ("dead", queue.ATTEMPTS)
+        local = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
+        (shown,) = (await live.memory("GET", "/jobs", headers=local)).json()["data"]
+        assert (shown["kind"], shown["state"], shown["attempts"], shown["error"], shown["user"]) == ("summarise", "dead", queue.ATTEMPTS, "UpstreamRefused", "ada")
+        assert "q1" not in str(shown)
+        assert (await live.memory("GET", "/jobs?state=sad", headers=local)).status_code == 400
+        assert (await live.memory("GET", "/jobs?state=waiting", headers=local)).json()["data"] == []
+        up.script[0] = scripted
+        assert (await live.memory("POST", f"/jobs/{shown['id']}/retry", headers=local)).status_code == 200
+        await settled(live)
+        assert len(await rows(live, t.summaries)) == 1
+        for ident in (shown["id"], "x", "9" * 30):
+            assert (await live.memory("POST", f"/jobs/{ident}/retry", headers=local)).status_code == 404
 
 
 async def test_an_erasure_takes_the_jobs_and_their_words_along(data):
