@@ -59,7 +59,7 @@ from memory.ask import Policy
 from memory.blocks import Block
 from memory.epoch import Rules
 from memory.errors import MemoryFault
-from memory.jobs import chores, extraction, summaries
+from memory.jobs import chores, extraction, reflection, summaries
 from memory.jobs.worker import Worker
 from memory.retrieval import Meaning
 from memory.service import Memory
@@ -153,7 +153,8 @@ def _rests(settings: Settings) -> Rests:
 def _policy(settings: Settings) -> Policy:
     part = settings.memory
     blocks = {b.label: Block(b.label, b.value, b.description, b.limit, b.read_only) for b in part.blocks}
-    return Policy(blocks, Rules(part.cache_idle_seconds, live=part.placement == "live"), part.read_deadline_ms / 1000, summary_seconds=part.summary_seconds, ahead=part.summarize_ahead)
+    return Policy(blocks, Rules(part.cache_idle_seconds, live=part.placement == "live"), part.read_deadline_ms / 1000, summary_seconds=part.summary_seconds, ahead=part.summarize_ahead,
+                  reflect=reflection.Rhythm(part.reflect.every_turns, part.reflect.idle_seconds))
 
 
 def _register(worker: Worker, memory: Memory, unattended: Unattended) -> None:
@@ -163,6 +164,8 @@ def _register(worker: Worker, memory: Memory, unattended: Unattended) -> None:
     chores.register(worker, memory.db, ages, index.forget if index else None, memory.retrieval.embed_scope)
     worker.register(summaries.KIND, summaries.summarising(memory.db, unattended), slow=True)
     worker.register(extraction.KIND, extraction.extracting(memory.db, unattended, lambda: memory.policy.blocks), slow=True)
+    worker.register(reflection.KIND, reflection.reflecting(memory.db, unattended, memory.retrieval, lambda: memory.policy.blocks), slow=True)
+    worker.register("fade", chores.fading(memory.db), every=chores.EVERY if settings.memory.cleanup == "auto" else None)
 
 
 def _meaning(settings: Settings, router: Targets, credentials: Credentials) -> Meaning | None:

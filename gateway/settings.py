@@ -217,6 +217,7 @@ class MemoryPart(Part):
     summarizer: str = ""
     summarize_ahead: bool = True
     reflect: Reflect = Reflect()
+    cleanup: Literal["off", "auto"] = "off"
     read_deadline_ms: float = Field(150, gt=0)
     cache_idle_seconds: float = Field(300, gt=0)
     summary_seconds: float = Field(30, gt=0)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from memory.blocks import Block
 from memory.epoch import Rules
+from memory.jobs.reflection import Rhythm
 from memory.messages import Json
 from memory.scope import Scope
 from memory.summary import Complete
@@ -21,6 +22,7 @@ class Policy:
     start_wait: float = 5.0
     summary_seconds: float = 30.0
     ahead: bool = False
+    reflect: Rhythm = field(default_factory=Rhythm)
 
 
 @dataclass(slots=True)

@@ -24,10 +24,11 @@ from memory.ids import new_id, new_key
 from memory.jobs import extraction, summaries
 from memory.jobs.queue import Job, under_way
 from memory.messages import Json, squeeze, text_of
-from memory.recall import relevant, told
+from memory.recall import ITEMS, relevant, told
 from memory.retrieval import Retrieval
 from memory.spill import Spill
 from memory.stores.sql import blocks as block_rows
+from memory.stores.sql import facts as fact_rows
 from memory.stores.sql import owners, turns
 from memory.stores.sql import schema as t
 from memory.stores.sql.engine import Database
@@ -89,6 +90,7 @@ class Session:
         self._counter = memory.counter(ask.tokenizer)
         self._opened = self._over = False
         self._continues: int | None = None
+        self._used: list[int] = []
         self._head = snapshot.conversation.head if snapshot.conversation else None
         self._kept = ask.explicit is not None and not any(m.get("role") == "assistant" for m in ask.messages)
         self._resumed = self._retries()
@@ -175,6 +177,7 @@ class Session:
             found = await relevant(self._memory.retrieval, self._scope_id, text_of(messages[newest]), within)
         except StoreUnavailable:
             return ""
+        self._used = [h["key"] for h in found[:ITEMS] if "role" not in h]
         return told(found, {squeeze(text_of(m)) for m in messages}, self._ask.scope.tag, self._counter)
 
     def _measured(self, shown: Sequence[Block]) -> Room:
@@ -304,6 +307,7 @@ class Session:
         def work(conn: Connection) -> dict[int, str]:
             owners.ensure(conn, self._snap.owner)
             results = {**found, **tools.run_edits(conn, calls, hands)}
+            fact_rows.used(conn, hands.found)
             if self._attempt.key is not None and self.stores:
                 entry = {"reply": reply, "results": [results[i] for i in range(len(calls))]}
                 turns.round_done(conn, self._attempt.key, [*self.rounds, entry])
@@ -355,7 +359,8 @@ class Session:
         if self._ask.mode != "full":
             return []
         facts = [extraction.job_of(self.node_id, self.conversation.id, self._ask.model)] if self._ask.extract and self._ask.scope.named else []
-        return [*facts, *await self._ahead(answers)]
+        tidied = self._policy.reflect.jobs(self._ask.scope.key, self._ask.model) if self._ask.scope.named else []
+        return [*facts, *tidied, *await self._ahead(answers)]
 
     async def _ahead(self, answers: Sequence[Json]) -> list[Job]:
         if not (self._policy.ahead and self._injects):
@@ -386,7 +391,7 @@ class Session:
         evicted = [(snap.turn.messages[i], snap.turn.chain.digests[i]) for i in self.fitted.evicted if snap.prepended <= i < snap.turn.suffix]
         return turns.Record(
             snap.owner, self.conversation.id, nodes, list(answers), bool(snap.turn.assistants) and not snap.prepended, fresh,
-            (self.explain_id, self._explained(explain)), self._attempt.key, evicted, prove, key, self._head, self._kept, self._adopted)
+            (self.explain_id, self._explained(explain)), self._attempt.key, evicted, prove, key, self._head, self._kept, self._adopted, used=self._used)
 
     def _explained(self, more: Json) -> Json:
         plan, trace = self.fitted.plan, self.trace

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from memory.jobs.queue import Job, buried, enqueue
 from memory.jobs.worker import Handler, Worker
-from memory.stores.sql import expiry, usage
+from memory.stores.sql import expiry, facts, usage
 from memory.stores.sql.engine import Database
 
 DAY = 86400.0
@@ -73,6 +73,16 @@ def embedding(embed: Embed | None) -> Handler:
             await embed(job.payload["scope"])
 
     return run
+
+
+def fading(db: Database) -> Handler:
+    """Sets aside what has grown faint; it can be brought back."""
+
+    async def fade(_: Job) -> None:
+        while await db.write(lambda conn: facts.fade(conn, time.time())):
+            pass
+
+    return fade
 
 
 def register(worker: Worker, db: Database, ages: Ages, forget: Forget | None = None, embed: Embed | None = None) -> None:

@@ -35,7 +35,7 @@ class Job:
     """Work to do. payload: JSON data, row keys only where the job must outlive an erasure. delay: seconds.
 
     alone: not while another of its kind waits or runs for this conversation. again: one of the same dedupe key that waits
-    is put off by `delay`. held: the claim under which a handler has it, as its id and attempt."""
+    is put off by `delay`. every: only with each so many turns of the scope. held: the claim under which a handler has it, as its id and attempt."""
 
     kind: str
     payload: dict[str, Any] = field(default_factory=dict)
@@ -45,6 +45,7 @@ class Job:
     conversation: int | None = None
     alone: bool = False
     again: bool = False
+    every: int = 0
     held: tuple[int, int] = (0, 0)
 
 

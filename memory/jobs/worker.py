@@ -41,6 +41,7 @@ class Worker:
         self._handlers[kind] = handler
         if slow:
             self._slow.add(kind)
+        self._periods.pop(kind, None)
         if every is not None:
             self._periods[kind] = every
 

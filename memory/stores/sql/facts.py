@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, case, func, select, update
 
 from memory.jobs.queue import Job, enqueue
 from memory.stores.sql import passages as passage_rows
 from memory.stores.sql import schema as t
 from memory.stores.sql.messages import Query
+from memory.strength import LIMIT, RATES
 
 p, m = t.passages.c, t.messages.c
 NEIGHBOURS = 10
@@ -61,6 +62,14 @@ def aside(conn: Connection, scope_id: int, before: int | None, limit: int) -> li
     """Passages that were set aside, newest first, before a row key."""
     query = select(t.passages).where(p.scope_id == scope_id, p.deleted_at.is_not(None)).order_by(p.id.desc()).limit(limit)
     return [passage_rows.shown(r) for r in conn.execute(query.where(p.id < before) if before is not None else query)]
+
+
+def fade(conn: Connection, now: float, limit: int = 500) -> int:
+    """Sets passages aside that have grown faint, at most so many. Returns how many."""
+    rate = case(*((p.type == kind, r) for kind, r in RATES.items()), else_=RATES["fact"])
+    hours = (now - func.coalesce(p.used_at, p.created_at)) / 3600.0
+    faint = select(p.id).where(p.deleted_at.is_(None), rate * hours * (1.0 - p.importance) > LIMIT * (1 + p.uses)).limit(limit)
+    return conn.execute(update(t.passages).where(p.id.in_(faint)).values(deleted_at=now, deleted_by="cleanup")).rowcount
 
 
 def used(conn: Connection, keys: Sequence[int]) -> None:

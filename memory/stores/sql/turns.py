@@ -17,6 +17,7 @@ from memory.jobs.queue import Job, enqueue
 from memory.messages import Json, canonical, is_system, mac, system_text
 from memory.scope import Scope
 from memory.stores.sql import blocks as block_rows
+from memory.stores.sql import facts as fact_rows
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import owners
 from memory.stores.sql import schema as t
@@ -296,6 +297,7 @@ class Record:
     kept: bool = False  # the line is kept here (a client that sends its newest message alone)
     again: bool = False  # an earlier attempt may have left an answer of its own, which this one replaces
     jobs: list[Job] = field(default_factory=list)  # what follows in the background
+    used: list[int] = field(default_factory=list)  # passages that automatic recall showed
 
 
 def record(conn: Connection, r: Record) -> None:
@@ -323,8 +325,10 @@ def record(conn: Connection, r: Record) -> None:
         put_row(conn, t.explains, ("id",), id=r.explain[0], scope_id=scope_id, record=encode(r.explain[1]).decode(), created_at=now)
     if r.ledger:
         attempt_over(conn, r.ledger, "failed" if r.nodes[0].state == "aborted" else "done")
+    fact_rows.used(conn, r.used)
     for job in r.jobs:
-        enqueue(conn, replace(job, scope_id=scope_id))
+        if not job.every or owners.nth_turn(conn, scope_id, job.every):
+            enqueue(conn, replace(job, scope_id=scope_id))
     if r.prove:
         owners.prove(conn, scope_id)
 
