@@ -8,7 +8,6 @@ import sqlite3
 
 import pytest
 
-
 from tests.e2e.test_crash import spawned
 from tests.models import Model, call, calls
 
