@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 
@@ -9,6 +10,7 @@ from sqlalchemy import select
 
 from memory.jobs import queue
 from memory.stores.sql import schema as t
+from memory.stores.sql.vacuum import vacuum
 from tests.conftest import running
 from tests.models import Model
 
@@ -183,3 +185,41 @@ async def test_an_erasure_takes_the_jobs_and_their_words_along(data):
         headers = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
         assert (await live.memory("DELETE", f"/conversations/{answer.headers['x-memory-conversation']}", headers=headers)).status_code == 200
         assert "XYZZY" not in str([await rows(live, table) for table in t.metadata.sorted_tables])
+
+
+async def test_after_an_erasure_no_word_is_left_of_any_background_work(data):
+    """Facts, facts set aside, block versions, summaries, a job that gave up: all of it goes, and the file keeps no byte after the vacuum."""
+    def telling(seen, wire):
+        begin = str(seen.json["messages"][0]["content"])
+        if begin.startswith("You keep the long-term"):
+            lives = {"text": f"The user lives in XYZZY-{len(up.bodies)}", "source": 1, "replaces": [1] if "1. The user" in str(seen.json) else []}
+            return json.dumps({"facts": [lives, {"text": f"The user is XYZZY number {len(up.bodies)}", "source": 1, "type": "identity"}]})
+        if begin.startswith("You compress"):
+            return "SUMMARY of XYZZY" if not failing else (400, {"error": {"message": "no"}})
+        return "a reply about XYZZY " * 60
+
+    failing = []
+    config = {"models": {"m": {"targets": [{"provider": "openai"}], "context_window": WINDOW, "supports_tools": False}}, "memory.extract": "auto"}
+    async with Model(telling) as up, running(up.url, data, config) as live:
+        history = []
+        for i in range(40):
+            history.append({"role": "user", "content": f"q{i} XYZZY " + "what do you think of it? " * 40})
+            history.append((await live.chat(history, user="ada", max_tokens=200)).json()["choices"][0]["message"])
+            await settled(live)
+            if await rows(live, t.summaries):
+                failing.append(True)
+            if failing and await summarising(live):
+                break
+        await live.gateway.memory.db.write(lambda conn: conn.execute(t.jobs.update().where(t.jobs.c.kind == "summarise").values(state="dead")) and None)
+        full = {table.name: str(await rows(live, table)).count("XYZZY") for table in t.metadata.sorted_tables}
+        assert [name for name in ("jobs", "summaries", "passages", "blocks", "block_versions", "messages", "explains", "epochs") if not full[name]] == []
+        local = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
+        receipt = (await live.memory("DELETE", "/users/ada", headers=local)).json()["erased"]
+        assert receipt["jobs"] >= 1
+        assert receipt["summaries"] >= 1
+        await settled(live)
+        await live.gateway.usage.flush()
+        for table in t.metadata.sorted_tables:
+            assert "XYZZY" not in str(await rows(live, table)), table.name
+        await vacuum(live.gateway.memory.db.url)
+        assert not [p.name for p in data.rglob("*") if p.is_file() and b"XYZZY" in p.read_bytes()]
