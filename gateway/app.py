@@ -136,7 +136,7 @@ def rewired(running: Gateway, settings: Settings, upstreams: Mapping[str, Upstre
     memory.policy = _policy(settings)
     _register(running.worker, memory, Unattended(settings, router, running.choice, running.credentials, running.usage))
     if memory.retrieval.meaning is not None and isinstance(embed := memory.retrieval.meaning.embed, UpstreamEmbed):
-        embed.router = router
+        embed.router, embed.own_key = router, settings.mode == "own-key"
     return made
 
 
@@ -179,7 +179,7 @@ def _meaning(settings: Settings, router: Targets, credentials: Credentials) -> M
         raise ConfigError("memory.embedder needs numpy: pip install 'memgate[chroma]'")
     vectors = settings.storage.vectors
     index = ChromaIndex(vectors, settings.data / "chroma") if vectors != "none" else None
-    return Meaning(UpstreamEmbed(model, router, credentials), index, settings.storage.exact_below)
+    return Meaning(UpstreamEmbed(model, router, credentials, own_key=settings.mode == "own-key"), index, settings.storage.exact_below)
 
 
 def facts_file() -> Path:

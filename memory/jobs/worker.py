@@ -19,7 +19,7 @@ from memory.stores.sql.engine import Database
 log = logging.getLogger("memgate")
 Handler = Callable[[Job], Awaitable[Effect | None]]  # what it returns is written as the job is settled, once
 LEASE = 120.0  # seconds a handler has
-SLOW_HANDS = 2
+SLOW_HANDS = 3  # they wait for models most of the time
 
 
 class Worker:

@@ -223,3 +223,21 @@ async def test_after_an_erasure_no_word_is_left_of_any_background_work(data):
             assert "XYZZY" not in str(await rows(live, table)), table.name
         await vacuum(live.gateway.memory.db.url)
         assert not [p.name for p in data.rglob("*") if p.is_file() and b"XYZZY" in p.read_bytes()]
+
+
+async def test_vectors_wait_for_a_credential_too(data):
+    def embedding(seen, wire):
+        if seen.path.endswith("/embeddings"):
+            return (200, {"data": [{"index": i, "embedding": [1.0, 0.5]} for i, _ in enumerate(seen.json["input"])]})
+        return "ok"
+
+    async with Model(embedding) as up, running(up.url, data, {"memory.embedder": "upstream:e"}) as live:
+        local = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
+        assert (await live.memory("POST", "/users/ada/passages", json={"content": "Ada likes tea"}, headers=local)).status_code == 200
+        async with asyncio.timeout(5):
+            while [(j["state"], j["attempts"]) for j in await rows(live, t.jobs) if j["kind"] == "embed"] != [("waiting", 0)]:
+                await asyncio.sleep(0.02)
+        await live.chat("hello", user="bob")
+        async with asyncio.timeout(5):
+            while not await rows(live, t.vectors):
+                await asyncio.sleep(0.02)

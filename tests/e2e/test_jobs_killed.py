@@ -1,4 +1,4 @@
-"""A gateway killed in the middle of a job: the next one resumes it, and its effect happens once."""
+"""A gateway killed in the middle of its jobs: the next one resumes them, and the effect of each happens once."""
 from __future__ import annotations
 
 import asyncio
@@ -6,23 +6,32 @@ import contextlib
 import json
 import sqlite3
 
-import pytest
-
 from tests.e2e.test_crash import spawned
 from tests.models import Model, call, calls
 
-WORDS = "what do you think of it, all things considered? " * 12
-OF_ADA = "JOIN scopes ON scopes.id = passages.scope_id WHERE user = 'ada'"
-OPENINGS = ("You compress", "You keep the long-term", "You tidy")
-SETTINGS = {
-    "summarise": 'context_window = 3000', "extract": 'supports_tools = false\n[memory]\nextract = "auto"', "reflect": '[memory]\nreflect = { every_turns = 2 }'}
+OPENINGS = {"You compress": "summarise", "You keep the long-term": "extract", "You tidy": "reflect"}
+KINDS = "('summarise', 'extract', 'reflect')"
+OF_ADA = "JOIN scopes ON scopes.id = {0}.scope_id WHERE scopes.user = 'ada'"
+STALLS = {"summarise": 1, "extract": 1, "reflect": 2}  # reflection has a round behind it when it is killed
+CONFIG = """
+[models."m"]
+targets = [{{ provider = "openai" }}]
+context_window = 3000
+supports_tools = false
+[memory]
+extract = "auto"
+reflect = {{ every_turns = 2 }}
+blocks = [{{ label = "human", value = "Ada builds trains" }}]
+[providers.openai]
+base_url = "{0}"
+"""
 
 
 def answer(kind, n):
     if kind == "extract":
         return json.dumps({"facts": [{"text": "The user lives in Lyon", "source": 1}]})
     if kind == "reflect":
-        return calls(call("archival_memory_insert", {"content": "Ada lives in Lyon"}, f"r{n}")) if n == 1 else "done"
+        return calls(call("archival_memory_insert", {"content": "Trains are what Ada builds"}, "r1")) if n == 1 else "done"
     return "SUMMARY"
 
 
@@ -37,52 +46,47 @@ async def until(found):
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize("kind", list(SETTINGS))
-async def test_a_job_killed_while_it_ran_is_resumed_and_writes_once(data, tmp_path, monkeypatch, kind):
-    jobs = []
+async def test_jobs_killed_while_they_ran_are_resumed_and_write_once(data, tmp_path, monkeypatch):
+    asked = dict.fromkeys(STALLS, 0)
 
     async def stall(seen, wire):
         await asyncio.sleep(60)
 
     def scripted(seen, wire):
-        messages = seen.json["messages"]
-        if not str(messages[0]["content"]).startswith(OPENINGS):
-            if messages[-1]["content"] == "I am Ada, of Lyon" and kind == "reflect":
-                return calls(call("core_memory_append", {"label": "human", "content": "Ada, of Lyon"}, "c"))
-            return "a reply of some length " * 40
-        jobs.append(seen.json)
-        # Reflection has a round behind it when it is killed, the others are killed in their only call.
-        return stall(seen, wire) if len(jobs) == (2 if kind == "reflect" else 1) else answer(kind, len(jobs))
+        begin = str(seen.json["messages"][0]["content"])
+        kind = next((k for words, k in OPENINGS.items() if begin.startswith(words)), None)
+        if kind is None:
+            return "a reply of some length " * 60
+        asked[kind] += 1
+        return stall(seen, wire) if asked[kind] == STALLS[kind] else answer(kind, asked[kind])
+
+    def all_stall():
+        return all(asked[kind] >= n for kind, n in STALLS.items())
 
     async with Model(scripted) as up:
         config = tmp_path / "gateway.toml"
-        config.write_text(f'[providers.openai]\nbase_url = "{up.url}"\n[models."m"]\ntargets = [{{ provider = "openai" }}]\n{SETTINGS[kind]}\n')
+        config.write_text(CONFIG.format(up.url))
         monkeypatch.setenv("MEMGATE_CONFIG", str(config))
         async with spawned(up.url, data) as (child, client):
             history = []
-            for i in range(15):
-                history.append({"role": "user", "content": "I am Ada, of Lyon" if i == 0 else f"q{i} {WORDS}"})
+            for i in range(30):
+                history.append({"role": "user", "content": f"q{i} I live in Lyon. " + "what do you think of it? " * 20})
                 r = await client.post("/v1/chat/completions", json={"model": "m", "messages": history, "user": "ada"})
                 assert r.status_code == 200, r.text
                 history.append(r.json()["choices"][0]["message"])
-                if select(data, f"SELECT 1 FROM jobs WHERE kind = '{kind}'"):
+                if select(data, "SELECT 1 FROM jobs WHERE kind = 'summarise'"):
                     break
-            stalled = 2 if kind == "reflect" else 1
-            await until(lambda: len(jobs) >= stalled)
+            await until(all_stall)
             child.kill()
             await child.wait()
-        # Its lease would end in two minutes.
         with contextlib.closing(sqlite3.connect(data / "memgate.db")) as db, db:
-            assert db.execute(f"UPDATE jobs SET lease_until = 0 WHERE kind = '{kind}' AND state = 'running'").rowcount == 1
+            # Their leases would end in two minutes.
+            stalled = db.execute(f"UPDATE jobs SET lease_until = 0 WHERE kind IN {KINDS} AND state = 'running' RETURNING kind").fetchall()
+        assert {"summarise", "extract", "reflect"} == {kind for kind, in stalled}
         async with spawned(up.url, data) as (_, client):
-            assert (await client.post("/v1/chat/completions", json={"model": "m", "messages": [{"role": "user", "content": "hi"}], "user": "bob"})).status_code == 200
-            await until(lambda: not select(data, f"SELECT 1 FROM jobs JOIN scopes ON scopes.id = jobs.scope_id WHERE kind = '{kind}' AND user = 'ada'"))
-    if kind == "summarise":
-        assert select(data, "SELECT content FROM summaries") == [("SUMMARY\n(Details: conversation_search.)",)]
-    elif kind == "extract":
-        assert select(data, f"SELECT content FROM passages {OF_ADA}") == [("The user lives in Lyon",)]
-    else:
-        assert select(data, f"SELECT content, actor FROM passages {OF_ADA}") == [("Ada lives in Lyon", "reflection")]
-        assert len(jobs) == 3
-
-
+            hello = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "user": "bob"}
+            assert (await client.post("/v1/chat/completions", json=hello)).status_code == 200  # brings the credential
+            await until(lambda: not select(data, f"SELECT 1 FROM jobs {OF_ADA.format('jobs')} AND kind IN {KINDS}"))
+    assert select(data, "SELECT content FROM summaries") == [("SUMMARY\n(Details: conversation_search.)",)]
+    kept = select(data, f"SELECT content, actor FROM passages {OF_ADA.format('passages')}")
+    assert sorted(kept) == [("The user lives in Lyon", "extraction"), ("Trains are what Ada builds", "reflection")]
