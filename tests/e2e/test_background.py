@@ -6,6 +6,7 @@ import json
 import os
 import time
 
+import pytest
 from sqlalchemy import select
 
 from memory.jobs import queue
@@ -241,3 +242,23 @@ async def test_vectors_wait_for_a_credential_too(data):
         async with asyncio.timeout(5):
             while not await rows(live, t.vectors):
                 await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize(("refusal", "state", "code"), [
+    ((401, {"error": {"message": "bad key", "code": "invalid_api_key"}}), "waiting", "invalid_api_key"), ((200, {"id": "x", "choices": []}), "ready", "malformed_completion")])
+async def test_a_refused_credential_is_forgotten_and_a_broken_answer_is_a_failure(data, refusal, state, code):
+    def refusing(seen, wire):
+        return refusal if seen.json["messages"][0]["content"].startswith("You compress") else scripted(seen, wire)
+
+    async with Model(refusing) as up, running(up.url, data, CONFIG) as live:
+        history = []
+        for i in range(14):
+            history.append({"role": "user", "content": f"q{i} " + "what do you think of it? " * 20})
+            history.append((await live.chat(history, user="ada", max_tokens=200)).json()["choices"][0]["message"])
+            if await summarising(live):
+                break
+        await settled(live)
+        assert [j["state"] for j in await summarising(live)] == [state]
+        assert (live.gateway.credentials.get("local") is None) == (state == "waiting")
+        await live.gateway.usage.flush()
+        assert [r["code"] for r in await rows(live, t.usage) if r["path"] == "background/summarise"] == [code]
