@@ -48,6 +48,7 @@ from gateway.shared import Shared
 from gateway.shared_cooldowns import SharedCooldowns
 from gateway.shared_counters import SharedCounters
 from gateway.tokenizers import Vocabularies, folder
+from gateway.unattended import Unattended
 from gateway.upstream.anthropic import AnthropicUpstream
 from gateway.upstream.azure import AzureUpstream
 from gateway.upstream.base import Timeouts, Upstream
@@ -58,7 +59,7 @@ from memory.ask import Policy
 from memory.blocks import Block
 from memory.epoch import Rules
 from memory.errors import MemoryFault
-from memory.jobs import chores
+from memory.jobs import chores, extraction, reflection, summaries
 from memory.jobs.worker import Worker
 from memory.retrieval import Meaning
 from memory.service import Memory
@@ -116,11 +117,11 @@ def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
     database = Database(settings.database, settings.storage.synchronous)
     memory = Memory(database, _policy(settings), secret, data, _meaning(settings, router, credentials))
     worker = Worker(memory.db)
-    _register(worker, memory, settings)
     usage = UsageLog(database, memory.usable)
     shared = Shared(settings.storage.redis) if settings.storage.redis else None
     choice = Choice(SharedCooldowns(shared, _rests(settings)) if shared else LocalCooldowns(_rests(settings)), settings.routing)
     limits = Limits(SharedCounters(shared) if shared else LocalCounters(), usage.spent)
+    _register(worker, memory, Unattended(settings, router, choice, credentials, usage))
     return Gateway(
         settings, _keys(settings, secret, MadeKeys(database)), Names(settings), router, memory, secret, Background(settings.memory.ignore), worker, credentials,
         Vocabularies(folder(data), memory.counters), choice, limits, usage, shared)
@@ -135,9 +136,9 @@ def rewired(running: Gateway, settings: Settings, upstreams: Mapping[str, Upstre
     running.choice.cooldowns.rules = _rests(settings)
     memory = running.memory
     memory.policy = _policy(settings)
-    _register(running.worker, memory, settings)
+    _register(running.worker, memory, Unattended(settings, router, running.choice, running.credentials, running.usage))
     if memory.retrieval.meaning is not None and isinstance(embed := memory.retrieval.meaning.embed, UpstreamEmbed):
-        embed.router = router
+        embed.router, embed.own_key = router, settings.mode == "own-key"
     return made
 
 
@@ -154,13 +155,19 @@ def _rests(settings: Settings) -> Rests:
 def _policy(settings: Settings) -> Policy:
     part = settings.memory
     blocks = {b.label: Block(b.label, b.value, b.description, b.limit, b.read_only) for b in part.blocks}
-    return Policy(blocks, Rules(part.cache_idle_seconds, live=part.placement == "live"), part.read_deadline_ms / 1000, summary_seconds=part.summary_seconds)
+    return Policy(blocks, Rules(part.cache_idle_seconds, live=part.placement == "live"), part.read_deadline_ms / 1000, summary_seconds=part.summary_seconds, ahead=part.summarize_ahead,
+                  reflect=reflection.Rhythm(part.reflect.every_turns, part.reflect.idle_seconds))
 
 
-def _register(worker: Worker, memory: Memory, settings: Settings) -> None:
+def _register(worker: Worker, memory: Memory, unattended: Unattended) -> None:
+    settings = unattended.settings
     index = memory.retrieval.meaning.index if memory.retrieval.meaning else None
     ages = chores.Ages(settings.memory.explain_days, settings.memory.unnamed_days)
     chores.register(worker, memory.db, ages, index.forget if index else None, memory.retrieval.embed_scope)
+    worker.register(summaries.KIND, summaries.summarising(memory.db, unattended), slow=True)
+    worker.register(extraction.KIND, extraction.extracting(memory.db, unattended, lambda: memory.policy.blocks), slow=True)
+    worker.register(reflection.KIND, reflection.reflecting(memory.db, unattended, memory.retrieval, lambda: memory.policy.blocks), slow=True)
+    worker.register("fade", chores.fading(memory.db), every=chores.EVERY if settings.memory.cleanup == "auto" else None)
 
 
 def _meaning(settings: Settings, router: Targets, credentials: Credentials) -> Meaning | None:
@@ -174,7 +181,7 @@ def _meaning(settings: Settings, router: Targets, credentials: Credentials) -> M
         raise ConfigError("memory.embedder needs numpy: pip install 'memgate[chroma]'")
     vectors = settings.storage.vectors
     index = ChromaIndex(vectors, settings.data / "chroma") if vectors != "none" else None
-    return Meaning(UpstreamEmbed(model, router, credentials), index, settings.storage.exact_below)
+    return Meaning(UpstreamEmbed(model, router, credentials, own_key=settings.mode == "own-key"), index, settings.storage.exact_below)
 
 
 def facts_file() -> Path:

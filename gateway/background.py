@@ -10,26 +10,53 @@ from collections.abc import Sequence
 from gateway.wire.chat import Json
 from memory.messages import text_of
 
+# A task of Open WebUI's speaks of a history or a form of output; a person's own "### Task:" need not be one of them.
+_FORM = r"(?=.{0,3500}(?:<chat_history>|chat history|JSON format|\btitle\b|\btags\b|follow-up))"
+_BRIEF = r"(?:short|concise|brief|descriptive|very short)(?:,? [\w-]+)*"
+
 SHIPPED = (
-    r"^### Task:\s*\n?(?:Generate|Suggest|Analyze|You are an autocompletion)",  # Open WebUI: titles, tags, follow-ups, queries
+    # Open WebUI: titles, tags, follow-ups, search queries, image prompts, autocompletion; emoji, tool choice, merged answers
+    rf"^### Task:\s*(?:You are an autocompletion system\b|(?:Generate|Suggest|Analyze)\b{_FORM})",
+    r"^Your task is to reflect the speaker's likely facial expression",
+    r"^Available Tools: .{0,4000}Your task is to choose and return the correct tool",
+    r"^You have been provided with a set of responses from various models to the latest user query",
     r"^Create a concise, 3-5 word (?:phrase|title)",
-    r"^(?:Please )?(?:generate|write|create|suggest) (?:a |an )?(?:short|concise|brief)(?:,? [\w-]+)* title (?:for|of|that)",
-    r"^(?:Provide|Give) a (?:concise|short)(?:,? [\w-]+)* title for",
+    # LibreChat
+    r"^Analyze this conversation and provide:\s*1\. The detected language of the conversation",
+    rf"^(?:Provide|Give|Write) (?:a |an )?{_BRIEF} title for (?:the|this|our) (?:conversation|chat)",
+    # NextChat and its many forks
+    r"^Please generate a four to five word title summarizing our conversation",
+    r"^Summarize (?:the|our) discussion briefly in 200 words or less to use as a prompt for future context",
+    r"^使用四到五个字直接返回这句话的简要主题", r"^简要总结一下对话内容，用作后续的上下文提示",
+    # LobeChat, Cherry Studio, DeepChat
+    r"^You are a professional conversation summarizer\. Generate a concise title",
+    r"^You're an assistant who's good at extracting key takeaways from conversations and summarizing them",
+    r"^(?:You are an assistant (?:skilled|good) (?:in|at) conversations?[.,;]? )?(?:You|you) need to summarize the user's conversation into a title",
+    r"^你是一名擅长会话的助理，你需要将用户的会话总结为",
+    # Chatbox, big-AGI, HuggingChat, the Vercel chat template, OpenCode
+    r"^Based on the chat history, give this conversation a name",
+    r"^You are an AI conversation titles assistant", r"^You are a chat thread titling assistant", r"^You are a summarization AI\b",
+    r"^-? ?you will generate a short title based on the first message", r"^You are a title generator\. You output ONLY",
+    # SillyTavern: the summary and vector extensions
+    r"^(?:\[Pause your roleplay\. |Ignore previous instructions\. )Summarize the most important (?:facts and events|parts of the message)",
+    # What many smaller ones say
+    rf"^(?:Please )?(?:generate|write|create|suggest) (?:a |an )?{_BRIEF} title (?:for|of|that|based on|\()",
     r"^Based on (?:the|this) (?:chat history|conversation)[^.]{0,60}, (?:generate|suggest|provide) [^.]{0,40}(?:title|tags|follow-up)",
     r"^(?:You are an? )?(?:expert )?(?:conversation|chat) (?:title|name) generator",
-    r"^Summarize (?:the|this) (?:conversation|chat) in (?:\d+|five|a few|three|four|ten) words",
+    r"^Summarize (?:the|this) (?:conversation|chat) in (?:less than |under |at most )?(?:\d+|five|a few|three|four|ten) words",
 )
+LOOKED_AT = 4000  # characters
 
 
 class Background:
     """more: the operator's regular expressions, matched at the beginning of the last user message or the system text."""
 
     def __init__(self, more: Sequence[str] = ()) -> None:
-        self._pattern = re.compile("|".join(f"(?:{p})" for p in (*SHIPPED, *more)), re.IGNORECASE)
+        self._pattern = re.compile("|".join(f"(?:{p})" for p in (*SHIPPED, *more)), re.IGNORECASE | re.DOTALL)
 
     def matches(self, body: Json) -> bool:
         """Whether this request is a UI's own, not its user's."""
         messages = body["messages"]
         last = next((m for m in reversed(messages) if m.get("role") == "user"), None)
         system = next((m for m in messages if m.get("role") in ("system", "developer")), None)
-        return any(m is not None and self._pattern.match(text_of(m)[:2000].lstrip()) for m in (last, system))
+        return any(m is not None and self._pattern.match(text_of(m)[:LOOKED_AT].lstrip()) for m in (last, system))

@@ -208,7 +208,8 @@ class ChatWork(Completing):
         """Begins the session. A memory that fails never takes the app down, unless the operator or the request needs it."""
         memory = self._gateway.settings.memory
         target = await self._forward.chosen()
-        self._gateway.credentials.keep(self._wanted.scope.tenant, self._forward.authorization)
+        if self._gateway.credentials.keep(tenant := self._wanted.scope.tenant, self._forward.authorization):
+            self._gateway.worker.resume(tenant)
         try:
             session = await self._gateway.memory.begin(self._ask(target))
         except MemoryFault as e:
@@ -231,11 +232,16 @@ class ChatWork(Completing):
             scope=wanted.scope, messages=body["messages"], model=body["model"], request_id=request.id, mode=wanted.mode, explicit=wanted.explicit,
             client_tools=body.get("tools"), offer=lack < 1 and self._offers(target), inject=lack < 2, recall=self._recalls(target, lack), window=target.window, tokenizer=self._gateway.vocabularies.wanted(target.tokenizer), max_output=_max_output(body),
             complete=Summariser(self._gateway, self._forward, body["model"]), rest=rest, idempotency=idempotency,
-            certain=bool(idempotency) or (retries.isdigit() and bool(retries.strip(b"0"))))
+            certain=bool(idempotency) or (retries.isdigit() and bool(retries.strip(b"0"))),
+            extract=self._gateway.settings.memory.extract == "auto" and self._toolless(target, lack))
 
     def _recalls(self, target: Target, lack: int) -> bool:
         """Automatic recall: where it is set, and for models that cannot search for themselves."""
-        return self._gateway.settings.memory.recall == "auto" or lack == 1 or not target.supports_tools
+        return self._gateway.settings.memory.recall == "auto" or self._toolless(target, lack)
+
+    def _toolless(self, target: Target, lack: int) -> bool:
+        """Whether the model cannot keep and find things by itself."""
+        return lack == 1 or not target.supports_tools
 
     def _offers(self, target: Target) -> bool:
         body, tools = self._body, self._gateway.settings.memory.tools

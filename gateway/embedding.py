@@ -15,6 +15,7 @@ from gateway.identity import Principal
 from gateway.routing import Router
 from gateway.upstream.base import Outgoing
 from memory.embed.base import EmbedUnavailable
+from memory.errors import Postponed
 
 HELD = 10_000
 BATCH = 96
@@ -26,22 +27,34 @@ class Credentials:
     def __init__(self) -> None:
         self._held: dict[str, bytes] = {}
 
-    def keep(self, tenant: str, authorization: bytes | None) -> None:
-        if authorization is not None:
+    def keep(self, tenant: str, authorization: bytes | None) -> bool:
+        """Holds what a request of the tenant brought. Returns whether that is news, for which work may have waited."""
+        if authorization is None:
+            return False
+        known = self._held.pop(tenant, None)
+        self._held[tenant] = authorization
+        if len(self._held) > HELD:
+            self._held.pop(next(iter(self._held)))
+        return known != authorization
+
+    def drop(self, tenant: str, authorization: bytes | None) -> None:
+        """Forgets what a provider refused, unless a newer one came meanwhile."""
+        if self._held.get(tenant) == authorization:
             self._held.pop(tenant, None)
-            self._held[tenant] = authorization
-            if len(self._held) > HELD:
-                self._held.pop(next(iter(self._held)))
 
     def get(self, tenant: str) -> bytes | None:
         return self._held.get(tenant)
 
 
-class UpstreamEmbed:
-    """model: the name by which the router knows the embedding model."""
+class NoCredential(EmbedUnavailable, Postponed):
+    """A search goes on without vectors; a job waits for the tenant's next request."""
 
-    def __init__(self, model: str, router: Router, credentials: Credentials) -> None:
-        self.model = model
+
+class UpstreamEmbed:
+    """model: the name by which the router knows the embedding model. own_key: the tenants pay, with credentials of their own."""
+
+    def __init__(self, model: str, router: Router, credentials: Credentials, *, own_key: bool = False) -> None:
+        self.model, self.own_key = model, own_key
         self.router, self._credentials = router, credentials
 
     async def __call__(self, tenant: str, texts: Sequence[str]) -> list[list[float]]:
@@ -54,6 +67,8 @@ class UpstreamEmbed:
         target = self.router.route(self.model, Principal(tenant, "embedder")).targets[0]
         key = target.settings.api_key
         authorization = b"Bearer " + key.get_secret_value().encode() if key else self._credentials.get(tenant)
+        if authorization is None and self.own_key:
+            raise NoCredential("no request of the tenant has brought a credential since the start")
         body = msgspec.json.encode({"model": target.model, "input": list(texts), "encoding_format": "float"})
         try:
             incoming = await target.upstream.send(Outgoing("/embeddings", body, upstream_headers([], authorization)))

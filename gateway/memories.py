@@ -4,9 +4,9 @@ from __future__ import annotations
 from litestar import Router
 from litestar.di import Provide
 
-from gateway.manage import blocks, conversations, door, keys, passages, usage, users
+from gateway.manage import blocks, conversations, door, jobs, keys, passages, usage, users
 
-HANDLERS = (*users.ROUTES, *blocks.ROUTES, *passages.ROUTES, *conversations.ROUTES, *usage.ROUTES, *keys.ROUTES)
+HANDLERS = (*users.ROUTES, *blocks.ROUTES, *passages.ROUTES, *conversations.ROUTES, *usage.ROUTES, *keys.ROUTES, *jobs.ROUTES)
 
 
 def management() -> Router:

@@ -226,7 +226,9 @@ class MemoryPart(Part):
     extract: Literal["off", "auto"] = "off"
     embedder: str = "none"
     summarizer: str = ""
+    summarize_ahead: bool = True
     reflect: Reflect = Reflect()
+    cleanup: Literal["off", "auto"] = "off"
     read_deadline_ms: float = Field(150, gt=0)
     cache_idle_seconds: float = Field(300, gt=0)
     summary_seconds: float = Field(30, gt=0)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from memory.blocks import Block
 from memory.epoch import Rules
+from memory.jobs.reflection import Rhythm
 from memory.messages import Json
 from memory.scope import Scope
 from memory.summary import Complete
@@ -13,13 +14,15 @@ from memory.summary import Complete
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How this memory behaves. Seconds throughout."""
+    """How this memory behaves. Seconds throughout. ahead: summaries are made in the background, before they are needed."""
 
     blocks: Mapping[str, Block] = field(default_factory=dict)
     rules: Rules = field(default_factory=Rules)
     read_deadline: float = 0.15
     start_wait: float = 5.0
     summary_seconds: float = 30.0
+    ahead: bool = False
+    reflect: Rhythm = field(default_factory=Rhythm)
 
 
 @dataclass(slots=True)
@@ -30,6 +33,7 @@ class Ask:
     client's own idempotency key. certain: the client says that this is a retry. offer: whether the target and the request
     take our tools. recall: whether what seems relevant is searched and injected unasked. inject: False for a target that refuses every addition. window: the model's context in tokens, None
     when unknown. tokenizer: the model's family. max_output: the client's own limit. complete: the summariser, with this request's credentials.
+    extract: facts are gathered from this turn in the background.
     """
 
     scope: Scope
@@ -49,3 +53,4 @@ class Ask:
     rest: bytes = b""
     idempotency: str = ""
     certain: bool = False
+    extract: bool = False

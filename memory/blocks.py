@@ -113,13 +113,17 @@ def compiled(blocks: Sequence[Block], tag: str, summary: str = "") -> str:
         return ""
     parts = [INSTRUCTION.format(tag=tag)]
     if blocks:
-        inner = "\n".join(_element(b) for b in sorted(blocks, key=lambda b: b.label))
-        parts.append(f'<memory_blocks tag="{tag}">\n{inner}\n</memory_blocks>')
+        parts.append(f'<memory_blocks tag="{tag}">\n{elements(blocks)}\n</memory_blocks>')
     if summary:
         parts.append(
             f'<conversation_summary tag="{tag}">\nEarlier messages of this conversation, summarised; conversation_search finds '
             f"their exact words.\n{escape(summary)}\n</conversation_summary>")
     return "\n\n".join(parts)
+
+
+def elements(blocks: Sequence[Block]) -> str:
+    """The blocks as elements, in order of their labels."""
+    return "\n".join(_element(b) for b in sorted(blocks, key=lambda b: b.label))
 
 
 def _element(b: Block) -> str:

@@ -5,7 +5,9 @@ MemoryFault: to the caller (the gateway answers without memory, or refuses).
 │   └── NotUpgraded    it is another version's
 ├── Conflict           a stale write: someone else was faster
 ├── Erased             the owner was erased after this turn began: its writes are void
-└── NotFound           no such thing in this scope
+├── NotFound           no such thing in this scope
+├── Postponed          a job lacks a credential: it waits for its tenant's next request
+└── Unusable           a model's answer to a background call cannot be used
 ToolError: to the model, as a tool result that says what to do.
 ├── UnknownBlock · BlockFull · BlockReadOnly
 └── BadArguments
@@ -35,6 +37,14 @@ class Erased(MemoryFault):
 
 class NotFound(MemoryFault):
     """Nothing of that name in this scope."""
+
+
+class Postponed(MemoryFault):
+    """No credential is at hand to ask a model with: the work waits for its tenant's next request, which brings one."""
+
+
+class Unusable(MemoryFault):
+    """A model answered a background call with something that cannot be used; it is asked again, but not often."""
 
 
 class ToolError(Exception):

@@ -2,6 +2,9 @@
 
 A summary is kept under the chain hash of the last message it stands for, so the next request that resends the same history
 reuses it and the cost of a turn does not grow with the conversation. A compaction begins a new epoch with a fresh core text.
+
+Past the soft threshold the summary is to be made ahead, by a job; while one is under way no turn waits for a model: it uses the
+room that is left above the hard threshold, and past that the fallback, which is not kept.
 """
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from memory.blocks import Block
 from memory.epoch import Plan, begun
 from memory.history import Turn
 from memory.messages import EMPTY, Json, is_system
-from memory.summary import Complete, summarise
+from memory.summary import Complete, summarise, transcript
 from memory.tokens import Counter
-from memory.window import HARD, LOW, STUB, cut_at, elidable, groups, stub, within_turn
+from memory.window import HARD, LOW, SOFT, STUB, cut_at, elidable, groups, stub, within_turn
 
 Kept = tuple[bytes, str]  # chain link of the last message a summary stands for, and its text
 
@@ -24,6 +27,7 @@ class Room:
     """What a request may use. budget: tokens for the prompt, None when the model's window is unknown.
 
     other: tokens of what is not a message (tools). load, save: the kept summaries of this scope. seconds: a summary's time.
+    coming: whether a summary of this conversation is being made.
     """
 
     counter: Counter
@@ -37,6 +41,7 @@ class Room:
     load: Callable[[Sequence[bytes]], Awaitable[list[Kept]]]
     save: Callable[[bytes, str, int], Awaitable[None]]
     seconds: float = 30
+    coming: Callable[[], Awaitable[bool]] | None = None
 
 
 @dataclass(slots=True)
@@ -76,31 +81,70 @@ def view(turn: Turn, plan: Plan, sizes: Sequence[int], room: Room) -> Fitted:
 
 
 async def fit(turn: Turn, plan: Plan, room: Room) -> Fitted:
-    """The request as it is when it fits under the hard threshold, else compacted to the low one."""
+    """The request as it is when it fits under the hard threshold, else compacted to the low one; as it is, too, while its summary
+    is being made and it still fits the budget."""
     sizes = sizes_of(turn, room.counter)
     fitted = view(turn, plan, sizes, room)
     if room.budget is None or fitted.tokens <= HARD * room.budget:
         return fitted
-    return await compact(turn, fitted, room, int(LOW * room.budget), int(HARD * room.budget))
+    return await _compacted(turn, fitted, room, (int(LOW * room.budget), int(HARD * room.budget), room.budget))
 
 
-async def compact(turn: Turn, now: Fitted, room: Room, goal: int, limit: int) -> Fitted:
-    """Cuts the request to about `goal` tokens; a kept summary is reused when that makes it at most `limit`.
+async def compact(turn: Turn, now: Fitted, room: Room, goal: int) -> Fitted:
+    """Cuts the request to about `goal` tokens."""
+    return await _compacted(turn, now, room, (goal, goal, 0))
+
+
+async def _compacted(turn: Turn, now: Fitted, room: Room, sizes: tuple[int, int, int]) -> Fitted:
+    """sizes: the tokens to cut to; those up to which a kept summary is reused; those that may wait for a summary that is being made.
 
     First old, large tool results become stubs, then the oldest groups are summarised. What cannot be cut stays.
     """
+    goal, limit, patience = sizes
     stored = sorted((index_of(turn, link), text) for link, text in await room.load(turn.chain.links))
     cutter = _Cutter(turn, room, sizes_of(turn, room.counter), index_of(turn, now.plan.epoch.cut), stored)
-    if cutter.elide is not None and now.plan.epoch.elide != cutter.elide:
-        text = dict(stored).get(cutter.cut, "")
-        if (cutter.cut < 0 or text) and (fitted := cutter.fresh(text, cutter.cut, "elided")).tokens <= goal:
-            return fitted
-    for index, text in stored:
-        if index > cutter.cut or (index == cutter.cut and now.plan.epoch.cut is None):
-            fitted = cutter.fresh(text, index, "summary reused")
-            if fitted.tokens <= limit and fitted.tokens < now.tokens:
-                return fitted
-    return await cutter.evict(goal)
+    if (found := cutter.reused(now, goal, limit)) is not None:
+        return found
+    coming = room.coming is not None and await room.coming()
+    if coming and now.tokens <= patience:
+        now.how = "waits for its summary"
+        return now
+    return await cutter.evict(goal, coming=coming)
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What is to be summarised ahead: `text`, on top of the summary under `base`, to be kept under `link`. count: messages."""
+
+    link: bytes
+    base: bytes | None
+    text: str
+    tokens: int
+    count: int
+
+
+async def ahead(turn: Turn, now: Fitted, room: Room, answered: int) -> Ahead | None:
+    """What to summarise now, so that a request that passes the hard threshold finds its summary; None when there is nothing to do.
+
+    answered: tokens of the answer, which the next request holds too. The cut is the one that leaves the low threshold when the hard one is reached.
+    """
+    tokens = now.tokens + answered
+    if room.budget is None or tokens <= SOFT * room.budget:
+        return None
+    cut = index_of(turn, now.plan.epoch.cut)
+    cutter = _Cutter(turn, room, sizes_of(turn, room.counter), cut, [])
+    allowance = cutter.allowance(0)
+    newest = max((i for i, m in enumerate(turn.messages) if m.get("role") == "user"), default=-1)
+    at = min(newest, cutter.until(max(0, now.tokens - int((HARD - LOW) * room.budget)) - allowance))
+    if at <= max(0, cut + 1):
+        return None
+    known = {link for link, _ in await room.load(turn.chain.links)}
+    stored = [i for i in range(len(turn.messages)) if turn.chain.links[i] in known and not is_system(turn.messages[i])]
+    base = max((i for i in stored if i < at), default=-1)
+    gone = cutter.between(base, at)
+    if max(stored, default=-1) > cut or not gone:
+        return None  # the next one is there already
+    return Ahead(turn.chain.links[at - 1], turn.chain.links[base] if base >= 0 else None, transcript([turn.messages[i] for i in gone]), allowance, len(gone))
 
 
 class _Cutter:
@@ -121,24 +165,50 @@ class _Cutter:
         fitted.how = how
         return fitted
 
-    async def evict(self, goal: int) -> Fitted:
-        """Summarises the oldest groups, as few as will do; on top of the summary that covers most of them already."""
+    def reused(self, now: Fitted, goal: int, limit: int) -> Fitted | None:
+        """The request with stubs alone, or with the kept summary that evicts least, where that is enough."""
+        if self.elide is not None and now.plan.epoch.elide != self.elide:
+            text = dict(self.stored).get(self.cut, "")
+            if (self.cut < 0 or text) and (fitted := self.fresh(text, self.cut, "elided")).tokens <= goal:
+                return fitted
+        for index, text in self.stored:
+            if index > self.cut or (index == self.cut and now.plan.epoch.cut is None):
+                fitted = self.fresh(text, index, "summary reused")
+                if fitted.tokens <= limit and fitted.tokens < now.tokens:
+                    fitted.evicted = self.between(-1, index + 1)
+                    return fitted
+        return None
+
+    def allowance(self, goal: int) -> int:
+        """Tokens that a summary may have."""
+        return max(100, min(1200, (self.room.budget or goal * 2) // 10))
+
+    def between(self, after: int, before: int) -> list[int]:
+        """The messages after one index and before another that can be left out."""
         messages = self.turn.messages
-        allowance = max(100, min(1200, (self.room.budget or goal * 2) // 10))
-        at = self._until(goal - allowance)
+        newest = max((i for i, m in enumerate(messages) if m.get("role") == "user"), default=-1)
+        return [i for i in range(after + 1, before) if not is_system(messages[i]) and i != newest]
+
+    async def evict(self, goal: int, *, coming: bool = False) -> Fitted:
+        """Summarises the oldest groups, as few as will do; on top of the summary that covers most of them already.
+
+        coming: the summary is being made elsewhere, so this one is the fallback's, for this request alone."""
+        messages, room = self.turn.messages, self.room
+        allowance = self.allowance(goal)
+        at = self.until(goal - allowance)
         if at <= max(0, self.cut + 1):
             return self.fresh(dict(self.stored).get(self.cut, ""), self.cut, "nothing to evict")
         base, before = max(((i, text) for i, text in self.stored if i < at), default=(-1, ""))
-        newest = max((i for i, m in enumerate(messages) if m.get("role") == "user"), default=-1)
-        gone = [i for i in range(base + 1, at) if not is_system(messages[i]) and i != newest]
-        text, by_model = await summarise(self.room.complete, before, [messages[i] for i in gone], allowance, self.room.seconds)
-        if gone:
-            await self.room.save(self.turn.chain.links[at - 1], text, len(gone))
-        fitted = self.fresh(text, at - 1, "summarised" if by_model else "dropped, the summariser failed")
+        gone = self.between(base, at)
+        text, by_model = await summarise(None if coming else room.complete, before, [messages[i] for i in gone], allowance, room.seconds)
+        if gone and not coming:
+            await room.save(self.turn.chain.links[at - 1], text, len(gone))
+        how = "summarised" if by_model else "dropped, its summary is being made" if coming else "dropped, the summariser failed"
+        fitted = self.fresh(text, at - 1, how)
         fitted.evicted = gone
         return fitted
 
-    def _until(self, goal: int) -> int:
+    def until(self, goal: int) -> int:
         """The index before which everything goes, so that what is left is about `goal` tokens."""
         messages, begin = self.turn.messages, max(0, self.cut + 1)
         stubbed = set(elidable(messages, self.sizes, index_of(self.turn, self.elide) + 1))

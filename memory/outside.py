@@ -17,6 +17,7 @@ from memory.ids import new_id
 from memory.jobs.queue import Job, enqueue
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import conversations as conversation_rows
+from memory.stores.sql import facts as fact_rows
 from memory.stores.sql import owners
 from memory.stores.sql import passages as passage_rows
 from memory.stores.sql.hand import Hand, marked
@@ -39,6 +40,14 @@ def keep(conn: Connection, hand: Hand, new: passage_rows.Insert) -> list[Passage
     """Stores a text as passages; those that were there already are answered as they are."""
     scope_id = marked(conn, hand.scope)
     return passage_rows.add(conn, scope_id, new)[0]
+
+
+def restore(conn: Connection, hand: Hand, ident: str) -> Passage:
+    """Brings a passage back that background work set aside. Raises NotFound."""
+    found = fact_rows.restore(conn, marked(conn, hand.scope), ident)
+    if found is None:
+        raise NotFound(f"There is no passage {ident!r} here.")
+    return found
 
 
 def forget(conn: Connection, hand: Hand, ident: str) -> None:

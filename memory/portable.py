@@ -57,7 +57,7 @@ class VersionLine(Line, tag="version"):
 
 
 class PassageLine(Line, tag="passage"):
-    """forgotten_at: taken out of every search, reversibly."""
+    """forgotten_at: taken out of every search, reversibly; by whom, and which passage or block stands in its place."""
 
     content: str
     id: str | None = None
@@ -67,6 +67,8 @@ class PassageLine(Line, tag="passage"):
     actor: str = "import"
     created_at: str | None = None
     forgotten_at: str | None = None
+    forgotten_by: str | None = None
+    superseded_by: str | None = None
 
 
 class ConversationLine(Line, tag="conversation"):

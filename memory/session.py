@@ -18,14 +18,17 @@ from memory import tools
 from memory.ask import Ask, Policy
 from memory.blocks import Block, strip_spans
 from memory.errors import Erased, StoreUnavailable
-from memory.fit import Fitted, Room, compact, fit
+from memory.fit import Fitted, Room, ahead, compact, fit
 from memory.history import Node, closed
 from memory.ids import new_id, new_key
+from memory.jobs import extraction, summaries
+from memory.jobs.queue import Job, under_way
 from memory.messages import Json, squeeze, text_of
-from memory.recall import relevant, told
+from memory.recall import ITEMS, relevant, told
 from memory.retrieval import Retrieval
 from memory.spill import Spill
 from memory.stores.sql import blocks as block_rows
+from memory.stores.sql import facts as fact_rows
 from memory.stores.sql import owners, turns
 from memory.stores.sql import schema as t
 from memory.stores.sql.engine import Database
@@ -87,6 +90,7 @@ class Session:
         self._counter = memory.counter(ask.tokenizer)
         self._opened = self._over = False
         self._continues: int | None = None
+        self._used: list[int] = []
         self._head = snapshot.conversation.head if snapshot.conversation else None
         self._kept = ask.explicit is not None and not any(m.get("role") == "assistant" for m in ask.messages)
         self._resumed = self._retries()
@@ -173,6 +177,7 @@ class Session:
             found = await relevant(self._memory.retrieval, self._scope_id, text_of(messages[newest]), within)
         except StoreUnavailable:
             return ""
+        self._used = [h["key"] for h in found[:ITEMS] if "role" not in h]
         return told(found, {squeeze(text_of(m)) for m in messages}, self._ask.scope.tag, self._counter)
 
     def _measured(self, shown: Sequence[Block]) -> Room:
@@ -180,7 +185,7 @@ class Session:
         other = counter.tools(ask.client_tools) + counter.tools(self.offered) + counter.text(self.recall)
         return Room(
             counter, ask.model, shown, ask.scope.tag, self._snap.edits, budget(ask.window, ask.max_output) if ask.window else None, other,
-            ask.complete, self._load_summaries, self._save_summary, self._policy.summary_seconds)
+            ask.complete, self._load_summaries, self._save_summary, self._policy.summary_seconds, self._summary_coming)
 
     def _use(self, fitted: Fitted) -> None:
         self.fitted = fitted
@@ -223,7 +228,7 @@ class Session:
             return False  # a summary would have to be placed
         before = self.fitted.tokens
         goal = int(before * (0.5, 0.25)[attempt])
-        fitted = await compact(self._snap.turn, self.fitted, self._room, goal, goal)
+        fitted = await compact(self._snap.turn, self.fitted, self._room, goal)
         if fitted.tokens >= before:
             return False
         self._use(fitted)
@@ -242,6 +247,10 @@ class Session:
             return out
 
         return list(await self._memory.db.read(work))
+
+    async def _summary_coming(self) -> bool:
+        found = self._snap.conversation
+        return found is not None and await self._memory.db.read(lambda conn: under_way(conn, summaries.KIND, found.id))
 
     async def _save_summary(self, link: bytes, text: str, count: int) -> None:
         if self._ask.mode == "read":
@@ -298,6 +307,7 @@ class Session:
         def work(conn: Connection) -> dict[int, str]:
             owners.ensure(conn, self._snap.owner)
             results = {**found, **tools.run_edits(conn, calls, hands)}
+            fact_rows.used(conn, hands.found)
             if self._attempt.key is not None and self.stores:
                 entry = {"reply": reply, "results": [results[i] for i in range(len(calls))]}
                 turns.round_done(conn, self._attempt.key, [*self.rounds, entry])
@@ -335,6 +345,7 @@ class Session:
         record = self._record(answers, aborted, prove, explain or {})
         try:
             async with asyncio.timeout(WRITE_SECONDS):
+                record.jobs = await self._jobs(answers)
                 await self._memory.db.write(lambda conn: turns.record(conn, record))
         except Erased:
             pass  # the user was erased while this ran: nothing of it may stay
@@ -342,6 +353,24 @@ class Session:
             await self._memory.spill.keep(record)
         finally:
             self.release()
+
+    async def _jobs(self, answers: Sequence[Json]) -> list[Job]:
+        """What follows this turn in the background; it is written with the turn."""
+        if self._ask.mode != "full":
+            return []
+        facts = [extraction.job_of(self.node_id, self.conversation.id, self._ask.model)] if self._ask.extract and self._ask.scope.named else []
+        tidied = self._policy.reflect.jobs(self._ask.scope.key, self._ask.model) if self._ask.scope.named else []
+        return [*facts, *tidied, *await self._ahead(answers)]
+
+    async def _ahead(self, answers: Sequence[Json]) -> list[Job]:
+        if not (self._policy.ahead and self._injects):
+            return []
+        answered = sum(self._counter.message(a) for a in answers)
+        try:
+            found = await ahead(self._snap.turn, self.fitted, self._room, answered)
+        except StoreUnavailable:
+            return []  # the next turn looks again
+        return [summaries.job_of(found, self.conversation.id, self._ask.model)] if found else []
 
     def _record(self, answers: Sequence[Json], aborted: bool, prove: bool, explain: Json) -> turns.Record:
         snap, key = self._snap, self._ask.scope.key
@@ -362,7 +391,7 @@ class Session:
         evicted = [(snap.turn.messages[i], snap.turn.chain.digests[i]) for i in self.fitted.evicted if snap.prepended <= i < snap.turn.suffix]
         return turns.Record(
             snap.owner, self.conversation.id, nodes, list(answers), bool(snap.turn.assistants) and not snap.prepended, fresh,
-            (self.explain_id, self._explained(explain)), self._attempt.key, evicted, prove, key, self._head, self._kept, self._adopted)
+            (self.explain_id, self._explained(explain)), self._attempt.key, evicted, prove, key, self._head, self._kept, self._adopted, used=self._used)
 
     def _explained(self, more: Json) -> Json:
         plan, trace = self.fitted.plan, self.trace

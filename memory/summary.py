@@ -38,19 +38,21 @@ def transcript(messages: Sequence[Json]) -> str:
     return "\n".join(lines)
 
 
+def prompted(before: str, text: str, tokens: int) -> list[Json]:
+    """What a model is asked for a summary of about `tokens` tokens. text: a `transcript`."""
+    earlier = f"Earlier summary:\n{before}\n\n" if before else ""
+    return [{"role": "system", "content": PROMPT.format(words=tokens * 3 // 4)}, {"role": "user", "content": f"{earlier}------\n{text}\n------"}]
+
+
 async def summarise(complete: Complete | None, before: str, evicted: Sequence[Json], tokens: int, timeout: float) -> tuple[str, bool]:
     """(the new summary, whether a model made it): the old summary and what is newly evicted, in about `tokens` tokens.
 
     Without a model, or when it fails or takes longer than `timeout` seconds: the old summary and the first words of each message.
     """
     if complete is not None:
-        earlier = f"Earlier summary:\n{before}\n\n" if before else ""
-        prompt: list[Json] = [
-            {"role": "system", "content": PROMPT.format(words=tokens * 3 // 4)},
-            {"role": "user", "content": f"{earlier}------\n{transcript(evicted)}\n------"}]
         try:
             async with asyncio.timeout(timeout):
-                text = (await complete(prompt, tokens)).strip()
+                text = (await complete(prompted(before, transcript(evicted), tokens), tokens)).strip()
             if text:
                 return f"{text}\n{HINT}", True
         except Exception:  # noqa: S110 - any failure of a model here has the same answer: the fallback below

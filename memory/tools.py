@@ -96,6 +96,8 @@ class Hands:
     allowed: frozenset[str] = OURS
     edited: bool = False
     inserted: list[int] = field(default_factory=list)
+    actor: str = "model"
+    found: list[int] = field(default_factory=list)  # passages that a search showed
 
 
 @dataclass(slots=True)
@@ -164,7 +166,7 @@ def _edited(conn: Connection, call: Call, hands: Hands, seen: dict[str, int]) ->
     def edit(found: Block | None) -> Block:
         return how(block_rows.need(found, label, before))
 
-    source = block_rows.Source("model", hands.request_id, call.id)
+    source = block_rows.Source(hands.actor, hands.request_id, call.id)
     now = block_rows.edit(conn, hands.shelf, label, edit, source)
     assert now is not None  # noqa: S101 - these edits never delete
     if now == before[label]:
@@ -201,7 +203,7 @@ def _insert(conn: Connection, arguments: Arguments, hands: Hands) -> str:
     importance = arguments.get("importance", 0.5)
     if isinstance(importance, bool) or not isinstance(importance, int | float) or not 0 <= importance <= 1:
         raise BadArguments(f"`importance` is {importance!r}: give a number from 0 to 1.")
-    new = passage_rows.Insert(_text(arguments, "content"), _tags(arguments), kind, float(importance), "model", hands.shelf.branch)
+    new = passage_rows.Insert(_text(arguments, "content"), _tags(arguments), kind, float(importance), hands.actor, hands.shelf.branch)
     stored, made = passage_rows.add(conn, hands.scope_id, new)
     hands.inserted += [s["key"] for s in stored]
     if not made:
@@ -212,6 +214,7 @@ def _insert(conn: Connection, arguments: Arguments, hands: Hands) -> str:
 async def _archival_search(arguments: Arguments, hands: Hands) -> str:
     wanted = passage_rows.Filter(_query(arguments, hands, _text(arguments, "query")), _tags(arguments))
     hits = await hands.finder.passages(hands.scope_id, wanted)
+    hands.found += [h["key"] for h in hits]
     return _told([{"content": h["content"], "time": iso(h["created_at"]), **({"tags": h["tags"]} if h["tags"] else {})} for h in hits], "archival memory")
 
 

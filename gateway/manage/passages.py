@@ -13,21 +13,26 @@ from gateway.manage.searching import asked
 from gateway.manage.shapes import Gone, Page, Passage, PassageHit, PassagePost, cursor_of, place_of, taking, time_of
 from memory import outside
 from memory.search import iso
+from memory.stores.sql import facts as fact_rows
 from memory.stores.sql import owners
 from memory.stores.sql import passages as passage_rows
 
 
 def _shown(found: dict[str, Any]) -> Passage:
-    return Passage(found["id"], found["content"], found["tags"], found["type"], found["importance"], found["actor"], iso(found["created_at"]))
+    gone = found["forgotten_at"]
+    return Passage(found["id"], found["content"], found["tags"], found["type"], found["importance"], found["actor"], iso(found["created_at"]),
+                   found["source"], iso(gone) if gone is not None else None, found["forgotten_by"], found["superseded_by"])
 
 
 @get("/users/{user:str}/passages", summary="A user's passages, newest first")
-async def passages(desk: AtDesk, cursor: Cursor = None, limit: PageLimit = 50) -> Page[Passage]:
+async def passages(desk: AtDesk, cursor: Cursor = None, limit: PageLimit = 50, forgotten: FromQuery[bool] = False) -> Page[Passage]:
+    """forgotten: those that background work set aside; `restore` brings one back."""
     before = place_of(cursor, int)
 
     def work(conn: Connection) -> list[dict[str, Any]]:
         scope_id = owners.find(conn, desk.scope)
-        return [] if scope_id is None else passage_rows.page(conn, scope_id, before, limit + 1)
+        page = fact_rows.aside if forgotten else passage_rows.page
+        return [] if scope_id is None else page(conn, scope_id, before, limit + 1)
 
     mine, rest = window(await desk.read(work), limit, lambda p: p["key"])
     return Page([_shown(p) for p in mine], rest)
@@ -72,6 +77,12 @@ async def passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
     return _shown(found)
 
 
+@post("/users/{user:str}/passages/{ident:str}/restore", status_code=200, summary="Bring a passage back that background work set aside")
+async def restore_passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
+    hand = desk.hand()
+    return _shown(await desk.write(lambda conn: outside.restore(conn, hand, ident)))
+
+
 @delete("/users/{user:str}/passages/{ident:str}", status_code=200, summary="Forget one passage")
 async def delete_passage(desk: AtDesk, ident: FromPath[str]) -> Gone:
     hand = desk.hand()
@@ -79,4 +90,4 @@ async def delete_passage(desk: AtDesk, ident: FromPath[str]) -> Gone:
     return Gone(ident, "passage")
 
 
-ROUTES = (passages, make_passage, search_passages, passage, delete_passage)
+ROUTES = (passages, make_passage, search_passages, passage, restore_passage, delete_passage)

@@ -75,6 +75,8 @@ class Version(msgspec.Struct):
 
 
 class Passage(msgspec.Struct):
+    """source: the message it was taken from. forgotten_at, forgotten_by, superseded_by: when and by whom it was set aside, and for what; else null."""
+
     id: str
     content: str
     tags: list[str]
@@ -82,6 +84,10 @@ class Passage(msgspec.Struct):
     importance: float
     actor: str
     created_at: str
+    source: str | None
+    forgotten_at: str | None
+    forgotten_by: str | None
+    superseded_by: str | None
     object: str = "passage"
 
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from memory.jobs.queue import Job, enqueue
+from memory.jobs.queue import Job, buried, enqueue
 from memory.jobs.worker import Handler, Worker
-from memory.stores.sql import expiry, usage
+from memory.stores.sql import expiry, facts, usage
 from memory.stores.sql.engine import Database
 
 DAY = 86400.0
 EVERY = 3600.0  # seconds between looks for what is too old
+DEAD_DAYS = 30  # a dead job is kept for a person to look at, not for ever: it may hold a user's words
 USAGE_DAYS = 400  # a year to compare with, and a month to look at it
 Embed = Callable[[int], Awaitable[None]]
 Forget = Callable[[int, Sequence[int] | None], Awaitable[None]]
@@ -48,6 +49,7 @@ def expiring(db: Database, ages: Ages) -> Handler:
     async def expire(_: Job) -> None:
         now = time.time()
         await db.write(lambda conn: expiry.expire_records(conn, now - ages.explain * DAY, now))
+        await db.write(lambda conn: buried(conn, now - DEAD_DAYS * DAY))
         while await db.write(lambda conn: _unnamed(conn, now - ages.unnamed * DAY)):
             pass
         while await db.write(lambda conn: usage.older(conn, now - USAGE_DAYS * DAY)):
@@ -73,8 +75,18 @@ def embedding(embed: Embed | None) -> Handler:
     return run
 
 
+def fading(db: Database) -> Handler:
+    """Sets aside what has grown faint; it can be brought back."""
+
+    async def fade(_: Job) -> None:
+        while await db.write(lambda conn: facts.fade(conn, time.time())):
+            pass
+
+    return fade
+
+
 def register(worker: Worker, db: Database, ages: Ages, forget: Forget | None = None, embed: Embed | None = None) -> None:
-    """Gives the worker these jobs."""
+    """Gives the worker the jobs that every gateway has."""
     worker.register("erase", erasing(forget))
     worker.register("embed", embedding(embed))
     worker.register("expire", expiring(db, ages), every=EVERY)

@@ -4,35 +4,52 @@
   outlived its lease can no longer settle the job: `attempts` is the fence. So a handler may run twice: handlers are idempotent.
 - A failure waits twice as long each time; after the last attempt the job is dead, kept for a person to look at.
 - A `dedupe` key holds while a job waits, not once it runs: what comes after it started is a job of its own.
+- What a handler returns is written in the transaction that settles its job, and only while the job is still its own: a job's
+  effect happens once. A handler of many steps enters each with `advance`, and begins after the last one when it runs again.
 - `scope_id` ties a job to a user: erasing the user removes it. The job that follows an erasure has none, and names no one.
+  `conversation` ties it to one conversation in the same way.
+- A job that lacks a credential is `waiting`, its attempts unspent, until `resume`.
 """
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, select, true, update
 
+from memory.errors import Conflict
 from memory.stores.sql import schema as t
 
 j = t.jobs.c
 ATTEMPTS = 16  # some six hours in all
+ANSWERS = 3  # of a model that gave nothing to use: what it is asked does not change
 BACKOFF, LONGEST = 2.0, 3600.0  # seconds before the second attempt, and at most
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Work to do. payload: JSON data, row keys only where the job must outlive an erasure. delay: seconds."""
+    """Work to do. payload: JSON data, row keys only where the job must outlive an erasure. delay: seconds.
+
+    alone: not while another of its kind waits or runs for this conversation. again: one of the same dedupe key that waits
+    is put off by `delay`. every: only with each so many turns of the scope. held: the claim under which a handler has it, as its id and attempt."""
 
     kind: str
     payload: dict[str, Any] = field(default_factory=dict)
     scope_id: int | None = None
     dedupe: str | None = None
     delay: float = 0.0
+    conversation: int | None = None
+    alone: bool = False
+    again: bool = False
+    every: int = 0
+    held: tuple[int, int] = (0, 0)
+
+
+Effect = Callable[[Connection], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +65,19 @@ class Claim:
 def enqueue(conn: Connection, job: Job) -> None:
     """Adds the job, unless one of the same dedupe key waits already."""
     now = time.time()
-    if job.dedupe is not None and conn.execute(select(j.id).where(j.dedupe == job.dedupe)).first() is not None:
+    if job.dedupe is not None and (row := conn.execute(select(j.id).where(j.dedupe == job.dedupe)).first()) is not None:
+        if job.again:
+            conn.execute(update(t.jobs).where(j.id == row.id).values(run_at=now + job.delay))
+        return
+    if job.alone and job.conversation is not None and under_way(conn, job.kind, job.conversation):
         return
     conn.execute(insert(t.jobs).values(
-        scope_id=job.scope_id, kind=job.kind, payload=msgspec.json.encode(job.payload).decode(), dedupe=job.dedupe, run_at=now + job.delay, created_at=now))
+        scope_id=job.scope_id, conversation=job.conversation, kind=job.kind, payload=msgspec.json.encode(job.payload).decode(), dedupe=job.dedupe, run_at=now + job.delay, created_at=now))
+
+
+def under_way(conn: Connection, kind: str, conversation: int) -> bool:
+    """Whether a job of this kind waits or runs for the conversation."""
+    return conn.execute(select(j.id).where(j.conversation == conversation, j.kind == kind, j.state != "dead").limit(1)).first() is not None
 
 
 def _ripe(kinds: Collection[str], now: float) -> ColumnElement[bool]:
@@ -72,15 +98,44 @@ def claim(conn: Connection, kinds: Collection[str], lease: float) -> Claim | Non
     if row is None:
         return None
     conn.execute(update(t.jobs).where(j.id == row.id).values(state="running", attempts=row.attempts + 1, lease_until=now + lease, dedupe=None))
-    return Claim(row.id, Job(row.kind, msgspec.json.decode(row.payload), row.scope_id), row.attempts + 1, now + lease)
+    job = Job(row.kind, msgspec.json.decode(row.payload), row.scope_id, conversation=row.conversation, held=(row.id, row.attempts + 1))
+    return Claim(row.id, job, row.attempts + 1, now + lease)
 
 
 def _held(claimed: Claim) -> ColumnElement[bool]:
     return and_(j.id == claimed.id, j.attempts == claimed.attempts, j.state == "running")
 
 
-def done(conn: Connection, claimed: Claim) -> None:
-    conn.execute(delete(t.jobs).where(_held(claimed)))
+def done(conn: Connection, claimed: Claim, effect: Effect | None = None) -> None:
+    """Settles the job together with what it is to write; nothing is written in the name of a job that is no longer this worker's."""
+    if conn.execute(delete(t.jobs).where(_held(claimed))).rowcount and effect is not None:
+        effect(conn)
+
+
+def advance(conn: Connection, job: Job, payload: dict[str, Any]) -> None:
+    """Enters a step of a running job: a later attempt finds this payload. Raises Conflict when the job is no longer this worker's,
+    so that what stands in the same transaction is not written either."""
+    ident, attempts = job.held
+    mine = and_(j.id == ident, j.attempts == attempts, j.state == "running")
+    if conn.execute(update(t.jobs).where(mine).values(payload=msgspec.json.encode(payload).decode())).rowcount == 0:
+        raise Conflict("the job was taken over or erased while it ran")
+
+
+def postponed(conn: Connection, claimed: Claim) -> None:
+    """Puts the job back until `resume`, as if it had not been claimed."""
+    conn.execute(update(t.jobs).where(_held(claimed)).values(state="waiting", lease_until=None, attempts=claimed.attempts - 1))
+
+
+def resume(conn: Connection, tenant: str | None = None) -> None:
+    """Lets the jobs go on that wait for a request of this tenant; None: of any."""
+    scopes = t.scopes.c
+    mine = j.scope_id.in_(select(scopes.id).where(scopes.tenant == tenant)) if tenant is not None else true()
+    conn.execute(update(t.jobs).where(j.state == "waiting", mine).values(state="ready", run_at=time.time()))
+
+
+def buried(conn: Connection, before: float) -> None:
+    """Removes dead jobs that should have run before this time."""
+    conn.execute(delete(t.jobs).where(j.state == "dead", j.run_at < before))
 
 
 def returned(conn: Connection, claimed: Claim) -> None:
@@ -88,10 +143,10 @@ def returned(conn: Connection, claimed: Claim) -> None:
     conn.execute(update(t.jobs).where(_held(claimed)).values(state="ready", lease_until=None, attempts=claimed.attempts - 1))
 
 
-def failed(conn: Connection, claimed: Claim, error: str) -> None:
-    """Puts the job back to wait, or sets it aside. error: what kind of failure; no text of a user's."""
+def failed(conn: Connection, claimed: Claim, error: str, most: int = ATTEMPTS) -> None:
+    """Puts the job back to wait, or sets it aside after `most` attempts. error: what kind of failure; no text of a user's."""
     values: dict[str, Any] = {"lease_until": None, "error": error}
-    if claimed.attempts >= ATTEMPTS:
+    if claimed.attempts >= most:
         values["state"] = "dead"
     else:
         wait = min(LONGEST, BACKOFF * 2 ** (claimed.attempts - 1))

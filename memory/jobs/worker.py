@@ -1,5 +1,6 @@
-"""The in-process worker: one job at a time, each within its lease. Kinds without a handler here wait for one.
+"""The in-process worker: a few jobs at a time, each within its lease. Kinds without a handler here wait for one.
 
+One hand does what is quick, so that an erasure never waits for a model; the others do what is slow.
 A stop lets nothing half done: the running handler is cancelled, its job goes back to be taken at once by the next worker.
 """
 from __future__ import annotations
@@ -8,16 +9,17 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
-from memory.errors import MemoryFault
+from memory.errors import MemoryFault, Postponed, Unusable
 from memory.jobs import queue
-from memory.jobs.queue import Claim, Job
+from memory.jobs.queue import Claim, Effect, Job
 from memory.stores.sql.engine import Database
 
 log = logging.getLogger("memgate")
-Handler = Callable[[Job], Awaitable[None]]
+Handler = Callable[[Job], Awaitable[Effect | None]]  # what it returns is written as the job is settled, once
 LEASE = 120.0  # seconds a handler has
+SLOW_HANDS = 3  # they wait for models most of the time
 
 
 class Worker:
@@ -28,13 +30,18 @@ class Worker:
         self._handlers: dict[str, Handler] = {}
         self._periods: dict[str, float] = {}
         self._next: dict[str, float] = {}
+        self._slow: set[str] = set()
+        self._resumed: list[str | None] = []
         self._woken = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
-    def register(self, kind: str, handler: Handler, *, every: float | None = None) -> None:
+    def register(self, kind: str, handler: Handler, *, every: float | None = None, slow: bool = False) -> None:
         """Runs `handler` for jobs of this kind. It may run twice for one job. every: seconds after which one is enqueued by
-        itself, the first at the start."""
+        itself, the first at the start. slow: it asks a model."""
         self._handlers[kind] = handler
+        if slow:
+            self._slow.add(kind)
+        self._periods.pop(kind, None)
         if every is not None:
             self._periods[kind] = every
 
@@ -42,28 +49,36 @@ class Worker:
         """Tells the worker that a job was enqueued."""
         self._woken.set()
 
+    def resume(self, tenant: str) -> None:
+        """Tells the worker that a request of this tenant brought a credential."""
+        self._resumed.append(tenant)
+        self.wake()
+
     def start(self) -> None:
-        if self._task is None:
-            self._task = asyncio.create_task(self._work_on(), name="memory-worker")
+        if not self._tasks:
+            self._resumed.append(None)  # what waited for a credential may need none any more
+            self._tasks = [asyncio.create_task(self._work_on(slow=i > 0), name=f"memory-worker-{i}") for i in range(1 + SLOW_HANDS)]
 
     async def stop(self) -> None:
         """Cancels what runs and waits for it to end."""
-        if self._task is not None:
-            self._task.cancel()
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
             with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+                await task
 
     async def drain(self) -> None:
         """Runs every job that is due now, and returns."""
-        while await self._one():
+        while await self._one(tuple(self._handlers)):
             pass
 
-    async def _work_on(self) -> None:
+    async def _work_on(self, *, slow: bool) -> None:
         while True:
             try:
-                await self._tick()
-                busy = await self._one()
+                if not slow:
+                    await self._tick()
+                busy = await self._one(tuple(k for k in self._handlers if (k in self._slow) is slow))
             except MemoryFault as e:
                 log.warning("background jobs wait for the store: %s", e)
                 busy = False
@@ -76,17 +91,22 @@ class Worker:
         self._woken.clear()
 
     async def _tick(self) -> None:
-        """Enqueues the periodic jobs whose time has come; the dedupe key keeps many workers from piling them up."""
+        """Lets go on what waited for a credential. Enqueues the periodic jobs whose time has come; the dedupe key keeps many
+        workers from piling them up."""
+        while self._resumed:
+            tenant = self._resumed[0]
+            await self._db.write(lambda conn, t=tenant: queue.resume(conn, t))  # type: ignore[misc]
+            self._resumed.pop(0)
+            self._woken.set()
         now = time.monotonic()
         for kind, every in self._periods.items():
             if now >= self._next.get(kind, now):
                 self._next[kind] = now + every
                 await self._db.write(lambda conn, k=kind: queue.enqueue(conn, Job(k, dedupe=f"every:{k}")))  # type: ignore[misc]
 
-    async def _one(self) -> bool:
-        """Runs one job. Returns whether there was one."""
-        kinds = tuple(self._handlers)
-        if not await self._db.read(lambda conn: queue.due(conn, kinds)):
+    async def _one(self, kinds: Collection[str]) -> bool:
+        """Runs one job of these kinds. Returns whether there was one."""
+        if not kinds or not await self._db.read(lambda conn: queue.due(conn, kinds)):
             return False
         claimed = await self._db.write(lambda conn: queue.claim(conn, kinds, self._lease))
         if claimed is None:
@@ -98,14 +118,15 @@ class Worker:
         kind = claimed.job.kind
         try:
             async with asyncio.timeout(self._lease):
-                await self._handlers[kind](claimed.job)
+                effect = await self._handlers[kind](claimed.job)
+            await self._db.write(lambda conn: queue.done(conn, claimed, effect))
+        except Postponed:
+            await self._db.write(lambda conn: queue.postponed(conn, claimed))
         except asyncio.CancelledError:
             await asyncio.shield(self._db.write(lambda conn: queue.returned(conn, claimed)))
             raise
         except Exception as e:
             # A handler is foreign ground: whatever it raises, the job is tried again and the worker lives on.
             log.warning("background job %s (attempt %d) failed", kind, claimed.attempts, exc_info=e)
-            name = type(e).__name__
-            await self._db.write(lambda conn: queue.failed(conn, claimed, name))
-            return
-        await self._db.write(lambda conn: queue.done(conn, claimed))
+            name, most = type(e).__name__, queue.ANSWERS if isinstance(e, Unusable) else queue.ATTEMPTS
+            await self._db.write(lambda conn: queue.failed(conn, claimed, name, most))

@@ -192,7 +192,7 @@ async def test_passages_are_kept_searched_and_forgotten(live):
     assert r.json()["object"] == "list"
     (made,) = r.json()["data"]
     assert made == {"id": made["id"], "object": "passage", "content": "Ada plays the violin.", "tags": ["music", "home"], "type": "preference",
-                    "importance": 0.9, "actor": "api", "created_at": "2020-05-01T08:00:00.000Z"}
+                    "importance": 0.9, "actor": "api", "created_at": "2020-05-01T08:00:00.000Z", "source": None, "forgotten_at": None, "forgotten_by": None, "superseded_by": None}
     long = " ".join(f"Sentence number {i} is about trains." for i in range(60))
     assert len((await live.memory("POST", base, json={"content": long})).json()["data"]) > 1
     again = await live.memory("POST", base, json={"content": "Ada plays the violin."})
@@ -354,9 +354,9 @@ async def test_the_schema_describes_the_routes(live):
         "/users": {"get"}, "/users/{user}": {"delete"}, "/users/{user}/export": {"get"}, "/users/{user}/import": {"post"}, "/users/{user}/blocks": {"get"},
         "/users/{user}/blocks/{label}": {"get", "put", "patch", "delete"}, "/users/{user}/blocks/{label}/versions": {"get"},
         "/users/{user}/blocks/{label}/undo": {"post"}, "/users/{user}/passages": {"get", "post"}, "/users/{user}/passages/search": {"get"},
-        "/users/{user}/passages/{ident}": {"get", "delete"}, "/users/{user}/conversations": {"get", "post"},
+        "/users/{user}/passages/{ident}": {"get", "delete"}, "/users/{user}/passages/{ident}/restore": {"post"}, "/users/{user}/conversations": {"get", "post"},
         "/users/{user}/conversations/{ident}/messages": {"get"}, "/users/{user}/messages/search": {"get"}, "/conversations/{ident}": {"get", "delete"},
-        "/explain/{ident}": {"get"}, "/usage": {"get"}, "/keys": {"get", "post"}, "/keys/{ident}": {"delete"}}
+        "/explain/{ident}": {"get"}, "/usage": {"get"}, "/keys": {"get", "post"}, "/keys/{ident}": {"delete"}, "/jobs": {"get"}, "/jobs/{ident}/retry": {"post"}}
     body = paths["/memory/v1/users/{user}/blocks/{label}"]["put"]["requestBody"]["content"]["application/json"]["schema"]
     assert body["required"] == ["value"]
     assert body["additionalProperties"] is False

@@ -5,8 +5,9 @@ import asyncio
 import time
 
 import pytest
-from sqlalchemy import insert, select, update
+from sqlalchemy import delete, insert, select, update
 
+from memory.errors import Conflict, Postponed
 from memory.jobs import chores, queue
 from memory.jobs.queue import Job
 from memory.jobs.worker import Worker
@@ -169,7 +170,7 @@ async def test_the_store_may_fail_under_a_worker(db):
     await db.close()
     worker.start()
     await asyncio.sleep(0.05)
-    assert not worker._task.done()
+    assert not any(task.done() for task in worker._tasks)
     await worker.stop()
 
 
@@ -224,3 +225,116 @@ async def test_old_records_leave_and_young_ones_stay(db):
 
     assert await db.read(left) == ({"e1"}, {"ada1", "ada8", "ada40", "None1", "None8"}, 1, 5)
     assert gone == [5]
+
+
+async def test_an_effect_is_written_as_its_job_is_settled_and_once(db):
+    def effect(conn):
+        queue.enqueue(conn, Job("effect"))
+
+    await add(db, Job("k"))
+    first = await claim(db, lease=-1)
+    second = await claim(db)
+    await db.write(lambda conn: queue.done(conn, first, effect))
+    assert [j["kind"] for j in await jobs(db)] == ["k"]
+    await db.write(lambda conn: queue.done(conn, second, effect))
+    await db.write(lambda conn: queue.done(conn, second, effect))
+    assert [j["kind"] for j in await jobs(db)] == ["effect"]
+
+
+async def test_an_effect_that_fails_leaves_its_job_to_be_tried_again(db):
+    worker = Worker(db)
+
+    async def handle(job):
+        return lambda conn: conn.execute(t.jobs.insert().values(kind="half")) and 1 / 0
+
+    worker.register("k", handle)
+    await add(db, Job("k"))
+    await worker.drain()
+    assert [(j["kind"], j["state"], j["attempts"]) for j in await jobs(db)] == [("k", "ready", 1)]
+
+
+async def test_a_step_of_a_job_that_is_no_longer_this_workers_is_not_written(db):
+    await add(db, Job("k", {"n": 0}))
+    first = await claim(db, lease=-1)
+    await db.write(lambda conn: queue.advance(conn, first.job, {"n": 1}))
+    second = await claim(db)
+    assert second.job.payload == {"n": 1}
+    with pytest.raises(Conflict):
+        await db.write(lambda conn: queue.advance(conn, first.job, {"n": 2}))
+    await db.write(lambda conn: conn.execute(delete(t.jobs)) and None)
+    with pytest.raises(Conflict):
+        await db.write(lambda conn: queue.advance(conn, second.job, {"n": 2}))
+
+
+async def test_a_job_without_a_credential_waits_with_its_attempts_unspent(db):
+    there = []
+
+    async def handle(job):
+        if not there:
+            raise Postponed("none")
+
+    worker = Worker(db, poll=0.01)
+    worker.register("k", handle, slow=True)
+    scopes = [await db.write(lambda conn, n=n: owners.ensure(conn, owners.as_found(conn, Scope(n, "ada", "default", b"s" * 32)))) for n in ("acme", "other")]
+    await add(db, *(Job("k", scope_id=s) for s in scopes))
+    await worker.drain()
+    assert [(j["state"], j["attempts"]) for j in await jobs(db)] == [("waiting", 0)] * 2
+    there.append(True)
+    await db.write(lambda conn: queue.resume(conn, "other"))
+    assert [j["state"] for j in await jobs(db)] == ["waiting", "ready"]
+    await worker.drain()
+    worker.resume("acme")
+    worker.start()
+    async with asyncio.timeout(5):
+        while await jobs(db):
+            await asyncio.sleep(0.01)
+    await worker.stop()
+
+
+async def test_a_conversation_has_one_job_of_a_kind_that_wants_to_be_alone(db):
+    one = Job("k", conversation=7, alone=True)
+    await add(db, one, one, Job("k", conversation=8, alone=True), Job("other", conversation=7, alone=True))
+    assert len(await jobs(db)) == 3
+    claimed = await claim(db)
+    await add(db, one)
+    assert len(await jobs(db)) == 3  # not while it runs, either
+    await db.write(lambda conn: queue.failed(conn, claimed, "x", most=1))
+    await add(db, one)
+    assert sorted(j["state"] for j in await jobs(db)) == ["dead", "ready", "ready", "ready"]
+
+
+async def test_a_waiting_job_can_be_put_off(db):
+    await add(db, Job("k", dedupe="a", delay=10, again=True))
+    before = (await jobs(db))[0]["run_at"]
+    await add(db, Job("k", dedupe="a", delay=100, again=True))
+    assert [j["run_at"] > before + 80 for j in await jobs(db)] == [True]
+
+
+async def test_what_is_quick_never_waits_for_what_is_slow(db):
+    ran = asyncio.Event()
+
+    async def slow(job):
+        await asyncio.sleep(100)
+
+    async def quick(job):
+        ran.set()
+
+    worker = Worker(db, poll=0.01)
+    worker.register("slow", slow, slow=True)
+    worker.register("quick", quick)
+    await add(db, *(Job("slow") for _ in range(9)), Job("quick"))
+    worker.start()
+    await asyncio.wait_for(ran.wait(), 5)
+    await worker.stop()
+    assert {(j["state"], j["attempts"]) for j in await jobs(db)} == {("ready", 0)}
+
+
+async def test_dead_jobs_leave_in_time(db):
+    await add(db, Job("k"), Job("k"))
+    await set_all(db, state="dead", run_at=time.time() - 31 * 86400)
+    await add(db, Job("k"))
+    worker = Worker(db)
+    chores.register(worker, db, chores.Ages(7, 30))
+    await add(db, Job("expire"))
+    await worker.drain()
+    assert [j["state"] for j in await jobs(db)] == ["ready"]

@@ -59,7 +59,7 @@ def reached(conn: Connection, reach: Reach, name: str, user: str | None = None, 
 
 
 def remove(conn: Connection, scope_id: int, keys: Sequence[int]) -> list[int]:
-    """Removes conversations with their messages, nodes, epochs, summaries, explain records, retries, and what memory hung on
+    """Removes conversations with their messages, nodes, epochs, summaries, waiting jobs, explain records, retries, and what memory hung on
     their branches where they named nobody. Returns the row keys of the passages removed."""
     mine = list(conn.execute(select(n.id, n.epoch).where(n.scope_id == scope_id, n.conversation.in_(keys))))
     nodes = [row.id for row in mine]
@@ -70,6 +70,7 @@ def remove(conn: Connection, scope_id: int, keys: Sequence[int]) -> list[int]:
         conn.execute(delete(t.ledger).where(t.ledger.c.scope_id == scope_id, t.ledger.c.node.in_(some)))
     conn.execute(delete(t.nodes).where(n.scope_id == scope_id, n.conversation.in_(keys)))
     _remove_epochs(conn, scope_id, [row.epoch for row in mine if row.epoch])
+    conn.execute(delete(t.jobs).where(t.jobs.c.scope_id == scope_id, t.jobs.c.conversation.in_(keys)))
     conn.execute(delete(t.summaries).where(t.summaries.c.scope_id == scope_id, t.summaries.c.conversation.in_(keys)))
     _remove_explains(conn, scope_id, names)
     conn.execute(delete(t.conversations).where(c.scope_id == scope_id, c.id.in_(keys)))

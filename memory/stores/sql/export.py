@@ -79,7 +79,7 @@ def _versions(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
 def _passages(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
     return _paged(conn, t.passages, scope_id, after, lambda r: PassageLine(
         agent=agent, id=r.public_id, content=r.content, tags=decode(r.tags), type=r.type, importance=r.importance, actor=r.actor, created_at=iso(r.created_at),
-        forgotten_at=None if r.deleted_at is None else iso(r.deleted_at)))
+        forgotten_at=None if r.deleted_at is None else iso(r.deleted_at), forgotten_by=r.deleted_by, superseded_by=r.superseded_by))
 
 
 def _conversations(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:

@@ -130,7 +130,9 @@ class _Reader:
         self._receipt.imported["passages"] += made
         if made != 1 or len(stored) != 1:
             return
-        values: dict[str, str | float] = {"deleted_at": _at(line.forgotten_at)} if line.forgotten_at else {}
+        values: dict[str, str | float | None] = {}
+        if line.forgotten_at:
+            values = {"deleted_at": _at(line.forgotten_at), "deleted_by": line.forgotten_by, "superseded_by": line.superseded_by and line.superseded_by[:64]}
         if line.id and holder is None and OURS.fullmatch(line.id):
             values["public_id"] = line.id
         if values:

@@ -42,11 +42,12 @@ def add(conn: Connection, scope_id: int, place: Place, found: Sequence[tuple[Jso
     """
     made = 0
     before = place.before
+    there = _there(conn, place.conversation, [digest for _, digest in found]) if once else set()
     for i, (message, digest) in enumerate(found):
-        if is_system(message):
+        if is_system(message) or digest in there:
             continue
-        if once and conn.execute(select(m.id).where(m.conversation == place.conversation, m.digest == digest).limit(1)).first():
-            continue
+        if once:
+            there.add(digest)
         words, key = text_of(message), new_key() + i
         add_row(
             conn, t.messages, id=key, public_id=new_id("msg"), scope_id=scope_id, conversation=place.conversation, node=place.node, role=str(message.get("role") or ""),
@@ -55,6 +56,14 @@ def add(conn: Connection, scope_id: int, place: Place, found: Sequence[tuple[Jso
         before = words
         made += 1
     return made
+
+
+def _there(conn: Connection, conversation: int, digests: Sequence[bytes]) -> set[bytes]:
+    """Those of the digests that are in the conversation already: asked in a few queries, for a long past is evicted at once."""
+    out: set[bytes] = set()
+    for i in range(0, len(digests), 500):
+        out.update(conn.execute(select(m.digest).where(m.conversation == conversation, m.digest.in_(digests[i : i + 500]))).scalars())
+    return out
 
 
 def index(conn: Connection, table: str, key: int, doc: tuple[int, str, str, str, float]) -> None:

@@ -81,6 +81,12 @@ def touch(conn: Connection, scope_id: int, *, outside: bool = False) -> None:
     execute(conn, TOUCH_OUTSIDE if outside else TOUCH, {"which": scope_id, "now": time.time()})
 
 
+def nth_turn(conn: Connection, scope_id: int, every: int) -> bool:
+    """Counts a turn of the scope. Whether it is the last of `every` many."""
+    conn.execute(update(t.scopes).where(_c.id == scope_id).values(turns=_c.turns + 1))
+    return bool(conn.execute(update(t.scopes).where(_c.id == scope_id, _c.turns >= every).values(turns=0)).rowcount)
+
+
 def prove(conn: Connection, scope_id: int) -> None:
     """Marks the scope's tenant as one that an upstream accepted."""
     execute(conn, PROVE, {"which": scope_id})

@@ -25,7 +25,8 @@ TYPES = ("identity", "preference", "fact", "context", "trivial")
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """A text to keep. node: the branch it belongs to where nobody is named, else 0. created_at: seconds, None for now."""
+    """A text to keep. node: the branch it belongs to where nobody is named, else 0. created_at: seconds, None for now.
+    source: the public id of the message it was taken from."""
 
     content: str
     tags: Sequence[str] = ()
@@ -34,6 +35,7 @@ class Insert:
     actor: str = "model"
     node: int = 0
     created_at: float | None = None
+    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ def add(conn: Connection, scope_id: int, new: Insert) -> tuple[list[dict[str, An
             key = new_key() + i
             conn.execute(insert(t.passages).values(
                 id=key, public_id=new_id("passage"), scope_id=scope_id, node=new.node, content=content, tags=encode(list(new.tags)).decode(), type=new.type,
-                importance=new.importance, digest=digest, actor=new.actor, created_at=now))
+                importance=new.importance, digest=digest, actor=new.actor, created_at=now, source=new.source))
             index(conn, "passages_fts", key, (scope_id, content, " ".join(new.tags), "", now))
             found = conn.execute(select(t.passages).where(p.id == key)).one()
             made += 1
@@ -77,7 +79,8 @@ def add(conn: Connection, scope_id: int, new: Insert) -> tuple[list[dict[str, An
 
 def shown(row: Row[Any]) -> dict[str, Any]:
     return {"key": row.id, "id": row.public_id, "content": row.content, "tags": decode(row.tags), "type": row.type, "importance": row.importance,
-            "actor": row.actor, "created_at": row.created_at}
+            "actor": row.actor, "created_at": row.created_at, "source": row.source, "forgotten_at": row.deleted_at, "forgotten_by": row.deleted_by,
+            "superseded_by": row.superseded_by}
 
 
 def search(conn: Connection, scope_id: int, f: Filter, only: Sequence[int] | None = None) -> list[dict[str, Any]]:

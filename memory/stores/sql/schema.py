@@ -50,7 +50,7 @@ def at(name: str = "created_at") -> Column[float]:
 scopes = Table(
     "scopes", metadata, key(), text("tenant"), Column("user", Text), text("agent"),
     Column("edits", Integer, nullable=False, server_default="0"), at(), at("active_at"), Column("proven", Boolean, nullable=False, server_default="0"),
-    UniqueConstraint("tenant", "user", "agent"))
+    Column("turns", Integer, nullable=False, server_default="0"), UniqueConstraint("tenant", "user", "agent"))
 
 generations = Table("generations", metadata, Column("owner", LargeBinary, primary_key=True), Column("generation", Integer, nullable=False))
 
@@ -101,6 +101,8 @@ passages = Table(
     "passages", metadata, key(), Column("public_id", String(64), nullable=False, unique=True), scoped(), Column("node", Key, nullable=False, server_default="0"),
     text("content"), text("tags", "[]"), text("type", "fact"), Column("importance", Float, nullable=False, server_default="0.5"),
     Column("digest", LargeBinary, nullable=False), text("actor"), at(), Column("deleted_at", Float),
+    Column("deleted_by", Text), Column("superseded_by", String(64)), Column("source", String(64)),
+    Column("uses", Integer, nullable=False, server_default="0"), Column("used_at", Float),
     Index("ix_passages_scope_id", "scope_id", "id"), Index("ix_passages_digest", "scope_id", "digest"))
 
 vectors = Table(
@@ -120,7 +122,8 @@ explains = Table("explains", metadata, Column("id", String(64), primary_key=True
 jobs = Table(
     "jobs", metadata, Column("id", Integer, primary_key=True), Column("scope_id", Key), text("kind"), text("payload", "{}"), Column("dedupe", Text, unique=True),
     Column("state", String(8), nullable=False, server_default="ready"), Column("attempts", Integer, nullable=False, server_default="0"),
-    Column("run_at", Float, nullable=False), Column("lease_until", Float), Column("error", Text), at(), Index("ix_jobs_ready", "state", "run_at"))
+    Column("run_at", Float, nullable=False), Column("lease_until", Float), Column("error", Text), at(),
+    Column("conversation", Key), Index("ix_jobs_conversation", "conversation"), Index("ix_jobs_scope_id", "scope_id"), Index("ix_jobs_ready", "state", "run_at"))
 
 # Managed keys made at run time: only the hash is kept. spec: what it may do, as JSON. A revoked row stays, so that its name is told.
 keys = Table(

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -14,9 +14,11 @@ from memory.blocks import Block
 from memory.epoch import Epoch, Past
 from memory.errors import Erased
 from memory.history import Node, Turn, recognise, trail_after
+from memory.jobs.queue import Job, enqueue
 from memory.messages import Json, canonical, is_system, mac, system_text
 from memory.scope import Scope
 from memory.stores.sql import blocks as block_rows
+from memory.stores.sql import facts as fact_rows
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import owners
 from memory.stores.sql import schema as t
@@ -302,6 +304,8 @@ class Record:
     seen_head: int | None = None  # the line's end as this turn found it
     kept: bool = False  # the line is kept here (a client that sends its newest message alone)
     again: bool = False  # an earlier attempt may have left an answer of its own, which this one replaces
+    jobs: list[Job] = field(default_factory=list)  # what follows in the background
+    used: list[int] = field(default_factory=list)  # passages that automatic recall showed
 
 
 def record(conn: Connection, r: Record) -> None:
@@ -329,6 +333,10 @@ def record(conn: Connection, r: Record) -> None:
         put_row(conn, t.explains, ("id",), id=r.explain[0], scope_id=scope_id, record=encode(r.explain[1]).decode(), created_at=now)
     if r.ledger:
         attempt_over(conn, r.ledger, "failed" if r.nodes[0].state == "aborted" else "done")
+    fact_rows.used(conn, r.used)
+    for job in r.jobs:
+        if not job.every or owners.nth_turn(conn, scope_id, job.every):
+            enqueue(conn, replace(job, scope_id=scope_id))
     if r.prove:
         owners.prove(conn, scope_id)
 

@@ -1,4 +1,4 @@
-"""Managed keys made at run time, and what each request used."""
+"""Managed keys made at run time, what each request used, and what background work keeps of its own."""
 from __future__ import annotations
 
 import sqlalchemy as sa
@@ -9,6 +9,7 @@ down_revision = "0001"
 branch_labels = None
 depends_on = None
 
+KEY = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 COUNTS = ("attempts", "rounds", "input", "cached_input", "cache_write", "output", "reasoning", "hidden_input", "hidden_output")
 
 
@@ -46,8 +47,28 @@ def upgrade() -> None:
     op.create_index("ix_usage_tenant", "usage", ["tenant", "created_at"])
     op.create_index("ix_usage_key", "usage", ["key", "created_at"])
     op.create_index("ix_usage_user", "usage", ["tenant", "user"])
+    _background()
+
+
+def _background() -> None:
+    """What became of a passage, whose conversation a job is about, how many turns a scope had since it was tidied."""
+    op.add_column("scopes", sa.Column("turns", sa.Integer(), server_default="0", nullable=False))
+    for column in (
+        sa.Column("deleted_by", sa.Text()), sa.Column("superseded_by", sa.String(length=64)), sa.Column("source", sa.String(length=64)),
+        sa.Column("uses", sa.Integer(), server_default="0", nullable=False), sa.Column("used_at", sa.Float()),
+    ):
+        op.add_column("passages", column)
+    op.add_column("jobs", sa.Column("conversation", KEY))
+    op.create_index("ix_jobs_conversation", "jobs", ["conversation"])
+    op.create_index("ix_jobs_scope_id", "jobs", ["scope_id"])
 
 
 def downgrade() -> None:
+    op.drop_index("ix_jobs_scope_id", "jobs")
+    op.drop_index("ix_jobs_conversation", "jobs")
+    op.drop_column("jobs", "conversation")
+    for name in ("used_at", "uses", "source", "superseded_by", "deleted_by"):
+        op.drop_column("passages", name)
+    op.drop_column("scopes", "turns")
     op.drop_table("usage")
     op.drop_table("keys")

@@ -1,0 +1,59 @@
+"""Background jobs over HTTP: those that gave up, and a retry. A key sees those of the users it may see; an admin's, all."""
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from litestar import get, post
+from litestar.params import FromPath, QueryParameter
+
+from gateway.errors import BadRequest, NotFound
+from gateway.manage.door import AtDoor, Cursor, PageLimit, window
+from gateway.manage.shapes import Page, place_of
+from memory.jobs import shown
+from memory.search import iso
+
+State = Annotated[str, QueryParameter(name="state", description=f"one of {', '.join(shown.STATES)}")]
+
+
+class Job(msgspec.Struct, kw_only=True):
+    """error: what kind of failure its last attempt ended in. next_at: when it may be tried next, or was last. tenant is null for the gateway's own."""
+
+    id: str
+    kind: str
+    state: str
+    attempts: int
+    error: str | None
+    tenant: str | None
+    user: str | None
+    created_at: str
+    next_at: str
+    object: str = "job"
+
+
+class Retried(msgspec.Struct):
+    id: str
+    state: str = "ready"
+    object: str = "job.retried"
+
+
+@get("/jobs", summary="Background jobs, newest first: those that gave up, or of another state")
+async def jobs(caller: AtDoor, which: State = "dead", cursor: Cursor = None, limit: PageLimit = 50) -> Page[Job]:
+    if which not in shown.STATES:
+        raise BadRequest(f"`state` is {which[:40]!r}: use one of {', '.join(shown.STATES)}.", param="state")
+    before, reach = place_of(cursor, int), caller.reach
+    mine, rest = window(await caller.read(lambda conn: shown.page(conn, reach, which, before, limit + 1)), limit, lambda j: j["id"])
+    return Page([Job(**{**{k: v for k, v in j.items() if k != "run_at"}, "id": str(j["id"]), "created_at": iso(j["created_at"]), "next_at": iso(j["run_at"])})
+                 for j in mine], rest)
+
+
+@post("/jobs/{ident:str}/retry", status_code=200, summary="Try a job again that gave up")
+async def retry_job(caller: AtDoor, ident: FromPath[str]) -> Retried:
+    if not ident.isascii() or not ident.isdigit() or len(ident) > 18:
+        raise NotFound(f"There is no dead job {ident[:40]!r} here.")
+    reach = caller.reach
+    await caller.write(lambda conn: shown.retry(conn, reach, int(ident)))
+    return Retried(ident)
+
+
+ROUTES = (jobs, retry_job)

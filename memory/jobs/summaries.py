@@ -1,0 +1,69 @@
+"""Summaries made ahead of need, so that no turn waits for one (MEMORY.md 6): the job that a turn leaves past the soft threshold.
+
+The job carries what is to be summarised, since a client's own history is not all in the store; it goes with its conversation and
+its user. Its summary is kept under the chain link of the last message it stands for, where the next request finds it.
+"""
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from memory.errors import Unusable
+from memory.fit import Ahead
+from memory.jobs.errand import Envoy, Errand, errand_of
+from memory.jobs.queue import Effect, Job
+from memory.jobs.worker import Handler
+from memory.stores.sql import schema as t
+from memory.stores.sql.engine import Database
+from memory.stores.sql.rows import put_row
+from memory.summary import HINT, prompted
+
+KIND = "summarise"
+s = t.summaries.c
+
+
+def job_of(ahead: Ahead, conversation: int, model: str) -> Job:
+    """The job for what a turn found it could leave out soon. One at a time for a conversation."""
+    payload = {"link": ahead.link.hex(), "base": ahead.base.hex() if ahead.base else None, "text": ahead.text, "tokens": ahead.tokens,
+               "count": ahead.count, "model": model}
+    return Job(KIND, payload, conversation=conversation, dedupe=f"{KIND}-{ahead.link.hex()}", alone=True)
+
+
+def summarising(db: Database, envoy: Envoy) -> Handler:
+    """Makes a summary and keeps it; one that is there already is not made again."""
+
+    async def run(job: Job) -> Effect | None:
+        found = await db.read(lambda conn: _asked(conn, job))
+        if found is None:
+            return None
+        errand, before = found
+        message = await envoy(errand, prompted(before, job.payload["text"], job.payload["tokens"]), job.payload["tokens"])
+        text = str(message.get("content") or "").strip()
+        if not text:
+            raise Unusable("the summariser gave no text")
+        return lambda conn: _keep(conn, job, f"{text}\n{HINT}")
+
+    return run
+
+
+def _asked(conn: Connection, job: Job) -> tuple[Errand, str] | None:
+    """For whom, and the summary to go on from; None when there is nothing left to do."""
+    errand = errand_of(conn, KIND, job.scope_id, job.payload["model"])
+    if errand is None or _there(conn, job, job.payload["link"]) is not None:
+        return None
+    base = job.payload["base"]
+    before = _there(conn, job, base) if base else ""
+    return None if before is None else (errand, before)
+
+
+def _there(conn: Connection, job: Job, link: str) -> str | None:
+    found: str | None = conn.execute(select(s.content).where(s.scope_id == job.scope_id, s.chain == bytes.fromhex(link))).scalar()
+    return found
+
+
+def _keep(conn: Connection, job: Job, text: str) -> None:
+    p: dict[str, Any] = job.payload
+    put_row(conn, t.summaries, ("scope_id", "chain"), scope_id=job.scope_id, conversation=job.conversation, chain=bytes.fromhex(p["link"]), content=text,
+            count=p["count"], created_at=time.time())
