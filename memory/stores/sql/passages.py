@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, delete, insert, select
+from sqlalchemy import Connection, Row, delete, func, insert, literal, select
 
 from memory.errors import BadArguments
 from memory.ids import new_id, new_key
 from memory.jobs.queue import Job, enqueue
 from memory.messages import mac, squeeze
 from memory.search import passages_of
+from memory.stores.sql import index
 from memory.stores.sql import schema as t
-from memory.stores.sql.messages import Query, ancestors, index, ranked
+from memory.stores.sql.index import TEXT, Corner, Doc
+from memory.stores.sql.messages import Query, ancestors, ranked
 
 p = t.passages.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
@@ -66,7 +68,7 @@ def add(conn: Connection, scope_id: int, new: Insert) -> tuple[list[dict[str, An
             conn.execute(insert(t.passages).values(
                 id=key, public_id=new_id("passage"), scope_id=scope_id, node=new.node, content=content, tags=encode(list(new.tags)).decode(), type=new.type,
                 importance=new.importance, digest=digest, actor=new.actor, created_at=now))
-            index(conn, "passages_fts", key, (scope_id, content, " ".join(new.tags), "", now))
+            index.put(conn, "passages_fts", key, Doc(scope_id, content, " ".join(new.tags), "", now))
             found = conn.execute(select(t.passages).where(p.id == key)).one()
             made += 1
         out.append(shown(found))
@@ -80,12 +82,25 @@ def shown(row: Row[Any]) -> dict[str, Any]:
             "actor": row.actor, "created_at": row.created_at}
 
 
-def search(conn: Connection, scope_id: int, f: Filter, only: Sequence[int] | None = None) -> list[dict[str, Any]]:
-    """Hits, best first, or the newest when there are no words to look for. only: row keys to stay within."""
+def search(conn: Connection, scope_id: int, f: Filter, near: dict[int, float] | None = None) -> list[dict[str, Any]]:
+    """Hits, best first, or the newest when there are no words to look for. near: row keys that mean something like it, with
+    their similarity."""
+    rows = _allowed(select(p.id, literal(0), p.created_at, func.substr(p.content, 1, TEXT)).where(p.scope_id + 0 == scope_id), f)  # + 0: by row key
+    hits = select(t.passages)
+    newest = _allowed(hits.where(p.scope_id == scope_id), f)
+    near = near or {}
+    found = ranked(conn, Corner("passages_fts", scope_id, rows, p.id), (hits, newest), f.query, near)
+    return [{"key": h["id"], "id": h["public_id"], "content": h["content"], "tags": decode(h["tags"]), "type": h["type"], "importance": h["importance"],
+             "created_at": h["created_at"], "score": h["score"], "why": _why(h, near)} for h in found]
+
+
+def _why(hit: dict[str, Any], near: dict[int, float]) -> dict[str, Any]:
+    return {**hit["why"], "similarity": round(near[hit["id"]], 4)} if hit["id"] in near else dict(hit["why"])
+
+
+def _allowed(query: Any, f: Filter) -> Any:
     q = f.query
-    query = select(t.passages).where(p.scope_id == scope_id, p.deleted_at.is_(None))
-    if only is not None:
-        query = query.where(p.id.in_(only))
+    query = query.where(p.deleted_at.is_(None))
     if q.since is not None:
         query = query.where(p.created_at >= q.since)
     if q.until is not None:
@@ -94,9 +109,7 @@ def search(conn: Connection, scope_id: int, f: Filter, only: Sequence[int] | Non
         query = query.where(p.node.in_(ancestors(q.within)))
     for tag in f.tags:
         query = query.where(p.tags.contains(encode(tag).decode(), autoescape=True))
-    found = ranked(conn, "passages_fts", query, p.id, (scope_id, q))
-    return [{"key": h["id"], "id": h["public_id"], "content": h["content"], "tags": decode(h["tags"]), "type": h["type"], "importance": h["importance"],
-             "created_at": h["created_at"], "score": h["score"], "why": h["why"]} for h in found]
+    return query
 
 
 def get(conn: Connection, scope_ids: Sequence[int], ident: str) -> dict[str, Any] | None:
@@ -109,8 +122,7 @@ def remove(conn: Connection, scope_ids: Sequence[int], ident: str) -> int | None
     key: int | None = conn.execute(select(p.id).where(p.scope_id.in_(scope_ids), p.public_id == ident)).scalar()
     if key is None:
         return None
-    if conn.dialect.name == "sqlite":
-        conn.exec_driver_sql("DELETE FROM passages_fts WHERE rowid = ?", (key,))
+    index.drop(conn, "passages_fts", key)
     conn.execute(delete(t.vectors).where(t.vectors.c.passage == key))
     conn.execute(delete(t.passages).where(p.id == key))
     return key
