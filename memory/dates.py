@@ -17,7 +17,7 @@ _MONTH = re.compile(
     r"(?:\s+(?P<after>\d{1,2})(?:st|nd|rd|th)?\b)?(?:,?\s+(?:of\s+)?(?P<year>(?:19|20)\d\d)\b)?", re.IGNORECASE)
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _CJK = re.compile(r"(?:((?:19|20)\d\d)\s*年\s*)?(1[0-2]|[1-9]|十[一二]?|[一二三四五六七八九])\s*月(?!\s*[个個])(?:\s*(\d{1,2})\s*[日号])?")
-_NUMERALS = {name: i for i, name in enumerate("一 二 三 四 五 六 七 八 九 十 十一 十二".split(), 1)}
+_NUMERALS = {name: i for i, name in enumerate(["一", "二", "三", "四", "五", "六", "七", "八", "九", "十", "十一", "十二"], 1)}
 # "may" and "march" are verbs as well: alone they name a month only after one of these.
 _VERBS = frozenset({"may", "march"})
 _BEFORE = re.compile(r"\b(?:in|of|on|by|during|since|until|last|this|next|early|late|mid)\s+$", re.IGNORECASE)
@@ -45,6 +45,6 @@ def dates_in(query: str) -> Sequence[When]:
         if name in _VERBS and not (day or m["year"] or _BEFORE.search(query[: m.start()])):
             continue
         found.append(When(int(m["year"]) if m["year"] else None, MONTHS[name], int(day) if day else None))
-    for m in _CJK.finditer(query):
-        found.append(When(int(m[1]) if m[1] else None, int(m[2]) if m[2].isdigit() else _NUMERALS[m[2]], int(m[3]) if m[3] else None))
+    found += [
+        When(int(m[1]) if m[1] else None, int(m[2]) if m[2].isdigit() else _NUMERALS[m[2]], int(m[3]) if m[3] else None) for m in _CJK.finditer(query)]
     return found or [When(int(m[0])) for m in _YEAR.finditer(query)]

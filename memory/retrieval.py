@@ -79,8 +79,9 @@ class Retrieval:
         except (EmbedUnavailable, StoreUnavailable, TimeoutError):
             return {}
 
-    async def embed_scope(self, scope_id: int) -> None:
-        """Makes the missing vectors of a scope's passages; doing it again does nothing. Raises EmbedUnavailable, StoreUnavailable."""
+    async def embed_scope(self, scope_id: int, whole: bool = False) -> None:
+        """Makes the missing vectors of a scope's passages; doing it again does nothing. whole: and puts all of a large scope into
+        the index anew. Raises EmbedUnavailable, StoreUnavailable."""
         meaning = self.meaning
         if meaning is None:
             return
@@ -91,6 +92,8 @@ class Retrieval:
             found = {key: packed(vector) for (key, _), vector in zip(items, made, strict=True)}
             await self._db.write(lambda conn, found=found: vector_rows.store(conn, scope_id, model, found))  # type: ignore[misc]
             await self._index(meaning, scope_id, found)
+        if whole:
+            await self._index(meaning, scope_id, await self._db.read(lambda conn: vector_rows.of_scope(conn, scope_id, model)))
 
     async def _index(self, meaning: Meaning, scope_id: int, new: dict[int, bytes]) -> None:
         """Keeps the index of a large scope complete: a scope that just grew large is put into it whole."""

@@ -23,5 +23,5 @@ _IRREGULAR = (
 FORMS = {form: tuple(group.split()) for group in _IRREGULAR for form in group.split()}
 
 MONTHS = {name: i for i, name in enumerate(
-    "january february march april may june july august september october november december".split(), 1)}
-DAYS = {name: i for i, name in enumerate("monday tuesday wednesday thursday friday saturday sunday".split())}
+    ["january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december"], 1)}
+DAYS = {name: i for i, name in enumerate(["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"])}

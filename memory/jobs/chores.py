@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from memory.jobs.queue import Job, enqueue
+from memory.jobs.reindex import reindexing
 from memory.jobs.worker import Handler, Worker
 from memory.stores.sql import expiry, usage
 from memory.stores.sql.engine import Database
@@ -15,7 +16,7 @@ from memory.stores.sql.engine import Database
 DAY = 86400.0
 EVERY = 3600.0  # seconds between looks for what is too old
 USAGE_DAYS = 400  # a year to compare with, and a month to look at it
-Embed = Callable[[int], Awaitable[None]]
+Embed = Callable[[int, bool], Awaitable[None]]
 Forget = Callable[[int, Sequence[int] | None], Awaitable[None]]
 
 
@@ -68,7 +69,7 @@ def embedding(embed: Embed | None) -> Handler:
 
     async def run(job: Job) -> None:
         if embed is not None:
-            await embed(job.payload["scope"])
+            await embed(job.payload["scope"], bool(job.payload.get("whole")))
 
     return run
 
@@ -77,4 +78,5 @@ def register(worker: Worker, db: Database, ages: Ages, forget: Forget | None = N
     """Gives the worker these jobs."""
     worker.register("erase", erasing(forget))
     worker.register("embed", embedding(embed))
+    worker.register("reindex", reindexing(db))
     worker.register("expire", expiring(db, ages), every=EVERY)

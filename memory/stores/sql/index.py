@@ -125,7 +125,7 @@ def outdated(conn: Connection) -> bool:
         return False
     for table in t.FTS:
         row = conn.exec_driver_sql(f"SELECT scope, day FROM {table} ORDER BY rowid LIMIT 1").first()  # noqa: S608 - table is ours
-        if row is not None and not row.day.startswith(f"{row.scope}x"):
+        if row is not None and not str(row.day).startswith(f"{row.scope}x"):
             return True
     return False
 

@@ -160,6 +160,13 @@ def search(conn: Connection, scope_id: int, q: Query) -> list[dict[str, Any]]:
     return ranked(conn, Corner("messages_fts", scope_id, rows, m.id, _beside), (hits, newest), q, {})
 
 
+def docs(conn: Connection, after: int, limit: int) -> list[tuple[int, Doc]]:
+    """Row keys and what is indexed of them, in order, after a row key."""
+    rows = conn.execute(select(t.messages).where(m.id > after).order_by(m.id).limit(limit))
+    return [(r.id, Doc(
+        r.scope_id, r.content, speaker(decode(r.body)), "" if r.source == "evicted" else words_before(conn, r.conversation, r.node, r.id), r.created_at)) for r in rows]
+
+
 def _allowed(query: Any, q: Query) -> Any:
     query = query.where(m.content != "")
     if q.roles:

@@ -112,6 +112,12 @@ def _allowed(query: Any, f: Filter) -> Any:
     return query
 
 
+def docs(conn: Connection, after: int, limit: int) -> list[tuple[int, Doc]]:
+    """Row keys and what is indexed of them, in order, after a row key."""
+    rows = conn.execute(select(t.passages).where(p.id > after).order_by(p.id).limit(limit))
+    return [(r.id, Doc(r.scope_id, r.content, " ".join(decode(r.tags)), "", r.created_at)) for r in rows]
+
+
 def get(conn: Connection, scope_ids: Sequence[int], ident: str) -> dict[str, Any] | None:
     row = conn.execute(select(t.passages).where(p.scope_id.in_(scope_ids), p.public_id == ident, p.deleted_at.is_(None))).first()
     return shown(row) if row else None

@@ -105,7 +105,7 @@ async def of_passages(count: int) -> None:
         meaning = Retrieval(store.memory.db, Meaning(Random()))
         print(f"{count} passages of {USERS} users, vectors   {await timed(lambda: meaning.passages(chosen.choice(found), Filter(Query(asked(chosen)))))}")
         taken = []
-        for i in range(100):
+        for _ in range(100):
             begun = time.perf_counter()
             await store.memory.db.write(lambda conn: passages.add(conn, found[3], passages.Insert(said(chosen))))
             taken.append(time.perf_counter() - begun)
@@ -113,7 +113,7 @@ async def of_passages(count: int) -> None:
     async with Store() as store:
         found = await scopes(store, 1)
         taken = []
-        for i in range(100):
+        for _ in range(100):
             begun = time.perf_counter()
             await store.memory.db.write(lambda conn: passages.add(conn, found[0], passages.Insert(said(chosen))))
             taken.append(time.perf_counter() - begun)

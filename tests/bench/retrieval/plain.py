@@ -13,7 +13,7 @@ class Plain:
         self._ids = [u.id for u in found]
         self._db = sqlite3.connect(":memory:")
         self._db.execute("CREATE VIRTUAL TABLE t USING fts5(body, tokenize='porter unicode61')")
-        self._db.executemany("INSERT INTO t (rowid, body) VALUES (?, ?)", list(enumerate((u.text for u in found))))
+        self._db.executemany("INSERT INTO t (rowid, body) VALUES (?, ?)", list(enumerate(u.text for u in found)))
 
     def search(self, query: str, depth: int) -> list[str]:
         words = " OR ".join(f'"{w}"' for w in re.findall(r"\w+", query))
