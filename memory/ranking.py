@@ -20,6 +20,7 @@ POOL = 200  # candidates whose surroundings are looked at
 SPEAKER, VOICE, DATE, TIMELY = 0.4, 0.2, 0.1, 0.05
 SESSION, SESSION_HITS = 0.4, 3  # hits cluster in the conversations that are about the matter
 NEAR_HITS, FOLLOWS, PRECEDES = 30, 0.2, 0.1  # a question and its answer belong together
+MEANING = 0.25  # the rest is for the words: with equal shares a poor embedder loses hits that the words had found
 _WHEN = re.compile(r"\s*(?:when\b|什么时候|什麼時候|何时|何時|いつ|언제)", re.IGNORECASE)
 TIME_WORDS = re.compile(
     r"\b(?:yesterday|today|tomorrow|tonight|last|next|ago|weeks?|weekend|months?|years?|morning|night|since|recently|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
@@ -128,12 +129,12 @@ class Ranking:
         weight = self._matches.weight or dict.fromkeys(self._matches.named, 1.0)
         high = max((weight.get(k, 0.0) for k in self._found), default=0.0) or 1.0
         similar = spread({k: near[k] for k in self._found if k in near})
-        share = 0.5 if similar else 1.0
+        share = MEANING if similar else 0.0
         out: dict[int, dict[str, float]] = {}
         for key in self._found:
             told = out.setdefault(key, {})
             if key in weight:
-                told["keyword"] = share * weight[key] / high
+                told["keyword"] = (1 - share) * weight[key] / high
             if key in similar:
                 told["meaning"] = share * similar[key]
         return out

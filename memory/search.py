@@ -16,6 +16,7 @@ from memory.words import DAYS, FORMS, MONTHS, STOP
 
 CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
 WORD = re.compile(r"[^\W_]+")
+NAMED = re.compile(r"\s*\**([^\W\d_][\w.'-]{0,30}(?: [^\W\d_][\w.'-]{0,30})?)\**[:：]\s")
 TERMS = 32  # of a query; more make it slower and no clearer
 
 
@@ -78,6 +79,12 @@ def _voice(query: str) -> str | None:
     words = {w.lower() for w in WORD.findall(query)}
     mine, yours = bool(words & {"i", "me", "my", "mine", "myself"}), bool(words & {"you", "your", "yours"})
     return None if mine == yours else "user" if mine else "assistant"
+
+
+def named(text: str) -> str:
+    """The name that a text begins with: chats of several are often told as "Ada: ..."."""
+    found = NAMED.match(text[:100])
+    return found[1] if found else ""
 
 
 def spoken_day(at: float) -> str:

@@ -11,12 +11,11 @@ from pathlib import Path
 from memory.ask import Ask, Policy
 from memory.errors import MemoryFault, StoreUnavailable
 from memory.history import Turn
-from memory.jobs import reindex
 from memory.messages import mac, system_text
 from memory.retrieval import Meaning, Retrieval
 from memory.session import Attempt, Session
 from memory.spill import Spill
-from memory.stores.sql import index, turns
+from memory.stores.sql import turns
 from memory.stores.sql.engine import Database
 from memory.tokens import Counter
 
@@ -46,8 +45,6 @@ class Memory:
     async def open(self) -> None:
         """Opens the store and replays what was spilled. Raises StoreUnavailable."""
         await self.db.open()
-        if await self.db.read(index.outdated):
-            await self.db.write(reindex.begin)
         for record in self.spill.load():
             try:
                 await self.db.write(lambda conn, r=record: turns.record(conn, r))  # type: ignore[misc]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from memory.jobs.queue import Job, enqueue
-from memory.jobs.reindex import reindexing
+from memory.jobs.reindex import begin, reindexing
 from memory.jobs.worker import Handler, Worker
-from memory.stores.sql import expiry, usage
+from memory.stores.sql import expiry, index, usage
 from memory.stores.sql.engine import Database
 
 DAY = 86400.0
@@ -44,10 +44,12 @@ def erasing(forget: Forget | None) -> Handler:
 
 
 def expiring(db: Database, ages: Ages) -> Handler:
-    """Removes what is older than `ages`, and usage records after `USAGE_DAYS`."""
+    """Removes what is older than `ages`, and usage records after `USAGE_DAYS`; has a search index of an earlier version made anew."""
 
     async def expire(_: Job) -> None:
         now = time.time()
+        if await db.read(index.outdated):
+            await db.write(begin)
         await db.write(lambda conn: expiry.expire_records(conn, now - ages.explain * DAY, now))
         while await db.write(lambda conn: _unnamed(conn, now - ages.unnamed * DAY)):
             pass

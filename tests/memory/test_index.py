@@ -126,6 +126,7 @@ async def test_an_index_of_an_earlier_version_is_made_anew_in_the_background(tmp
     await memory.open()
     worker = Worker(memory.db)
     chores.register(worker, memory.db, chores.Ages(7, 30))
+    await worker._tick()
     await worker.drain()
     assert await asked(memory, scope_id, "lasagna") == before
     assert [h["content"] for h in await memory.retrieval.passages(scope_id, Filter(Query("pets")))] == ["Rex is a dog."]
@@ -148,3 +149,23 @@ async def test_making_it_anew_goes_on_where_it_was(memory, monkeypatch):
     chores.register(worker, memory.db, chores.Ages(7, 30))
     await worker.drain()  # a page a job, each handing on to the next
     assert await asked(memory, scope_id, "lasagna") == before
+
+
+async def test_passages_of_one_text_belong_together_and_those_of_another_day_do_not(memory):
+    scope = Scope("t", "ada", "default", SECRET)
+
+    def work(conn):
+        scope_id = owners.ensure(conn, owners.as_found(conn, scope))
+        for words, at in (("The boiler is by Vaillant.", MAY), ("Its warranty ends in 2031.", MAY + 5), ("Rex is a dog.", JUNE)):
+            add(conn, scope_id, Insert(words, created_at=at))
+        return scope_id
+
+    scope_id = await memory.db.write(work)
+    hits = await memory.retrieval.passages(scope_id, Filter(Query("boiler")))
+    assert [h["content"] for h in hits] == ["The boiler is by Vaillant.", "Its warranty ends in 2031."]
+    assert "neighbour" in hits[1]["why"]
+
+
+async def test_a_chat_told_with_names_knows_its_speakers(memory):
+    scope_id = await filled(memory, chat=[("user", None, "Zoe: the lake is cold"), ("user", None, "Max: the lake is warm"), ("user", None, "note that 5: is odd")])
+    assert (await asked(memory, scope_id, "What does Max say of the lake?"))[0] == "Max: the lake is warm"

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from sqlalchemy import Connection, delete, func, select, text
 
 from memory.ids import new_id, new_key
 from memory.messages import Json, is_system, text_of
+from memory.search import named
 from memory.stores.sql import index
 from memory.stores.sql import schema as t
 from memory.stores.sql.index import TEXT, Corner, Doc
@@ -59,14 +59,9 @@ def add(conn: Connection, scope_id: int, place: Place, found: Sequence[tuple[Jso
     return made
 
 
-NAMED = re.compile(r"\s*\**([^\W\d_][\w.'-]{0,30}(?: [^\W\d_][\w.'-]{0,30})?)\**[:：]\s")
-
-
 def speaker(message: Json) -> str:
-    """Who said it, as the search index knows them: by name where they have one (chats of several are often told as
-    "Ada: ..."), and by role."""
-    named = NAMED.match(text_of(message)[:100])
-    return f"{message.get('name') or ''} {named[1] if named else ''} {message.get('role') or ''}"
+    """Who said it, as the search index knows them: by name where they have one, and by role."""
+    return f"{message.get('name') or ''} {named(text_of(message))} {message.get('role') or ''}"
 
 
 LAST = 2**63 - 1

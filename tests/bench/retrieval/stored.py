@@ -14,7 +14,7 @@ from memory.retrieval import Meaning
 from memory.scope import Scope
 from memory.search import iso
 from memory.service import Memory
-from memory.stores.sql import blocks, owners
+from memory.stores.sql import blocks, owners, passages
 from memory.stores.sql.engine import Database
 from memory.stores.sql.transcripts import Heading, Said, Transcriber, steps_of
 from memory.tools import Call, Hands, run_searches
@@ -41,6 +41,7 @@ class Stored:
     def __init__(self, memory: Memory, scope: Scope) -> None:
         self.memory, self.scope, self.scope_id = memory, scope, 0
         self._ids: dict[tuple[str, str, str], list[str]] = {}
+        self._kept: dict[str, list[str]] = {}
 
     async def fill(self, found: Sequence[Utterance]) -> None:
         sessions: dict[str, list[Utterance]] = {}
@@ -60,15 +61,30 @@ class Stored:
 
         self.scope_id = await self.memory.db.write(work)
 
+    async def keep(self, found: Sequence[Utterance]) -> None:
+        """The same as archival memory: a passage each, tagged with who said it."""
+
+        def work(conn: Any) -> int:
+            scope_id = owners.ensure(conn, owners.as_found(conn, self.scope))
+            for one in found:
+                for made in passages.add(conn, scope_id, passages.Insert(one.text, [one.speaker], created_at=one.at))[0]:
+                    self._kept.setdefault(escape(made["content"]), []).append(one.id)
+            return scope_id
+
+        self.scope_id = await self.memory.db.write(work)
+
+    async def archival(self, query: str, depth: int = DEPTH) -> list[str]:
+        hits = await self._told("archival_memory_search", query, depth)
+        return list(dict.fromkeys(ident for hit in hits for ident in self._kept[hit["content"]]))
+
     async def search(self, query: str, depth: int = DEPTH) -> list[str]:
+        hits = await self._told("conversation_search", query, depth)
+        return list(dict.fromkeys(ident for hit in hits for ident in self._ids[hit["conversation"], hit["content"], hit["time"]]))
+
+    async def _told(self, tool: str, query: str, depth: int) -> list[dict[str, Any]]:
         hands = Hands(self.scope_id, blocks.Shelf(self.scope_id, {}), self.memory.retrieval, "bench", {})
-        told = await run_searches([Call("1", "conversation_search", json.dumps({"query": query, "limit": min(depth, DEPTH)}))], hands)
-        out: list[str] = []
-        for line in told[0].splitlines():
-            if line.startswith("{"):
-                hit = json.loads(line)
-                out += self._ids[hit["conversation"], hit["content"], hit["time"]]
-        return list(dict.fromkeys(out))
+        told = await run_searches([Call("1", tool, json.dumps({"query": query, "limit": min(depth, DEPTH)}))], hands)
+        return [json.loads(line) for line in told[0].splitlines() if line.startswith("{")]
 
 
 class Store:
