@@ -151,12 +151,12 @@ async def test_making_it_anew_goes_on_where_it_was(memory, monkeypatch):
     assert await asked(memory, scope_id, "lasagna") == before
 
 
-async def test_passages_of_one_text_belong_together_and_those_of_another_day_do_not(memory):
+async def test_passages_of_one_moment_belong_together_and_those_of_another_do_not(memory):
     scope = Scope("t", "ada", "default", SECRET)
 
     def work(conn):
         scope_id = owners.ensure(conn, owners.as_found(conn, scope))
-        for words, at in (("The boiler is by Vaillant.", MAY), ("Its warranty ends in 2031.", MAY + 5), ("Rex is a dog.", JUNE)):
+        for words, at in (("The boiler is by Vaillant.", MAY), ("Its warranty ends in 2031.", MAY), ("Rex is a dog.", MAY + 5)):
             add(conn, scope_id, Insert(words, created_at=at))
         return scope_id
 

@@ -22,7 +22,7 @@ from memory.stores.sql.messages import Query, ancestors, ranked
 p = t.passages.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
 Passage = dict[str, Any]
-TOGETHER = 600.0  # seconds between passages that belong together
+TOGETHER = 0.0  # seconds between passages that belong together: pieces of one text, and what is said to be of one moment
 BEFORE = text("SELECT content, created_at FROM passages WHERE scope_id = :scope AND node = :node AND id < :key AND deleted_at IS NULL ORDER BY id DESC LIMIT 1")
 _SAME = "SELECT n.id FROM passages n WHERE n.scope_id = p.scope_id AND n.node = p.node AND n.deleted_at IS NULL AND n.id"
 _NEAR = f"abs((SELECT created_at FROM passages WHERE id = %s) - at) <= {TOGETHER}"  # noqa: S608 - no input in it
