@@ -71,11 +71,11 @@ def test_speaker_date_and_time_words_count():
     assert out[1].why == {"keyword": 1.0, "speaker": 0.2, "session": 0.4}
 
 
-def test_words_and_meaning_count_alike():
+def test_words_count_three_times_what_meaning_does():
     pool = [Found(k, k, 0, "") for k in (1, 2, 3)]
     out = order({1: 4.0}, pool, near={2: 0.9, 3: 0.1})
-    assert (out[1].why["keyword"], out[2].why["meaning"], out[3].why["meaning"]) == (0.5, 0.5, 0.0)
-    assert list(out)[2] == 3
+    assert (out[1].why["keyword"], out[2].why["meaning"], out[3].why["meaning"]) == (0.75, 0.25, 0.0)
+    assert list(out) == [1, 2, 3]
 
 
 @given(st.dictionaries(st.integers(1, 20), st.floats(0.1, 9), max_size=8), st.dictionaries(st.integers(1, 20), st.floats(-1, 1), max_size=8))
