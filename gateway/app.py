@@ -57,6 +57,7 @@ from gateway.upstream.transport import AiohttpTransport
 from gateway.usage import UsageLog
 from memory.ask import Policy
 from memory.blocks import Block
+from memory.embed.onnx import OnnxEmbed, installed
 from memory.epoch import Rules
 from memory.errors import MemoryFault
 from memory.jobs import chores, extraction, reflection, summaries
@@ -175,13 +176,22 @@ def _meaning(settings: Settings, router: Targets, credentials: Credentials) -> M
     kind, _, model = settings.memory.embedder.partition(":")
     if kind == "none":
         return None
-    if kind != "upstream" or not model:
-        raise ConfigError(f"memory.embedder is {settings.memory.embedder!r}; this version knows 'none' and 'upstream:<model>'")
+    if not (kind == "upstream" and model) and settings.memory.embedder != "onnx-minilm":
+        raise ConfigError(f"memory.embedder is {settings.memory.embedder!r}; this version knows 'none', 'onnx-minilm' and 'upstream:<model>'")
     if find_spec("numpy") is None:
         raise ConfigError("memory.embedder needs numpy: pip install 'memgate[chroma]'")
     vectors = settings.storage.vectors
     index = ChromaIndex(vectors, settings.data / "chroma") if vectors != "none" else None
-    return Meaning(UpstreamEmbed(model, router, credentials, own_key=settings.mode == "own-key"), index, settings.storage.exact_below)
+    return Meaning(UpstreamEmbed(model, router, credentials, own_key=settings.mode == "own-key") if model else _local_embedder(settings), index, settings.storage.exact_below)
+
+
+def _local_embedder(settings: Settings) -> OnnxEmbed:
+    """Raises ConfigError."""
+    if missing := [name for name in ("onnxruntime", "tokenizers") if find_spec(name) is None]:
+        raise ConfigError(f"memory.embedder = \"onnx-minilm\" needs {' and '.join(missing)}: pip install 'memgate[chroma]'")
+    if not installed(folder := settings.data / "embedder"):
+        raise ConfigError(f"memory.embedder = \"onnx-minilm\" needs its model in {folder}: run `memgate fetch embedder`")
+    return OnnxEmbed(folder)
 
 
 def facts_file() -> Path:

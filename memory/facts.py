@@ -12,7 +12,8 @@ import msgspec
 
 from memory.blocks import escape
 from memory.messages import Json
-from memory.search import STOP, WORD, split_cjk
+from memory.search import WORD, split_cjk
+from memory.words import STOP
 
 MOST, REPLACED, CHARACTERS = 8, 3, 400
 MESSAGE_CHARACTERS = 4000

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
-
-from sqlalchemy import Connection
 
 from memory.embed.base import Embed, EmbedUnavailable
 from memory.errors import StoreUnavailable
@@ -18,7 +16,7 @@ from memory.stores.sql import messages as message_rows
 from memory.stores.sql import passages as passage_rows
 from memory.stores.sql import vectors as vector_rows
 from memory.stores.sql.engine import Database
-from memory.vectors import fused, packed, scored, unpacked
+from memory.vectors import packed, scored, unpacked
 
 POOL = 50  # candidates of each ranking that are fused
 EMBED_SECONDS = 2.0
@@ -61,16 +59,7 @@ class Retrieval:
     async def passages(self, scope_id: int, wanted: passage_rows.Filter) -> list[Hit]:
         """Passages, best first, with id, content, tags, created_at, score and why."""
         near = await self._near(scope_id, wanted)
-        if not near:
-            return await self._db.read(lambda conn: passage_rows.search(conn, scope_id, wanted))
-        query = wanted.query
-        pool = replace(wanted, query=replace(query, limit=POOL, offset=0))
-        hits = await self._db.read(lambda conn: _both(conn, scope_id, pool, list(near)))
-        keyword = {h["key"]: h["score"] for h in hits if "keyword" in h["why"]}
-        by_key = {h["key"]: h for h in hits}
-        ranked = fused(keyword, {k: s for k, s in near.items() if k in by_key})
-        out = [_explained(by_key[k], s, near.get(k)) for k, s in ranked.items()]
-        return out[query.offset : query.offset + query.limit]
+        return await self._db.read(lambda conn: passage_rows.search(conn, scope_id, wanted, near))
 
     async def _near(self, scope_id: int, wanted: passage_rows.Filter) -> dict[int, float]:
         """Row key to similarity of the nearest passages; nothing where meaning cannot be asked now."""
@@ -90,8 +79,9 @@ class Retrieval:
         except (EmbedUnavailable, StoreUnavailable, TimeoutError):
             return {}
 
-    async def embed_scope(self, scope_id: int) -> None:
-        """Makes the missing vectors of a scope's passages; doing it again does nothing. Raises EmbedUnavailable, StoreUnavailable."""
+    async def embed_scope(self, scope_id: int, whole: bool = False) -> None:
+        """Makes the missing vectors of a scope's passages; doing it again does nothing. whole: and puts all of a large scope into
+        the index anew. Raises EmbedUnavailable, StoreUnavailable."""
         meaning = self.meaning
         if meaning is None:
             return
@@ -102,6 +92,8 @@ class Retrieval:
             found = {key: packed(vector) for (key, _), vector in zip(items, made, strict=True)}
             await self._db.write(lambda conn, found=found: vector_rows.store(conn, scope_id, model, found))  # type: ignore[misc]
             await self._index(meaning, scope_id, found)
+        if whole:
+            await self._index(meaning, scope_id, await self._db.read(lambda conn: vector_rows.of_scope(conn, scope_id, model)))
 
     async def _index(self, meaning: Meaning, scope_id: int, new: dict[int, bytes]) -> None:
         """Keeps the index of a large scope complete: a scope that just grew large is put into it whole."""
@@ -115,19 +107,3 @@ class Retrieval:
         if many - len(new) < meaning.exact_below:
             stored = await self._db.read(lambda conn: vector_rows.of_scope(conn, scope_id, model))
         await meaning.index.upsert(scope_id, [(k, unpacked(v)) for k, v in stored.items()])
-
-
-def _both(conn: Connection, scope_id: int, wanted: passage_rows.Filter, near: list[int]) -> list[Hit]:
-    """The keyword hits, and the near passages that pass the same filters."""
-    hits = passage_rows.search(conn, scope_id, wanted)
-    have = {h["key"] for h in hits}
-    bare = replace(wanted, query=replace(wanted.query, text="", limit=len(near) or 1))
-    others = passage_rows.search(conn, scope_id, bare, only=[k for k in near if k not in have])
-    return [*hits, *({**h, "why": {}} for h in others)]
-
-
-def _explained(hit: Hit, score: float, similarity: float | None) -> Hit:
-    why = dict(hit["why"])
-    if similarity is not None:
-        why["similarity"] = round(similarity, 4)
-    return {**hit, "score": score, "why": why}

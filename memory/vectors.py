@@ -31,18 +31,3 @@ def scored(query: Sequence[float], stored: Mapping[int, bytes], limit: int) -> d
     scores = matrix @ wanted
     best = np.argsort(-scores)[:limit]
     return {keys[i]: float(scores[i]) for i in best}
-
-
-def fused(keyword: Mapping[int, float], vector: Mapping[int, float]) -> dict[int, float]:
-    """Both rankings as one: per-query min-max of each, equal weights. Best first; equal scores keep the newest first."""
-    parts = [_spread(keyword), _spread(vector)]
-    total = {k: sum(p.get(k, 0.0) for p in parts) / 2 for k in {*keyword, *vector}}
-    return dict(sorted(total.items(), key=lambda kv: (-kv[1], -kv[0])))
-
-
-def _spread(scores: Mapping[int, float]) -> dict[int, float]:
-    if not scores:
-        return {}
-    low, high = min(scores.values()), max(scores.values())
-    # All equal says "found": as good as the best, rather than nothing.
-    return {k: (s - low) / (high - low) if high > low else 1.0 for k, s in scores.items()}

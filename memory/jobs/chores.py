@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from memory.jobs.queue import Job, buried, enqueue
+from memory.jobs.reindex import begin, reindexing
 from memory.jobs.worker import Handler, Worker
-from memory.stores.sql import expiry, facts, usage
+from memory.stores.sql import expiry, facts, index, usage
 from memory.stores.sql.engine import Database
 
 DAY = 86400.0
 EVERY = 3600.0  # seconds between looks for what is too old
 DEAD_DAYS = 30  # a dead job is kept for a person to look at, not for ever: it may hold a user's words
 USAGE_DAYS = 400  # a year to compare with, and a month to look at it
-Embed = Callable[[int], Awaitable[None]]
+Embed = Callable[[int, bool], Awaitable[None]]
 Forget = Callable[[int, Sequence[int] | None], Awaitable[None]]
 
 
@@ -44,10 +45,12 @@ def erasing(forget: Forget | None) -> Handler:
 
 
 def expiring(db: Database, ages: Ages) -> Handler:
-    """Removes what is older than `ages`, and usage records after `USAGE_DAYS`."""
+    """Removes what is older than `ages`, and usage records after `USAGE_DAYS`; has a search index of an earlier version made anew."""
 
     async def expire(_: Job) -> None:
         now = time.time()
+        if await db.read(index.outdated):
+            await db.write(begin)
         await db.write(lambda conn: expiry.expire_records(conn, now - ages.explain * DAY, now))
         await db.write(lambda conn: buried(conn, now - DEAD_DAYS * DAY))
         while await db.write(lambda conn: _unnamed(conn, now - ages.unnamed * DAY)):
@@ -70,7 +73,7 @@ def embedding(embed: Embed | None) -> Handler:
 
     async def run(job: Job) -> None:
         if embed is not None:
-            await embed(job.payload["scope"])
+            await embed(job.payload["scope"], bool(job.payload.get("whole")))
 
     return run
 
@@ -89,4 +92,5 @@ def register(worker: Worker, db: Database, ages: Ages, forget: Forget | None = N
     """Gives the worker the jobs that every gateway has."""
     worker.register("erase", erasing(forget))
     worker.register("embed", embedding(embed))
+    worker.register("reindex", reindexing(db))
     worker.register("expire", expiring(db, ages), every=EVERY)

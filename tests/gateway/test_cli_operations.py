@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import socket
+import sqlite3
 import tarfile
 
 import pytest
@@ -199,3 +200,46 @@ def test_a_database_that_cannot_be_read_is_told_without_a_traceback(tmp_path):
         assert done.returncode == 1
         assert done.stderr.startswith("Error: sqlite+aiosqlite:")
         assert "Traceback" not in done.stderr
+
+
+def test_the_search_index_is_made_anew_and_says_how_far_it_is(tmp_path):
+    assert "There is no database" in memgate(tmp_path, "index", "rebuild").stderr
+    memgate(tmp_path, "memory", "remember", "Rex is a dog.", "--user", "ada")
+    with sqlite3.connect(tmp_path / "memgate.db") as conn:
+        conn.execute("DELETE FROM passages_fts")
+    conn.close()
+    done = memgate(tmp_path, "index", "rebuild")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "keywords: 0 messages and 1 passages are in the index\n"
+    assert "Rex is a dog." in memgate(tmp_path, "memory", "search", "dog", "--user", "ada").stdout
+    (tmp_path / "index-rebuild").write_text('{"kind": "passages", "after": 0}')
+    assert memgate(tmp_path, "index", "rebuild").stdout.startswith("going on in the passages after 0\n")
+    assert not (tmp_path / "index-rebuild").exists()
+    fresh = memgate(tmp_path, "index", "rebuild", "--fresh", MEMGATE_MEMORY__EMBEDDER="upstream:e")
+    assert "vectors: 1 users' passages are queued" in fresh.stdout
+    assert "Rex is a dog." in memgate(tmp_path, "memory", "search", "dog", "--user", "ada").stdout
+
+
+def test_a_local_embedder_without_its_model_says_what_to_run(tmp_path):
+    failed = memgate(tmp_path, "memory", "show", MEMGATE_MEMORY__EMBEDDER="onnx-minilm")
+    assert "memgate fetch embedder" in failed.stderr or "pip install" in failed.stderr
+
+
+def test_the_embedders_archive_is_taken_from_chromas_cache_when_it_is_the_published_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("pathlib.Path.home", lambda: tmp_path)
+    monkeypatch.setattr("gateway.cli.fetch._from_publisher", lambda _: None)
+    monkeypatch.setenv("MEMGATE_DATA", str(tmp_path / "data"))
+    archive = tmp_path / ".cache" / "chroma" / "onnx_models" / "all-MiniLM-L6-v2" / "onnx.tar.gz"
+    archive.parent.mkdir(parents=True)
+    with tarfile.open(archive, "w:gz") as tar:
+        for name in ("model.onnx", "tokenizer.json"):
+            info = tarfile.TarInfo(f"onnx/{name}")
+            info.size = 2
+            tar.addfile(info, io.BytesIO(b"{}"))
+    refused = CliRunner().invoke(cli, ["fetch", "embedder"])
+    assert refused.exit_code == 1
+    assert "not the published file" in refused.output
+    assert not (tmp_path / "data" / "embedder").exists()
+    monkeypatch.setattr("memory.embed.onnx.SHA256", hashlib.sha256(archive.read_bytes()).hexdigest())
+    assert "verified" in CliRunner().invoke(cli, ["fetch", "embedder"]).output
+    assert "already there" in CliRunner().invoke(cli, ["fetch", "embedder"]).output

@@ -11,6 +11,7 @@ import pytest
 
 from memory.errors import StoreUnavailable
 from memory.scope import Scope
+from memory.search import scope_mark
 from memory.stores.sql import owners, passages, schema
 from memory.stores.sql.engine import Database
 from memory.stores.sql.upgrade import upgrade
@@ -81,8 +82,9 @@ async def test_after_an_erase_and_a_vacuum_no_byte_is_left(tmp_path):
             passages.add(conn, scope_id, passages.Insert(f"Sentinelword {i} zwhatever", tags=["sentineltag"]))
         other = owners.ensure(conn, owners.as_found(conn, Scope("acme", "bob", "default", secret)))
         passages.add(conn, other, passages.Insert("Keeps bees"))
+        return other
 
-    await db.write(fill)
+    other = await db.write(fill)
     assert b"sentinel" in bytes_of(tmp_path).lower()
     counts = await db.write(lambda conn: owners.erase(conn, secret, "acme", "sentinelada"))
     assert counts["passages"] == 200
@@ -94,7 +96,7 @@ async def test_after_an_erase_and_a_vacuum_no_byte_is_left(tmp_path):
         if running:
             await db.close()
     with sqlite3.connect(tmp_path / "a.db") as conn:
-        assert conn.execute("SELECT count(*) FROM passages_fts WHERE passages_fts MATCH 'bees'").fetchone() == (1,)
+        assert conn.execute("SELECT count(*) FROM passages_fts WHERE passages_fts MATCH '\"' || ? || 'bees\"'", (scope_mark(other),)).fetchone() == (1,)
     conn.close()
 
 

@@ -1,4 +1,4 @@
-"""What text becomes before it is indexed, and what a query becomes before it is matched."""
+"""What text becomes before it is indexed, and what a query becomes before it is looked up."""
 from __future__ import annotations
 
 import sqlite3
@@ -7,37 +7,59 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.search import iso, match, parse_time, passages_of, split_cjk, spoken_day, terms
+from memory.search import indexed, iso, looks, parse_time, passages_of, spoken_day, terms
 
-words = st.text(max_size=60) | st.sampled_from(['"', "a OR b", "NEAR(x y)", "scope : s2", "a*", "-a", "(", "喝茶 tea", "what is it"])
+words = st.text(max_size=60) | st.sampled_from(['"', "a OR b", "NEAR(x y)", "scope : s2", "a*", "-a", "(", "喝茶 tea", "what is it", "s2xtea", "_s2xtea", "s2x tea"])
 
 
 @pytest.fixture(scope="module")
 def index():
     db = sqlite3.connect(":memory:")
     db.execute("CREATE VIRTUAL TABLE t USING fts5(scope, body, speaker, prev, day, tokenize='porter unicode61')")
-    for scope, body in (("s1", "Ada likes green tea"), ("s2", "Bob likes green tea"), ("s1", split_cjk("我喜欢喝茶"))):
-        db.execute("INSERT INTO t VALUES (?, ?, 'user', '', '2026-05-08 Friday 8 May 2026')", (scope, body))
+    for scope, body, speaker in ((1, "Ada likes green tea", "Ada user"), (2, "Bob likes green tea", "user"), (1, "我喜欢喝茶", "assistant"), (1, "We went to Rome", "user"), (12, "green", "user")):
+        db.execute("INSERT INTO t VALUES (?, ?, ?, '', ?)", (f"s{scope}", indexed(scope, body), indexed(scope, speaker), indexed(scope, "2026-05-08 Friday 8 May 2026")))
     yield db
     db.close()
 
 
+def hits(index, scope, query):
+    found = [r for x in looks(scope, query) for r in index.execute("SELECT rowid, scope FROM t WHERE t MATCH ?", (x.expression,))]
+    assert {r[1] for r in found} <= {f"s{scope}"}
+    return {r[0] for r in found}
+
+
 @given(words)
 def test_a_users_words_are_never_query_syntax_and_never_leave_the_scope(index, query):
-    expression = match("s1", query)
-    if expression is not None:
-        assert "Bob likes green tea" not in [r[0] for r in index.execute("SELECT body FROM t WHERE t MATCH ?", (expression,))]
+    hits(index, 1, query)
 
 
-@pytest.mark.parametrize(("query", "found"), [("喝茶", 1), ("喜欢", 1), ("drinking", 0), ("teas", 1), ("what does Ada like?", 1), ("friday", 2), ("s2", 0), ("?!", None)])
+@given(st.text(max_size=30))
+def test_no_text_is_indexed_as_another_scopes_words(text):
+    db = sqlite3.connect(":memory:")
+    db.execute("CREATE VIRTUAL TABLE t USING fts5(body, tokenize='porter unicode61')")
+    for hostile in (text, f"{text}_s2xtea", f"s2xtea{text}", f"\u0301s2xtea {text}"):
+        db.execute("INSERT INTO t VALUES (?)", (indexed(1, hostile),))
+    assert db.execute("SELECT count(*) FROM t WHERE t MATCH '\"s2xtea\"'").fetchone() == (0,)
+    db.close()
+
+
+@pytest.mark.parametrize(("query", "found"), [
+    ("喝茶", {3}), ("喜欢", {3}), ("drinking", set()), ("teas", {1}), ("what does Ada like?", {1}), ("friday", {1, 3, 4}), ("s2", set()), ("?!", set()), ("go", {4}), ("going", set()),
+    ("Ada", {1})])
 def test_what_is_found(index, query, found):
-    expression = match("s1", query)
-    assert (expression and len(index.execute("SELECT * FROM t WHERE t MATCH ?", (expression,)).fetchall())) == found
+    assert hits(index, 1, query) == found
+
+
+@pytest.mark.parametrize(("query", "said"), [("what did you tell me", None), ("where do I live", "user"), ("which film did you like", "assistant"), ("tea", None)])
+def test_i_and_you_name_a_speaker(query, said):
+    voices = [x.expression for x in looks(1, query) if x.column == "voice"]
+    assert voices == ([f'speaker : "s1x{said}"'] if said else [])
 
 
 def test_stop_words_count_when_there_is_nothing_else():
     assert terms("what is it") == ["what", "is", "it"]
     assert terms("what is Tea tea") == ["tea"]
+    assert terms("what's Ada's") == ["ada"]
 
 
 @given(st.text(max_size=400), st.integers(5, 60))

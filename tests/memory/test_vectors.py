@@ -19,9 +19,8 @@ from memory.stores.sql import owners
 from memory.stores.sql.engine import Database
 from memory.stores.sql.messages import Query
 from memory.stores.sql.passages import Filter, Insert, add
-from memory.vectors import fused, packed, scored, unpacked
+from memory.vectors import packed, scored, unpacked
 
-scores = st.dictionaries(st.integers(0, 20), st.floats(-10, 10), max_size=8)
 CONCEPTS = {"tea": 0, "drink": 0, "dog": 1, "pet": 1, "car": 2, "vehicle": 2}
 
 
@@ -42,14 +41,6 @@ class Concepts:
             if word in CONCEPTS:
                 out[1 + CONCEPTS[word]] += 1.0
         return out
-
-
-@given(scores, scores)
-def test_fusion_ranks_every_hit_once_between_0_and_1(a, b):
-    out = fused(a, b)
-    assert set(out) == {*a, *b}
-    assert all(0 <= s <= 1 for s in out.values())
-    assert list(out.values()) == sorted(out.values(), reverse=True)
 
 
 @given(st.lists(st.floats(-1, 1, width=32), min_size=3, max_size=3).filter(lambda v: sum(x * x for x in v) > 0.01))

@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, delete, func, select, text
 
-from memory.errors import StoreUnavailable
 from memory.ids import new_id, new_key
 from memory.messages import Json, is_system, text_of
-from memory.search import WEIGHTS, match, split_cjk, spoken_day
+from memory.search import named
+from memory.stores.sql import index
 from memory.stores.sql import schema as t
-from memory.stores.sql.rows import add_row, driver
+from memory.stores.sql.index import TEXT, Corner, Doc
+from memory.stores.sql.rows import add_row, execute
 
 m, n = t.messages.c, t.nodes.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
@@ -24,7 +25,7 @@ encode, decode = msgspec.json.encode, msgspec.json.decode
 class Place:
     """Where messages belong. source: chat (of a request), answer, evicted, import. at: seconds since 1970.
 
-    before: the words of the message before the first of these, for the search index.
+    before: the words of the message before the first of these, for the search index; looked up where not given.
     """
 
     conversation: int
@@ -41,7 +42,8 @@ def add(conn: Connection, scope_id: int, place: Place, found: Sequence[tuple[Jso
     once: a message that is in the conversation already is not stored again.
     """
     made = 0
-    before = place.before
+    # What compaction evicts is older than what stands there already.
+    before = place.before or ("" if place.source == "evicted" else words_before(conn, place.conversation, place.node, None))
     there = _there(conn, place.conversation, [digest for _, digest in found]) if once else set()
     for i, (message, digest) in enumerate(found):
         if is_system(message) or digest in there:
@@ -52,7 +54,7 @@ def add(conn: Connection, scope_id: int, place: Place, found: Sequence[tuple[Jso
         add_row(
             conn, t.messages, id=key, public_id=new_id("msg"), scope_id=scope_id, conversation=place.conversation, node=place.node, role=str(message.get("role") or ""),
             body=encode(message).decode(), content=words, digest=digest, aborted=place.aborted, source=place.source, created_at=place.at)
-        index(conn, "messages_fts", key, (scope_id, words, str(message.get("name") or message.get("role") or ""), before, place.at))
+        index.put(conn, "messages_fts", key, Doc(scope_id, words, speaker(message), before, place.at))
         before = words
         made += 1
     return made
@@ -66,22 +68,31 @@ def _there(conn: Connection, conversation: int, digests: Sequence[bytes]) -> set
     return out
 
 
-def index(conn: Connection, table: str, key: int, doc: tuple[int, str, str, str, float]) -> None:
-    """Puts one document into the search index. doc: scope, body, speaker, previous message, time."""
-    if (raw := driver(conn)) is None:
-        return
-    scope_id, body, speaker, before, at = doc
-    raw.execute(
-        f"INSERT INTO {table} (rowid, scope, body, speaker, prev, day) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608 - table is ours
-        (key, f"s{scope_id}", split_cjk(body), split_cjk(speaker), split_cjk(before[:500]), spoken_day(at)))
+def speaker(message: Json) -> str:
+    """Who said it, as the search index knows them: by name where they have one, and by role."""
+    return f"{message.get('name') or ''} {named(text_of(message))} {message.get('role') or ''}"
+
+
+LAST = 2**63 - 1
+BEFORE = text(
+    "SELECT content FROM messages WHERE conversation = :conversation AND id < :key AND (node = :node OR node = (SELECT parent FROM nodes WHERE id = :node))"
+    " AND role IN ('user', 'assistant') AND content != '' AND source != 'evicted' ORDER BY id DESC LIMIT 1")
+
+
+def words_before(conn: Connection, conversation: int, node: int | None, key: int | None) -> str:
+    """The words before a message (key; None: a new one), of its own turn or of the one that it goes on from: never of
+    another branch."""
+    if node is None:
+        return ""
+    row = execute(conn, BEFORE, {"conversation": conversation, "node": node, "key": LAST if key is None else key}).first()
+    return str(row[0]) if row else ""
 
 
 def remove(conn: Connection, which: Any) -> int:
     """Removes messages and their documents. Returns how many."""
     keys = list(conn.execute(select(m.id).where(which)).scalars())
     for key in keys:
-        if conn.dialect.name == "sqlite":
-            conn.exec_driver_sql("DELETE FROM messages_fts WHERE rowid = ?", (key,))
+        index.drop(conn, "messages_fts", key)
     if keys:
         conn.execute(delete(t.messages).where(m.id.in_(keys)))
     return len(keys)
@@ -146,8 +157,22 @@ class Query:
 
 def search(conn: Connection, scope_id: int, q: Query) -> list[dict[str, Any]]:
     """Hits, best first; without words: the newest. Each with id, role, content, conversation, created_at, score and why."""
-    query = select(m.id, m.public_id, m.role, m.content, m.created_at, m.aborted, t.conversations.c.name.label("conversation")).join(
-        t.conversations, t.conversations.c.id == m.conversation).where(m.scope_id == scope_id, m.content != "")
+    rows = _allowed(select(m.id, m.conversation, m.created_at, func.substr(m.content, 1, TEXT)).where(m.scope_id + 0 == scope_id), q)  # + 0: by row key
+    hits = select(m.id, m.public_id, m.role, m.content, m.created_at, m.aborted, t.conversations.c.name.label("conversation")).join(
+        t.conversations, t.conversations.c.id == m.conversation)
+    newest = _allowed(hits.where(m.scope_id == scope_id), q)
+    return ranked(conn, Corner("messages_fts", scope_id, rows, m.id, _beside), (hits, newest), q, {})
+
+
+def docs(conn: Connection, after: int, limit: int) -> list[tuple[int, Doc]]:
+    """Row keys and what is indexed of them, in order, after a row key."""
+    rows = conn.execute(select(t.messages).where(m.id > after).order_by(m.id).limit(limit))
+    return [(r.id, Doc(
+        r.scope_id, r.content, speaker(decode(r.body)), "" if r.source == "evicted" else words_before(conn, r.conversation, r.node, r.id), r.created_at)) for r in rows]
+
+
+def _allowed(query: Any, q: Query) -> Any:
+    query = query.where(m.content != "")
     if q.roles:
         query = query.where(m.role.in_(q.roles))
     if q.since is not None:
@@ -158,26 +183,31 @@ def search(conn: Connection, scope_id: int, q: Query) -> list[dict[str, Any]]:
         query = query.where(m.node.in_(ancestors(q.within)))
     if q.skip:
         query = query.where(m.node.is_distinct_from(q.skip))
-    return ranked(conn, "messages_fts", query, m.id, (scope_id, q))
+    return query
 
 
-def ranked(conn: Connection, table: str, query: Any, key: Any, asked: tuple[int, Query]) -> list[dict[str, Any]]:
-    """Runs a search query over an index, or by date when there are no words to look for."""
-    scope_id, q = asked
-    expression = match(f"s{scope_id}", q.text)
-    if expression is None:
-        if q.text.strip():
-            return []
-        rows = conn.execute(query.add_columns(text("0.0 AS score")).order_by(key.desc()).limit(q.limit).offset(q.offset))
-        return [{**row._mapping, "why": {"newest": True}} for row in rows]
-    if conn.dialect.name != "sqlite":
-        raise StoreUnavailable("this version searches in SQLite only")
-    weights = ", ".join(map(str, WEIGHTS))
-    hits = (select(text("rowid AS key"), text(f"-bm25({table}, {weights}) AS score")).select_from(text(table))
-            .where(text(f"{table} MATCH :expression")).subquery("hits"))
-    found = query.add_columns(text("hits.score AS score")).join(hits, text("hits.key") == key).order_by(text("hits.score DESC"), key.desc())
-    rows = conn.execute(found.limit(q.limit).offset(q.offset), {"expression": expression})
-    return [{**row._mapping, "why": {"keyword": round(row.score, 4)}} for row in rows]
+def ranked(conn: Connection, corner: Corner, queries: tuple[Any, Any], q: Query, near: dict[int, float]) -> list[dict[str, Any]]:
+    """Runs a search over an index, or by date when there are no words to look for. queries: for whole rows, and for the newest
+    of those that may be shown."""
+    hits, newest = queries
+    if not q.text.strip():
+        rows = conn.execute(newest.order_by(corner.key.desc()).limit(q.limit).offset(q.offset))
+        return [{**row._mapping, "score": 0.0, "why": {"newest": True}} for row in rows]
+    order = index.found(conn, corner, q.text, near, q.offset + q.limit)
+    if not order:
+        return []
+    wanted = list(order)[q.offset : q.offset + q.limit]
+    by_key = {row.id: row for row in conn.execute(hits.where(corner.key.in_(wanted)))}
+    return [{**by_key[k]._mapping, "score": round(order[k].score, 4), "why": order[k].why} for k in wanted if k in by_key]
+
+
+def _beside(conn: Connection, keys: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
+    """What was said before and after each message in its conversation."""
+    said = "SELECT n.id FROM messages n WHERE n.conversation = m.conversation AND n.role IN ('user', 'assistant') AND n.content != '' AND n.id"
+    rows = conn.exec_driver_sql(
+        f"SELECT m.id, ({said} < m.id ORDER BY n.id DESC LIMIT 1), ({said} > m.id ORDER BY n.id LIMIT 1)"  # noqa: S608 - no input in it
+        " FROM json_each(?) k JOIN messages m ON m.id = k.value", (encode(keys).decode(),))
+    return {key: (before, after) for key, before, after in rows}
 
 
 def page(conn: Connection, conversation: int, after: int, limit: int) -> list[dict[str, Any]]:

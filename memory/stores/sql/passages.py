@@ -7,19 +7,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, delete, insert, select
+from sqlalchemy import Connection, Row, delete, func, insert, literal, select, text
 
 from memory.errors import BadArguments
 from memory.ids import new_id, new_key
 from memory.jobs.queue import Job, enqueue
 from memory.messages import mac, squeeze
-from memory.search import passages_of
+from memory.search import named, passages_of
+from memory.stores.sql import index
 from memory.stores.sql import schema as t
-from memory.stores.sql.messages import Query, ancestors, index, ranked
+from memory.stores.sql.index import TEXT, Corner, Doc
+from memory.stores.sql.messages import Query, ancestors, ranked
 
 p = t.passages.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
 Passage = dict[str, Any]
+TOGETHER = 0.0  # seconds between passages that belong together: pieces of one text, and what is said to be of one moment
+BEFORE = text("SELECT content, created_at FROM passages WHERE scope_id = :scope AND node = :node AND id < :key AND deleted_at IS NULL ORDER BY id DESC LIMIT 1")
+_SAME = "SELECT n.id FROM passages n WHERE n.scope_id = p.scope_id AND n.node = p.node AND n.deleted_at IS NULL AND n.id"
+_NEAR = f"abs((SELECT created_at FROM passages WHERE id = %s) - at) <= {TOGETHER}"  # noqa: S608 - no input in it
+BESIDE = (
+    f"SELECT id, CASE WHEN {_NEAR % 'a'} THEN a END, CASE WHEN {_NEAR % 'b'} THEN b END FROM ("  # noqa: S608 - no input in it
+    f"SELECT p.id, p.created_at AS at, ({_SAME} < p.id ORDER BY n.id DESC LIMIT 1) AS a, ({_SAME} > p.id ORDER BY n.id LIMIT 1) AS b"
+    " FROM json_each(?) k JOIN passages p ON p.id = k.value)")
 TYPES = ("identity", "preference", "fact", "context", "trivial")
 
 
@@ -68,7 +78,7 @@ def add(conn: Connection, scope_id: int, new: Insert) -> tuple[list[dict[str, An
             conn.execute(insert(t.passages).values(
                 id=key, public_id=new_id("passage"), scope_id=scope_id, node=new.node, content=content, tags=encode(list(new.tags)).decode(), type=new.type,
                 importance=new.importance, digest=digest, actor=new.actor, created_at=now, source=new.source))
-            index(conn, "passages_fts", key, (scope_id, content, " ".join(new.tags), "", now))
+            index.put(conn, "passages_fts", key, Doc(scope_id, content, _labels(content, new.tags), _before(conn, (scope_id, new.node, key), now), now))
             found = conn.execute(select(t.passages).where(p.id == key)).one()
             made += 1
         out.append(shown(found))
@@ -83,12 +93,25 @@ def shown(row: Row[Any]) -> dict[str, Any]:
             "superseded_by": row.superseded_by}
 
 
-def search(conn: Connection, scope_id: int, f: Filter, only: Sequence[int] | None = None) -> list[dict[str, Any]]:
-    """Hits, best first, or the newest when there are no words to look for. only: row keys to stay within."""
+def search(conn: Connection, scope_id: int, f: Filter, near: dict[int, float] | None = None) -> list[dict[str, Any]]:
+    """Hits, best first, or the newest when there are no words to look for. near: row keys that mean something like it, with
+    their similarity."""
+    rows = _allowed(select(p.id, literal(0), p.created_at, func.substr(p.content, 1, TEXT)).where(p.scope_id + 0 == scope_id), f)  # + 0: by row key
+    hits = select(t.passages)
+    newest = _allowed(hits.where(p.scope_id == scope_id), f)
+    near = near or {}
+    found = ranked(conn, Corner("passages_fts", scope_id, rows, p.id, _beside), (hits, newest), f.query, near)
+    return [{"key": h["id"], "id": h["public_id"], "content": h["content"], "tags": decode(h["tags"]), "type": h["type"], "importance": h["importance"],
+             "created_at": h["created_at"], "score": h["score"], "why": _why(h, near)} for h in found]
+
+
+def _why(hit: dict[str, Any], near: dict[int, float]) -> dict[str, Any]:
+    return {**hit["why"], "similarity": round(near[hit["id"]], 4)} if hit["id"] in near else dict(hit["why"])
+
+
+def _allowed(query: Any, f: Filter) -> Any:
     q = f.query
-    query = select(t.passages).where(p.scope_id == scope_id, p.deleted_at.is_(None))
-    if only is not None:
-        query = query.where(p.id.in_(only))
+    query = query.where(p.deleted_at.is_(None))
     if q.since is not None:
         query = query.where(p.created_at >= q.since)
     if q.until is not None:
@@ -97,9 +120,31 @@ def search(conn: Connection, scope_id: int, f: Filter, only: Sequence[int] | Non
         query = query.where(p.node.in_(ancestors(q.within)))
     for tag in f.tags:
         query = query.where(p.tags.contains(encode(tag).decode(), autoescape=True))
-    found = ranked(conn, "passages_fts", query, p.id, (scope_id, q))
-    return [{"key": h["id"], "id": h["public_id"], "content": h["content"], "tags": decode(h["tags"]), "type": h["type"], "importance": h["importance"],
-             "created_at": h["created_at"], "score": h["score"], "why": h["why"]} for h in found]
+    return query
+
+
+def _labels(content: str, tags: Sequence[str]) -> str:
+    return " ".join([*tags, named(content)])
+
+
+def _before(conn: Connection, place: tuple[int, int, int], at: float) -> str:
+    """The words of the passage stored right before, where it is of the same text or the same moment. place: scope, branch, key."""
+    scope_id, node, key = place
+    row = conn.execute(BEFORE, {"scope": scope_id, "node": node, "key": key}).first()
+    return str(row.content) if row and abs(row.created_at - at) <= TOGETHER else ""
+
+
+def _beside(conn: Connection, keys: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
+    """The passages stored right before and after each, where they are of the same moment."""
+    rows = conn.exec_driver_sql(BESIDE, (encode(keys).decode(),))
+    return {key: (before, after) for key, before, after in rows}
+
+
+def docs(conn: Connection, after: int, limit: int) -> list[tuple[int, Doc]]:
+    """Row keys and what is indexed of them, in order, after a row key."""
+    rows = conn.execute(select(t.passages).where(p.id > after).order_by(p.id).limit(limit))
+    return [(r.id, Doc(
+        r.scope_id, r.content, _labels(r.content, decode(r.tags)), _before(conn, (r.scope_id, r.node, r.id), r.created_at), r.created_at)) for r in rows]
 
 
 def get(conn: Connection, scope_ids: Sequence[int], ident: str) -> dict[str, Any] | None:
@@ -112,8 +157,7 @@ def remove(conn: Connection, scope_ids: Sequence[int], ident: str) -> int | None
     key: int | None = conn.execute(select(p.id).where(p.scope_id.in_(scope_ids), p.public_id == ident)).scalar()
     if key is None:
         return None
-    if conn.dialect.name == "sqlite":
-        conn.exec_driver_sql("DELETE FROM passages_fts WHERE rowid = ?", (key,))
+    index.drop(conn, "passages_fts", key)
     conn.execute(delete(t.vectors).where(t.vectors.c.passage == key))
     conn.execute(delete(t.passages).where(p.id == key))
     return key

@@ -67,13 +67,12 @@ class _Compiled:
         self.sql = str(compiled)
         self._params = [(name, compiled.params.get(name)) for name in compiled.positiontup or ()]
         columns = list(getattr(statement, "selected_columns", ()))
-        self._row: Callable[..., Any] = _named([c.key for c in columns])
-        self._queries = bool(columns)
+        self._row: Callable[..., Any] = _named([c.key for c in columns]) if columns else _unnamed
         self._booleans = [i for i, c in enumerate(columns) if isinstance(c.type, Boolean)]
 
     def run(self, raw: sqlite3.Connection, values: Mapping[str, Any]) -> Rows:
         found = raw.execute(self.sql, [values.get(name, default) for name, default in self._params])
-        return Rows(self._row(*self._told(row)) for row in found) if self._queries else Rows()
+        return Rows(self._row(*self._told(row)) for row in found) if found.description else Rows()
 
     def _told(self, row: tuple[Any, ...]) -> Sequence[Any]:
         if not self._booleans:
@@ -83,6 +82,11 @@ class _Compiled:
 
 def _named(columns: Sequence[str]) -> Callable[..., Any]:
     return namedtuple("Row", columns, rename=True)
+
+
+def _unnamed(*values: Any) -> tuple[Any, ...]:
+    """A row of a statement written as text."""
+    return values
 
 
 @cache

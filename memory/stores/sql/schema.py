@@ -140,11 +140,10 @@ usage = Table(
     Index("ix_usage_tenant", "tenant", "created_at"), Index("ix_usage_key", "key", "created_at"),
     Index("ix_usage_user", "tenant", "user"))
 
-# Columns: scope (an indexed term, not an afterthought filter), body, speaker, previous message, date.
+# Columns: scope, and with the scope before each word (memory.search.indexed): body, speaker, previous message, date.
 FTS = ("messages_fts", "passages_fts")
+FTS_SQL = "CREATE VIRTUAL TABLE IF NOT EXISTS {} USING fts5(scope, body, speaker, prev, day, tokenize='porter unicode61')"
 for _name in FTS:
-    event.listen(metadata, "after_create", DDL(  # type: ignore[no-untyped-call]
-        f"CREATE VIRTUAL TABLE IF NOT EXISTS {_name} USING fts5(scope, body, speaker, prev, day, tokenize='porter unicode61')",
-    ).execute_if(dialect="sqlite"))
+    event.listen(metadata, "after_create", DDL(FTS_SQL.format(_name)).execute_if(dialect="sqlite"))  # type: ignore[no-untyped-call]
 
 REVISION = "0002"

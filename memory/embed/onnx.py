@@ -1,0 +1,114 @@
+"""Sentence vectors made on this machine: all-MiniLM-L6-v2 as Chroma publishes it for onnxruntime (384 numbers, 256 tokens).
+
+The files are fetched by a command, never by themselves (`memgate fetch embedder`), and checked before they are used. Needs
+onnxruntime, tokenizers and numpy, which come with the extra `chroma`; they are loaded with the first text.
+"""
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from memory.embed.base import EmbedUnavailable
+
+URL = "https://chroma-onnx-models.s3.amazonaws.com/all-MiniLM-L6-v2/onnx.tar.gz"
+SHA256 = "913d7300ceae3b2dbc2c50d1de4baacab4be7b9380491c27fab7418616a16ec3"
+FILES = ("model.onnx", "tokenizer.json")
+CHECKED = "sha256.json"  # the digests of the files, noted when the archive they came from was verified
+TOKENS = 256
+BATCH = 8  # texts at a time: a query waits for no more of a background job than this
+
+
+class Unusable(ValueError):
+    """The model's files are not what they should be."""
+
+
+def installed(folder: Path) -> bool:
+    return all((folder / name).is_file() for name in (*FILES, CHECKED))
+
+
+def unpack(archive: Path, folder: Path, sha256: str | None = None) -> None:
+    """Puts the files of the published archive into `folder`. sha256: another archive's. Raises Unusable, nothing being changed, for
+    one that is not it."""
+    with archive.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != (sha256 or SHA256):
+        raise Unusable(f"its SHA-256 is {found}, not {sha256 or SHA256}")
+    folder.mkdir(parents=True, exist_ok=True)
+    digests = {}
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            for name in FILES:
+                member = tar.extractfile(f"onnx/{name}")
+                if member is None:
+                    raise Unusable(f"it holds no onnx/{name}")
+                data = member.read()
+                digests[name] = hashlib.sha256(data).hexdigest()
+                part = folder / f".{name}.part"
+                part.write_bytes(data)
+                part.replace(folder / name)
+    except (tarfile.TarError, KeyError) as e:
+        raise Unusable(f"it cannot be read: {e}") from e
+    (folder / CHECKED).write_text(json.dumps(digests))
+
+
+class OnnxEmbed:
+    """Implements Embed. folder: where `unpack` put the files."""
+
+    model = "onnx-minilm"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._loaded: tuple[Any, Any] | None = None
+        self._turn = asyncio.Lock()
+
+    async def __call__(self, tenant: str, texts: Sequence[str]) -> list[list[float]]:
+        out: list[list[float]] = []
+        for i in range(0, len(texts), BATCH):
+            async with self._turn:
+                out += await asyncio.to_thread(self._made, list(texts[i : i + BATCH]))
+        return out
+
+    def _made(self, texts: list[str]) -> list[list[float]]:
+        try:
+            tokenizer, session = self._loaded = self._loaded or self._load()
+            return _vectors(tokenizer, session, texts)
+        except ImportError as e:
+            raise EmbedUnavailable(f"onnx-minilm needs onnxruntime and tokenizers: pip install 'memgate[chroma]' ({e})") from e
+        except Exception as e:
+            # onnxruntime and tokenizers raise kinds of their own, and Exception itself.
+            raise EmbedUnavailable(f"onnx-minilm failed: {type(e).__name__}: {e}") from e
+
+    def _load(self) -> tuple[Any, Any]:
+        import onnxruntime
+        from tokenizers import Tokenizer
+
+        told = json.loads((self._folder / CHECKED).read_text())
+        files = {name: (self._folder / name).read_bytes() for name in FILES}
+        for name, data in files.items():
+            if hashlib.sha256(data).hexdigest() != told.get(name):
+                raise Unusable(f"{self._folder / name} was changed since it was fetched: run `memgate fetch embedder` again")
+        tokenizer = Tokenizer.from_str(files["tokenizer.json"].decode())
+        tokenizer.enable_truncation(max_length=TOKENS)
+        tokenizer.enable_padding(pad_id=0, pad_token="[PAD]")  # noqa: S106 - the padding token, no secret
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        return tokenizer, onnxruntime.InferenceSession(files["model.onnx"], options, providers=["CPUExecutionProvider"])
+
+
+def _vectors(tokenizer: Any, session: Any, texts: list[str]) -> list[list[float]]:
+    """The mean of each text's token vectors, at unit length."""
+    import numpy as np
+
+    encoded = tokenizer.encode_batch(texts)
+    ids = np.array([e.ids for e in encoded], dtype=np.int64)
+    mask = np.array([e.attention_mask for e in encoded], dtype=np.int64)
+    hidden = session.run(None, {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)})[0]
+    counted = mask[:, :, None].astype(hidden.dtype)
+    pooled = (hidden * counted).sum(1) / np.clip(counted.sum(1), 1e-9, None)
+    lengths = np.linalg.norm(pooled, axis=1, keepdims=True)
+    return [[float(x) for x in row] for row in pooled / np.where(lengths == 0, 1e-12, lengths)]

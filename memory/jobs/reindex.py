@@ -1,0 +1,75 @@
+"""The keyword index made anew from the rows, page by page, each a transaction of its own: searches and turns go on meanwhile, and
+what was interrupted goes on where it was."""
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select
+
+from memory.jobs.queue import Job, enqueue
+from memory.jobs.worker import Handler
+from memory.stores.sql import index
+from memory.stores.sql import messages as message_rows
+from memory.stores.sql import passages as passage_rows
+from memory.stores.sql import schema as t
+from memory.stores.sql.engine import Database
+
+PAGE = 200  # rows a transaction: a turn that writes meanwhile waits for no more
+SECONDS = 60.0  # of one background job; the rest is the next one's
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far it is. kind: messages, passages, done. after: the last row key of that kind that is in the index."""
+
+    kind: str = "messages"
+    after: int = 0
+
+
+def step(conn: Connection, mark: Mark) -> tuple[Mark, int]:
+    """One page. Returns the next mark, and how many rows this one was."""
+    if mark.kind == "done" or conn.dialect.name != "sqlite":
+        return Mark("done"), 0
+    docs = (message_rows if mark.kind == "messages" else passage_rows).docs(conn, mark.after, PAGE)
+    index.again(conn, f"{mark.kind}_fts", docs)
+    if len(docs) == PAGE:
+        return Mark(mark.kind, docs[-1][0]), len(docs)
+    if mark.kind == "messages":
+        return Mark("passages"), len(docs)
+    index.swept(conn)
+    return Mark("done"), len(docs)
+
+
+def sizes(conn: Connection) -> dict[str, int]:
+    """How many rows of each kind there are."""
+    return {k: int(conn.execute(select(func.count()).select_from(table)).scalar() or 0) for k, table in (("messages", t.messages), ("passages", t.passages))}
+
+
+def embed_again(conn: Connection) -> int:
+    """Has the vectors of every scope that holds passages looked after. Returns how many scopes."""
+    scopes = list(conn.execute(select(t.passages.c.scope_id).distinct()).scalars())
+    for scope_id in scopes:
+        enqueue(conn, Job("embed", {"scope": scope_id, "whole": True}, scope_id, dedupe=f"embed-whole-{scope_id}"))
+    return len(scopes)
+
+
+def begin(conn: Connection, mark: Mark | None = None) -> None:
+    """Has the index made anew in the background."""
+    mark = mark or Mark()
+    enqueue(conn, Job("reindex", {"kind": mark.kind, "after": mark.after}, dedupe="reindex"))
+
+
+def reindexing(db: Database) -> Handler:
+    """Goes on for some seconds, then leaves the rest to a job of its own."""
+
+    async def run(job: Job) -> None:
+        mark, until = Mark(**job.payload), time.monotonic() + SECONDS
+        while True:
+            mark, _ = await db.write(lambda conn, m=mark: step(conn, m))  # type: ignore[misc]
+            if mark.kind == "done" or time.monotonic() > until:
+                break
+        if mark.kind != "done":
+            await db.write(lambda conn: begin(conn, mark))
+
+    return run

@@ -1,0 +1,151 @@
+"""The search index beside messages and passages: putting in, taking out, looking up, and making it anew from the rows.
+
+SQLite's FTS5. A search reads the postings of its words in its own scope and scores them here (see memory.ranking).
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, func, select
+
+from memory.errors import StoreUnavailable
+from memory.ranking import POOL, Found, Matches, Ranked, Ranking, weighed
+from memory.search import indexed, looks, spoken_day
+from memory.stores.sql import schema as t
+from memory.stores.sql.rows import driver
+
+NEWEST = 5000  # of a word's occurrences in one scope that count; what is said everywhere tells nothing apart
+COUNTED = 20_000  # documents counted to weigh how rare a word is
+CHUNK = 400
+TEXT = 400  # characters of a candidate that are looked at
+Beside = Callable[[Connection, Sequence[int]], dict[int, tuple[int | None, int | None]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Doc:
+    """What is indexed of one row. before: the words of the message before it. at: seconds since 1970."""
+
+    scope_id: int
+    body: str
+    speaker: str
+    before: str
+    at: float
+
+
+def put(conn: Connection, table: str, key: int, doc: Doc) -> None:
+    """Puts one document into the index."""
+    if (raw := driver(conn)) is None:
+        return
+    s = doc.scope_id
+    raw.execute(
+        f"INSERT INTO {table} (rowid, scope, body, speaker, prev, day) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608 - table is ours
+        (key, f"s{s}", indexed(s, doc.body), indexed(s, doc.speaker), indexed(s, doc.before[:500]), indexed(s, spoken_day(doc.at))))
+
+
+def drop(conn: Connection, table: str, key: int) -> None:
+    """Takes one document out."""
+    if conn.dialect.name == "sqlite":
+        conn.exec_driver_sql(f"DELETE FROM {table} WHERE rowid = ?", (key,))  # noqa: S608 - table is ours
+
+
+@dataclass(frozen=True, slots=True)
+class Corner:
+    """One scope's part of an index. rows: a query for (id, place, at, text) of the rows that may be shown. beside: the rows
+    before and after each of some rows; None where rows have no neighbours."""
+
+    table: str
+    scope_id: int
+    rows: Any
+    key: Any
+    beside: Beside | None = None
+
+
+def found(conn: Connection, corner: Corner, query: str, near: dict[int, float], wanted: int) -> dict[int, Ranked] | None:
+    """Row keys with their scores, best first, at least `wanted` where there are so many; None when there are no words to look
+    for. near: similarity of rows by meaning. Raises StoreUnavailable."""
+    if conn.dialect.name != "sqlite":
+        raise StoreUnavailable("this version searches in SQLite only")
+    asked = list(looks(corner.scope_id, query))
+    if not asked:
+        return None
+    matches = _matches(conn, corner, [(x.term, x.column, x.expression) for x in asked])
+    pool = _pool(conn, corner, matches.best(), max(POOL, wanted))
+    have = {f.key for f in pool}
+    pool += _rows(conn, corner, [k for k in near if k not in have]).values()
+    ranking = Ranking(query, matches, pool, near)
+    return ranking.order(_neighbours(conn, corner, ranking.leading(), {f.key: f for f in pool}))
+
+
+def _matches(conn: Connection, corner: Corner, asked: Sequence[tuple[int, str, str]]) -> Matches:
+    table = corner.table
+    one = f"SELECT * FROM (SELECT %d, rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC LIMIT {NEWEST})"  # noqa: S608 - table is ours
+    sql = " UNION ALL ".join(one % i for i in range(len(asked)))
+    keys: list[list[int]] = [[] for _ in asked]
+    for i, key in conn.exec_driver_sql(sql, tuple(expression for _, _, expression in asked)):
+        keys[i].append(key)
+    rows = "messages" if table == "messages_fts" else "passages"
+    size = conn.exec_driver_sql(
+        f"SELECT count(*) FROM (SELECT 1 FROM {rows} WHERE scope_id = ? LIMIT {COUNTED})", (corner.scope_id,)).scalar()  # noqa: S608 - table is ours
+    return weighed(((term, column, k) for (term, column, _), k in zip(asked, keys, strict=True)), int(size or 0))
+
+
+def _pool(conn: Connection, corner: Corner, keys: Sequence[int], wanted: int) -> list[Found]:
+    """The first `wanted` of the keys that pass the filters, in their order."""
+    out: list[Found] = []
+    for i in range(0, len(keys), CHUNK):
+        part = keys[i : i + CHUNK]
+        rows = _rows(conn, corner, part)
+        out += [rows[k] for k in part if k in rows]
+        if len(out) >= wanted:
+            break
+    return out[:wanted]
+
+
+def _rows(conn: Connection, corner: Corner, keys: Sequence[int]) -> dict[int, Found]:
+    if not keys:
+        return {}
+    listed = func.json_each(msgspec.json.encode(keys).decode()).table_valued("value")
+    rows = conn.execute(corner.rows.where(corner.key.in_(select(listed.c.value))))
+    return {row[0]: Found(row[0], row[1], row[2], row[3]) for row in rows}
+
+
+def _neighbours(conn: Connection, corner: Corner, keys: Sequence[int], have: dict[int, Found]) -> dict[int, tuple[Found | None, Found | None]]:
+    if corner.beside is None or not keys:
+        return {}
+    beside = corner.beside(conn, keys)
+    there = have | _rows(conn, corner, sorted({k for pair in beside.values() for k in pair if k is not None and k not in have}))
+    return {key: (there.get(a or 0), there.get(b or 0)) for key, (a, b) in beside.items()}
+
+
+def outdated(conn: Connection) -> bool:
+    """Whether the index was made by a version that wrote it otherwise."""
+    if conn.dialect.name != "sqlite":
+        return False
+    for table in t.FTS:
+        row = conn.exec_driver_sql(f"SELECT scope, day FROM {table} ORDER BY rowid LIMIT 1").first()  # noqa: S608 - table is ours
+        if row is not None and not str(row.day).startswith(f"{row.scope}x"):
+            return True
+    return False
+
+
+def emptied(conn: Connection) -> None:
+    """Makes both indexes from nothing, without a document in them."""
+    for table in t.FTS:
+        conn.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")
+        conn.exec_driver_sql(t.FTS_SQL.format(table))
+
+
+def swept(conn: Connection) -> None:
+    """Takes out documents whose row is gone."""
+    for table, rows in zip(t.FTS, (t.messages, t.passages), strict=True):
+        conn.exec_driver_sql(f"DELETE FROM {table} WHERE rowid NOT IN (SELECT id FROM {rows.name})")  # noqa: S608 - tables of ours
+
+
+def again(conn: Connection, table: str, docs: Iterable[tuple[int, Doc]]) -> None:
+    """Puts documents in anew."""
+    for key, doc in docs:
+        drop(conn, table, key)
+        put(conn, table, key, doc)

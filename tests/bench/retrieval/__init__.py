@@ -1,0 +1,1 @@
+"""How well and how fast the gateway's own search finds what was said."""

@@ -1,0 +1,113 @@
+"""`python -m tests.bench.retrieval`: does the gateway's own search find what was said?
+
+LoCoMo and a small Chinese set, stored in a store of the gateway's own and asked for through its own tool, beside plain FTS5.
+`--latency`: how long a search takes as stores grow. LoCoMo is read from `../shared` beside the project (or --data), never copied.
+"""
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from memory import ranking
+from tests.bench.retrieval import chinese, latency, locomo
+from tests.bench.retrieval.plain import Plain
+from tests.bench.retrieval.stored import DEPTH, Store
+
+Row = tuple[str, int, dict[str, float]]
+Search = Callable[[str], Awaitable[list[str]]]
+
+
+async def scored(metrics: Any, name: str, questions: list[Any], search: Search) -> list[Row]:
+    return [(name, category, metrics._score(await search(q), evidence)) for q, category, evidence in questions]
+
+
+def figures(rows: list[Row]) -> str:
+    def mean(key: str, chosen: list[Row]) -> float:
+        return sum(s[key] for _, _, s in chosen) / len(chosen) if chosen else 0.0
+
+    asked = [r for r in rows if r[1] != 5]
+    return f"{mean('recall@10', asked):9.4f} {mean('ndcg@10', asked):9.4f} {mean('mrr', asked):7.4f} {mean('recall@10', [r for r in rows if r[1] == 5]):12.4f} {len(asked):6}"
+
+
+async def english(metrics: Any, data: Path) -> None:
+    print(f"{'LoCoMo':24} {'recall@10':>9} {'nDCG@10':>9} {'MRR':>7} {'adversarial':>12} {'asked':>6}")
+    ours: list[Row] = []
+    plain: list[Row] = []
+    kept: list[Row] = []
+    async with Store() as store:
+        for conv in metrics.load(str(data)):
+            found = locomo.utterances(conv)
+            user, bare = await store.user(conv.id, found), Plain(found)
+
+            async def of_plain(query: str, bare: Plain = bare) -> list[str]:
+                return bare.search(query, DEPTH)
+
+            mine = await scored(metrics, conv.id, conv.qa, user.search)
+            ours += mine
+            plain += await scored(metrics, conv.id, conv.qa, of_plain)
+            await user.keep(found)
+            kept += await scored(metrics, conv.id, conv.qa, user.archival)
+            print(f"{conv.id:24} {figures(mine)}")
+    print(f"{'overall':24} {figures(ours)}")
+    print(f"{'  multi-hop':24} {figures([r for r in ours if r[1] == 1])}\n{'  temporal':24} {figures([r for r in ours if r[1] == 2])}")
+    print(f"{'  open-domain':24} {figures([r for r in ours if r[1] == 3])}\n{'  single-hop':24} {figures([r for r in ours if r[1] == 4])}")
+    print(f"{'the same as passages':24} {figures(kept)}")
+    print(f"{'plain FTS5':24} {figures(plain)}")
+
+
+async def without(metrics: Any, data: Path) -> None:
+    """What each part of the ranking gains: the figures without it."""
+    print(f"{'LoCoMo, overall':24} {'recall@10':>9} {'nDCG@10':>9} {'MRR':>7} {'adversarial':>12} {'asked':>6}")
+    async with Store() as store:
+        users = []
+        for conv in metrics.load(str(data)):
+            users.append((conv, await store.user(conv.id, locomo.utterances(conv))))
+        for names in ((), ("SPEAKER",), ("SESSION",), ("FOLLOWS", "PRECEDES"), ("DATE",), ("TIMELY",)):
+            kept = {name: getattr(ranking, name) for name in names}
+            for name in names:
+                setattr(ranking, name, 0.0)
+            rows = [row for conv, user in users for row in await scored(metrics, conv.id, conv.qa, user.search)]
+            for name, value in kept.items():
+                setattr(ranking, name, value)
+            print(f"{'without ' + ', '.join(names) if names else 'whole':24} {figures(rows)}")
+
+
+async def chinese_set() -> None:
+    async with Store() as store:
+        found = chinese.utterances()
+        user, bare = await store.user("zh", found), Plain(found)
+        ranks = [((await user.search(q)), bare.search(q, DEPTH), {wanted}) for q, wanted in chinese.QUESTIONS]
+        for name, which in (("Chinese set", 0), ("plain FTS5", 1)):
+            first = sum(r[which][:1] == [next(iter(r[2]))] for r in ranks) / len(ranks)
+            three = sum(bool(r[2] & set(r[which][:3])) for r in ranks) / len(ranks)
+            print(f"{name:24} first {first:.3f}   in the first three {three:.3f}   of {len(ranks)}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=locomo.DATA, help="another file of LoCoMo's shape")
+    parser.add_argument("--without", action="store_true", help="LoCoMo again without each part of the ranking")
+    parser.add_argument("--latency", action="store_true")
+    parser.add_argument("--messages", type=int, default=1_000_000, help="of the largest store with --latency")
+    args = parser.parse_args()
+    if args.latency:
+        asyncio.run(latency.report(args.messages))
+        return 0
+    metrics = locomo.metrics()
+    if metrics is None or not args.data.exists():
+        print("LoCoMo is not beside the project (../shared/data and ../shared/bench/retrieval), so it is skipped.")
+    elif args.without:
+        asyncio.run(without(metrics, args.data))
+        return 0
+    else:
+        asyncio.run(english(metrics, args.data))
+    asyncio.run(chinese_set())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

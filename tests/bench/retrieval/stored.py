@@ -1,0 +1,108 @@
+"""Conversations put into a store of the gateway's own, and asked for through the gateway's own tool."""
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memory.ask import Policy
+from memory.blocks import escape
+from memory.retrieval import Meaning
+from memory.scope import Scope
+from memory.search import iso
+from memory.service import Memory
+from memory.stores.sql import blocks, owners, passages
+from memory.stores.sql.engine import Database
+from memory.stores.sql.transcripts import Heading, Said, Transcriber, steps_of
+from memory.tools import Call, Hands, run_searches
+
+SECRET = b"b" * 32
+DEPTH = 50  # the most that the tool gives
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """One message to find again. id: what a question's evidence names. session: the conversation it is part of."""
+
+    id: str
+    session: str
+    speaker: str
+    role: str
+    text: str
+    at: float
+
+
+class Stored:
+    """A scope of one user, filled with utterances; `search` gives their ids, the likeliest first."""
+
+    def __init__(self, memory: Memory, scope: Scope) -> None:
+        self.memory, self.scope, self.scope_id = memory, scope, 0
+        self._ids: dict[tuple[str, str, str], list[str]] = {}
+        self._kept: dict[str, list[str]] = {}
+
+    async def fill(self, found: Sequence[Utterance]) -> None:
+        sessions: dict[str, list[Utterance]] = {}
+        for one in found:
+            sessions.setdefault(one.session, []).append(one)
+            self._ids.setdefault((one.session, escape(one.text[:2000]), iso(one.at)), []).append(one.id)
+
+        def work(conn: Any) -> int:
+            scope_id = owners.ensure(conn, owners.as_found(conn, self.scope))
+            transcriber = Transcriber(conn, scope_id, self.scope.key)
+            for name, said in sessions.items():
+                steps = steps_of([Said({"role": u.role, "name": u.speaker, "content": u.text}, u.at) for u in said])
+                for step in steps:  # step names are the transcript's
+                    step.id, step.parent = f"{name} {step.id}", step.parent and f"{name} {step.parent}"
+                transcriber.conversation(Heading(name, created_at=said[0].at, updated_at=said[-1].at), steps)
+            return scope_id
+
+        self.scope_id = await self.memory.db.write(work)
+
+    async def keep(self, found: Sequence[Utterance]) -> None:
+        """The same as archival memory: a passage each, tagged with who said it."""
+
+        def work(conn: Any) -> int:
+            scope_id = owners.ensure(conn, owners.as_found(conn, self.scope))
+            for one in found:
+                for made in passages.add(conn, scope_id, passages.Insert(one.text, [one.speaker], created_at=one.at))[0]:
+                    self._kept.setdefault(escape(made["content"]), []).append(one.id)
+            return scope_id
+
+        self.scope_id = await self.memory.db.write(work)
+
+    async def archival(self, query: str, depth: int = DEPTH) -> list[str]:
+        hits = await self._told("archival_memory_search", query, depth)
+        return list(dict.fromkeys(ident for hit in hits for ident in self._kept[hit["content"]]))
+
+    async def search(self, query: str, depth: int = DEPTH) -> list[str]:
+        hits = await self._told("conversation_search", query, depth)
+        return list(dict.fromkeys(ident for hit in hits for ident in self._ids[hit["conversation"], hit["content"], hit["time"]]))
+
+    async def _told(self, tool: str, query: str, depth: int) -> list[dict[str, Any]]:
+        hands = Hands(self.scope_id, blocks.Shelf(self.scope_id, {}), self.memory.retrieval, "bench", {})
+        told = await run_searches([Call("1", tool, json.dumps({"query": query, "limit": min(depth, DEPTH)}))], hands)
+        return [json.loads(line) for line in told[0].splitlines() if line.startswith("{")]
+
+
+class Store:
+    """A database of its own for a bench. meaning: search by meaning too."""
+
+    def __init__(self, meaning: Meaning | None = None) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="memgate-bench-")
+        self.memory = Memory(Database(f"sqlite+aiosqlite:///{Path(self._folder.name) / 'm.db'}"), Policy(), SECRET, meaning=meaning)
+
+    async def __aenter__(self) -> Store:
+        await self.memory.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.memory.close()
+        self._folder.cleanup()
+
+    async def user(self, name: str, found: Sequence[Utterance]) -> Stored:
+        out = Stored(self.memory, Scope("bench", name, "default", SECRET))
+        await out.fill(found)
+        return out

@@ -1,0 +1,171 @@
+"""The search index over a store: what it finds, that it stays in its scope, and that it can be made anew."""
+from __future__ import annotations
+
+import pytest
+
+from memory.ask import Policy
+from memory.jobs import chores, queue
+from memory.jobs.reindex import Mark, begin, step
+from memory.jobs.worker import Worker
+from memory.scope import Scope
+from memory.service import Memory
+from memory.stores.sql import index, owners
+from memory.stores.sql.engine import Database
+from memory.stores.sql.messages import Query
+from memory.stores.sql.passages import Filter, Insert, add
+from memory.stores.sql.transcripts import Heading, Said, Transcriber, steps_of
+
+MAY, JUNE = 1683540000.0, 1686218400.0
+SECRET = b"s" * 32
+CHAT = (("user", "Ada", "What did you cook on Sunday?"), ("assistant", "Bob", "A lasagna, it was a success."), ("user", "Ada", "I went to a pottery class."),
+        ("assistant", "Bob", "Wonderful! Did you glaze it?"))
+
+
+def opened(path):
+    return Memory(Database(f"sqlite+aiosqlite:///{path}/m.db"), Policy(), SECRET)
+
+
+@pytest.fixture
+async def memory(tmp_path):
+    out = opened(tmp_path)
+    await out.open()
+    yield out
+    await out.close()
+
+
+async def filled(memory, user="ada", at=MAY, chat=CHAT, name="c1"):
+    scope = Scope("t", user, "default", SECRET)
+
+    def work(conn):
+        scope_id = owners.ensure(conn, owners.as_found(conn, scope))
+        said = [Said({"role": role, "name": who, "content": words}, at) for role, who, words in chat]
+        Transcriber(conn, scope_id, scope.key).conversation(Heading(f"{user} {name}"), steps_of(said))
+        return scope_id
+
+    return await memory.db.write(work)
+
+
+async def asked(memory, scope_id, words, **more):
+    return [h["content"] for h in await memory.retrieval.messages(scope_id, Query(words, more.pop("roles", ("user", "assistant")), **more))]
+
+
+async def test_the_answer_comes_with_its_question_and_says_why(memory):
+    scope_id = await filled(memory)
+    hits = await memory.retrieval.messages(scope_id, Query("cook on sunday", ("user", "assistant")))
+    assert [h["content"] for h in hits[:2]] == [CHAT[0][2], CHAT[1][2]]
+    assert hits[0]["why"]["keyword"] == 1.0
+    assert {"keyword", "neighbour", "session"} <= set(hits[1]["why"])
+    assert hits[0]["score"] >= hits[1]["score"] > 0
+
+
+async def test_irregular_forms_and_names_are_understood(memory):
+    scope_id = await filled(memory)
+    assert (await asked(memory, scope_id, "Where did Ada go?"))[0] == CHAT[2][2]
+    assert set((await asked(memory, scope_id, "Bob"))[:2]) == {CHAT[1][2], CHAT[3][2]}
+
+
+async def test_the_filters_hold_for_neighbours_too(memory):
+    scope_id = await filled(memory)
+    await filled(memory, at=JUNE, name="c2")
+    assert await asked(memory, scope_id, "cook sunday", roles=("assistant",)) == [CHAT[1][2], CHAT[1][2]]
+    assert len(await asked(memory, scope_id, "cook sunday", until=MAY + 1)) == len(set(await asked(memory, scope_id, "cook sunday", until=MAY + 1)))
+    assert await asked(memory, scope_id, "cook sunday", since=JUNE + 1) == []
+
+
+async def test_a_date_in_the_question_prefers_its_day(memory):
+    scope_id = await filled(memory)
+    await filled(memory, at=JUNE, name="c2")
+    for words, month in (("pottery in May 2023", 5), ("pottery in June", 6)):
+        hits = await memory.retrieval.messages(scope_id, Query(words, ("user",)))
+        assert hits[0]["content"] == CHAT[2][2]
+        assert abs(hits[0]["created_at"] - (MAY if month == 5 else JUNE)) < 1
+
+
+async def test_pages_of_hits_follow_each_other(memory):
+    scope_id = await filled(memory, chat=[("user", "Ada", f"tea number {i}") for i in range(25)])
+    everything = await asked(memory, scope_id, "tea", limit=50)
+    pages = [await asked(memory, scope_id, "tea", limit=10, offset=i) for i in (0, 10, 20)]
+    assert [x for page in pages for x in page] == everything
+    assert len(set(everything)) == 25
+
+
+async def test_others_words_are_never_found(memory):
+    mine = await filled(memory)
+    await filled(memory, "eve", chat=[("user", f"s{mine}x", f"_s{mine}xlasagna s{mine}xpottery zebra")])
+    assert await asked(memory, mine, "zebra") == []
+    assert all("zebra" not in words for words in await asked(memory, mine, "lasagna pottery"))
+
+
+async def test_live_turns_index_the_message_before(memory):
+    scope_id = await filled(memory)
+    found = await memory.db.read(lambda conn: conn.exec_driver_sql("SELECT prev FROM messages_fts ORDER BY rowid").scalars().all())
+    assert [bool(p) for p in found] == [False, True, True, True]
+    assert found[2] == " ".join(f"s{scope_id}x{w}" for w in ("A", "lasagna", "it", "was", "a", "success"))
+
+
+def old(conn):
+    """The index as an earlier version wrote it, with a document whose row is gone."""
+    for table in ("messages_fts", "passages_fts"):
+        rows = conn.exec_driver_sql(f"SELECT rowid, scope FROM {table}").all()
+        for key, scope in rows:
+            conn.exec_driver_sql(f"DELETE FROM {table} WHERE rowid = ?", (key,))
+            conn.exec_driver_sql(f"INSERT INTO {table} (rowid, scope, body, day) VALUES (?, ?, 'old', '2023-05-08 Monday')", (key, scope))
+        conn.exec_driver_sql(f"INSERT INTO {table} (rowid, scope, body) VALUES (5, 's1', 'gone')")
+
+
+async def test_an_index_of_an_earlier_version_is_made_anew_in_the_background(tmp_path):
+    memory = opened(tmp_path)
+    await memory.open()
+    scope_id = await filled(memory)
+    await memory.db.write(lambda conn: add(conn, scope_id, Insert("Rex is a dog.", tags=["pets"])))
+    before = await asked(memory, scope_id, "lasagna")
+    await memory.db.write(old)
+    assert await asked(memory, scope_id, "lasagna") == []
+    await memory.close()
+    memory = opened(tmp_path)
+    await memory.open()
+    worker = Worker(memory.db)
+    chores.register(worker, memory.db, chores.Ages(7, 30))
+    await worker._tick()
+    await worker.drain()
+    assert await asked(memory, scope_id, "lasagna") == before
+    assert [h["content"] for h in await memory.retrieval.passages(scope_id, Filter(Query("pets")))] == ["Rex is a dog."]
+    assert not await memory.db.read(index.outdated)
+    assert await memory.db.read(lambda conn: conn.exec_driver_sql("SELECT count(*) FROM messages_fts").scalar()) == 4
+    assert not await memory.db.read(lambda conn: queue.due(conn, ("reindex",)))
+    await memory.close()
+
+
+async def test_making_it_anew_goes_on_where_it_was(memory, monkeypatch):
+    monkeypatch.setattr("memory.jobs.reindex.PAGE", 3)
+    monkeypatch.setattr("memory.jobs.reindex.SECONDS", 0.0)
+    scope_id = await filled(memory)
+    before = await asked(memory, scope_id, "lasagna")
+    await memory.db.write(index.emptied)
+    mark, count = await memory.db.write(lambda conn: step(conn, Mark()))
+    assert (mark.kind, count) == ("messages", 3)
+    await memory.db.write(lambda conn: begin(conn, mark))
+    worker = Worker(memory.db)
+    chores.register(worker, memory.db, chores.Ages(7, 30))
+    await worker.drain()  # a page a job, each handing on to the next
+    assert await asked(memory, scope_id, "lasagna") == before
+
+
+async def test_passages_of_one_moment_belong_together_and_those_of_another_do_not(memory):
+    scope = Scope("t", "ada", "default", SECRET)
+
+    def work(conn):
+        scope_id = owners.ensure(conn, owners.as_found(conn, scope))
+        for words, at in (("The boiler is by Vaillant.", MAY), ("Its warranty ends in 2031.", MAY), ("Rex is a dog.", MAY + 5)):
+            add(conn, scope_id, Insert(words, created_at=at))
+        return scope_id
+
+    scope_id = await memory.db.write(work)
+    hits = await memory.retrieval.passages(scope_id, Filter(Query("boiler")))
+    assert [h["content"] for h in hits] == ["The boiler is by Vaillant.", "Its warranty ends in 2031."]
+    assert "neighbour" in hits[1]["why"]
+
+
+async def test_a_chat_told_with_names_knows_its_speakers(memory):
+    scope_id = await filled(memory, chat=[("user", None, "Zoe: the lake is cold"), ("user", None, "Max: the lake is warm"), ("user", None, "note that 5: is odd")])
+    assert (await asked(memory, scope_id, "What does Max say of the lake?"))[0] == "Max: the lake is warm"
