@@ -26,27 +26,26 @@ Arguments = dict[str, Any]
 
 
 def _tool(name: str, description: str, required: Sequence[str], **properties: Json) -> Json:
-    parameters = {"type": "object", "properties": properties, "required": list(required)}
+    parameters = {"type": "object", "properties": properties, **({"required": list(required)} if required else {})}
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
 
 
 STRING, STRINGS = {"type": "string"}, {"type": "array", "items": {"type": "string"}}
-DATE, LIMIT = {"type": "string", "description": "ISO 8601"}, {"type": "integer"}
-LABEL = {"type": "string", "description": "Block label"}
+LIMIT = {"type": "integer"}
 KINDS = {"type": "string", "enum": list(passage_rows.TYPES)}
 
 WRITING = (
     _tool("archival_memory_insert", "Store a detail in long-term memory for later search.", ["content"],
           content=STRING, tags=STRINGS, type=KINDS, importance={"type": "number", "description": "0 to 1"}),
-    _tool("core_memory_append", "Add a line to a memory block that you always see.", ["label", "content"], label=LABEL, content=STRING),
+    _tool("core_memory_append", "Add a line to a memory block that you always see.", ["label", "content"], label=STRING, content=STRING),
     _tool("core_memory_replace", "Replace text that occurs exactly once in a memory block; empty new_content deletes it.",
-          ["label", "old_content", "new_content"], label=LABEL, old_content=STRING, new_content=STRING),
-    _tool("memory_rethink", "Rewrite a whole memory block.", ["label", "new_memory"], label=LABEL, new_memory=STRING),
+          ["label", "old_content", "new_content"], label=STRING, old_content=STRING, new_content=STRING),
+    _tool("memory_rethink", "Rewrite a whole memory block.", ["label", "new_memory"], label=STRING, new_memory=STRING),
 )
 SEARCHING = (
-    _tool("archival_memory_search", "Search long-term memory.", ["query"], query=STRING, tags=STRINGS, since=DATE, until=DATE, limit=LIMIT),
-    _tool("conversation_search", "Search earlier messages, other conversations included. Without a query: the newest.", [],
-          query=STRING, role={"type": "string", "enum": ["user", "assistant", "tool"]}, since=DATE, until=DATE, limit=LIMIT),
+    _tool("archival_memory_search", "Search long-term memory. since, until: ISO 8601.", ["query"], query=STRING, tags=STRINGS, since=STRING, until=STRING, limit=LIMIT),
+    _tool("conversation_search", "Search earlier messages, other conversations included; without a query the newest. since, until: ISO 8601.", [],
+          query=STRING, role={"type": "string", "enum": ["user", "assistant", "tool"]}, since=STRING, until=STRING, limit=LIMIT),
 )
 HABITS = {
     "memory_insert": "core_memory_append", "memory_replace": "core_memory_replace",

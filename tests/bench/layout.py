@@ -1,26 +1,32 @@
-"""What the layout of memory costs in input tokens: chats and agent loops replayed through the real session, bodies recorded.
+"""What memory costs in input tokens: chats and agent loops played through the gateway, from the very bodies an upstream received.
 
 The price model of a provider with a prefix cache: what is identical with the previous request's prefix, from 1,024 tokens on and in
-steps of 128, costs a tenth. The multiplier is the bill with memory over the bill without, hidden rounds left out.
+steps of 128, costs a tenth. The multiplier is the bill with memory over the bill without: of the layout alone, hidden rounds left
+out, and of everything. The model edits a block every fifth turn.
 """
 from __future__ import annotations
 
 import asyncio
 import json
 import tempfile
-from pathlib import Path
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
-from gateway.wire.place import Placement, placed
-from memory.ask import Ask, Policy
-from memory.blocks import Block
-from memory.scope import Scope
-from memory.service import Memory
-from memory.stores.sql.engine import Database
+import httpx
+import msgspec
+
+from gateway.app import create_app
+from gateway.loading import load
+from gateway.upstream.base import Incoming, Outgoing
+from gateway.upstream.scripted import ScriptedUpstream, completion
 from memory.tokens import estimate
-from memory.tools import Call
+from memory.tools import offered
 
 LINE = "a sentence of ordinary length about nothing in particular, as people write them "
+SYSTEM = {"role": "system", "content": "You are a careful assistant. " * 60}
+LOOK = {"type": "function", "function": {"name": "look", "description": "Looks things up. " * 10, "parameters": {"type": "object", "properties": {}}}}
+Body = dict[str, Any]
 
 
 def bill(bodies: list[str]) -> float:
@@ -34,53 +40,77 @@ def bill(bodies: list[str]) -> float:
     return total
 
 
-def _flat(body: dict[str, Any]) -> str:
-    """The request in the order in which providers read it: tools, then messages."""
-    return json.dumps(body.get("tools") or []) + json.dumps(body["messages"])
-
-
-async def _replay(agent: bool) -> tuple[list[str], list[str]]:
-    scope = Scope("t", "ada", "default", b"s" * 32)
-    with_memory: list[str] = []
-    without: list[str] = []
-    with tempfile.TemporaryDirectory() as folder:
-        memory = Memory(Database(f"sqlite+aiosqlite:///{folder}/m.db"), Policy({"human": Block("human", "Name: Ada", "About the user"), "persona": Block("persona", "Kind.", "Manner")}, read_deadline=5), b"s" * 32, Path(folder))
-        await memory.open()
-        history: list[dict[str, Any]] = [{"role": "system", "content": "You are a careful assistant. " * 60}]
-        tools = [{"type": "function", "function": {"name": "look", "description": "Looks things up. " * 10, "parameters": {"type": "object", "properties": {}}}}] if agent else None
-        for turn in range(40 if not agent else 8):
-            history.append({"role": "user", "content": f"{turn}: " + LINE * 4})
-            for step in range(7 if agent else 1):
-                session = await memory.begin(Ask(scope, history, "m", f"r{turn}.{step}", client_tools=tools))
-                await session.open()
-                body: dict[str, Any] = {"messages": history, **({"tools": tools} if tools else {})}
-                without.append(_flat(body))
-                with_memory.append(_flat(placed(body, Placement(session.core, session.notes, session.splices, session.drop, session.swap, "", session.offered))))
-                if turn % 5 == 4 and step == 0:
-                    await session.run([Call("c", "core_memory_append", json.dumps({"label": "human", "content": f"Fact {turn}: {LINE}"}))], {"choices": []})
-                if agent and step < 6:
-                    answer = {"role": "assistant", "content": None, "tool_calls": [{"id": f"c{turn}.{step}", "type": "function", "function": {"name": "look", "arguments": f'{{"n":{step}}}'}}]}
-                    await session.finish([answer])
-                    history += [answer, {"role": "tool", "tool_call_id": f"c{turn}.{step}", "content": f"{step} " + LINE * 3}]
-                else:
-                    answer = {"role": "assistant", "content": f"answer {turn}: " + LINE * 6}
-                    await session.finish([answer])
-                    history.append(answer)
-        await memory.close()
-    return with_memory, without
-
-
 def multipliers() -> dict[str, float]:
     """By kind of conversation: the bill with memory over the bill without."""
     out = {}
-    for name, agent in (("40-turn chat, an edit every fifth turn", False), ("6-step agent loops, an edit every fifth turn", True)):
-        ours, plain = asyncio.run(_replay(agent))
-        out[name] = bill(ours) / bill(plain)
-    out["tokens of our tool schemas"] = float(estimate(json.dumps(_tools())))
+    for name, agent in (("40-turn chat", False), ("6-step agent loops", True)):
+        plain = bill([flat(b) for b in asyncio.run(_played(agent, "off"))])
+        ours = asyncio.run(_played(agent, "full"))
+        out[f"{name}, the layout alone"] = bill([flat(b) for b in ours if not _hidden(b)]) / plain
+        out[f"{name}, with hidden rounds"] = bill([flat(b) for b in ours]) / plain
+    out["tokens of our tool schemas"] = float(estimate(msgspec.json.encode(offered(None, write=True)).decode()))
     return out
 
 
-def _tools() -> list[dict[str, Any]]:
-    from memory.tools import offered
+def flat(body: Body) -> str:
+    """The request in the order in which providers read it: tools, then messages."""
+    return (msgspec.json.encode(body.get("tools") or []) + msgspec.json.encode(body["messages"])).decode()
 
-    return offered(None, write=True)
+
+def _hidden(body: Body) -> bool:
+    """Whether it is a round after a memory call, which an app without memory would not have made."""
+    return str(body["messages"][-1].get("tool_call_id")).startswith("memory")
+
+
+def _answer(request: Outgoing) -> Incoming:
+    """A model that edits its memory where the user's text asks for it, and takes six steps where there is a tool to take them with."""
+    body: Body = json.loads(request.body or b"{}")
+    messages = body["messages"]
+    newest = max(i for i, m in enumerate(messages) if m["role"] == "user")
+    since = messages[newest + 1 :]
+    tools = {t["function"]["name"] for t in body.get("tools") or []}
+    if "core_memory_append" in tools and "EDIT" in messages[newest]["content"] and not since:
+        return completion(_calls(f"memory{newest}", "core_memory_append", {"label": "human", "content": f"Fact {newest}: {LINE}"}), "tool_calls")(request)
+    steps = sum(m["role"] == "tool" and not m["tool_call_id"].startswith("memory") for m in since)
+    if "look" in tools and steps < 6:
+        return completion(_calls(f"look{newest}x{steps}", "look", {"n": steps}), "tool_calls")(request)
+    return completion({"content": f"answer {len(messages) % 7}: " + LINE * 6})(request)
+
+
+def _calls(ident: str, name: str, arguments: Body) -> Body:
+    return {"content": None, "tool_calls": [{"id": ident, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}]}
+
+
+async def _played(agent: bool, mode: str) -> list[Body]:
+    """The bodies that the upstream received."""
+    history: list[Body] = [SYSTEM]
+    async with _gateway() as (client, upstream):
+        for turn in range(8 if agent else 40):
+            history.append({"role": "user", "content": f"{turn}{' EDIT' if turn % 5 == 4 else ''}: " + LINE * 4})
+            while history[-1]["role"] != "assistant":
+                body = {"model": "m", "user": "ada", "messages": history, **({"tools": [LOOK]} if agent else {})}
+                answer = (await client.post("/v1/chat/completions", json=body, headers={"x-memory": mode})).json()["choices"][0]["message"]
+                history.append({k: v for k, v in answer.items() if v is not None})
+                history += [{"role": "tool", "tool_call_id": c["id"], "content": LINE * 3} for c in answer.get("tool_calls") or []]
+        return upstream.bodies
+
+
+@asynccontextmanager
+async def _gateway() -> AsyncIterator[tuple[httpx.AsyncClient, ScriptedUpstream]]:
+    with tempfile.TemporaryDirectory() as folder:
+        upstream = ScriptedUpstream([_answer])
+        app = create_app(load(None, {}, {"storage.data": folder, "storage.vectors": "none", "memory.read_deadline_ms": 5000}), upstreams={"openai": upstream})
+        events: asyncio.Queue[Body] = asyncio.Queue()
+        started = asyncio.Event()
+
+        async def told(message: Body) -> None:
+            started.set()
+
+        events.put_nowait({"type": "lifespan.startup"})
+        life = asyncio.create_task(app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, events.get, told))
+        await started.wait()
+        transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers={"authorization": "Bearer k"}, timeout=60) as client:
+            yield client, upstream
+        events.put_nowait({"type": "lifespan.shutdown"})
+        await life
