@@ -3,13 +3,13 @@
 #
 #   PYTHON=/path/to/python3.12   the interpreter to build .venv with (3.11 or newer; looked for when not given)
 #   TESTS="-k words"             more arguments for pytest
-#   WORKERS=4                    test processes (default: one per core)
+#   WORKERS=4                    test processes (default: one more than cores, since much of the suite waits)
 
 VENV := .venv
 BIN := $(VENV)/bin
 # Not bin/python, which is a link to a file of another age.
 MADE := $(VENV)/pyvenv.cfg
-WORKERS ?= auto
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 CLIENTS := .clients/openai2/.done .clients/openai3/.done tests/clients/node_modules/.done
 CANDIDATES := $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3)
 

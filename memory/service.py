@@ -78,7 +78,8 @@ class Memory:
         """Waits for the store at start-up. Raises StoreUnavailable when it is not there in time, or failed too often lately."""
         if not self._ready.is_set():
             try:
-                await asyncio.wait_for(self._ready.wait(), self.policy.start_wait)
+                async with asyncio.timeout(self.policy.start_wait):
+                    await self._ready.wait()
             except TimeoutError as e:
                 raise StoreUnavailable("the memory store is not ready") from e
         if time.monotonic() < self._closed_until:

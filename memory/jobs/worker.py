@@ -61,12 +61,11 @@ class Worker:
 
     async def stop(self) -> None:
         """Cancels what runs and waits for it to end."""
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        tasks, self._tasks = set(self._tasks), []
+        while tasks:
+            for task in tasks:
+                task.cancel()
+            _, tasks = await asyncio.wait(tasks, timeout=0.25)  # asked again: a handler may swallow it
 
     async def drain(self) -> None:
         """Runs every job that is due now, and returns."""
@@ -87,7 +86,8 @@ class Worker:
 
     async def _rest(self) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._woken.wait(), self._poll)
+            async with asyncio.timeout(self._poll):  # not wait_for, which before 3.12 loses a cancellation that meets a wake
+                await self._woken.wait()
         self._woken.clear()
 
     async def _tick(self) -> None:
