@@ -15,6 +15,7 @@ from gateway.errors import Forbidden, GatewayError, UpstreamRefused
 from gateway.forward import Forwarder
 from gateway.headers import Pairs
 from gateway.limits import Allowance, Limits, Ticket
+from gateway.metering import Bill
 from gateway.prices import Tokens, cost_of
 from gateway.refusals import code_of
 from gateway.routing import Route
@@ -106,16 +107,20 @@ class Booked:
             await self.limits.settle(self._ticket, bill.tokens.input + bill.tokens.output, bill.known)
         if self.forward.account and isinstance(error, UpstreamRefused) and error.status in (401, 403):
             return
-        record, tokens = self.record, bill.tokens
-        record.latency_ms = (time.perf_counter() - self.started) * 1000
-        record.status, record.code = _outcome(error, self._status)
-        last = self.forward.served or self.forward.tried
-        record.target = last.label if last is not None else ""
-        record.attempts, record.rounds, record.cost, record.estimated = self.forward.attempts, bill.rounds, bill.cost, bill.estimated
-        record.input, record.cached_input, record.cache_write = tokens.input, tokens.cached_input, tokens.cache_write
-        record.output, record.reasoning = tokens.output, tokens.reasoning
-        record.hidden_input, record.hidden_output = bill.hidden.input, bill.hidden.output
-        self.usage.add(record)
+        self.record.status, self.record.code = _outcome(error, self._status)
+        self.usage.add(billed(self.record, self.forward, bill, self.started))
+
+
+def billed(record: Record, forward: Forwarder, bill: Bill, started: float) -> Record:
+    """The record with what its calls tell: who served, what was used, what that costs, how long it took since `started` (perf_counter)."""
+    last, tokens = forward.served or forward.tried, bill.tokens
+    record.latency_ms = (time.perf_counter() - started) * 1000
+    record.target = last.label if last is not None else ""
+    record.attempts, record.rounds, record.cost, record.estimated = forward.attempts, bill.rounds, bill.cost, bill.estimated
+    record.input, record.cached_input, record.cache_write = tokens.input, tokens.cached_input, tokens.cache_write
+    record.output, record.reasoning = tokens.output, tokens.reasoning
+    record.hidden_input, record.hidden_output = bill.hidden.input, bill.hidden.output
+    return record
 
 
 def _outcome(error: BaseException | None, status: int) -> tuple[int, str | None]:

@@ -311,12 +311,8 @@ class Summariser:
         mine = Forwarder(route, before.choice, [], before.authorization, before.managed, before.account, retries=1, deadline=before.deadline,
                          meter=Meter(guessed(sum(len(str(m.get("content"))) for m in messages))))
         before.meter.asides.append(mine.meter)
-        reply = await mine.open({"model": self._model, "messages": list(messages), "max_tokens": max_tokens}, stream=False)
-        await reply.incoming.close()
-        found = msgspec.json.decode(reply.plain or b"{}")
-        mine.meter.told(found.get("usage"))
-        text = found["choices"][0]["message"]["content"]
-        return str(text or "")
+        message = await mine.message({"model": self._model, "messages": list(messages), "max_tokens": max_tokens})
+        return str(message["content"] or "")
 
 
 def _all_output(body: Json) -> int | None:

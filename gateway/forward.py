@@ -96,18 +96,30 @@ class Forwarder:
             self._candidates = await self.choice.candidates(self.route, self.account, self.conversation)
         return self._candidates[0].target
 
-    async def open(self, body: Json, stream: bool, *, another: bool = False, frozen: bool = False) -> Reply:
+    async def open(self, body: Json, *, another: bool = False, frozen: bool = False) -> Reply:
         """Tries targets until one answers with a completion. Raises GatewayError: the last refusal or fault.
 
         another: not the body that the client's Idempotency-Key stands for, so it goes under a key of its own: under the same,
         an upstream would refuse it or give the answer to the first again. frozen: see `Outgoing`."""
         def outgoing(target: Target) -> Outgoing:
             messages = native(body["messages"], target.label, thoughts=target.settings.kind == "anthropic")
-            return Outgoing("/chat/completions", encode({**body, "model": target.model, "messages": messages}), stream=stream, frozen=frozen)
+            return Outgoing("/chat/completions", encode({**body, "model": target.model, "messages": messages}), frozen=frozen)
 
         reply = await self._tried(lambda target: self._sent(target, outgoing(target), another))
         self.meter.began(reply.target, reply.framer, len(reply.plain or b""))
         return reply
+
+    async def message(self, body: Json) -> Json:
+        """The assistant's message of a completion that no client sees; its usage is told to the meter. Raises GatewayError, and
+        LookupError, TypeError or DecodeError for what is no such message."""
+        reply = await self.open(body)
+        await reply.incoming.close()
+        found = decode(reply.plain or b"{}")
+        self.meter.told(found.get("usage"))
+        message = found["choices"][0]["message"]
+        if not isinstance(message, dict):
+            raise TypeError("the completion's message is no object")
+        return message
 
     async def pass_on(self, make: Callable[[Target, Pairs], Outgoing]) -> Passed:
         """The same for an answer that is passed on. make: the request for a target, from it and its headers (no content type)."""

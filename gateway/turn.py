@@ -181,7 +181,7 @@ class Turn:
         while True:
             try:
                 another = bool(self.used or self.session.rounds or self.bare or harder)
-                reply = await self.forward.open(self.composed(), self.stream, another=another, frozen=self.frozen and bool(self.session.core) and not self.bare)
+                reply = await self.forward.open(self.composed(), another=another, frozen=self.frozen and bool(self.session.core) and not self.bare)
             except UpstreamRefused as e:
                 if is_overflow(e):
                     if not self.bare and harder < 2 and await self.session.compact_harder(harder):

@@ -10,10 +10,11 @@ import asyncio
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
+from gateway.booking import billed
 from gateway.choice import Choice
 from gateway.embedding import Credentials
 from gateway.errors import GatewayError, UpstreamRefused
@@ -57,7 +58,7 @@ class Unattended:
         started, record = time.perf_counter(), Record(
             f"bg_{secrets.token_hex(8)}", time.time(), errand.tenant, errand.user, "", name, "", f"background/{errand.kind}", "off", 0.0, 200)
         try:
-            return await _answered(forward, body)
+            return await forward.message(body)
         except GatewayError as e:
             record.status, record.code = e.status, e.code or code_of(e)
             if own and isinstance(e, UpstreamRefused) and e.status in (401, 403):
@@ -71,27 +72,5 @@ class Unattended:
             record.status, record.code = 499, "stopped"
             raise
         finally:
-            record.latency_ms = (time.perf_counter() - started) * 1000
-            self._booked(record, forward)
-
-    def _booked(self, record: Record, forward: Forwarder) -> None:
-        bill = forward.meter.bill()
-        tokens = bill.tokens
-        record.target = forward.served.label if forward.served is not None else ""
-        record.attempts, record.rounds, record.cost, record.estimated = forward.attempts, bill.rounds, bill.cost, bill.estimated
-        record.input, record.cached_input, record.cache_write = tokens.input, tokens.cached_input, tokens.cache_write
-        record.output, record.reasoning = tokens.output, tokens.reasoning
-        record.hidden_input, record.hidden_output = tokens.input, tokens.output
-        self.usage.add(record)
-
-
-async def _answered(forward: Forwarder, body: Json) -> Json:
-    """The assistant's message."""
-    reply = await forward.open(body, stream=False)
-    await reply.incoming.close()
-    found = msgspec.json.decode(reply.plain or b"{}")
-    forward.meter.told(found.get("usage"))
-    message = found["choices"][0]["message"]
-    if not isinstance(message, dict):
-        raise TypeError("the completion's message is no object")
-    return message
+            bill = meter.bill()
+            self.usage.add(billed(record, forward, replace(bill, hidden=bill.tokens), started))

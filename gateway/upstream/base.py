@@ -34,7 +34,6 @@ class Outgoing:
     body: bytes | None
     headers: Sequence[tuple[bytes, bytes]] = ()
     method: str = "POST"
-    stream: bool = False
     model: str = ""
     frozen: bool = False
     until: float = float("inf")  # the loop's time by which the caller's own limit ends it

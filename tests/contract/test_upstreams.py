@@ -35,7 +35,7 @@ def asked(stream: bool = False, **body) -> Outgoing:
     body = {"model": "claude-haiku-4-5", "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}], "tools": TOOLS, **body}
     if stream:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
-    return Outgoing("/chat/completions", json.dumps(body).encode(), HEADERS, stream=stream, model=body["model"])
+    return Outgoing("/chat/completions", json.dumps(body).encode(), HEADERS, model=body["model"])
 
 
 async def completion(upstream, stream: bool, **body) -> dict:
