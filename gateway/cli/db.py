@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gateway.cli.options import Failed, config_option, settings_from
+from gateway.cli.options import Failed, config_option, settings_from, with_database
 from gateway.cli.running import running
 
 
@@ -56,10 +56,8 @@ def vacuum(config: Path | None) -> None:
     from memory.errors import StoreUnavailable
     from memory.stores.sql.vacuum import vacuum as run
 
-    settings = settings_from(config)
+    settings = with_database(config)
     path = settings.sqlite_file
-    if path and not path.exists():
-        raise Failed(f"There is no database at {path} yet.")
     before = path.stat().st_size if path else 0
     try:
         asyncio.run(run(settings.database))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gateway.cli.options import Failed, config_option, settings_from
+from gateway.cli.options import Failed, config_option, with_database
 
 if TYPE_CHECKING:
     from gateway.settings import Settings
@@ -43,10 +43,7 @@ def rebuild(config: Path | None, fresh: bool) -> None:
     """
     from memory.errors import StoreUnavailable
 
-    settings = settings_from(config)
-    path = settings.sqlite_file
-    if path and not path.exists():
-        raise Failed(f"There is no database at {path} yet.")
+    settings = with_database(config)
     try:
         asyncio.run(_rebuilt(settings, fresh))
     except StoreUnavailable as e:

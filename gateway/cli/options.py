@@ -43,6 +43,15 @@ def settings_from(config: Path | None, **overrides: Any) -> Settings:
     return load(config, overrides={k.replace("__", "."): v for k, v in overrides.items()})
 
 
+def with_database(config: Path | None) -> Settings:
+    """The settings, where the database is there to work on. Raises ConfigError, Failed."""
+    settings = settings_from(config)
+    path = settings.sqlite_file
+    if path and not path.exists():
+        raise Failed(f"There is no database at {path} yet.")
+    return settings
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 
 
