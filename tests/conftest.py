@@ -17,6 +17,7 @@ from hypothesis import settings
 
 from gateway.app import create_app
 from gateway.loading import load
+from memory.stores.sql.engine import Database
 from tests.e2e.wire.report import pytest_collection_modifyitems, pytest_configure, pytest_terminal_summary
 from tests.redis_server import own_server, redis_binary, redis_server, shared_server
 
@@ -96,6 +97,15 @@ async def running(upstream: str, data: Path, config: dict[str, Any] | None = Non
 def _nobodys_data(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Where a test names no folder, it must not find the keys of whoever runs it."""
     os.environ["MEMGATE_DATA"] = str(tmp_path_factory.mktemp("nobody"))
+
+
+@pytest.fixture
+async def db(tmp_path: Path) -> AsyncIterator[Database]:
+    """An empty database, open."""
+    database = Database(f"sqlite+aiosqlite:///{tmp_path}/test.db")
+    await database.open()
+    yield database
+    await database.close()
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from gateway import usage
 from gateway.usage import Record, UsageLog
 from memory.errors import StoreUnavailable
 from memory.stores.sql import usage as rows
-from memory.stores.sql.engine import Database
 from memory.stores.sql.usage import Which
 from memory.stores.sql.vacuum import vacuum
 from tests.gateway.managing import as_key, managed
@@ -31,14 +30,6 @@ async def opened():
 def record(ident="r", **over):
     return Record(**{"request_id": ident, "created_at": time.time(), "tenant": "acme", "user": "ada", "key": "app", "model": "m", "target": "openai/m",
                      "path": "/v1/chat/completions", "mode": "full", "latency_ms": 10.0, "status": 200, **over})
-
-
-@pytest.fixture
-async def db(tmp_path):
-    database = Database(f"sqlite+aiosqlite:///{tmp_path}/usage.db")
-    await database.open()
-    yield database
-    await database.close()
 
 
 @pytest.fixture

@@ -14,18 +14,9 @@ from memory.retrieval import Retrieval
 from memory.scope import Scope
 from memory.stores.sql import owners
 from memory.stores.sql import schema as t
-from memory.stores.sql.engine import Database
 
 BLOCKS = {"human": Block("human", "Ada")}
 LINK, BASE = b"\x01" * 16, b"\x02" * 16
-
-
-@pytest.fixture
-async def db(tmp_path):
-    database = Database(f"sqlite+aiosqlite:///{tmp_path}/jobs.db")
-    await database.open()
-    yield database
-    await database.close()
 
 
 @pytest.fixture

@@ -14,15 +14,6 @@ from memory.jobs.worker import Worker
 from memory.scope import Scope
 from memory.stores.sql import owners
 from memory.stores.sql import schema as t
-from memory.stores.sql.engine import Database
-
-
-@pytest.fixture
-async def db(tmp_path):
-    database = Database(f"sqlite+aiosqlite:///{tmp_path}/jobs.db")
-    await database.open()
-    yield database
-    await database.close()
 
 
 async def add(db, *jobs):

@@ -8,12 +8,10 @@ import struct
 import tarfile
 
 import pytest
+import tokenizers
 
 from memory.embed.base import EmbedUnavailable
 from memory.embed.onnx import OnnxEmbed, Unusable, installed, unpack
-
-pytest.importorskip("onnxruntime")
-tokenizers = pytest.importorskip("tokenizers")
 
 WORDS = ["[PAD]", "[UNK]", "tea", "green", "dog"]
 ROWS = [[9.0, 9.0, 9.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]  # the padding's would show

@@ -8,7 +8,6 @@ import pytest
 from memory.jobs import chores
 from memory.jobs.worker import Worker
 from memory.stores.sql import usage
-from memory.stores.sql.engine import Database
 from memory.stores.sql.usage import Which
 
 DAY = 86400.0
@@ -19,14 +18,6 @@ def row(**over):
     return {"request_id": "r", "created_at": MARCH, "tenant": "acme", "user": "ada", "key": "app", "model": "m", "target": "p/m", "path": "/v1/chat/completions",
             "mode": "full", "attempts": 1, "rounds": 1, "input": 10, "cached_input": 4, "cache_write": 2, "output": 3, "reasoning": 1, "hidden_input": 5,
             "hidden_output": 1, "estimated": False, "cost": 0.5, "latency_ms": 20.0, "first_token_ms": 8.0, "status": 200, "code": None, **over}
-
-
-@pytest.fixture
-async def db(tmp_path):
-    database = Database(f"sqlite+aiosqlite:///{tmp_path}/usage.db")
-    await database.open()
-    yield database
-    await database.close()
 
 
 async def fill(db, *rows):

@@ -104,20 +104,20 @@ async def of_passages(count: int) -> None:
         await store.memory.db.write(vectors)
         meaning = Retrieval(store.memory.db, Meaning(Random()))
         print(f"{count} passages of {USERS} users, vectors   {await timed(lambda: meaning.passages(chosen.choice(found), Filter(Query(asked(chosen)))))}")
-        taken = []
-        for _ in range(100):
-            begun = time.perf_counter()
-            await store.memory.db.write(lambda conn: passages.add(conn, found[3], passages.Insert(said(chosen))))
-            taken.append(time.perf_counter() - begun)
-        print(f"one passage more, there                    p50 {statistics.median(taken) * 1e3:6.2f} ms")
+        print(f"one passage more, there                    p50 {await one_more(store, found[3], chosen):6.2f} ms")
     async with Store() as store:
         found = await scopes(store, 1)
-        taken = []
-        for _ in range(100):
-            begun = time.perf_counter()
-            await store.memory.db.write(lambda conn: passages.add(conn, found[0], passages.Insert(said(chosen))))
-            taken.append(time.perf_counter() - begun)
-        print(f"one passage more, in an empty store        p50 {statistics.median(taken) * 1e3:6.2f} ms")
+        print(f"one passage more, in an empty store        p50 {await one_more(store, found[0], chosen):6.2f} ms")
+
+
+async def one_more(store: Store, scope: int, chosen: random.Random) -> float:
+    """The median of a hundred inserts, in ms."""
+    taken = []
+    for _ in range(100):
+        begun = time.perf_counter()
+        await store.memory.db.write(lambda conn: passages.add(conn, scope, passages.Insert(said(chosen))))
+        taken.append(time.perf_counter() - begun)
+    return statistics.median(taken) * 1e3
 
 
 async def of_messages(count: int) -> None:
