@@ -22,6 +22,7 @@ from gateway.sse import COMMENT, DONE, frame
 log = logging.getLogger("memgate")
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
+UNEXPECTED = "Something went wrong inside the gateway. Try again; its log has the details."
 SSE = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
 
 
@@ -59,8 +60,8 @@ class Work(Protocol):
         """What keeps a quiet line alive."""
         ...
 
-    async def over(self, error: BaseException | None) -> None:
-        """Called once at the end, shielded; error: why it ended early."""
+    def over(self, error: BaseException | None) -> Coroutine[Any, Any, None] | None:
+        """Called once at the end; error: why it ended early. Returns what must still be done, which is shielded, if anything."""
         ...
 
 
@@ -136,8 +137,8 @@ class Answer:
         self._task = asyncio.current_task()
         error = await self._worked(send)
         # The work is settled before the client is told, so that a repetition of the request finds it so.
-        if self._work is not None:
-            await shielded(self._work.over(error))
+        if self._work is not None and (rest := self._work.over(error)) is not None:
+            await shielded(rest)
         if isinstance(error, GatewayError):
             await self._told(send, error)
         elif error is not None:
@@ -151,12 +152,14 @@ class Answer:
             self._work = await self._prepare()
             await self._sent(send, self._work)
         except asyncio.CancelledError as e:
+            if self._cut and self._task is not None:
+                self._task.uncancel()
             return Unavailable("The gateway is shutting down and could not wait for this answer. Try again.") if self._cut else e
         except (GatewayError, OSError) as e:
             return e
         except Exception:
             log.exception("unexpected failure (%s)", self._name.decode())
-            return GatewayError("Something went wrong inside the gateway. Try again; its log has the details.", code="internal_error")
+            return GatewayError(UNEXPECTED, code="internal_error")
         return None
 
     async def _sent(self, send: Send, work: Work) -> None:
@@ -245,19 +248,32 @@ async def shielded(work: Any) -> None:
         raise cancelled
 
 
-async def unless_gone(coroutine: Coroutine[Any, Any, None], receive: Receive) -> None:
-    """Runs the work and the watch for a disconnect side by side: a client that leaves cancels the work."""
-    work = asyncio.ensure_future(coroutine)
-    gone = asyncio.ensure_future(_gone(receive))
+async def unless_gone(work: Coroutine[Any, Any, None], receive: Receive) -> None:
+    """Does the work, in the caller's own task, and watches for a disconnect beside it: a client that leaves cancels the work."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None  # noqa: S101 - a coroutine runs in one
+    asked = 0  # cancellations
+    watch = asyncio.ensure_future(_gone(receive))
+
+    def cancel(_: object = None) -> None:
+        nonlocal asked
+        if not (watch.cancelled() or over):
+            asked += 1
+            task.cancel()
+            loop.call_later(0.25, cancel)  # asked again: a library may swallow a cancellation that meets a result
+
+    over = False
+    watch.add_done_callback(cancel)
     try:
-        await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await work
+    except (asyncio.CancelledError, OSError):
+        if not asked and task.cancelling():
+            raise  # somebody else's
     finally:
-        gone.cancel()
-        while not work.done():  # asked again: a library may swallow a cancellation that meets a result (asyncio.wait_for before 3.12)
-            work.cancel()
-            await asyncio.wait({work}, timeout=0.25)
-        with contextlib.suppress(asyncio.CancelledError, OSError):
-            await work
+        over = True
+        watch.cancel()
+        for _ in range(asked):
+            task.uncancel()
 
 
 async def _gone(receive: Receive) -> None:

@@ -5,7 +5,6 @@ import asyncio
 import logging
 import os
 import secrets
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
@@ -22,7 +21,7 @@ from litestar.params import FromPath
 from litestar.types import ASGIApp
 
 from gateway import chat
-from gateway.answer import Refusal
+from gateway.answer import UNEXPECTED, Refusal
 from gateway.background import Background
 from gateway.catalog import model_card, model_list
 from gateway.chat import Gateway, request_id
@@ -35,7 +34,6 @@ from gateway.errors import BadRequest, GatewayError, MethodNotAllowed, NotFound,
 from gateway.front import Front, segment
 from gateway.headers import joined
 from gateway.identity import KeyRing, Names
-from gateway.intake import read_body
 from gateway.limits import Limits
 from gateway.made import MadeKeys
 from gateway.memories import management
@@ -276,24 +274,21 @@ def _closing(gateway: Gateway, transports: Iterable[httpx.AsyncBaseTransport]) -
 # --- routes ----------------------------------------------------------------------------------------------------------
 
 
-async def _chat(request: Request[Any, Any, Any], path_user: str | None) -> ASGIApp:
-    gateway: Gateway = request.app.state.gateway
-    started = time.perf_counter()
-    headers = joined(request.scope["headers"])
-    principal = gateway.keys.caller(headers)
-    body = await read_body(request.receive, headers, int(gateway.settings.server.max_body_mib * 1024 * 1024))
-    out: ASGIApp = chat.answer(gateway, chat.Request(principal, headers, body, path_user, started, request_id(request.scope)))
-    return out
+def _chat(request: Request[Any, Any, Any], path_user: str | None) -> ASGIApp:
+    async def served(scope: Any, receive: Any, send: Any) -> None:
+        await chat.serve(request.app.state.gateway, scope, receive, send, path_user)
+
+    return served
 
 
 @post("/v1/chat/completions", status_code=200, summary="A chat completion with memory")
 async def chat_completions(request: Request[Any, Any, Any]) -> ASGIApp:
-    return await _chat(request, None)
+    return _chat(request, None)
 
 
 @post("/u/{user:str}/v1/chat/completions", status_code=200, include_in_schema=False)
 async def user_chat_completions(request: Request[Any, Any, Any], user: FromPath[str]) -> ASGIApp:
-    return await _chat(request, segment(user))
+    return _chat(request, segment(user))
 
 
 @post("/chat/completions", include_in_schema=False)
@@ -417,4 +412,4 @@ def _unfit(request: Request[Any, Any, Any], fault: Any) -> BadRequest:
 
 def _unexpected(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     log.error("unexpected failure (%s)", request_id(request.scope), exc_info=error)
-    return _told(request, GatewayError("Something went wrong inside the gateway. Try again; its log has the details.", code="internal_error"))
+    return _told(request, GatewayError(UNEXPECTED, code="internal_error"))

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gateway.answer import Head, Prepare, Work, shielded
 from gateway.errors import Forbidden, GatewayError, UpstreamRefused
@@ -95,9 +96,17 @@ class Booked:
     def comment(self) -> bytes:
         return self.work.comment()
 
-    async def over(self, error: BaseException | None) -> None:
+    def over(self, error: BaseException | None) -> Coroutine[Any, Any, None] | None:
+        rest = self.work.over(error)
+        if rest is not None or self._ticket is not None:
+            return self._settled(rest, error)
+        self._noted(self.forward.meter.bill(), error)
+        return None
+
+    async def _settled(self, rest: Coroutine[Any, Any, None] | None, error: BaseException | None) -> None:
         try:
-            await self.work.over(error)
+            if rest is not None:
+                await rest
         finally:
             await self._closed(error)
 
@@ -105,6 +114,9 @@ class Booked:
         bill = self.forward.meter.bill()
         if self._ticket is not None:
             await self.limits.settle(self._ticket, bill.tokens.input + bill.tokens.output, bill.known)
+        self._noted(bill, error)
+
+    def _noted(self, bill: Bill, error: BaseException | None) -> None:
         if self.forward.account and isinstance(error, UpstreamRefused) and error.status in (401, 403):
             return
         self.record.status, self.record.code = _outcome(error, self._status)

@@ -2,24 +2,25 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
-from gateway.answer import Answer, Completing, Head, Prepare
+from gateway.answer import UNEXPECTED, Answer, Completing, Head, Prepare, Receive, Refusal, Send, respond_error
 from gateway.background import Background
 from gateway.booking import Booked
 from gateway.choice import Choice
 from gateway.embedding import Credentials
-from gateway.errors import BadRequest, Forbidden, Unavailable
+from gateway.errors import BadRequest, Forbidden, GatewayError, TooLarge, Unavailable
 from gateway.forward import Forwarder
-from gateway.headers import Pairs, client_side
+from gateway.headers import Pairs, client_side, joined
 from gateway.identity import KeyRing, Names, Principal, header_text
-from gateway.intake import check_chat, check_model, parse
+from gateway.intake import check_chat, check_model, parse, read_body
 from gateway.limits import Allowance, Limits
 from gateway.metering import Meter, guessed
 from gateway.plain import PlainWork
@@ -39,6 +40,7 @@ from memory.messages import mac
 from memory.scope import Scope
 from memory.service import Memory
 
+log = logging.getLogger("memgate")
 REQUEST_ID = "memgate.request_id"
 MODES = ("full", "read", "write", "off")
 LACKS_SECONDS = 3600.0
@@ -113,6 +115,26 @@ def agent_of(headers: Mapping[bytes, bytes]) -> str:
     return agent
 
 
+async def serve(gateway: Gateway, scope: Any, receive: Receive, send: Send, path_user: str | None) -> None:
+    """Answers a request, over ASGI, and tells every error."""
+    started, name = time.perf_counter(), request_id(scope)
+    base = [(b"x-memgate-request-id", name.encode())]
+    try:
+        headers = joined(scope["headers"])
+        principal = gateway.keys.caller(headers)
+        body = await read_body(receive, headers, int(gateway.settings.server.max_body_mib * 1024 * 1024))
+        respond = answer(gateway, Request(principal, headers, body, path_user, started, name))
+    except TooLarge as e:
+        await Refusal(e, base)(scope, receive, send)
+    except GatewayError as e:
+        await respond_error(send, e, base)
+    except Exception:
+        log.exception("unexpected failure (%s)", name)
+        await respond_error(send, GatewayError(UNEXPECTED, code="internal_error"), base)
+    else:
+        await respond(scope, receive, send)
+
+
 def answer(gateway: Gateway, request: Request) -> Any:
     """The ASGI response to a chat request. Raises GatewayError for what can be told without an upstream."""
     principal = request.principal
@@ -134,7 +156,7 @@ def answer(gateway: Gateway, request: Request) -> Any:
                           started=request.started)
         return answering(gateway, forward, entry, RelayWork(forward, passing, bool(body.get("stream"))).ready)
     agent = agent_of(request.headers)
-    work = ChatWork(gateway, request, body, forward, _Wanted(Scope(principal.tenant, user, agent, gateway.secret), mode, explicit))
+    work = ChatWork(gateway, request, body, forward, _Wanted(gateway.memory.scope(principal.tenant, user, agent), mode, explicit))
     return answering(gateway, forward, entry, work.prepare)
 
 
@@ -233,7 +255,7 @@ class ChatWork(Completing):
             client_tools=body.get("tools"), offer=lack < 1 and self._offers(target), inject=lack < 2, recall=self._recalls(target, lack), window=target.window, tokenizer=self._gateway.vocabularies.wanted(target.tokenizer), max_output=_max_output(body),
             complete=Summariser(self._gateway, self._forward, body["model"]), rest=rest, idempotency=idempotency,
             certain=bool(idempotency) or (retries.isdigit() and bool(retries.strip(b"0"))),
-            extract=self._gateway.settings.memory.extract == "auto" and self._toolless(target, lack))
+            extract=self._gateway.settings.memory.extract == "auto" and self._toolless(target, lack), size=len(request.body))
 
     def _recalls(self, target: Target, lack: int) -> bool:
         """Automatic recall: where it is set, and for models that cannot search for themselves."""
@@ -292,9 +314,8 @@ class ChatWork(Completing):
         """The conversation as the client spelt it, else percent-encoded."""
         return self._request.headers[b"x-memory-conversation"] if self._wanted.explicit else quote(name).encode()
 
-    async def over(self, error: BaseException | None) -> None:
-        if self._turn is not None:
-            await self._turn.abandon(error)
+    def over(self, error: BaseException | None) -> Coroutine[Any, Any, None] | None:
+        return self._turn.abandon(error) if self._turn is not None and not self._turn.finished else None
 
 
 class Summariser:

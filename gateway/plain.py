@@ -50,5 +50,5 @@ class PlainWork(Completing):
     def named(self) -> Pairs:
         return [(b"x-memory-status", b"degraded"), *self._forward.named(self._started)]
 
-    async def over(self, error: BaseException | None) -> None:
+    def over(self, error: BaseException | None) -> None:
         return

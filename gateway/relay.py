@@ -149,5 +149,5 @@ class RelayWork:
         # openai-python takes a blank line after an `id` field for an event of its own: there the comment stands before the next one.
         return COMMENT[:-1] if self._passed is not None and self._passed.framer.ids else COMMENT
 
-    async def over(self, error: BaseException | None) -> None:
+    def over(self, error: BaseException | None) -> None:
         return

@@ -25,7 +25,7 @@ from memory.stores.sql import usage as rows
 from memory.stores.sql.engine import Database
 
 log = logging.getLogger("memgate")
-BATCH = 500
+BATCH = 64  # a write that holds nothing up
 INTERVAL = 1.0  # seconds between writes
 BACK_OFF = 30.0  # seconds, at most, between tries on a store that fails
 FLUSH_SECONDS = 2.0
@@ -164,7 +164,7 @@ class UsageLog:
         """Writes until nothing is queued. A task of its own: whoever waits for it may leave without records being written twice."""
         while batch := list(islice(self._queue, BATCH)):
             try:
-                await self._db.write(lambda conn, b=batch: rows.insert(conn, self._rows(b)))  # type: ignore[misc]
+                await self._db.write(lambda conn, b=batch: rows.insert(conn, self._rows(b)), small=True)  # type: ignore[misc]
             except MemoryFault as e:
                 return e
             except Exception as e:

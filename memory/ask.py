@@ -33,7 +33,7 @@ class Ask:
     client's own idempotency key. certain: the client says that this is a retry. offer: whether the target and the request
     take our tools. recall: whether what seems relevant is searched and injected unasked. inject: False for a target that refuses every addition. window: the model's context in tokens, None
     when unknown. tokenizer: the model's family. max_output: the client's own limit. complete: the summariser, with this request's credentials.
-    extract: facts are gathered from this turn in the background.
+    extract: facts are gathered from this turn in the background. size: of the request's body in bytes, 0 when unknown.
     """
 
     scope: Scope
@@ -54,3 +54,4 @@ class Ask:
     idempotency: str = ""
     certain: bool = False
     extract: bool = False
+    size: int = 0

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memory.errors import BadArguments, BlockFull, BlockReadOnly
+from memory.messages import Json
 
 LABEL = re.compile(r"[a-z][a-z0-9_]{0,62}")
 RESERVED = frozenset({"memory_blocks", "memory_updates", "conversation_summary", "recalled_memory", "old", "new"})
@@ -193,3 +194,14 @@ def strip_spans(text: str, tag: str) -> str:
         return text
     names = "memory_blocks|memory_updates|conversation_summary|recalled_memory"
     return re.sub(rf'(?:\n\n)?<({names}) tag="{tag}">.*?</\1>', "", text, flags=re.DOTALL)
+
+
+def without_spans(message: Json, tag: str) -> Json:
+    """The message without spans of ours that a client resent."""
+    content = message.get("content")
+    if isinstance(content, str) and tag in content:
+        return {**message, "content": strip_spans(content, tag)}
+    if isinstance(content, list):
+        parts = [{**p, "text": strip_spans(p["text"], tag)} if isinstance(p, dict) and isinstance(p.get("text"), str) and tag in p["text"] else p for p in content]
+        return {**message, "content": parts}
+    return message

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from memory.blocks import Block
 from memory.epoch import Plan, begun
 from memory.history import Turn
@@ -19,6 +21,7 @@ from memory.summary import Complete, summarise, transcript
 from memory.tokens import Counter
 from memory.window import HARD, LOW, SOFT, STUB, cut_at, elidable, groups, stub, within_turn
 
+AMPLE = 0.5  # of the budget: a request that has no more bytes than that is not counted
 Kept = tuple[bytes, str]  # chain link of the last message a summary stands for, and its text
 
 
@@ -27,7 +30,8 @@ class Room:
     """What a request may use. budget: tokens for the prompt, None when the model's window is unknown.
 
     other: tokens of what is not a message (tools). load, save: the kept summaries of this scope. seconds: a summary's time.
-    coming: whether a summary of this conversation is being made.
+    coming: whether a summary of this conversation is being made. most: tokens that the request cannot have more of, None when only
+    counting tells.
     """
 
     counter: Counter
@@ -42,11 +46,18 @@ class Room:
     save: Callable[[bytes, str, int], Awaitable[None]]
     seconds: float = 30
     coming: Callable[[], Awaitable[bool]] | None = None
+    most: int | None = None
+
+    @property
+    def ample(self) -> bool:
+        """Whether the request needs no counting to be known to fit, with as much again to spare."""
+        return self.most is not None and (self.budget is None or self.most <= AMPLE * self.budget)
 
 
 @dataclass(slots=True)
 class Fitted:
-    """drop: messages left out. swap: messages sent as stubs. evicted: indexes that this very turn evicted."""
+    """drop: messages left out. swap: messages sent as stubs. tokens: 0 where they were not counted. evicted: indexes that this very
+    turn evicted."""
 
     plan: Plan
     drop: frozenset[int] = frozenset()
@@ -67,6 +78,11 @@ def sizes_of(turn: Turn, counter: Counter) -> list[int]:
     return [counter.message(m, d if d != EMPTY else None) for m, d in zip(turn.messages, turn.chain.digests, strict=True)]
 
 
+def counted(turn: Turn, now: Fitted, room: Room) -> Fitted:
+    """The same request with its tokens counted."""
+    return now if now.tokens else view(turn, now.plan, sizes_of(turn, room.counter), room)
+
+
 def view(turn: Turn, plan: Plan, sizes: Sequence[int], room: Room) -> Fitted:
     """What the plan's epoch leaves out and stubs, and what is left in tokens."""
     cut, elide = index_of(turn, plan.epoch.cut), index_of(turn, plan.epoch.elide)
@@ -83,15 +99,16 @@ def view(turn: Turn, plan: Plan, sizes: Sequence[int], room: Room) -> Fitted:
 async def fit(turn: Turn, plan: Plan, room: Room) -> Fitted:
     """The request as it is when it fits under the hard threshold, else compacted to the low one; as it is, too, while its summary
     is being made and it still fits the budget."""
-    sizes = sizes_of(turn, room.counter)
-    fitted = view(turn, plan, sizes, room)
+    if room.ample and plan.epoch.cut is None and plan.epoch.elide is None:
+        return Fitted(plan)
+    fitted = view(turn, plan, sizes_of(turn, room.counter), room)
     if room.budget is None or fitted.tokens <= HARD * room.budget:
         return fitted
     return await _compacted(turn, fitted, room, (int(LOW * room.budget), int(HARD * room.budget), room.budget))
 
 
 async def compact(turn: Turn, now: Fitted, room: Room, goal: int) -> Fitted:
-    """Cuts the request to about `goal` tokens."""
+    """Cuts a request whose tokens were counted to about `goal` of them."""
     return await _compacted(turn, now, room, (goal, goal, 0))
 
 
@@ -123,13 +140,16 @@ class Ahead:
     count: int
 
 
-async def ahead(turn: Turn, now: Fitted, room: Room, answered: int) -> Ahead | None:
+async def ahead(turn: Turn, now: Fitted, room: Room, answers: Sequence[Json]) -> Ahead | None:
     """What to summarise now, so that a request that passes the hard threshold finds its summary; None when there is nothing to do.
 
-    answered: tokens of the answer, which the next request holds too. The cut is the one that leaves the low threshold when the hard one is reached.
+    answers: they are in the next request too. The cut is the one that leaves the low threshold when the hard one is reached.
     """
-    tokens = now.tokens + answered
-    if room.budget is None or tokens <= SOFT * room.budget:
+    more = len(msgspec.json.encode(answers))  # no text has more tokens than bytes
+    if room.budget is None or (now.tokens or (room.most or 0)) + more <= SOFT * room.budget:
+        return None
+    now = counted(turn, now, room)
+    if now.tokens + sum(room.counter.message(a) for a in answers) <= SOFT * room.budget:
         return None
     cut = index_of(turn, now.plan.epoch.cut)
     cutter = _Cutter(turn, room, sizes_of(turn, room.counter), cut, [])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from memory.messages import Chain, Json, canonical, mac, squeeze, text_of
+from memory.messages import Chain, Json, Seen, canonical, mac, squeeze, text_of
 
 SILENT = canonical({"role": "assistant", "content": ""})  # an answer that says nothing identifies nothing
 FIRST_LOOK = 4  # assistant messages looked up one query; the rest only when none of these is known
@@ -59,8 +59,8 @@ class Turn:
     silent: bytes = b""  # the digest of an answer that says nothing
 
     @classmethod
-    def of(cls, key: bytes, messages: Sequence[Json], seed: bytes = b"") -> Turn:
-        chain = Chain(key, messages, seed)
+    def of(cls, key: bytes, messages: Sequence[Json], seed: bytes = b"", seen: Seen | None = None) -> Turn:
+        chain = Chain(key, messages, seed, seen)
         return cls(messages, chain, [i for i, m in enumerate(messages) if m.get("role") == "assistant"], mac(key, SILENT))
 
     @property
@@ -71,6 +71,9 @@ class Turn:
     def trail(self, index: int) -> bytes:
         """The digests of the assistant messages up to and with `index`, shortened, newest last."""
         return b"".join(self.chain.digests[i][:4] for i in self.assistants if i <= index)[-4 * TRAIL :]
+
+
+NOTHING = Turn((), Chain(b"", ()), [])
 
 
 def pick(turn: Turn, index: int, candidates: Sequence[Node], head: int | None = None) -> Node | None:
@@ -160,10 +163,9 @@ def _newest_known(turn: Turn, lookup: Lookup) -> tuple[Node | None, int]:
     return None, -1
 
 
-def closed(node: Node, parent: Node | None, key: bytes, answer: Json) -> Node:
-    """The node with its answer: digests and trail of the message the client was shown."""
-    node.digest = mac(key, canonical(answer))
-    node.chain = mac(key, node.asked, node.digest)
+def closed(node: Node, parent: Node | None, digest: bytes, chain: bytes) -> Node:
+    """The node with its answer: the digest of the message the client was shown, and the link after it."""
+    node.digest, node.chain = digest, chain
     node.trail = trail_after(parent, node.digest)
     node.depth = parent.depth + 1 if parent else 1
     node.state = "done"

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 Json = dict[str, Any]
+_encode = msgspec.json.Encoder().encode
 _sorted = msgspec.json.Encoder(order="sorted").encode
 _SPACE = re.compile(r"\s+")
 _THINK = re.compile(r"^\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
@@ -110,6 +111,35 @@ def mac(key: bytes, *parts: bytes) -> bytes:
     return h.digest()
 
 
+def after(key: bytes, link: bytes, message: Json) -> tuple[bytes, bytes]:
+    """The message's digest, and the link that names the history which ends in it; link: of the history before it."""
+    digest = mac(key, canonical(message))
+    return digest, mac(key, link, digest)
+
+
+class Seen:
+    """What messages hash to, each after the link before it: a history that is resent with every request is hashed once.
+
+    characters: of the messages that are kept, at most."""
+
+    def __init__(self, characters: int = 4_000_000) -> None:
+        self._most = self._left = characters
+        self._known: dict[tuple[bytes, Any, str | bytes], tuple[bytes, bytes]] = {}
+
+    def after(self, key: bytes, link: bytes, message: Json) -> tuple[bytes, bytes]:
+        """See the function of this name."""
+        content = message.get("content")
+        said: str | bytes = content if type(content) is str and len(message) == 2 else _encode(message)
+        name = (link, message.get("role"), said)
+        if (found := self._known.get(name)) is None:
+            self._left -= len(said)
+            if self._left < 0:
+                self._known.clear()
+                self._left = self._most
+            found = self._known[name] = after(key, link, message)
+        return found
+
+
 class Chain:
     """The history of one request as hashes: `links[i]` names messages 0..i, `digests[i]` message i alone.
 
@@ -117,16 +147,16 @@ class Chain:
     System messages have no digest and leave the link as it was.
     """
 
-    def __init__(self, key: bytes, messages: Sequence[Json], seed: bytes = b"") -> None:
+    def __init__(self, key: bytes, messages: Sequence[Json], seed: bytes = b"", seen: Seen | None = None) -> None:
         self.links: list[bytes] = []
         self.digests: list[bytes] = []
+        follow = seen.after if seen is not None else after
         self.start = link = mac(key, b"start", seed)
         for message in messages:
-            if is_system(message):
+            if message.get("role") in SYSTEM:
                 digest = EMPTY
             else:
-                digest = mac(key, canonical(message))
-                link = mac(key, link, digest)
+                digest, link = follow(key, link, message)
             self.digests.append(digest)
             self.links.append(link)
 

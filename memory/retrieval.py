@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from memory.embed.base import Embed, EmbedUnavailable
 from memory.errors import StoreUnavailable
+from memory.indexing import Indexing
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import passages as passage_rows
 from memory.stores.sql import vectors as vector_rows
@@ -50,10 +51,13 @@ class Retrieval:
 
     def __init__(self, db: Database, meaning: Meaning | None = None) -> None:
         self._db = db
+        self.indexing = Indexing(db)
         self.meaning = meaning
 
     async def messages(self, scope_id: int, wanted: message_rows.Query) -> list[Hit]:
         """Messages, best first, with role, content, conversation, created_at, score and why."""
+        if wanted.text.strip():
+            await self.indexing.caught_up(scope_id)
         return await self._db.read(lambda conn: message_rows.search(conn, scope_id, wanted))
 
     async def passages(self, scope_id: int, wanted: passage_rows.Filter) -> list[Hit]:

@@ -6,23 +6,31 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
+
+import msgspec
 
 from memory.ask import Ask, Policy
 from memory.errors import MemoryFault, NotUpgraded, StoreUnavailable
 from memory.history import Turn
-from memory.messages import mac, system_text
+from memory.lines import Lines, Shelf
+from memory.messages import Seen, is_system, mac, system_text
 from memory.retrieval import Meaning, Retrieval
+from memory.scope import Scope
 from memory.session import Attempt, Session
 from memory.spill import Spill
 from memory.stores.sql import turns
 from memory.stores.sql.engine import Database
 from memory.tokens import Counter
 
+encode = msgspec.json.Encoder().encode
+SCOPES = 4096  # whose keys are kept
+
 
 def request_key(ask: Ask, turn: Turn) -> bytes:
     """What names a request among its retries: the full scope, its history and other members, the client's own key if any."""
-    return mac(ask.scope.key, b"request", ask.idempotency.encode("utf-8", "surrogatepass"), b"\x00", turn.chain.end, system_text(ask.messages), ask.rest)
+    return mac(ask.scope.key, b"request", ask.idempotency.encode("utf-8", "surrogatepass"), b"\x00", turn.chain.end, *(encode(m) for m in ask.messages if is_system(m)), ask.rest)
 
 
 class Memory:
@@ -33,6 +41,9 @@ class Memory:
         self.policy = policy
         self.secret = secret
         self.counters: dict[str, Counter] = {}
+        self.lines = Lines(db)
+        self.seen = Seen()
+        self._scopes: dict[tuple[str, str | None, str], Scope] = {}
         self.retrieval = Retrieval(db, meaning)
         self.spill = Spill(data / "spill.ndjson" if data else None, secret)
         self._ready = asyncio.Event()
@@ -58,13 +69,24 @@ class Memory:
             except MemoryFault:
                 continue  # its user was erased meanwhile: void
         self.spill.clear()
+        self.retrieval.indexing.start()
         self._ready.set()
 
     async def close(self) -> None:
         self._ready.clear()
+        await self.retrieval.indexing.stop()
         if self.retrieval.meaning is not None and self.retrieval.meaning.index is not None:
             await self.retrieval.meaning.index.close()
         await self.db.close()
+
+    def scope(self, tenant: str, user: str | None, agent: str) -> Scope:
+        """Whose memory; its keys are derived once while it is in use."""
+        name = (tenant, user, agent)
+        if (found := self._scopes.get(name)) is None:
+            if len(self._scopes) >= SCOPES:
+                self._scopes.clear()
+            found = self._scopes[name] = Scope(tenant, user, agent, self.secret)
+        return found
 
     def counter(self, family: str) -> Counter:
         """The token counter of a tokenizer family: exact where its vocabulary was installed, else an estimate."""
@@ -89,19 +111,30 @@ class Memory:
         """Reads what the request needs, within the deadline, and composes it. Raises StoreUnavailable."""
         policy = self.policy  # one for the whole request, whatever is reloaded meanwhile
         await self.usable()
-        turn = Turn.of(ask.scope.key, ask.messages, b"" if ask.scope.named else system_text(ask.messages))
+        turn = Turn.of(ask.scope.key, ask.messages, b"" if ask.scope.named else system_text(ask.messages), self.seen)
         key = request_key(ask, turn) if ask.mode != "read" else None
         if key is not None and ask.certain:
             await self._landed(key)
         flight = self._take_off(key)
         try:
-            snapshot = await self._read(turns.Ask(ask.scope, turn, policy.blocks, ask.explicit, key), policy.read_deadline)
-            session = Session(self, ask, snapshot, Attempt(key, flight is not None), policy)
+            shelf = self.lines.shelf(ask.scope.key) if ask.mode == "full" and ask.explicit is None else None
+            snapshot = self._known(ask, turn, shelf) or await self._read(turns.Ask(ask.scope, turn, policy.blocks, ask.explicit, key), policy.read_deadline)
+            session = Session(self, ask, snapshot, Attempt(key, flight is not None, shelf), policy)
             await session.compose()
         except BaseException:
             self.land(flight)
             raise
         return session
+
+    def _known(self, ask: Ask, turn: Turn, shelf: Shelf | None) -> turns.Snapshot | None:
+        """What the store would answer, where the turn before left it; None where it must be asked."""
+        if not turn.assistants or ask.certain:
+            return None
+        at = turn.assistants[-1]
+        found = self.lines.take(shelf, turn.chain.links[at])
+        if found is None or found.defaults is not self.policy.blocks:
+            return None
+        return replace(found, turn=turn, past=replace(found.past, at=at))
 
     async def _read(self, asked: turns.Ask, deadline: float) -> turns.Snapshot:
         try:

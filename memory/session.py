@@ -8,22 +8,25 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
-from sqlalchemy import Connection, select
+import msgspec
+from sqlalchemy import Connection
 
 from memory import epoch as epochs
 from memory import tools
 from memory.ask import Ask, Policy
-from memory.blocks import Block, strip_spans
+from memory.blocks import Block, without_spans
 from memory.errors import Erased, StoreUnavailable
-from memory.fit import Fitted, Room, ahead, compact, fit
-from memory.history import Node, closed
+from memory.explain import Injected, Trace
+from memory.fit import Fitted, Room, ahead, compact, counted, fit
+from memory.history import NOTHING, Node, closed
 from memory.ids import new_id, new_key
 from memory.jobs import extraction, summaries
 from memory.jobs.queue import Job, under_way
-from memory.messages import Json, squeeze, text_of
+from memory.lines import Lines, Shelf
+from memory.messages import Json, Seen, squeeze, text_of
 from memory.recall import ITEMS, relevant, told
 from memory.retrieval import Retrieval
 from memory.spill import Spill
@@ -37,18 +40,10 @@ from memory.tokens import Counter
 from memory.window import budget
 
 WRITE_SECONDS = 2.0  # for the edits of one round, and for the answer before it is spilled
+encode = msgspec.json.Encoder().encode
+OURS_BYTES = len(encode([*tools.WRITING, *tools.SEARCHING]))
+BYTES_A_TOKEN = 4  # roughly, where nothing was counted
 UNAVAILABLE = "Error: the memory is unavailable right now, nothing was saved. Answer without it, and say so if it matters."
-
-
-@dataclass(slots=True)
-class Trace:
-    """What the explain record is made of, gathered while the turn runs."""
-
-    tools: list[Json] = field(default_factory=list)
-    evicted: list[Json] = field(default_factory=list)
-    timings: dict[str, float] = field(default_factory=dict)
-    rounds: list[Any] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +52,15 @@ class Attempt:
 
     key: bytes | None
     first: bool
+    shelf: Shelf | None = None  # where the next turn finds what this one leaves
 
 
 class Keeper(Protocol):
     """What a session needs of the memory it belongs to."""
 
     db: Database
+    lines: Lines
+    seen: Seen
     retrieval: Retrieval
     spill: Spill
     busy_nodes: set[int]  # open nodes of turns under way
@@ -91,12 +89,14 @@ class Session:
         self._opened = self._over = False
         self._continues: int | None = None
         self._used: list[int] = []
+        self._tools_tokens = 0
         self._head = snapshot.conversation.head if snapshot.conversation else None
         self._kept = ask.explicit is not None and not any(m.get("role") == "assistant" for m in ask.messages)
         self._resumed = self._retries()
         self._adopted = self._adopts()
         self.conversation = self._conversation()
         memory.busy_nodes.add(self.node_id)
+        self._taken()
 
     # --- composing -------------------------------------------------------------------------------------------------
 
@@ -118,6 +118,13 @@ class Session:
             return False
         self.node_id = waiting.id
         return True
+
+    def _taken(self) -> None:
+        """Nobody else goes on from what is kept of the answer that this turn continues, or of the one it replaces."""
+        if self.stores:
+            for node in (self._snap.past.node, self._snap.waiting):
+                if node is not None:
+                    self._memory.lines.take(self._attempt.shelf or self._memory.lines.shelf(self._ask.scope.key), node.chain)
 
     def _conversation(self) -> turns.Conversation:
         """The one of the earlier attempt, the one named, the one continued, a fork of it, or a new one."""
@@ -146,14 +153,15 @@ class Session:
         writable = ask.mode == "full"
         if ask.offer and ask.mode in ("full", "read") and not stranger and ask.inject:
             self.offered = tools.offered(ask.client_tools, write=writable)
+            self._tools_tokens = self._counter.tools(self.offered)
         shown = list(self.blocks.values()) if self._injects else []
         planned = epochs.plan(snap.turn, snap.past if self._injects else epochs.Past(), epochs.Present(shown, ask.scope.tag, snap.edits, time.time()), self._policy.rules)
         waiting = snap.waiting
         if self._adopted and waiting and waiting.epoch == planned.epoch.id and planned.note and waiting.note:
             planned.notes[len(snap.turn.messages) - 1] = planned.note = waiting.note
             planned.told = waiting.told
-        self._room = self._measured(shown)
         self.recall = await self._recalled() if ask.recall and shown and not stranger else ""
+        self._room = self._measured(shown, planned)
         self._use(await fit(snap.turn, planned, self._room) if self._injects else Fitted(planned))
         self.seen = self._seen(shown)
 
@@ -180,12 +188,20 @@ class Session:
         self._used = [h["key"] for h in found[:ITEMS] if "role" not in h]
         return told(found, {squeeze(text_of(m)) for m in messages}, self._ask.scope.tag, self._counter)
 
-    def _measured(self, shown: Sequence[Block]) -> Room:
+    def _measured(self, shown: Sequence[Block], planned: epochs.Plan) -> Room:
         ask, counter = self._ask, self._counter
-        other = counter.tools(ask.client_tools) + counter.tools(self.offered) + counter.text(self.recall)
+        other = counter.tools(ask.client_tools) + self._tools_tokens + counter.text(self.recall)
+        room = budget(ask.window, ask.max_output) if ask.window else None
         return Room(
-            counter, ask.model, shown, ask.scope.tag, self._snap.edits, budget(ask.window, ask.max_output) if ask.window else None, other,
-            ask.complete, self._load_summaries, self._save_summary, self._policy.summary_seconds, self._summary_coming)
+            counter, ask.model, shown, ask.scope.tag, self._snap.edits, room, other, ask.complete, self._load_summaries, self._save_summary,
+            self._policy.summary_seconds, self._summary_coming, self._most(planned))
+
+    def _most(self, planned: epochs.Plan) -> int | None:
+        """What the request has at most, where it is all text: a token is a byte at least."""
+        if not self._ask.size or self._snap.prepended or any(type(m.get("content")) is list for m in self._snap.turn.messages):
+            return None
+        ours = [planned.epoch.core, self.recall, *planned.notes.values()]
+        return self._ask.size + sum(len(x.encode()) for x in ours) + sum(len(encode(h)) for h in planned.splices.values()) + OURS_BYTES * bool(self.offered)
 
     def _use(self, fitted: Fitted) -> None:
         self.fitted = fitted
@@ -220,12 +236,13 @@ class Session:
     @property
     def injected_tokens(self) -> int:
         counter = self._counter
-        return int(counter.text(self.core) + sum(counter.text(n) for n in self.notes.values()) + counter.tools(self.offered)) if self.core or self.offered else 0
+        return int(counter.text(self.core) + sum(counter.text(n) for n in self.notes.values()) + (self._tools_tokens if self.offered else 0))
 
     async def compact_harder(self, attempt: int) -> bool:
         """After the upstream's own refusal for size: cuts to a half, then a quarter. False when nothing more can go."""
         if not self._injects:
             return False  # a summary would have to be placed
+        self.fitted = counted(self._snap.turn, self.fitted, self._room)
         before = self.fitted.tokens
         goal = int(before * (0.5, 0.25)[attempt])
         fitted = await compact(self._snap.turn, self.fitted, self._room, goal)
@@ -235,18 +252,9 @@ class Session:
         return True
 
     async def _load_summaries(self, links: Sequence[bytes]) -> list[tuple[bytes, str]]:
-        scope_id, s = self._scope_id, t.summaries.c
-        if scope_id is None:
+        if (scope_id := self._scope_id) is None:
             return []
-        wanted = list(dict.fromkeys(links))
-
-        def work(conn: Connection) -> list[tuple[bytes, str]]:
-            out: list[tuple[bytes, str]] = []
-            for i in range(0, len(wanted), 500):
-                out += [(r.chain, r.content) for r in conn.execute(select(s.chain, s.content).where(s.scope_id == scope_id, s.chain.in_(wanted[i : i + 500])))]
-            return out
-
-        return list(await self._memory.db.read(work))
+        return list(await self._memory.db.read(lambda conn: turns.summaries(conn, scope_id, links)))
 
     async def _summary_coming(self) -> bool:
         found = self._snap.conversation
@@ -283,9 +291,9 @@ class Session:
             node.epoch = None
         tag = self._ask.scope.tag
         added = range(snap.turn.suffix, len(snap.turn.messages))
-        fresh = [(_clean(snap.turn.messages[i], tag), snap.turn.chain.digests[i]) for i in added]
-        opening = turns.Opening(snap.owner, self.conversation, self.forked_from, node, fresh, self._attempt.key, self._adopted, self._resumed)
-        self._scope_id = await self._memory.db.write(lambda conn: turns.open_turn(conn, opening))
+        fresh = [(without_spans(snap.turn.messages[i], tag), snap.turn.chain.digests[i]) for i in added]
+        opening = turns.Opening(snap.owner, self.conversation, self.forked_from, node, fresh, self._attempt.key, self._adopted, self._resumed, snap.scope_id)
+        self._scope_id = await self._memory.db.write(lambda conn: turns.open_turn(conn, opening), small=True)
         self._opened = True
 
     async def drop_all(self) -> None:
@@ -317,9 +325,10 @@ class Session:
             if lost:
                 raise StoreUnavailable("the turn is not recorded")
             async with asyncio.timeout(WRITE_SECONDS):
-                results = await self._memory.db.write(work) if self.stores else {**found, **tools.refused(calls, hands)}
+                results = await self._memory.db.write(work, small=True) if self.stores else {**found, **tools.refused(calls, hands)}
         except (StoreUnavailable, Erased, TimeoutError):
             results = {**dict.fromkeys(range(len(calls)), UNAVAILABLE), **found}
+        self._memory.lines.forget(self._ask.scope.key)  # what was edited, others must read
         told = [results[i] for i in range(len(calls))]
         self.rounds.append({"reply": reply, "results": told})
         took = round((time.perf_counter() - started) * 1000, 2)
@@ -346,13 +355,28 @@ class Session:
         try:
             async with asyncio.timeout(WRITE_SECONDS):
                 record.jobs = await self._jobs(answers)
-                await self._memory.db.write(lambda conn: turns.record(conn, record))
+                head = await self._memory.db.write(lambda conn: turns.record(conn, record), small=True)
+            self._leave(record, head)
         except Erased:
             pass  # the user was erased while this ran: nothing of it may stay
         except (StoreUnavailable, TimeoutError):
             await self._memory.spill.keep(record)
         finally:
             self.release()
+
+    def _leave(self, record: turns.Record, head: int) -> None:
+        """What the next turn of this conversation would read is kept for it, where it is as plain as that turn will ask for it."""
+        self._memory.retrieval.indexing.added()
+        snap, node, line = self._snap, record.nodes[0], self.conversation
+        if len(record.nodes) > 1 or node.state != "done" or head != node.turn or line.explicit or self._adopted or not node.epoch:
+            return
+        plan = self.fitted.plan
+        carriers = [c for c in snap.past.carriers if c.id in plan.carriers]
+        if node.note or node.hidden:
+            carriers.append(node)
+        left = turns.Conversation(line.id, line.name, False, line.resent or record.resent, head)
+        self._memory.lines.keep(self._ask.scope.key, self._attempt.shelf, node.chain, turns.Snapshot(
+            snap.owner, self._scope_id, NOTHING, 0, snap.edits, snap.blocks, snap.defaults, epochs.Past(node, -1, plan.epoch, carriers), left))
 
     async def _jobs(self, answers: Sequence[Json]) -> list[Job]:
         """What follows this turn in the background; it is written with the turn."""
@@ -365,9 +389,8 @@ class Session:
     async def _ahead(self, answers: Sequence[Json]) -> list[Job]:
         if not (self._policy.ahead and self._injects):
             return []
-        answered = sum(self._counter.message(a) for a in answers)
         try:
-            found = await ahead(self._snap.turn, self.fitted, self._room, answered)
+            found = await ahead(self._snap.turn, self.fitted, self._room, answers)
         except StoreUnavailable:
             return []  # the next turn looks again
         return [summaries.job_of(found, self.conversation.id, self._ask.model)] if found else []
@@ -378,7 +401,7 @@ class Session:
         for i, answer in enumerate(answers):
             node = epochs.opened(self.node_id if i == 0 else new_key(), self.conversation.id, snap.turn, snap.past, self.fitted.plan)
             node.turn, node.recall = self.node_id, self.recall
-            closed(node, snap.past.node, key, answer)
+            closed(node, snap.past.node, *self._memory.seen.after(key, node.asked, answer))
             if aborted:
                 node.state, node.text = "aborted", squeeze(text_of(answer))
             if not self._ask.scope.named and any(x["name"] in tools.WRITES for x in self.trace.tools):
@@ -391,20 +414,16 @@ class Session:
         evicted = [(snap.turn.messages[i], snap.turn.chain.digests[i]) for i in self.fitted.evicted if snap.prepended <= i < snap.turn.suffix]
         return turns.Record(
             snap.owner, self.conversation.id, nodes, list(answers), bool(snap.turn.assistants) and not snap.prepended, fresh,
-            (self.explain_id, self._explained(explain)), self._attempt.key, evicted, prove, key, self._head, self._kept, self._adopted, used=self._used)
+            (self.explain_id, self._explained(explain)), self._attempt.key, evicted, prove, key, self._head, self._kept, self._adopted, used=self._used, scope_id=self._scope_id,
+            parent_turn=snap.past.node.turn if snap.past.node else None)
 
     def _explained(self, more: Json) -> Json:
-        plan, trace = self.fitted.plan, self.trace
+        ask, fitted = self._ask, self.fitted
+        injected = Injected(
+            None if self.core and ask.mode == "full" else self.core, self.notes, self.splices, self.recall, [x["function"]["name"] for x in self.offered], self._snap.prepended)
         return {
-            "id": self.explain_id, "object": "explain", "request_id": self._ask.request_id, "conversation": self.conversation.name,
-            "agent": self._ask.scope.agent, "model": self._ask.model,
-            "epoch": {"id": plan.epoch.id, "began": plan.reason or None},
-            "injected": {
-                "core": self.core, "notes": [{"message": i, "text": text} for i, text in sorted(self.notes.items())],
-                "spliced": [{"message": i, "messages": hidden} for i, hidden in sorted(self.splices.items())],
-                "recall": self.recall, "tools": [x["function"]["name"] for x in self.offered], "history": self._snap.prepended},
-            "tools": trace.tools, "evicted": trace.evicted, "timings_ms": trace.timings, "remarks": trace.notes,
-            "tokens": {"injected": self.injected_tokens, "prompt_estimate": self.fitted.tokens, "rounds": trace.rounds}, **more}
+            "id": self.explain_id, "object": "explain", "request_id": ask.request_id, "conversation": self.conversation.name, "agent": ask.scope.agent,
+            "model": ask.model, **self.trace.told(fitted.plan, injected, self.injected_tokens, fitted.tokens or ask.size // BYTES_A_TOKEN), **more}
 
     async def fail(self) -> None:
         """The turn ended without an answer: what the request said stays, and a repetition of it is a retry."""
@@ -414,7 +433,7 @@ class Session:
         self._over = True
         try:
             if (key := self._attempt.key) is not None:
-                await self._memory.db.write(lambda conn: turns.attempt_over(conn, key, "failed"))
+                await self._memory.db.write(lambda conn: turns.attempt_over(conn, key, "failed"), small=True)
         except StoreUnavailable:
             self.trace.notes.append("the failed attempt could not be noted")
         finally:
@@ -428,14 +447,3 @@ class Session:
             self._continues = None
         if self._attempt.first:
             self._memory.land(self._attempt.key)
-
-
-def _clean(message: Json, tag: str) -> Json:
-    """The message without spans of ours that a client resent."""
-    content = message.get("content")
-    if isinstance(content, str) and tag in content:
-        return {**message, "content": strip_spans(content, tag)}
-    if isinstance(content, list):
-        parts = [{**p, "text": strip_spans(p["text"], tag)} if isinstance(p, dict) and isinstance(p.get("text"), str) and tag in p["text"] else p for p in content]
-        return {**message, "content": parts}
-    return message

@@ -13,7 +13,7 @@ from gateway.wire.place import Placement, placed
 from memory.blocks import Block, appended, apply_note, compiled, unescape
 from memory.epoch import Past, Present, Rules, begun, opened, plan
 from memory.history import Node, Turn, closed, recognise
-from memory.messages import system_text
+from memory.messages import after, system_text
 from memory.scope import Scope
 
 OUR_CALL = "core_memory_append"
@@ -183,7 +183,7 @@ class Life(RuleBasedStateMachine):
             ours = {"id": "call_0", "type": "function", "function": {"name": OUR_CALL, "arguments": f"hidden by {node.id}"}}
             answer["tool_calls"] = [theirs]
             node.hidden = [{**answer, "tool_calls": [ours, theirs]}, {"role": "tool", "tool_call_id": "call_0", "content": "Saved."}]
-        closed(node, past.node, store.scope.key, answer)
+        closed(node, past.node, *after(store.scope.key, node.asked, answer))
         node.at = self.clock
         store.nodes[node.id] = node
         store.epochs[made.epoch.id] = made.epoch

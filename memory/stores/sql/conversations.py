@@ -121,4 +121,9 @@ def explained(conn: Connection, reach: Reach, ident: str) -> Json | None:
     """An explain record that the key may see, with its time and its user."""
     x = t.explains.c
     row = conn.execute(select(x.record, x.created_at, t.scopes.c.user).join(t.scopes, t.scopes.c.id == x.scope_id).where(x.id == ident, *reach.conditions())).first()
-    return {**decode(row.record), "user": row.user, "created_at": row.created_at} if row else None
+    if row is None:
+        return None
+    record = decode(row.record)
+    if record["injected"]["core"] is None:
+        record["injected"]["core"] = conn.execute(select(t.epochs.c.core).where(t.epochs.c.id == record["epoch"]["id"])).scalar() or ""
+    return {**record, "user": row.user, "created_at": row.created_at}

@@ -36,12 +36,12 @@ class Doc:
 
 
 def put(conn: Connection, table: str, key: int, doc: Doc) -> None:
-    """Puts one document into the index."""
+    """Puts one document into the index, in the place of one of the same key."""
     if (raw := driver(conn)) is None:
         return
     s = doc.scope_id
     raw.execute(
-        f"INSERT INTO {table} (rowid, scope, body, speaker, prev, day) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608 - table is ours
+        f"INSERT OR REPLACE INTO {table} (rowid, scope, body, speaker, prev, day) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608 - table is ours
         (key, f"s{s}", indexed(s, doc.body), indexed(s, doc.speaker), indexed(s, doc.before[:500]), indexed(s, spoken_day(doc.at))))
 
 

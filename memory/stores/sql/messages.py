@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, delete, func, select, text
+from sqlalchemy import Connection, bindparam, delete, func, select, text
 
 from memory.ids import new_id, new_key
 from memory.messages import Json, is_system, text_of
@@ -25,7 +25,8 @@ encode, decode = msgspec.json.encode, msgspec.json.decode
 class Place:
     """Where messages belong. source: chat (of a request), answer, evicted, import. at: seconds since 1970.
 
-    before: the words of the message before the first of these, for the search index; looked up where not given.
+    before: the words of the message before the first of these, for the search index; looked up where not given. later: they are put
+    into the index by `index_new`.
     """
 
     conversation: int
@@ -34,6 +35,7 @@ class Place:
     at: float
     aborted: bool = False
     before: str = ""
+    later: bool = False
 
 
 def add(conn: Connection, scope_id: int, place: Place, found: Sequence[tuple[Json, bytes]], once: bool = False) -> int:
@@ -43,7 +45,7 @@ def add(conn: Connection, scope_id: int, place: Place, found: Sequence[tuple[Jso
     """
     made = 0
     # What compaction evicts is older than what stands there already.
-    before = place.before or ("" if place.source == "evicted" else words_before(conn, place.conversation, place.node, None))
+    before = place.before or ("" if place.later or place.source == "evicted" else words_before(conn, place.conversation, place.node, None))
     there = _there(conn, place.conversation, [digest for _, digest in found]) if once else set()
     for i, (message, digest) in enumerate(found):
         if is_system(message) or digest in there:
@@ -54,7 +56,10 @@ def add(conn: Connection, scope_id: int, place: Place, found: Sequence[tuple[Jso
         add_row(
             conn, t.messages, id=key, public_id=new_id("msg"), scope_id=scope_id, conversation=place.conversation, node=place.node, role=str(message.get("role") or ""),
             body=encode(message).decode(), content=words, digest=digest, aborted=place.aborted, source=place.source, created_at=place.at)
-        index.put(conn, "messages_fts", key, Doc(scope_id, words, speaker(message), before, place.at))
+        if place.later:
+            add_row(conn, t.unindexed, scope_id=scope_id, id=key)
+        else:
+            index.put(conn, "messages_fts", key, Doc(scope_id, words, speaker(message), before, place.at))
         before = words
         made += 1
     return made
@@ -94,6 +99,7 @@ def remove(conn: Connection, which: Any) -> int:
     for key in keys:
         index.drop(conn, "messages_fts", key)
     if keys:
+        conn.execute(delete(t.unindexed).where(t.unindexed.c.id.in_(keys)))
         conn.execute(delete(t.messages).where(m.id.in_(keys)))
     return len(keys)
 
@@ -167,8 +173,34 @@ def search(conn: Connection, scope_id: int, q: Query) -> list[dict[str, Any]]:
 def docs(conn: Connection, after: int, limit: int) -> list[tuple[int, Doc]]:
     """Row keys and what is indexed of them, in order, after a row key."""
     rows = conn.execute(select(t.messages).where(m.id > after).order_by(m.id).limit(limit))
-    return [(r.id, Doc(
-        r.scope_id, r.content, speaker(decode(r.body)), "" if r.source == "evicted" else words_before(conn, r.conversation, r.node, r.id), r.created_at)) for r in rows]
+    return [(r.id, _doc(conn, r)) for r in rows]
+
+
+def _doc(conn: Connection, row: Any) -> Doc:
+    before = "" if row.source == "evicted" else words_before(conn, row.conversation, row.node, row.id)
+    return Doc(row.scope_id, row.content, speaker(decode(row.body)), before, row.created_at)
+
+
+u = t.unindexed.c
+WAITING = select(u.scope_id.label("whose"), u.id.label("waiting"), t.messages).join_from(t.unindexed, t.messages, u.id == m.id, isouter=True).limit(bindparam("most"))
+WAITING_HERE = WAITING.where(u.scope_id == bindparam("scope")).order_by(u.id.desc())
+WAITS = select(u.id).where(u.scope_id == bindparam("scope")).limit(1)
+INDEXED = delete(t.unindexed).where(u.scope_id == bindparam("whose"), u.id == bindparam("waiting"))
+
+
+def index_new(conn: Connection, most: int, scope_id: int | None = None) -> int:
+    """Puts at most so many messages that wait for it into the search index. scope_id: those of one scope, newest first. Returns how many."""
+    rows = list(execute(conn, WAITING, {"most": most}) if scope_id is None else execute(conn, WAITING_HERE, {"most": most, "scope": scope_id}))
+    for row in rows:
+        if row.public_id is not None:  # else it was removed before it was indexed
+            index.put(conn, "messages_fts", row.waiting, _doc(conn, row))
+        execute(conn, INDEXED, {"whose": row.whose, "waiting": row.waiting})
+    return len(rows)
+
+
+def index_waits(conn: Connection, scope_id: int) -> bool:
+    """Whether any message of the scope waits to be put into the index."""
+    return bool(list(execute(conn, WAITS, {"scope": scope_id})))
 
 
 def _allowed(query: Any, q: Query) -> Any:

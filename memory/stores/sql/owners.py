@@ -36,6 +36,7 @@ class Owner:
     generation: int
 
 
+ERASED_MEANWHILE = "the user was erased while this ran; nothing of it is kept"
 # Built once: they run in every turn, and building a statement costs more than running it.
 _c = t.scopes.c
 GENERATION = select(t.generations.c.generation).where(t.generations.c.owner == bindparam("owner"))
@@ -43,6 +44,10 @@ FIND = select(_c.id).where(_c.tenant == bindparam("tenant"), _c.user == bindpara
 FIND_UNNAMED = select(_c.id).where(_c.tenant == bindparam("tenant"), _c.user.is_(None), _c.agent == bindparam("agent"))
 
 
+STANDING = select(
+    _c.id, _c.active_at, _c.proven, func.coalesce(select(t.generations.c.generation).where(t.generations.c.owner == bindparam("owner")).scalar_subquery(), 0).label("generation"),
+    t.conversations.c.id.label("conversation"), t.conversations.c.head, t.conversations.c.explicit, t.conversations.c.resent,
+).join_from(t.scopes, t.conversations, (t.conversations.c.id == bindparam("conversation")) & (t.conversations.c.scope_id == _c.id), isouter=True).where(_c.id == bindparam("which"))
 TOUCH = update(t.scopes).where(_c.id == bindparam("which")).values(active_at=bindparam("now"))
 TOUCH_OUTSIDE = TOUCH.values(edits=_c.edits + 1)
 PROVE = update(t.scopes).where(_c.id == bindparam("which"), _c.proven.is_(False)).values(proven=True)
@@ -59,6 +64,17 @@ def find(conn: Connection, scope: Scope) -> int | None:
     return found
 
 
+def standing(conn: Connection, owner: Owner, scope_id: int | None, conversation: int) -> Any:
+    """A scope that a turn knows and a conversation of it, in one look: id, active_at, proven, generation, conversation (None when it is
+    not there), head, explicit, resent. None when the scope is not there. Raises Erased when the owner was erased after this turn began."""
+    if scope_id is None:
+        return None
+    found = execute(conn, STANDING, {"which": scope_id, "owner": owner.scope.owner, "conversation": conversation}).first()
+    if (found.generation if found is not None else generation(conn, owner.scope.owner)) != owner.generation:
+        raise Erased(ERASED_MEANWHILE)
+    return found
+
+
 def as_found(conn: Connection, scope: Scope) -> Owner:
     return Owner(scope, generation(conn, scope.owner))
 
@@ -66,7 +82,7 @@ def as_found(conn: Connection, scope: Scope) -> Owner:
 def ensure(conn: Connection, owner: Owner) -> int:
     """The scope's row id, made when absent. Raises Erased when the owner was erased after this turn began."""
     if generation(conn, owner.scope.owner) != owner.generation:
-        raise Erased("the user was erased while this ran; nothing of it is kept")
+        raise Erased(ERASED_MEANWHILE)
     if (found := find(conn, owner.scope)) is not None:
         return found
     now = time.time()
@@ -147,7 +163,7 @@ def _counts(conn: Connection, table: Table, names: Sequence[UserName]) -> dict[U
 
 ERASED = {"blocks": t.blocks, "versions": t.block_versions, "passages": t.passages, "messages": t.messages, "conversations": t.conversations,
           "summaries": t.summaries, "vectors": t.vectors, "explain": t.explains, "jobs": t.jobs}
-ALSO = (t.nodes, t.epochs, t.ledger, t.shared_members)
+ALSO = (t.nodes, t.epochs, t.ledger, t.shared_members, t.unindexed)
 
 
 def erase(conn: Connection, secret: bytes, tenant: str, user: str) -> dict[str, int]:

@@ -97,6 +97,11 @@ messages = Table(
     text("content"), Column("digest", LargeBinary), Column("aborted", Boolean, nullable=False, server_default="0"), text("source"), at(),
     Index("ix_messages_conversation", "conversation", "id"), Index("ix_messages_digest", "conversation", "digest"), Index("ix_messages_scope_id", "scope_id", "created_at"))
 
+# Messages that wait to be put into the search index, which costs more than all else that a turn writes.
+unindexed = Table(
+    "unindexed", metadata, Column("scope_id", Key, primary_key=True, autoincrement=False), Column("id", Key, primary_key=True, autoincrement=False),
+    sqlite_with_rowid=False)
+
 passages = Table(
     "passages", metadata, key(), Column("public_id", String(64), nullable=False, unique=True), scoped(), Column("node", Key, nullable=False, server_default="0"),
     text("content"), text("tags", "[]"), text("type", "fact"), Column("importance", Float, nullable=False, server_default="0.5"),

@@ -1,22 +1,87 @@
-"""SQLite connections, each with a thread of its own (aiosqlite's), on which a whole work runs in one hop.
+"""SQLite connections: readers and a writer, each with a thread of its own (aiosqlite's) on which a whole work runs in one hop, and
+one on the event loop's own thread for small writes.
 
-SQLAlchemy works on the thread's own sqlite3 connection, synchronously; aiosqlite brings the thread and its queue. Reads are
-deferred transactions, writes immediate ones.
+- A hop to a thread and back costs more than a turn's statements do (measured: 100 to 200 us against 60), and while two threads
+  run Python each waits for the other. So a small write is made *at once*, on the loop's thread, where nothing can hold it up:
+  never while another connection writes (it is tried without waiting), never with `synchronous = FULL` (a commit would wait for
+  the disk), and for a while not when they took long on average (a disk that stalls). Checkpoints, which do wait for the disk, have a thread.
+- SQLAlchemy works on a connection's own sqlite3 connection, synchronously. Transactions are begun and ended on the driver, reads
+  deferred and writes immediate: SQLAlchemy's own begin and commit cost as much as three inserts.
 """
 from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import aiosqlite
-from sqlalchemy import Connection, create_engine, event
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
 READERS = 3
+SLOW, SHARE, REST = 0.01, 0.02, 10.0  # seconds that writes on the loop's thread may take on average, the newest one's share in that, and seconds without
+CHECKPOINT = 256  # writes on the loop's thread between checkpoints
+
+
+class Lite:
+    """One connection and SQLAlchemy over it, for one thread."""
+
+    def __init__(self, raw: sqlite3.Connection, begin: str) -> None:
+        self.raw, self._begin = raw, begin
+        self._engine = create_engine("sqlite://", creator=lambda: raw, poolclass=StaticPool, hide_parameters=True)
+        self._over: Connection | None = None
+
+    def run(self, works: Sequence[Work[Any]]) -> list[Any]:
+        """Runs the works in one transaction. Raises what they raised, sqlite3.Error from the transaction itself."""
+        if self._over is None:  # held for good: to check one out and in again costs as much as three statements
+            self._over = self._engine.connect()
+        over = self._over
+        self.raw.execute(self._begin)
+        try:
+            out = [work(over) for work in works]
+            self.raw.execute("COMMIT")
+        except BaseException:
+            if self.raw.in_transaction:
+                self.raw.execute("ROLLBACK")
+            self.let_go()
+            raise
+        return out
+
+    def let_go(self) -> None:
+        held, self._over = self._over, None
+        if held is not None:
+            held.close()
+
+
+class Thread:
+    """A connection on a thread of aiosqlite's."""
+
+    def __init__(self, conn: aiosqlite.Connection, begin: str) -> None:
+        self._conn = conn
+        self._lite = Lite(conn._conn, begin)
+
+    async def run(self, works: Sequence[Work[Any]]) -> list[Any]:
+        """Runs the works in one transaction. Raises OSError for what the driver itself raised."""
+        return list(await self.call(self._lite.run, works))
+
+    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Runs a function on the connection's thread. Raises OSError for what the driver itself raised."""
+        try:
+            return await self._conn._execute(function, *args)  # type: ignore[no-untyped-call]
+        except sqlite3.Error as e:
+            raise OSError(f"{type(e).__name__}: {e}") from e
+
+    def checkpoint(self) -> None:
+        self._lite.raw.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    async def close(self) -> None:
+        await self.call(self._lite.let_go)
+        await self._conn.close()
 
 
 class SqliteThreads:
@@ -27,6 +92,10 @@ class SqliteThreads:
         self._all: list[Thread] = []
         self._readers: asyncio.LifoQueue[Thread] = asyncio.LifoQueue()
         self._writer: Thread | None = None
+        self._here: Lite | None = None
+        self._rests_until = self._pace = 0.0
+        self._since_checkpoint = 0
+        self._checkpoint: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Connects; safe to call again after a failure. Raises OSError."""
@@ -35,12 +104,17 @@ class SqliteThreads:
             self._writer = await self._connected("BEGIN IMMEDIATE")
             for _ in range(READERS):
                 self._readers.put_nowait(await self._connected("BEGIN"))
+            if self._synchronous == "NORMAL" and self._path != ":memory:":
+                raw = sqlite3.connect(self._path, isolation_level=None, timeout=0, cached_statements=256)
+                for pragma in ("synchronous=NORMAL", "wal_autocheckpoint=0", "temp_store=MEMORY"):
+                    raw.execute(f"PRAGMA {pragma}")
+                self._here = Lite(raw, "BEGIN IMMEDIATE")
         except sqlite3.Error as e:
             await self.close()
             raise OSError(f"{type(e).__name__}: {e}") from e
 
     async def _connected(self, begin: str) -> Thread:
-        conn = aiosqlite.connect(self._path, isolation_level=None)
+        conn = aiosqlite.connect(self._path, isolation_level=None, cached_statements=256)
         await conn
         self._all.append(thread := Thread(conn, begin))
         for pragma in ("journal_mode=WAL", f"synchronous={self._synchronous}", "busy_timeout=5000", "temp_store=MEMORY"):
@@ -60,49 +134,48 @@ class SqliteThreads:
             raise OSError("the database is not open")
         return await self._writer.run(works)
 
+    def at_once(self, work: Work[T]) -> tuple[T] | None:
+        """Makes a small write on this thread. None where it has to wait its turn. Raises what `work` raised."""
+        here, begun = self._here, time.monotonic()
+        if here is None or begun < self._rests_until:
+            return None
+        try:
+            found = here.run([work])
+        except (sqlite3.Error, SQLAlchemyError):
+            return None  # another connection writes; or it fails, and will again where it waits its turn
+        finally:
+            now = time.monotonic()
+            self._pace += SHARE * (now - begun - self._pace)
+            if self._pace > SLOW:
+                self._rests_until, self._pace = now + REST, 0.0
+        self._since_checkpoint += 1
+        if self._since_checkpoint >= CHECKPOINT and (self._checkpoint is None or self._checkpoint.done()):
+            self._since_checkpoint = 0
+            self._checkpoint = asyncio.create_task(self._checkpointed(), name="memory-checkpoint")
+        return (found[0],)
+
+    async def _checkpointed(self) -> None:
+        if self._writer is not None:
+            await self._writer.call(self._writer.checkpoint)
+
+    def version(self) -> int | None:
+        """A number that stays the same while nobody but `at_once` has written, in whichever process; None where that cannot be told."""
+        if self._here is None:
+            return None
+        try:
+            return int(self._here.raw.execute("PRAGMA data_version").fetchone()[0])
+        except sqlite3.Error:
+            return None
+
     async def close(self) -> None:
+        if self._checkpoint is not None:
+            await asyncio.wait([self._checkpoint])
+        here, self._here = self._here, None
+        if here is not None:
+            here.let_go()
+            here.raw.close()
         for thread in self._all:
             await thread.close()
         self._all.clear()
         self._readers = asyncio.LifoQueue()
         self._writer = None
-
-
-class Thread:
-    """One connection and SQLAlchemy over it."""
-
-    def __init__(self, conn: aiosqlite.Connection, begin: str) -> None:
-        self._conn = conn
-        self._engine = create_engine("sqlite://", creator=lambda: conn._conn, poolclass=StaticPool, hide_parameters=True)
-        self._held: Connection | None = None
-
-        @event.listens_for(self._engine, "begin")
-        def _begun(connection: Connection) -> None:
-            connection.exec_driver_sql(begin)
-
-    async def run(self, works: Sequence[Work[Any]]) -> list[Any]:
-        """Runs the works in one transaction, on the connection's thread. Raises OSError for what the driver itself raised."""
-        try:
-            out: list[Any] = await self._conn._execute(self._transaction, works)  # type: ignore[no-untyped-call]
-        except sqlite3.Error as e:
-            raise OSError(f"{type(e).__name__}: {e}") from e
-        return out
-
-    async def close(self) -> None:
-        await self._conn._execute(self._let_go)  # type: ignore[no-untyped-call]
-        await self._conn.close()
-
-    def _let_go(self) -> None:
-        held, self._held = self._held, None
-        if held is not None:
-            held.close()
-
-    def _transaction(self, works: Sequence[Work[Any]]) -> list[Any]:
-        if self._held is None:  # held for good: to check one out and in again costs as much as three statements
-            self._held = self._engine.connect()
-        try:
-            with self._held.begin():
-                return [work(self._held) for work in works]
-        except BaseException:
-            self._let_go()
-            raise

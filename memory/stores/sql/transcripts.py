@@ -10,7 +10,7 @@ from sqlalchemy import Connection, insert, update
 
 from memory.history import Node, closed
 from memory.ids import new_key
-from memory.messages import EMPTY, Chain, Json, canonical, is_system, mac, squeeze, text_of
+from memory.messages import EMPTY, Chain, Json, after, canonical, is_system, mac, squeeze, text_of
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import schema as t
 from memory.stores.sql.turns import columns
@@ -94,7 +94,7 @@ class Transcriber:
             at=step.at, turn=first.id if first else 0)
         answer = next((s.message for s in step.said if _answers(s)), None)
         if answer is not None:
-            closed(node, parent, self._key, answer)
+            closed(node, parent, *after(self._key, node.asked, answer))
         if answer is not None and step.state == "aborted":
             node.state, node.text = "aborted", squeeze(text_of(answer))
         self.nodes[step.id] = node

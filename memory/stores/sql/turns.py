@@ -35,13 +35,13 @@ BY_KEY = select(t.conversations).where(cv.scope_id == bindparam("scope"), cv.id 
 EPOCH = select(t.epochs).where(t.epochs.c.scope_id == bindparam("scope"), t.epochs.c.id == bindparam("epoch"))
 ATTEMPT = select(t.ledger).where(t.ledger.c.key == bindparam("key"), t.ledger.c.scope_id == bindparam("scope"))
 OVER = update(t.ledger).where(t.ledger.c.key == bindparam("which")).values(state=bindparam("state"), updated_at=bindparam("updated_at"))
-LINE = select(cv.head, cv.explicit, cv.resent).where(cv.id == bindparam("which"))
 MOVED = update(t.conversations).where(cv.id == bindparam("which"), cv.scope_id == bindparam("scope")).values(
     head=bindparam("head"), resent=bindparam("resent"), updated_at=bindparam("updated_at"))
 TURN_OF = select(n.turn).where(n.id == bindparam("which"))
 _m = t.messages.c
 SAID = select(_m.digest).where(_m.node == bindparam("node"), _m.source == "chat").order_by(_m.id)
 RETRY_SECONDS = 600
+TOUCHED = 1.0  # seconds within which a scope's last activity is not written again
 
 
 @dataclass(slots=True)
@@ -84,6 +84,7 @@ class Snapshot:
     prepended: int = 0  # messages of server-kept history before the client's own
     edits: int = 0
     blocks: dict[str, Block] = field(default_factory=dict)
+    defaults: Mapping[str, Block] = field(default_factory=dict)
     past: Past = field(default_factory=Past)
     conversation: Conversation | None = None  # the one named, or the one of the recognised node
     waiting: Node | None = None  # the earlier attempt's node, else an unanswered one for exactly this history
@@ -96,7 +97,7 @@ def snapshot(conn: Connection, ask: Ask) -> Snapshot:
     owner = owners.as_found(conn, ask.scope)
     scope_id = owners.find(conn, ask.scope)
     turn = ask.turn
-    out = Snapshot(owner, scope_id, turn, blocks=dict(ask.defaults))
+    out = Snapshot(owner, scope_id, turn, blocks=dict(ask.defaults), defaults=ask.defaults)
     if scope_id is None:
         return out
     out.edits = execute(conn, EDITS, {"scope": scope_id}).scalar_one()
@@ -150,6 +151,15 @@ def kept_history(conn: Connection, scope_id: int, found: Conversation, asked: Se
     if newest is not None and requested and canonical(requested[-1]) == canonical(newest):
         line = [m for m in line if m[0] != found.head]
     return message_rows.paired([m[1] for m in line], asked)
+
+
+def summaries(conn: Connection, scope_id: int, links: Sequence[bytes]) -> list[tuple[bytes, str]]:
+    """The kept summaries of histories that end in one of these links, each with its link."""
+    s, wanted = t.summaries.c, list(dict.fromkeys(links))
+    out: list[tuple[bytes, str]] = []
+    for i in range(0, len(wanted), 500):
+        out += [(r.chain, r.content) for r in conn.execute(select(s.chain, s.content).where(s.scope_id == scope_id, s.chain.in_(wanted[i : i + 500])))]
+    return out
 
 
 def _nodes(*which: Any) -> Any:
@@ -238,26 +248,29 @@ class Opening:
     ledger: bytes | None
     adopted: bool = False  # the node is there already, from an attempt that was not answered
     resumed: bool = False  # and its finished rounds count
+    scope_id: int | None = None  # the scope's row, where the turn found one
 
 
 def open_turn(conn: Connection, o: Opening) -> int:
     """Makes the request durable. Returns the scope's row id. Raises Erased."""
-    scope_id = owners.ensure(conn, o.owner)
-    now = time.time()
-    owners.touch(conn, scope_id)
-    c = o.conversation
-    found = conversation(conn, scope_id, c.name) if c.explicit else conversation(conn, scope_id, c.id)
-    if found is not None:
-        c.id = o.node.conversation = found.id  # another turn of the same name may have been first
-    else:
-        add_row(conn, t.conversations, id=c.id, scope_id=scope_id, name=c.name, explicit=c.explicit, resent=c.resent, forked_from=o.forked_from, head=None, created_at=now, updated_at=now)
+    now, c = time.time(), o.conversation
+    there = owners.standing(conn, o.owner, o.scope_id, c.id)
+    scope_id: int = there.id if there else owners.ensure(conn, o.owner)
+    if there is None or now - there.active_at > TOUCHED:
+        owners.touch(conn, scope_id)
+    if there is None or there.conversation is None:
+        found = conversation(conn, scope_id, c.name) if c.explicit else None
+        if found is not None:
+            c.id = o.node.conversation = found.id  # another turn of the same name may have been first
+        else:
+            add_row(conn, t.conversations, id=c.id, scope_id=scope_id, name=c.name, explicit=c.explicit, resent=c.resent, forked_from=o.forked_from, head=None, created_at=now, updated_at=now)
     if o.ledger:
         fresh = {} if o.resumed else {"rounds": "[]"}
         put_row(conn, t.ledger, ("key",), key=o.ledger, scope_id=scope_id, node=o.node.id, state="running", updated_at=now, **fresh)
     if o.adopted:
         return scope_id
     add_row(conn, t.nodes, **columns(o.node, scope_id))
-    message_rows.add(conn, scope_id, message_rows.Place(c.id, o.node.id, "chat", now), o.messages)
+    message_rows.add(conn, scope_id, message_rows.Place(c.id, o.node.id, "chat", now, later=True), o.messages)
     return scope_id
 
 
@@ -306,16 +319,19 @@ class Record:
     again: bool = False  # an earlier attempt may have left an answer of its own, which this one replaces
     jobs: list[Job] = field(default_factory=list)  # what follows in the background
     used: list[int] = field(default_factory=list)  # passages that automatic recall showed
+    scope_id: int | None = None  # the scope's row, where it is known
+    parent_turn: int | None = None  # the turn of the first node's parent, where it is known
 
 
-def record(conn: Connection, r: Record) -> None:
-    """Writes the answer and all that hangs on it. Raises Erased."""
-    scope_id = owners.ensure(conn, r.owner)
-    if conversation(conn, scope_id, r.conversation) is None:
+def record(conn: Connection, r: Record) -> int:
+    """Writes a turn's answers; safe to call again with the same record. Returns the conversation's newest node. Raises Erased."""
+    there = owners.standing(conn, r.owner, r.scope_id or owners.ensure(conn, r.owner), r.conversation)
+    if there is None or there.conversation is None:
         raise Erased("the conversation was deleted while this ran; nothing of it is kept")
+    scope_id: int = there.id
     now = time.time()
     if r.kept:
-        _join(conn, scope_id, r)
+        _join(conn, there, r)
     if r.epoch is not None:
         e = r.epoch
         put_row(conn, t.epochs, ("id",), id=e.id, scope_id=scope_id, core=e.core, blocks=encode(dict(e.blocks)).decode(), edits=e.edits, cut=e.cut,
@@ -325,10 +341,11 @@ def record(conn: Connection, r: Record) -> None:
         if r.again:
             message_rows.remove(conn, (t.messages.c.node == node.id) & (t.messages.c.source == "answer"))
         put_row(conn, t.nodes, ("id",), **columns(node, scope_id))
-        place = message_rows.Place(r.conversation, node.id, "answer", now, aborted=node.state == "aborted")
+        place = message_rows.Place(r.conversation, node.id, "answer", now, aborted=node.state == "aborted", later=True)
         message_rows.add(conn, scope_id, place, [(answer, node.digest)])
-    _move(conn, scope_id, r, now)
-    message_rows.add(conn, scope_id, message_rows.Place(r.conversation, r.nodes[0].id, "evicted", now), r.evicted, once=True)
+    head = _move(conn, there, r, now)
+    if r.evicted:
+        message_rows.add(conn, scope_id, message_rows.Place(r.conversation, r.nodes[0].id, "evicted", now), r.evicted, once=True)
     if r.explain:
         put_row(conn, t.explains, ("id",), id=r.explain[0], scope_id=scope_id, record=encode(r.explain[1]).decode(), created_at=now)
     if r.ledger:
@@ -337,17 +354,17 @@ def record(conn: Connection, r: Record) -> None:
     for job in r.jobs:
         if not job.every or owners.nth_turn(conn, scope_id, job.every):
             enqueue(conn, replace(job, scope_id=scope_id))
-    if r.prove:
+    if r.prove and not there.proven:
         owners.prove(conn, scope_id)
+    return head
 
 
-def _join(conn: Connection, scope_id: int, r: Record) -> None:
-    """A line kept here loses no turn: one that another overtook meanwhile goes on behind it."""
-    head = execute(conn, LINE, {"which": r.conversation}).one().head
-    first = r.nodes[0]
+def _join(conn: Connection, line: Any, r: Record) -> None:
+    """A line kept here loses no turn: one that another overtook meanwhile goes on behind it. line: see `owners.standing`."""
+    head, first = line.head, r.nodes[0]
     if head is None or head in (first.parent, first.id, r.seen_head):
         return
-    before = Nodes(conn, scope_id).one(head)
+    before = Nodes(conn, line.id).one(head)
     if before is None:
         return
     link = before.chain
@@ -358,11 +375,12 @@ def _join(conn: Connection, scope_id: int, r: Record) -> None:
         node.chain, node.trail = mac(r.key, link, node.digest), trail_after(before, node.digest)
 
 
-def _move(conn: Connection, scope_id: int, r: Record, now: float) -> None:
-    """Moves the conversation's head to this answer. The first continuation keeps the line: a later sibling does not move it."""
-    line = execute(conn, LINE, {"which": r.conversation}).one()
+def _move(conn: Connection, line: Any, r: Record, now: float) -> int:
+    """Moves the conversation's head to this answer, and returns it. The first continuation keeps the line: a later sibling does not
+    move it. line: see `owners.standing`."""
     first, head = r.nodes[0], line.head
     sibling = head is not None and not line.explicit and first.parent is not None and first.turn != head
-    stays = sibling and execute(conn, TURN_OF, {"which": first.parent}).scalar() != head
-    to = head if stays else first.turn
-    execute(conn, MOVED, {"which": r.conversation, "scope": scope_id, "head": to, "resent": line.resent or r.resent, "updated_at": now})
+    stays = sibling and (r.parent_turn or execute(conn, TURN_OF, {"which": first.parent}).scalar()) != head
+    to: int = head if stays else first.turn
+    execute(conn, MOVED, {"which": r.conversation, "scope": line.id, "head": to, "resent": line.resent or r.resent, "updated_at": now})
+    return to

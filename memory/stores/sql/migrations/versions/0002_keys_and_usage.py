@@ -61,9 +61,13 @@ def _background() -> None:
     op.add_column("jobs", sa.Column("conversation", KEY))
     op.create_index("ix_jobs_conversation", "jobs", ["conversation"])
     op.create_index("ix_jobs_scope_id", "jobs", ["scope_id"])
+    op.create_table(
+        "unindexed", sa.Column("scope_id", KEY, autoincrement=False, nullable=False), sa.Column("id", KEY, autoincrement=False, nullable=False),
+        sa.PrimaryKeyConstraint("scope_id", "id", name="pk_unindexed"), sqlite_with_rowid=False)
 
 
 def downgrade() -> None:
+    op.drop_table("unindexed")
     op.drop_index("ix_jobs_scope_id", "jobs")
     op.drop_index("ix_jobs_conversation", "jobs")
     op.drop_column("jobs", "conversation")
