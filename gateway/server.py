@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -18,6 +19,7 @@ from gateway.front import Front
 
 log = logging.getLogger("memgate")
 GRACE_AFTER_CUT = 3.0
+GC_THRESHOLDS = (10_000, 20, 50)
 
 
 class Server(uvicorn.Server):
@@ -111,4 +113,8 @@ def server_for(app: Front, *, reread: Callable[[], None] | None = None, stopped:
 
 def serve(app: Front, sockets: list[socket.socket] | None = None, **options: Any) -> None:
     """Runs until a signal ends it. sockets: bound already; None binds the configured host and port. options: see `server_for`."""
+    # What was made at the start stays as long as the process: to go over it again and again took a sixth of every request's time.
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()
     server_for(app, **options).run(sockets)

@@ -84,6 +84,7 @@ class Turn:
         self.json_only = (self.body.get("response_format") or {}).get("type") in ("json_object", "json_schema") if isinstance(self.body.get("response_format"), dict) else False
         self.trail: list[Json] = []  # hidden messages after the client's own
         self.plain: bytes | None = None  # the upstream's own bytes, while they are the whole answer
+        self.whole: Json | None = None  # and what they say
         self.bare = False  # the client's own body is sent, without additions of ours
         self.toolless = not self.session.offered
         self.finished = False
@@ -212,6 +213,7 @@ class Turn:
         self.session.trace.rounds.append(result.usage)
         check(result, self.forward, whole=reply.plain is not None and not self.stream)
         self.plain = reply.plain if len(self.used) == 1 and not self.session.rounds and not result.ours else None
+        self.whole = result.reply
 
     async def _goes_on(self, result: Round) -> bool:
         """Runs what is ours; True when another round follows."""
@@ -269,8 +271,8 @@ class Turn:
 
     def answers(self) -> list[Json]:
         """The messages the client was shown, one a choice."""
-        if self.plain is not None:
-            return [{"role": "assistant", **c["message"]} for c in decode(self.plain)["choices"]]
+        if self.plain is not None and self.whole is not None:
+            return [{"role": "assistant", **c["message"]} for c in self.whole["choices"]]
         return [{"role": "assistant", **(c.get("message") or {})} for c in self.icpt.answer()["choices"]]
 
     def completion(self) -> bytes:

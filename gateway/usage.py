@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from gateway.errors import Unavailable
@@ -70,13 +71,15 @@ class Record:
 
 
 COLUMNS = tuple(f.name for f in fields(Record))
+_values = attrgetter(*COLUMNS)
 
 
 def _fit(value: Any) -> Any:
     """The value as the column takes it: one record that no store takes would hold up the others."""
-    if isinstance(value, str):
+    kind = type(value)
+    if kind is str and not (len(value) <= USER_CHARACTERS and value.isascii()):
         return value[:USER_CHARACTERS].encode("utf-8", "replace").decode()
-    return min(value, MOST) if isinstance(value, int) else value
+    return MOST if kind is int and value > MOST else value
 
 
 class UsageLog:
@@ -175,7 +178,7 @@ class UsageLog:
         return None
 
     def _rows(self, batch: Sequence[Record]) -> list[dict[str, Any]]:
-        out = [{name: _fit(getattr(r, name)) for name in COLUMNS} for r in batch]
+        out = [dict(zip(COLUMNS, map(_fit, _values(r)), strict=True)) for r in batch]
         for row in out:
             erased = self._erased.get((row["tenant"], row["user"]))
             if erased is not None and row["created_at"] <= erased:

@@ -1,6 +1,7 @@
 """`memgate serve`: the gateway as a process. It says where it is, whose keys it takes and where the memory lies."""
 from __future__ import annotations
 
+import gc
 import signal
 import socket
 from collections.abc import Callable
@@ -42,6 +43,7 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int,
         raise Failed(f"--workers {workers}: this version serves with one worker. Leave the option out; one takes many connections at once.", exit_code=2)
     from gateway.cli.hosted import bound
 
+    gc.disable()  # until everything is imported: all of it stays
     stopped = Event()  # not an exception: those are lost where they meet a callback of the interpreter's
     for number in (signal.SIGINT, signal.SIGTERM):  # until the server takes over: a stop during the start is no failure
         signal.signal(number, lambda *_: stopped.set())

@@ -54,6 +54,17 @@ def add_row(conn: Connection, table: Table, **values: Any) -> None:
     execute(conn, _inserting(table, tuple(values)), values)
 
 
+def add_rows(conn: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Inserts rows that have the same columns. Raises what the database raises."""
+    if not rows:
+        return
+    statement = _inserting(table, tuple(rows[0]))
+    if (raw := driver(conn)) is None:
+        conn.execute(statement, list(rows))
+    else:
+        _compiled(statement).each(raw, rows)
+
+
 def put_row(conn: Connection, table: Table, on: tuple[str, ...], /, **values: Any) -> None:
     """Inserts the row, or updates the one that has the same `on` columns."""
     execute(conn, _putting(conn.dialect.name, table, on, tuple(values)), values)
@@ -73,6 +84,10 @@ class _Compiled:
     def run(self, raw: sqlite3.Connection, values: Mapping[str, Any]) -> Rows:
         found = raw.execute(self.sql, [values.get(name, default) for name, default in self._params])
         return Rows(self._row(*self._told(row)) for row in found) if found.description else Rows()
+
+    def each(self, raw: sqlite3.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+        names = [name for name, _ in self._params]
+        raw.executemany(self.sql, [[row[name] for name in names] for row in rows])
 
     def _told(self, row: tuple[Any, ...]) -> Sequence[Any]:
         if not self._booleans:

@@ -4,6 +4,7 @@ Days are UTC. A cost of NULL is unknown: sums leave it out, and a group says how
 """
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,10 +23,10 @@ from sqlalchemy import (
     tuple_,
     update,
 )
-from sqlalchemy import insert as inserting
 from sqlalchemy.exc import DataError, IntegrityError
 
 from memory.stores.sql import schema as t
+from memory.stores.sql.rows import add_rows
 
 c = t.usage.c
 DAY = 86400.0
@@ -67,8 +68,8 @@ class Group:
 def insert(conn: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
     """Adds records: the table's columns, without `id`. Raises ValueError for those that no database would take."""
     try:
-        conn.execute(inserting(t.usage), rows)
-    except (DataError, IntegrityError) as e:
+        add_rows(conn, t.usage, rows)
+    except (DataError, IntegrityError, sqlite3.IntegrityError, sqlite3.InterfaceError, OverflowError, UnicodeEncodeError) as e:
         raise ValueError(f"a usage record does not fit its table: {type(e).__name__}") from e
 
 
