@@ -146,7 +146,8 @@ class Forwarder:
         ready: dict[str, float] = {}  # the loop's time at which what was tried may be tried again
         while True:
             # Looked at again: its places may be taken since it was chosen.
-            candidate = min(self._candidates, key=lambda c: (ready.get(c.target.label, 0.0), self.choice.against(c)))
+            candidate = self._candidates[0] if len(self._candidates) == 1 else min(
+                self._candidates, key=lambda c: (ready.get(c.target.label, 0.0), self.choice.against(c)))
             label = candidate.target.label
             if (left := ready.get(label, 0.0) - loop.time()) > 0:
                 self.waited += left
