@@ -4,7 +4,7 @@ growth, layout, retrieval, latency.
 The scenarios play the same conversations on every subject in turn, round after round: the mock itself (`direct`), bare pass-throughs
 (`floor`: Litestar on httpx over aiohttp, inserts 2 KB, decodes each event; `httpx`: the same on plain httpx), the gateway with memory
 `off`, `on` (turns three and later: recognised, two messages recorded) and, for chat, `cold` (the next turn after a restart).
-CPU is the server process's own. Ratios stand; absolute figures are this machine's, this minute's.
+CPU is the server process's own (on Linux). Ratios stand; absolute figures are this machine's, this minute's.
 """
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def load(names: Sequence[str], rounds: int, told: Callable[[str], None]) -> Resu
                     subject.restart()
             results: Results = uvloop.run(compared(mock, running, [n for n in names if n in SCENARIOS], rounds, told))
             results["process"] = {
-                s.name: {"start_s": statistics.median(s.starts), "idle_mib": s.idle, "loaded_mib": s.resident()} for s in running[1:]}
+                s.name: {"start_s": statistics.median(s.starts), "start_cpu_s": s.start_cpu, "idle_mib": s.idle, "loaded_mib": s.resident()} for s in running[1:]}
             if "growth" in names:
                 results["growth"] = uvloop.run(growth(mock, on, bare, told))
         finally:
@@ -118,23 +118,27 @@ def grown(found: dict[str, Figures]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", choices=[[], *SCENARIOS, *OTHERS], metavar="NAME", help="what to run; everything when nothing is named")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="what to run; everything when nothing is named")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", help="also write the figures to this file")
     args = parser.parse_args()
+    if unknown := {*args.names} - {*SCENARIOS, *OTHERS}:
+        parser.error(f"{', '.join(sorted(unknown))} is not known; there are {', '.join([*SCENARIOS, *OTHERS])}")
     names, begun, before = args.names or [*SCENARIOS, *OTHERS], time.time(), os.getloadavg()[0]
 
     def told(what: str) -> None:
         print(f"{time.time() - begun:5.0f} s  {what}", file=sys.stderr)
 
     figures: dict[str, Any] = {}
+    failed = 0
     if {*SCENARIOS, "growth"} & set(names):
         results = figures["load"] = load(names, args.rounds, told)
         for name in SCENARIOS:
             if name in results:
                 print(table(name, results[name]))
+                failed += sum(f["errors"] for f in results[name].values())
         for name, f in results["process"].items():
-            print(f"{name:7} first answer after {f['start_s']:.2f} s; {f['idle_mib']:.0f} MiB idle, {f['loaded_mib']:.0f} after the load")
+            print(f"{name:7} first answer after {f['start_s']:.2f} s ({f['start_cpu_s']:.2f} s of CPU); {f['idle_mib']:.0f} MiB idle, {f['loaded_mib']:.0f} after the load")
         if "growth" in results:
             print(grown(results["growth"]))
         print(bars(results))
@@ -150,7 +154,7 @@ def main() -> int:
     print(f"\n{args.rounds} interleaved rounds, medians, {time.time() - begun:.0f} s in all; load average {before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}")
     if args.json:
         Path(args.json).write_text(json.dumps({**figures, "load_average": [before, os.getloadavg()[0]], "cores": os.cpu_count(), "date": time.strftime("%Y-%m-%d")}, indent=1))
-    return 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

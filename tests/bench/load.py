@@ -77,6 +77,7 @@ class Reply:
 
 class Connection(asyncio.Protocol):
     transport: asyncio.Transport
+    _done: asyncio.Future[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]
@@ -85,6 +86,9 @@ class Connection(asyncio.Protocol):
         self.on_message_complete(broken=True)
 
     async def ask(self, data: bytes) -> Reply:
+        """Raises ConnectionError when the server has closed the connection meanwhile."""
+        if self.transport.is_closing():
+            raise ConnectionError("the server closed a connection between two requests")
         self._reply, self._done = Reply(), asyncio.get_running_loop().create_future()
         self._parser = httptools.HttpResponseParser(self)
         self.transport.write(data)
@@ -105,7 +109,7 @@ class Connection(asyncio.Protocol):
             reply.hops += [now - float(sent) for sent in found]
 
     def on_message_complete(self, broken: bool = False) -> None:
-        if not self._done.done():
+        if self._done is not None and not self._done.done():
             self._reply.status, self._reply.broken = self._parser.get_status_code(), broken
             self._done.set_result(None)
 
