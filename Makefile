@@ -3,6 +3,7 @@
 #
 #   PYTHON=/path/to/python3.12   the interpreter to build .venv with (3.11 or newer; looked for when not given)
 #   TESTS="-k words"             more arguments for pytest
+#   BENCH="chat growth"          what make bench runs (default: everything; .venv/bin/python -m tests.bench --help)
 #   WORKERS=4                    test processes (default: one more than cores, since much of the suite waits)
 
 VENV := .venv
@@ -21,7 +22,7 @@ help:
 	@echo "make test          the tests"
 	@echo "make test-clients  the SDKs and frameworks of the README against a live gateway"
 	@echo "make lint          ruff and mypy"
-	@echo "make bench         what memory costs: CPU, time to first token"
+	@echo "make bench         what memory costs and what it finds, ten minutes; BENCH=\"chat growth\" chooses"
 	@echo "make soak          20,000 streams, a third left early: does memory grow?"
 	@echo "make clean         remove the virtual environment and its stamps"
 
@@ -39,7 +40,7 @@ lint: .setup-lint
 	$(BIN)/mypy
 
 bench: .setup-test
-	$(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.bench $(BENCH)
 
 soak: .setup-test
 	$(BIN)/python -m tests.bench.soak

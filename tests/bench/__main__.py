@@ -1,153 +1,160 @@
-"""`make bench`: what memory costs against a bare Litestar pass-through, on one client, one transport, one mock, in one run.
+"""`make bench`: what memory costs, and what it finds. BENCH="chat one" chooses: scenarios (small big one many stream round history chat),
+growth, layout, retrieval, latency.
 
-Subjects: `floor` (Litestar, httpx over aiohttp, inserts 2 KB, decodes each event), `off` and `on` (this gateway). Scenarios: small
-requests, conversations that grow (`chat`, memory on recognises them), streams. CPU is the process's own, from the kernel.
-Interleaved rounds, medians, and the range beside them. Also: start-up, resident size, and the input-cost multiplier of the layout.
+The scenarios play the same conversations on every subject in turn, round after round: the mock itself (`direct`), bare pass-throughs
+(`floor`: Litestar on httpx over aiohttp, inserts 2 KB, decodes each event; `httpx`: the same on plain httpx), the gateway with memory
+`off`, `on` (turns three and later: recognised, two messages recorded) and, for chat, `cold` (the next turn after a restart).
+CPU is the server process's own (on Linux). Ratios stand; absolute figures are this machine's, this minute's.
 """
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import uvloop
+
 from tests.bench import layout
-from tests.bench.load import Load, Result
+from tests.bench.load import Shape
+from tests.bench.retrieval import __main__ as retrieval
+from tests.bench.scenarios import SCENARIOS, Figures, compared, growth
+from tests.bench.subjects import Mock, Subject, floor, gateway
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
+OTHERS = ("growth", "layout", "retrieval", "latency")
+Results = dict[str, dict[str, Figures]]
+Bar = tuple[str, float, float, Callable[[Results], float]]
 
 
-class Subject:
-    """A server process and where to reach it."""
-
-    def __init__(self, name: str, command: list[str], port: int, env: dict[str, str], headers: dict[str, str]) -> None:
-        self.name, self.url, self.headers = name, f"http://127.0.0.1:{port}/v1/chat/completions", headers
-        begun = time.perf_counter()
-        log = Path(tempfile.gettempdir()) / f"memgate-bench-{name}.log"
-        with log.open("wb") as out:
-            self.process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **env}, stdout=out, stderr=out)
-        while True:
-            try:
-                body = json.dumps({"model": "mock", "messages": [{"role": "user", "content": "hi"}]}).encode()
-                request = urllib.request.Request(self.url, body, {"content-type": "application/json", "authorization": "Bearer k", **headers})
-                with urllib.request.urlopen(request, timeout=5):
-                    break
-            except OSError as e:
-                if self.process.poll() is not None or time.perf_counter() - begun > 30:
-                    raise RuntimeError(f"{name} did not start, see {log}") from e
-                time.sleep(0.01)
-        self.started = time.perf_counter() - begun
-        self.start_cpu = self.cpu()
-        self.idle = self.resident()
-
-    def cpu(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def resident(self) -> float:
-        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(10)
+def ratio(scenario: str, subject: str, key: str = "cpu_us") -> Callable[[Results], float]:
+    return lambda r: r[scenario][subject][key] / r[scenario]["floor"][key]
 
 
-def subjects(mock: str, data: str) -> list[Subject]:
-    floor, ours = free_port(), free_port()
-    python = sys.executable
-    uvicorn = ["--host", "127.0.0.1", "--loop", "uvloop", "--http", "httptools", "--log-level", "warning", "--no-access-log"]
-    env = {"MEMGATE_STORAGE__DATA": data, "MEMGATE_STORAGE__VECTORS": "none", "MEMGATE_UPSTREAM": mock}
-    gateway = Subject("on", [python, "-m", "gateway", "serve", "--port", str(ours)], ours, env, {"x-memory-user": "bench"})
-    off = object.__new__(Subject)
-    off.__dict__ |= {**gateway.__dict__, "name": "off", "headers": {"x-memory": "off"}}
-    bare = Subject("floor", [python, "-m", "uvicorn", "tests.bench.floor:app", "--port", str(floor), *uvicorn], floor, {"FLOOR_UPSTREAM": mock}, {})
-    return [bare, off, gateway]
+def added(scenario: str, key: str, base: str) -> Callable[[Results], float]:
+    return lambda r: r[scenario]["on"][key] - r[scenario][base][key]
 
 
-SCENARIOS = {
-    "small": {"connections": 16, "stream": False, "turns": 1},
-    "chat": {"connections": 16, "stream": False, "turns": 10},
-    "stream": {"connections": 16, "stream": True, "turns": 1},
-    "one": {"connections": 1, "stream": False, "turns": 1},
-}
+BARS: list[Bar] = [
+    ("CPU a request, memory off, x floor", 1.3, 0.8, ratio("small", "off")),
+    ("the same in conversations, memory off", 1.3, 0.8, ratio("chat", "off")),
+    ("CPU a request, memory on, warm", 1.6, 1.0, ratio("chat", "on")),
+    ("the same, 200 KB", 1.6, 1.0, ratio("big", "on")),
+    ("the same, a history of 200 messages", 2.0, 1.2, ratio("history", "on")),
+    ("CPU a streamed event, memory on", 1.2, 0.8, ratio("stream", "on", "cpu_us_event")),
+    ("one connection, memory on, ms over direct", 1.5, 0.7, added("one", "p50_ms", "direct")),
+    ("ms to the first token, 16 streams, over the floor", 3.0, 1.0, added("stream", "first_ms", "floor")),
+    ("s from start to the first answer", 1.5, 0.8, lambda r: r["process"]["on"]["start_s"]),
+    ("MiB resident after the load", 110, 80, lambda r: r["process"]["on"]["loaded_mib"]),
+    ("CPU of turn 2,000 to turn 100, beyond the client's bytes", 1.2, 1.05, lambda r: max(f["ratio"] for f in r["growth"].values())),
+]
+COLUMNS = {"cpu_us": "CPU us", "cpu_us_event": "us/event", "rps": "a second", "p50_ms": "p50 ms", "first_ms": "first ms", "hop_ms": "hop ms", "round_ms": "round ms",
+           "warm": "warm", "recorded": "recorded", "calls": "calls", "bytes": "bytes", "errors": "errors"}
 
 
-async def measured(found: list[Subject], rounds: int, seconds: float) -> dict[str, dict[str, list[Result]]]:
-    out: dict[str, dict[str, list[Result]]] = {s: {x.name: [] for x in found} for s in SCENARIOS}
-    for scenario, options in SCENARIOS.items():
-        for _ in range(rounds):
-            for subject in found:
-                load = Load(subject.url, {"authorization": "Bearer k", **subject.headers}, **options)
-                before = subject.cpu()
-                result = await load.run(seconds)
-                await asyncio.sleep(0.2)  # work put off until after the answer still counts
-                result.cpu = subject.cpu() - before
-                out[scenario][subject.name].append(result)
-    return out
+def number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"
 
 
-def table(results: dict[str, dict[str, list[Result]]]) -> str:
-    lines = ["| scenario | subject | CPU us/request | x floor | range | p50 ms | first event ms | CPU us/event | errors |", "|---|---|---|---|---|---|---|---|---|"]
-    for scenario, by in results.items():
-        base = statistics.median(r.cpu_us for r in by["floor"])
-        for name, runs in by.items():
-            cpu = [r.cpu_us for r in runs]
-            event = statistics.median(r.cpu_us_event for r in runs)
-            lines.append(
-                f"| {scenario} | {name} | {statistics.median(cpu):.0f} | {statistics.median(cpu) / base:.2f} | {min(cpu):.0f}-{max(cpu):.0f} | "
-                f"{statistics.median(r.p50 for r in runs):.2f} | {statistics.median(r.first for r in runs):.2f} | {event:.1f} | {sum(r.errors for r in runs)} |")
+def table(name: str, found: dict[str, Figures]) -> str:
+    base = found["floor"]["cpu_us"]
+    shape = ", ".join(f"{f.name} {value}" for f in fields(Shape) if (value := getattr(SCENARIOS[name], f.name)) != f.default)
+    lines = [f"\n## {name}: {shape}", f"{'':7} {'x floor':>7} " + " ".join(f"{title:>9}" for title in COLUMNS.values()) + "  CPU: range, and bar"]
+    for subject, f in found.items():
+        low, high = f["cpu_range"]
+        bar = "█" * round(f["cpu_us"] / base * 8)
+        lines.append(f"{subject:7} {number(f['cpu_us'] / base):>7} " + " ".join(f"{number(f[key]):>9}" for key in COLUMNS) + f"  {low:,.0f}-{high:,.0f} {bar[:80]}")
     return "\n".join(lines)
+
+
+def bars(results: Results) -> str:
+    lines = [f"\n{'':58} {'measured':>9} {'must':>6} {'goal':>6}"]
+    for title, must, goal, figure in BARS:
+        try:
+            value = figure(results)
+        except KeyError:
+            continue  # of a scenario that was not chosen
+        said = "goal met" if value <= goal else "met" if value <= must else "NOT MET"
+        lines.append(f"{title:58} {value:9.2f} {must:6g} {goal:6g}  {said}")
+    return "\n".join(lines)
+
+
+def load(names: Sequence[str], rounds: int, told: Callable[[str], None]) -> Results:
+    """Starts everything, plays it, stops everything."""
+    running: list[Subject] = []
+    with tempfile.TemporaryDirectory() as data:
+        try:
+            running.append(mock := Mock())
+            running.append(bare := floor("floor", mock, "aiohttp"))
+            running.append(floor("httpx", mock, "httpx"))
+            running.append(gateway("off", mock, Path(data, "off"), {"x-memory": "off"}))
+            # An overloaded machine must not pass off a turn that went without its memory as a cheap one.
+            running.append(on := gateway("on", mock, Path(data, "on"), memory__read_deadline_ms="10000"))
+            for subject in running[1:]:
+                for _ in range(2):
+                    told(f"start of {subject.name}")
+                    subject.restart()
+            results: Results = uvloop.run(compared(mock, running, [n for n in names if n in SCENARIOS], rounds, told))
+            results["process"] = {
+                s.name: {"start_s": statistics.median(s.starts), "start_cpu_s": s.start_cpu, "idle_mib": s.idle, "loaded_mib": s.resident()} for s in running[1:]}
+            if "growth" in names:
+                results["growth"] = uvloop.run(growth(mock, on, bare, told))
+        finally:
+            for subject in reversed(running):
+                subject.stop()
+    return results
+
+
+def grown(found: dict[str, Figures]) -> str:
+    lines = [f"\n## growth: CPU us of a turn of one conversation, beyond the floor's for the same body\n{'a client that resends':30} " + " ".join(f"{k:>14}" for k in next(iter(found.values())))]
+    return "\n".join(lines + [f"{client:30} " + " ".join(f"{number(v):>14}" for v in f.values()) for client, f in found.items()])
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="what to run; everything when nothing is named")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", help="also write the figures to this file")
     args = parser.parse_args()
-    port = free_port()
-    mock = subprocess.Popen([sys.executable, "-m", "tests.bench.mock", str(port)], cwd=ROOT)
-    time.sleep(1)
-    found: list[Subject] = []
-    try:
-        with tempfile.TemporaryDirectory() as data:
-            found = subjects(f"http://127.0.0.1:{port}/v1", data)
-            results = asyncio.run(measured(found, args.rounds, args.seconds))
-            loaded = {s.name: s.resident() for s in found}
-            for s in found[::2]:
-                s.stop()
-    finally:
-        mock.terminate()
-        mock.wait(10)
-        for s in found:
-            if s.process.poll() is None:
-                s.stop()
-    print(table(results))
-    for s in found[::2]:
-        print(f"{s.name}: first answer after {s.started:.2f} s ({s.start_cpu:.2f} s of CPU), {s.idle:.0f} MiB idle, {loaded[s.name]:.0f} MiB after the load")
-    multipliers = layout.multipliers()
-    print("\n".join(f"input-cost multiplier, {k}: {v:.3f}" for k, v in multipliers.items()))
-    print(f"{args.rounds} interleaved rounds of {args.seconds} s, medians; load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}")
+    if unknown := {*args.names} - {*SCENARIOS, *OTHERS}:
+        parser.error(f"{', '.join(sorted(unknown))} is not known; there are {', '.join([*SCENARIOS, *OTHERS])}")
+    names, begun, before = args.names or [*SCENARIOS, *OTHERS], time.time(), os.getloadavg()[0]
+
+    def told(what: str) -> None:
+        print(f"{time.time() - begun:5.0f} s  {what}", file=sys.stderr)
+
+    figures: dict[str, Any] = {}
+    failed = 0
+    if {*SCENARIOS, "growth"} & set(names):
+        results = figures["load"] = load(names, args.rounds, told)
+        for name in SCENARIOS:
+            if name in results:
+                print(table(name, results[name]))
+                failed += sum(f["errors"] for f in results[name].values())
+        for name, f in results["process"].items():
+            print(f"{name:7} first answer after {f['start_s']:.2f} s ({f['start_cpu_s']:.2f} s of CPU); {f['idle_mib']:.0f} MiB idle, {f['loaded_mib']:.0f} after the load")
+        if "growth" in results:
+            print(grown(results["growth"]))
+        print(bars(results))
+    if "layout" in names:
+        told("layout")
+        figures["layout"] = layout.multipliers()
+        print("\n" + "\n".join(f"input-cost multiplier, {k}: {v:.3f}" for k, v in figures["layout"].items()))
+    for name, argv in (("retrieval", []), ("latency", ["--latency"])):
+        if name in names:
+            told(name)
+            print()
+            retrieval.main(argv)
+    print(f"\n{args.rounds} interleaved rounds, medians, {time.time() - begun:.0f} s in all; load average {before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}")
     if args.json:
-        figures: dict[str, Any] = {s: {n: [r.__dict__ for r in runs] for n, runs in by.items()} for s, by in results.items()}
-        Path(args.json).write_text(json.dumps({"results": figures, "multipliers": multipliers}, indent=1, default=str))
-    return 0
+        Path(args.json).write_text(json.dumps({**figures, "load_average": [before, os.getloadavg()[0]], "cores": os.cpu_count(), "date": time.strftime("%Y-%m-%d")}, indent=1))
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

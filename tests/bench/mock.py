@@ -1,68 +1,116 @@
-"""A fast upstream for the bench: fixed answers, plain or as 50 events, on bare asyncio protocols."""
+"""An upstream for the bench, on bare asyncio protocols. Every answer is new, about 550 bytes, and says when each piece of it was sent.
+
+Plain, or as 50 events 10 ms apart after 20 ms. The model `calls` first calls a memory tool, where the request offers one, and the time
+until its result comes back is kept; `brief` answers in two words. `GET /stats` tells the chat calls received and those times in ms, and counts anew.
+"""
 from __future__ import annotations
 
 import asyncio
 import json
 import re
 import sys
+import time
+from typing import Any
 
 import uvloop
 
-HEAD = {"id": "chatcmpl-1", "created": 1, "model": "mock"}
 LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
+STREAM = re.compile(rb'"stream"\s*:\s*true')
+FIRST, APART, EVENTS = 0.02, 0.01, 50  # seconds to the first event, and between two
+ARGUMENTS = {"core_memory_append": {"label": "human", "content": "Likes tea"}, "archival_memory_search": {"query": "tea"}}
+HEAD = '"id":"chatcmpl-1","created":1,"model":"mock"'
+USAGE = '{"prompt_tokens":1000,"completion_tokens":80,"total_tokens":1080}'
 
 
-def _plain(n: int) -> bytes:
-    text = f"reply {n} " + "word " * 80
-    body = json.dumps({**HEAD, "object": "chat.completion", "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
-                       "usage": {"prompt_tokens": 1000, "completion_tokens": 80, "total_tokens": 1080}}).encode()
+def plain(message: str, finish: str) -> bytes:
+    body = f'{{{HEAD},"object":"chat.completion","choices":[{{"index":0,"message":{message},"finish_reason":"{finish}"}}],"usage":{USAGE}}}'.encode()
     return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
 
 
-def _chunk(delta: object, finish: str | None = None) -> bytes:
-    data = b"data: " + json.dumps({**HEAD, "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}).encode() + b"\n\n"
+def event(delta: str, finish: str = "null") -> bytes:
+    data = f'data: {{{HEAD},"object":"chat.completion.chunk","choices":[{{"index":0,"delta":{delta},"finish_reason":{finish}}}]}}\n\n'.encode()
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-WORD = [_chunk({"content": f" word{i}"}) for i in range(50)]
-START = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n" + _chunk({"role": "assistant", "content": ""})
-END = _chunk({}, "stop") + b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
+START = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n" + event('{"role":"assistant","content":""}')
+DONE = b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
 
 
-class Conn(asyncio.Protocol):
-    count = 0
+class Upstream:
+    """What the connections share."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.rounds: list[float] = []
+        self._called: dict[str, float] = {}
+
+    def call(self, body: bytes) -> str | None:
+        """The JSON of the memory call that this request gets, if any."""
+        request: dict[str, Any] = json.loads(body)
+        last = request["messages"][-1]
+        if sent := self._called.pop(str(last.get("tool_call_id")), 0.0):
+            self.rounds.append((time.perf_counter() - sent) * 1e3)
+        offered = [t["function"]["name"] for t in request.get("tools", []) if t["function"]["name"] in ARGUMENTS]
+        if last["role"] == "tool" or not offered:
+            return None
+        name, ident = offered[self.calls % len(offered)], f"call_{self.calls}"
+        self._called[ident] = time.perf_counter()
+        return json.dumps([{"index": 0, "id": ident, "type": "function", "function": {"name": name, "arguments": json.dumps(ARGUMENTS[name])}}])
+
+    def stats(self) -> bytes:
+        body = json.dumps({"calls": self.calls, "rounds_ms": self.rounds}).encode()
+        self.calls, self.rounds = 0, []
+        return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+
+
+class Connection(asyncio.Protocol):
+    transport: asyncio.Transport
+
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream, self._rest, self._later = upstream, b"", asyncio.get_running_loop().call_later
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
-        self.rest = b""
+        self.transport = transport  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
-        self.rest += data
-        while (end := self.rest.find(b"\r\n\r\n")) >= 0:
-            found = LENGTH.search(self.rest, 0, end)
-            size = end + 4 + (int(found[1]) if found else 0)
-            if len(self.rest) < size:
+        self._rest += data
+        while (end := self._rest.find(b"\r\n\r\n") + 4) > 3:
+            found = LENGTH.search(self._rest, 0, end)
+            size = end + (int(found[1]) if found else 0)
+            if len(self._rest) < size:
                 return
-            body, self.rest = self.rest[end + 4 : size], self.rest[size:]
-            Conn.count += 1
-            if re.search(rb'"stream"\s*:\s*true', body):
-                self.transport.write(START + _chunk({"content": f"reply {Conn.count}"}))  # type: ignore[attr-defined]
-                asyncio.get_running_loop().call_later(0.01, self.word, 0)
-            else:
-                self.transport.write(_plain(Conn.count))  # type: ignore[attr-defined]
+            body, self._rest = self._rest[end:size], self._rest[size:]
+            self._answer(body) if body else self.transport.write(self._upstream.stats())
 
-    def word(self, i: int) -> None:
+    def _answer(self, body: bytes) -> None:
+        up = self._upstream
+        up.calls += 1
+        call = up.call(body) if b'"model":"calls"' in body else None
+        streamed = STREAM.search(body)
+        if call and streamed:
+            self.transport.write(START + event(f'{{"tool_calls":{call}}}') + event("{}", '"tool_calls"') + DONE)
+        elif call:
+            self.transport.write(plain(f'{{"role":"assistant","content":null,"tool_calls":{call}}}', "tool_calls"))
+        elif streamed:
+            self._later(FIRST, self._piece, 0, up.calls)
+        else:
+            words = "" if b'"model":"brief"' in body else f"of {up.calls} words " * 40
+            self.transport.write(plain(f'{{"role":"assistant","content":"reply {up.calls} {words}"}}', "stop"))
+
+    def _piece(self, i: int, number: int) -> None:
         if self.transport.is_closing():
             return
-        if i < len(WORD):
-            self.transport.write(WORD[i])  # type: ignore[attr-defined]
-            asyncio.get_running_loop().call_later(0.005, self.word, i + 1)
-        else:
-            self.transport.write(END)  # type: ignore[attr-defined]
+        if i == EVENTS:
+            self.transport.write(event("{}", '"stop"') + DONE)
+            return
+        data = event(f'{{"content":" {number}.{i} at {time.perf_counter():.6f} "}}')
+        self.transport.write(data if i else START + data)
+        self._later(APART, self._piece, i + 1, number)
 
 
 async def main(port: int) -> None:
-    server = await asyncio.get_running_loop().create_server(Conn, "127.0.0.1", port)
+    upstream = Upstream()
+    server = await asyncio.get_running_loop().create_server(lambda: Connection(upstream), "127.0.0.1", port, backlog=2048)
     await server.serve_forever()
 
 

@@ -11,7 +11,6 @@ import itertools
 import json
 import os
 import random
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 
 import aiohttp
 
-from tests.bench.__main__ import ROOT, Subject, free_port
+from tests.bench.subjects import Mock, Subject, gateway
 
 BAR = 0.05
 
@@ -52,14 +51,14 @@ def slope(points: list[tuple[int, float]]) -> float:
     return 1000 * sum((x - mx) * (y - my) for x, y in points) / sum((x - mx) ** 2 for x, _ in points)
 
 
-async def soaked(gateway: Subject, args: argparse.Namespace) -> list[tuple[int, float]]:
+async def soaked(subject: Subject, args: argparse.Namespace) -> list[tuple[int, float]]:
     points, numbers, rng = [], itertools.count(1), random.Random(3)
 
     async def user(session: aiohttp.ClientSession) -> None:
         while (number := next(numbers)) <= args.streams:
-            await one(session, gateway.url, number, args.left, rng, args.memory)
+            await one(session, subject.url, number, args.left, rng, args.memory)
             if number % 500 == 0:
-                points.append((number, gateway.resident()))
+                points.append((number, subject.resident()))
                 print(f"\r{number}/{args.streams} streams, {points[-1][1]:.1f} MiB", end="", flush=True)
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
@@ -75,29 +74,25 @@ def main() -> int:
     parser.add_argument("--left", type=float, default=0.3, help="the share of streams that the client leaves early")
     parser.add_argument("--memory", choices=["on", "off", "both"], default="both", help="both: every second stream has it")
     args = parser.parse_args()
-    port, ours = free_port(), free_port()
-    mock = subprocess.Popen([sys.executable, "-m", "tests.bench.mock", str(port)], cwd=ROOT)
-    time.sleep(1)
+    mock = Mock()
     try:
         with tempfile.TemporaryDirectory() as data:
-            env = {"MEMGATE_STORAGE__DATA": data, "MEMGATE_STORAGE__VECTORS": "none", "MEMGATE_UPSTREAM": f"http://127.0.0.1:{port}/v1"}
-            gateway = Subject("soak", [sys.executable, "-m", "gateway", "serve", "--port", str(ours)], ours, env, {})
+            subject = gateway("soak", mock, Path(data))
             try:
-                idle = descriptors(gateway.process.pid)
+                idle = descriptors(subject.process.pid)
                 begun = time.perf_counter()
-                points = asyncio.run(soaked(gateway, args))
+                points = asyncio.run(soaked(subject, args))
                 took = time.perf_counter() - begun
                 time.sleep(65)  # idle connections to the upstream are closed within a minute
-                after, open_now = gateway.resident(), descriptors(gateway.process.pid)
+                after, open_now = subject.resident(), descriptors(subject.process.pid)
             finally:
-                gateway.stop()
-            log = (Path(tempfile.gettempdir()) / "memgate-bench-soak.log").read_text()
+                subject.stop()
+            log = subject.log.read_text()
     finally:
-        mock.terminate()
-        mock.wait(10)
+        mock.stop()
     grown = slope(points[len(points) // 4 :])
     print(f"{args.streams} streams, {args.left:.0%} left early, {args.at_once} at once, {took:.0f} s: {grown:+.4f} MiB per 1,000 streams (bar {BAR})")
-    print(f"resident: {gateway.idle:.1f} MiB idle, {points[-1][1]:.1f} at the end, {after:.1f} afterwards; descriptors: {idle} before, {open_now} afterwards")
+    print(f"resident: {subject.idle:.1f} MiB idle, {points[-1][1]:.1f} at the end, {after:.1f} afterwards; descriptors: {idle} before, {open_now} afterwards")
     print(f"log: {log.strip()[-500:] or 'nothing'}")
     return 0 if grown < BAR else 1
 

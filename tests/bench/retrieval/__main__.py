@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +87,13 @@ async def chinese_set() -> None:
             print(f"{name:24} first {first:.3f}   in the first three {three:.3f}   of {len(ranks)}")
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=locomo.DATA, help="another file of LoCoMo's shape")
     parser.add_argument("--without", action="store_true", help="LoCoMo again without each part of the ranking")
     parser.add_argument("--latency", action="store_true")
     parser.add_argument("--messages", type=int, default=1_000_000, help="of the largest store with --latency")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     if args.latency:
         asyncio.run(latency.report(args.messages))
         return 0

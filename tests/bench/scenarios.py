@@ -1,0 +1,110 @@
+"""What is played, on every subject in turn, round after round, and what stands of it: medians, with the range of CPU beside."""
+from __future__ import annotations
+
+import asyncio
+import copy
+import itertools
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tests.bench.load import OPENING, SETTLE, Load, Result, Shape, Talk
+from tests.bench.subjects import Mock, Subject
+
+SCENARIOS = {
+    "small": Shape(users=16, conversations=320, old=2, size=550),  # at the third turn: 8 messages, 4 KB
+    "big": Shape(users=8, conversations=48, old=54, size=3500),  # 60 messages, 200 KB
+    "one": Shape(users=1, conversations=100, old=2, size=550),
+    "many": Shape(users=64, conversations=320, old=2, size=550),
+    "stream": Shape(users=16, conversations=32, turns=4, stream=True),
+    "round": Shape(users=4, conversations=20, turns=5, model="calls"),
+    "history": Shape(users=8, conversations=16, turns=10, old=190, size=360),  # at the sixth turn: 202 messages, 81 KB
+    "chat": Shape(users=32, conversations=64, turns=10),
+}
+NUMBERS = itertools.count()
+Figures = dict[str, Any]
+
+
+def talks(name: str, shape: Shape) -> list[Talk]:
+    """Conversations that nobody had before, of 200 users."""
+    return [Talk(shape, number, f"{name}-{number % 200}") for number in itertools.islice(NUMBERS, shape.conversations)]
+
+
+async def measured(mock: Mock, subject: Subject, found: Sequence[Talk], users: int, until: int) -> Result:
+    """Brings the talks to turn `until`, and tells what that took."""
+    load = Load(subject.url, subject.headers)
+    mock.counted()
+    recorded, cpu = subject.recorded(), subject.cpu()
+    result = await load.play(found, users, until)
+    await asyncio.sleep(SETTLE)
+    result.cpu, result.recorded = subject.cpu() - cpu, subject.recorded() - recorded
+    result.calls, result.rounds = mock.counted()
+    return result
+
+
+async def played(mock: Mock, subject: Subject, name: str, cold: str = "") -> dict[str, Result]:
+    """One scenario once. cold: the name under which each user's conversation goes on for one turn more after a restart, so that
+    nothing of it is cached; the code is warmed before by other users."""
+    shape = SCENARIOS[name]
+    found = talks(name, shape)
+    load = Load(subject.url, subject.headers)
+    await load.play(found, shape.users, OPENING)
+    out = {subject.name: await measured(mock, subject, found, shape.users, shape.turns)}
+    if cold:
+        subject.restart()
+        await load.play(talks("warming", Shape(users=8, conversations=16, turns=8)), 8, 8)
+        out[cold] = await measured(mock, subject, list({t.user: t for t in found}.values()), shape.users, shape.turns + 1)
+    return out
+
+
+async def compared(mock: Mock, subjects: Sequence[Subject], names: Sequence[str], rounds: int, told: Callable[[str], None]) -> dict[str, dict[str, Figures]]:
+    """By scenario and subject: the medians over the rounds, and `cpu_range`."""
+    out = {}
+    for name in names:
+        runs: dict[str, list[Result]] = {}
+        for i in range(rounds):
+            for subject in subjects:
+                told(f"{name}: round {i + 1} of {rounds}, {subject.name}")
+                cold = "cold" if name == "chat" and subject.name == "on" else ""
+                for which, result in (await played(mock, subject, name, cold)).items():
+                    runs.setdefault(which, []).append(result)
+        out[name] = {which: middle([r.figures() for r in found]) for which, found in runs.items()}
+    return out
+
+
+def middle(runs: list[Figures]) -> Figures:
+    def over(key: str) -> float | None:
+        values = [r[key] for r in runs if r[key] is not None]
+        return statistics.median(values) if values else None
+
+    return {**{key: over(key) for key in runs[0]}, "errors": sum(r["errors"] for r in runs), "cpu_range": [min(r["cpu_us"] for r in runs), max(r["cpu_us"] for r in runs)]}
+
+
+EARLY, LATE, WINDOW, PARTS = 100, 2000, 10, 4
+CLIENTS = {  # by what they resend
+    "all of its history": {},
+    "its newest 40 messages": {"newest": 40},
+    "its newest message, by name": {"named": True},
+}
+
+
+async def growth(mock: Mock, subject: Subject, floor: Subject, told: Callable[[str], None]) -> dict[str, Figures]:
+    """By client: CPU us of a turn around turns EARLY and LATE of one conversation, beyond what the floor pays for the same bodies."""
+    out = {}
+    for client, kind in CLIENTS.items():
+        talk = Talk(Shape(1, 1, size=40, model="brief", newest=kind.get("newest", 0)), next(NUMBERS), f"growth-{len(out)}", kind.get("named", False))
+        found: Figures = {}
+        for at in (EARLY, LATE):
+            told(f"growth, a client that resends {client}: to turn {at}")
+            await Load(subject.url, subject.headers).play([talk], 1, at - PARTS * WINDOW)
+            same = copy.copy(talk)
+            same.messages = list(talk.messages)
+            ours, bare = [await _turn_cpu(mock, which, one) for which, one in ((subject, talk), (floor, same))]
+            found |= {f"turn {at}": ours - bare, f"floor at {at}": bare}
+        out[client] = {**found, "ratio": found[f"turn {LATE}"] / found[f"turn {EARLY}"]}
+    return out
+
+
+async def _turn_cpu(mock: Mock, subject: Subject, talk: Talk) -> float:
+    """The median of PARTS windows, in us."""
+    return statistics.median([(await measured(mock, subject, [talk], 1, talk.turn + WINDOW)).cpu * 1e6 / WINDOW for _ in range(PARTS)])

@@ -1,0 +1,189 @@
+"""`python -m tests.e2e.counting FOLDER`: plays conversations through a gateway in this process and prints what a turn costs, in counts.
+
+A process of its own, since what is counted is counted at the edges, which are put in place before anything of ours is imported: the
+statements that SQLite traces, the calls from other threads that wake the loop, the JSON that msgspec and json read and write where it
+is at least as long as a message, and the calls of the scripted upstream. Of five turns the least counts: a poll of the background may
+fall into any one of them.
+"""
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import sys
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+
+LENGTH = 400  # bytes of each message's text: JSON that is shorter is not counted
+QUIET = 0.05  # seconds without an event, after which a turn is over
+TURNS, LAST = (10, 100), 5
+loads, dumps = json.loads, json.dumps
+KINDS = ("calls", "reads before", "writes before", "hops before", "reads", "writes", "commits", "hops", "decodes", "encodes")
+EVENTS: list[str] = []  # what happened since the turn began; appended by any thread
+
+
+def counting(kind: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    def counted(*args: Any, **options: Any) -> Any:
+        out = call(*args, **options)
+        data = args[0] if kind == "decodes" else out
+        if len(data if isinstance(data, str) else memoryview(data)) >= LENGTH:
+            EVENTS.append(kind)
+        return out
+
+    return counted
+
+
+def counted_coder(real: Any, kind: str) -> type:
+    class Coder:
+        def __init__(self, *args: Any, **options: Any) -> None:
+            self._real = real(*args, **options)
+            setattr(self, kind[:-1], counting(kind, getattr(self._real, kind[:-1])))
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._real, name)
+
+    return Coder
+
+
+def traced(connect: Callable[..., sqlite3.Connection]) -> Callable[..., sqlite3.Connection]:
+    def connected(*args: Any, **options: Any) -> sqlite3.Connection:
+        connection = connect(*args, **options)
+        wrote = False
+
+        def statement(sql: str) -> None:
+            nonlocal wrote
+            word = sql.split(None, 1)[0].upper()  # "--" of a statement within a statement
+            if word in ("SELECT", "WITH"):
+                EVENTS.append("reads")
+            elif word in ("INSERT", "UPDATE", "DELETE", "REPLACE"):
+                EVENTS.append("writes")
+                wrote = connection.in_transaction
+                EVENTS.extend(() if wrote else ["commits"])
+            elif word in ("COMMIT", "END"):
+                EVENTS.extend(["commits"] if wrote else ())
+                wrote = False
+
+        connection.set_trace_callback(statement)
+        return connection
+
+    return connected
+
+
+def woken(call: Callable[..., Any]) -> Callable[..., Any]:
+    def counted(loop: Any, *args: Any, **options: Any) -> Any:
+        if threading.get_ident() != loop._thread_id:
+            EVENTS.append("hops")
+        return call(loop, *args, **options)
+
+    return counted
+
+
+def instrument() -> None:
+    for module, encode, decode in ((msgspec.json, "encode", "decode"), (json, "dumps", "loads")):
+        setattr(module, encode, counting("encodes", getattr(module, encode)))
+        setattr(module, decode, counting("decodes", getattr(module, decode)))
+    msgspec.json.Encoder = counted_coder(msgspec.json.Encoder, "encodes")  # type: ignore[misc]
+    msgspec.json.Decoder = counted_coder(msgspec.json.Decoder, "decodes")  # type: ignore[misc]
+    sqlite3.connect = traced(sqlite3.connect)  # type: ignore[assignment]
+    asyncio.BaseEventLoop.call_soon_threadsafe = woken(asyncio.BaseEventLoop.call_soon_threadsafe)  # type: ignore[method-assign]
+
+
+class Client:
+    """A client that resends its history. mode: of X-Memory."""
+
+    def __init__(self, app: Any, mode: str, stream: bool) -> None:
+        self._app, self._stream = app, stream
+        self._user = f"{mode}-{stream}"
+        self._headers = [(b"host", b"127.0.0.1"), (b"authorization", b"Bearer k"), (b"content-type", b"application/json"), (b"x-memory", mode.encode())]
+        self._history: list[dict[str, str]] = []
+
+    async def turn(self) -> None:
+        self._history.append({"role": "user", "content": f"{len(self._history)} of {self._user} ".ljust(LENGTH, "x")})
+        body = dumps({"model": "m", "user": self._user, "messages": self._history, "stream": self._stream}).encode()
+        scope = {"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "method": "POST", "scheme": "http", "path": "/v1/chat/completions",
+                 "raw_path": b"/v1/chat/completions", "query_string": b"", "root_path": "", "headers": [*self._headers, (b"content-length", b"%d" % len(body))],
+                 "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "state": {}}
+        asked, sent = [{"type": "http.request", "body": body, "more_body": False}], []
+
+        async def receive() -> Any:
+            return asked.pop() if asked else await asyncio.Event().wait()  # the client stays
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await self._app(scope, receive, send)
+        assert sent[0]["status"] == 200, sent
+        assert dict(sent[0]["headers"])[b"x-memory-status"] == (b"off" if b"off" in dict(self._headers).values() else b"ok")
+        self._history.append({"role": "assistant", "content": answer(len(self._history))})
+
+    async def counts(self, turn: int) -> dict[str, int]:
+        """What turn `turn` takes; `before`: of that, what came before the upstream was called. messages: in the shortest request of those counted."""
+        found: list[Counter[str]] = []
+        while len(self._history) < 2 * turn:
+            EVENTS.clear()
+            await self.turn()
+            seen = -1
+            while len(self._history) > 2 * (turn - LAST) and seen != len(EVENTS):
+                seen = len(EVENTS)
+                await asyncio.sleep(QUIET)
+            events = list(EVENTS)
+            first = events[: events.index("calls")]
+            found.append(Counter(events) + Counter(f"{kind} before" for kind in first if kind in ("reads", "writes", "hops")))
+        last = found[-LAST:]
+        return {**{kind: min(f[kind] for f in last) for kind in KINDS}, "messages": 2 * (turn - LAST) + 1}
+
+
+def answer(number: int) -> str:
+    return f"answer {number} ".ljust(LENGTH, "y")
+
+
+async def parts(found: list[bytes]) -> AsyncIterator[bytes]:
+    for part in found:
+        yield part
+
+
+async def main(folder: str) -> None:
+    from gateway.app import create_app
+    from gateway.loading import load
+    from gateway.upstream.base import Incoming
+    from gateway.upstream.scripted import ScriptedUpstream
+
+    def answered(request: Any) -> Incoming:
+        EVENTS.append("calls")
+        asked = loads(request.body)
+        text = answer(sum(m["role"] != "system" for m in asked["messages"]))
+        head = {"id": "c", "created": 1, "model": "m"}
+        if not asked["stream"]:
+            message = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+            return Incoming(200, [(b"content-type", b"application/json")], parts([dumps({**head, "object": "chat.completion", "choices": [message]}).encode()]))
+        deltas: list[tuple[Any, Any]] = [*(({"content": text[i : i + 40]}, None) for i in range(0, LENGTH, 40)), ({}, "stop")]
+        events = [dumps({**head, "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": d, "finish_reason": f}]}) for d, f in deltas]
+        return Incoming(200, [(b"content-type", b"text/event-stream")], parts([f"data: {e}\n\n".encode() for e in [*events, "[DONE]"]]))
+
+    app = create_app(load(None, {}, {"storage.data": folder, "storage.vectors": "none", "memory.read_deadline_ms": 10000}), upstreams={"openai": ScriptedUpstream([answered])})
+    events: asyncio.Queue[Any] = asyncio.Queue()
+    started = asyncio.Event()
+
+    async def told(message: Any) -> None:
+        started.set()
+
+    events.put_nowait({"type": "lifespan.startup"})
+    life = asyncio.create_task(app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, events.get, told))
+    await started.wait()
+    out = {}
+    for mode in ("full", "off"):
+        for streamed in (False, True):
+            client = Client(app, mode, streamed)
+            out[f"{mode} {'stream' if streamed else 'plain'}"] = [await client.counts(turn) for turn in TURNS]
+    events.put_nowait({"type": "lifespan.shutdown"})
+    await life
+    print(dumps(out))
+
+
+if __name__ == "__main__":
+    instrument()
+    asyncio.run(main(sys.argv[1]))
