@@ -54,6 +54,12 @@ def embed_again(conn: Connection) -> int:
     return len(scopes)
 
 
+def embedding(conn: Connection) -> dict[str, int]:
+    """How many scopes' vectors are still to be looked after, by the state of the job; what turns ask for meanwhile does not count."""
+    j = t.jobs.c
+    return {row.state: row.n for row in conn.execute(select(j.state, func.count().label("n")).where(j.kind == "embed", j.payload.contains('"whole"')).group_by(j.state))}
+
+
 def begin(conn: Connection, mark: Mark | None = None) -> None:
     """Has the index made anew in the background."""
     mark = mark or Mark()

@@ -105,13 +105,17 @@ def page(conn: Connection, part: Part, after: int, limit: int) -> dict[int, byte
     return {row[0]: row[1] for row in conn.execute(select(key, part.kind.vectors.c.vector).where(part.mine, key > after).order_by(key).limit(limit))}
 
 
-def progress(conn: Connection, model: str) -> tuple[int, int]:
-    """(texts that have a vector of this model, texts that are to have one)."""
-    made = sum(int(conn.execute(select(func.count()).select_from(k.vectors).where(k.vectors.c.model == model)).scalar() or 0) for k in KINDS)
-    named = t.scopes.c.id.in_(select(t.scopes.c.id).where(t.scopes.c.user.is_not(None)))
-    wanted = select(func.count()).select_from(t.passages).where(PASSAGES.worth)
-    spoken = select(func.count()).select_from(t.messages.join(t.scopes, t.scopes.c.id == t.messages.c.scope_id)).where(MESSAGES.worth, named)
-    return made, int(conn.execute(wanted).scalar() or 0) + int(conn.execute(spoken).scalar() or 0)
+def made(conn: Connection, model: str) -> int:
+    """How many texts of everyone's have a vector of this model."""
+    return sum(int(conn.execute(select(func.count()).select_from(k.vectors).where(k.vectors.c.model == model)).scalar() or 0) for k in KINDS)
+
+
+def wanted(conn: Connection) -> int:
+    """How many texts are to have one: every passage, and what named users and their assistants said."""
+    kept = select(func.count()).select_from(t.passages).where(PASSAGES.worth)
+    named = select(t.scopes.c.id).where(t.scopes.c.user.is_not(None))
+    said = select(func.count()).select_from(t.messages).where(MESSAGES.worth, t.messages.c.scope_id.in_(named))
+    return int(conn.execute(kept).scalar() or 0) + int(conn.execute(said).scalar() or 0)
 
 
 def _within(part: Part, allowed: Any) -> ColumnElement[bool]:
