@@ -127,7 +127,7 @@ class Ranking:
         """The parts that come from the words and the meaning, at most 1 together.
 
         Meaning lifts what the words found barely or not at all, and leaves the order of what they found well: a poor embedder, or one
-        whose vectors are still being made, takes no hit away. Shares that add up let it, and measured worse with each embedder tried.
+        whose vectors are still being made, takes hardly a hit away. Shares that add up lost more with each stand-in tried.
         """
         # A speaker's name alone finds what they said.
         weight = self._matches.weight or dict.fromkeys(self._matches.named, 1.0)

@@ -26,7 +26,7 @@ from memory.vectors import packed, scored, unpacked
 POOL = 50  # rows that are near, beside those the words found
 EMBED_SECONDS = 2.0
 BATCH = 64  # texts embedded and kept together
-SECONDS = 60.0  # of one background job; the rest is the next one's
+SECONDS = 10.0  # of one background job; the rest is the next one's. The same hand erases: it waits for no more, and what it took out stays out
 ASKED = 32  # queries whose vectors are remembered: both searches of a turn ask for the same, and so does the next page
 OVERLAP = 3_600_000_000 << 12  # of row keys, an hour: a clock that was set back leaves no message without its vector
 PAGE = 500  # vectors that go into the index together
