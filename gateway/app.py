@@ -160,9 +160,8 @@ def _policy(settings: Settings) -> Policy:
 
 def _register(worker: Worker, memory: Memory, unattended: Unattended) -> None:
     settings = unattended.settings
-    index = memory.retrieval.meaning.index if memory.retrieval.meaning else None
     ages = chores.Ages(settings.memory.explain_days, settings.memory.unnamed_days)
-    chores.register(worker, memory.db, ages, index.forget if index else None, memory.retrieval.embed_scope)
+    chores.register(worker, memory.db, ages, memory.retrieval)
     worker.register(summaries.KIND, summaries.summarising(memory.db, unattended), slow=True)
     worker.register(extraction.KIND, extraction.extracting(memory.db, unattended, lambda: memory.policy.blocks), slow=True)
     worker.register(reflection.KIND, reflection.reflecting(memory.db, unattended, memory.retrieval, lambda: memory.policy.blocks), slow=True)

@@ -18,7 +18,7 @@ from memory.jobs.queue import Job, enqueue
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import conversations as conversation_rows
 from memory.stores.sql import facts as fact_rows
-from memory.stores.sql import owners
+from memory.stores.sql import owners, vectors
 from memory.stores.sql import passages as passage_rows
 from memory.stores.sql.hand import Hand, marked
 from memory.stores.sql.passages import Passage
@@ -68,6 +68,7 @@ def bring(conn: Connection, hand: Hand, said: Sequence[Said], name: str | None) 
     heading = Heading(name or new_id("conv"), name is not None, created_at=min(times), updated_at=max(times))
     Transcriber(conn, scope_id, hand.scope.key).conversation(heading, steps_of(said))
     owners.touch(conn, scope_id)
+    enqueue(conn, vectors.job_of(scope_id))
     found = conversation_rows.named(conn, scope_id, heading.name)
     assert found is not None  # noqa: S101 - written above
     return found

@@ -20,7 +20,7 @@ POOL = 200  # candidates whose surroundings are looked at
 SPEAKER, VOICE, DATE, TIMELY = 0.4, 0.2, 0.1, 0.05
 SESSION, SESSION_HITS = 0.4, 3  # hits cluster in the conversations that are about the matter
 NEAR_HITS, FOLLOWS, PRECEDES = 30, 0.2, 0.1  # a question and its answer belong together
-MEANING = 0.25  # the rest is for the words: with equal shares a poor embedder loses hits that the words had found
+MEANING = 0.3  # what the row nearest by meaning counts at least, where the best by words counts 1
 _WHEN = re.compile(r"\s*(?:when\b|什么时候|什麼時候|何时|何時|いつ|언제)", re.IGNORECASE)
 TIME_WORDS = re.compile(
     r"\b(?:yesterday|today|tomorrow|tonight|last|next|ago|weeks?|weekend|months?|years?|morning|night|since|recently|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
@@ -124,19 +124,23 @@ class Ranking:
         return {k: Ranked(scores[k], {name: round(x, 4) for name, x in self._parts[k].items()}) for k in best}
 
     def _said(self, near: Mapping[int, float]) -> dict[int, dict[str, float]]:
-        """The parts that come from the words and the meaning, at most 1 together."""
+        """The parts that come from the words and the meaning, at most 1 together.
+
+        Meaning lifts what the words found barely or not at all, and leaves the order of what they found well: a poor embedder, or one
+        whose vectors are still being made, takes hardly a hit away. Shares that add up lost more with each stand-in tried.
+        """
         # A speaker's name alone finds what they said.
         weight = self._matches.weight or dict.fromkeys(self._matches.named, 1.0)
-        high = max((weight.get(k, 0.0) for k in self._found), default=0.0) or 1.0
+        high = max((weight.get(k, 0.0) for k in self._found), default=0.0)
+        most = MEANING if high else 1.0
         similar = spread({k: near[k] for k in self._found if k in near})
-        share = MEANING if similar else 0.0
         out: dict[int, dict[str, float]] = {}
         for key in self._found:
             told = out.setdefault(key, {})
             if key in weight:
-                told["keyword"] = (1 - share) * weight[key] / high
-            if key in similar:
-                told["meaning"] = share * similar[key]
+                told["keyword"] = weight[key] / high
+            if (more := most * similar.get(key, 0.0) - told.get("keyword", 0.0)) > 0:
+                told["meaning"] = more
         return out
 
     def _sessions(self) -> dict[tuple[int, int], float]:

@@ -1,38 +1,47 @@
 """Search over one scope's archival and recall memory: keywords always, vectors beside them where an embedder is configured.
 
 An embedder that fails or is slow costs its part of the ranking, never the search. Scopes under `exact_below` vectors are
-scored exactly, larger ones in the index.
+scored exactly, larger ones in the index. What names nobody is embedded as passages alone: its messages are found by words, so that
+calls of no user cost nothing.
 """
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from memory.embed.base import Embed, EmbedUnavailable
 from memory.errors import StoreUnavailable
 from memory.indexing import Indexing
+from memory.jobs.queue import Job
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import passages as passage_rows
 from memory.stores.sql import vectors as vector_rows
 from memory.stores.sql.engine import Database
+from memory.stores.sql.vectors import KINDS, MESSAGES, PASSAGES, Kind, Part
 from memory.vectors import packed, scored, unpacked
 
-POOL = 50  # candidates of each ranking that are fused
+POOL = 50  # rows that are near, beside those the words found
 EMBED_SECONDS = 2.0
-BATCH = 64  # passages embedded and kept together
+BATCH = 64  # texts embedded and kept together
+SECONDS = 10.0  # of one background job; the rest is the next one's. The same hand erases: it waits for no more, and what it took out stays out
+ASKED = 32  # queries whose vectors are remembered: both searches of a turn ask for the same, and so does the next page
+OVERLAP = 3_600_000_000 << 12  # of row keys, an hour: a clock that was set back leaves no message without its vector
+PAGE = 500  # vectors that go into the index together
 Hit = dict[str, Any]
 
 
 class VectorIndex(Protocol):
-    """An index of large scopes, by row key. Every method raises StoreUnavailable."""
+    """An index of large scopes: a collection by name, vectors by row key. Every method raises StoreUnavailable."""
 
-    async def upsert(self, scope_id: int, items: Sequence[tuple[int, list[float]]]) -> None: ...
+    async def upsert(self, name: str, items: Sequence[tuple[int, list[float]]]) -> None: ...
 
-    async def nearest(self, scope_id: int, vector: list[float], limit: int) -> dict[int, float]: ...
+    async def nearest(self, name: str, vector: list[float], limit: int) -> dict[int, float]: ...
 
-    async def forget(self, scope_id: int, keys: Sequence[int] | None) -> None: ...
+    async def forget(self, prefix: str, keys: Sequence[int] | None) -> None: ...
 
     async def close(self) -> None: ...
 
@@ -53,61 +62,107 @@ class Retrieval:
         self._db = db
         self.indexing = Indexing(db)
         self.meaning = meaning
+        self._asked: dict[tuple[str, str], list[float]] = {}
 
     async def messages(self, scope_id: int, wanted: message_rows.Query) -> list[Hit]:
         """Messages, best first, with role, content, conversation, created_at, score and why."""
         if wanted.text.strip():
             await self.indexing.caught_up(scope_id)
-        return await self._db.read(lambda conn: message_rows.search(conn, scope_id, wanted))
+        near = await self._near(MESSAGES, scope_id, wanted.text, message_rows.narrowed(scope_id, wanted))
+        return await self._db.read(lambda conn: message_rows.search(conn, scope_id, wanted, near))
 
     async def passages(self, scope_id: int, wanted: passage_rows.Filter) -> list[Hit]:
         """Passages, best first, with id, content, tags, created_at, score and why."""
-        near = await self._near(scope_id, wanted)
+        near = await self._near(PASSAGES, scope_id, wanted.query.text, passage_rows.narrowed(scope_id, wanted))
         return await self._db.read(lambda conn: passage_rows.search(conn, scope_id, wanted, near))
 
-    async def _near(self, scope_id: int, wanted: passage_rows.Filter) -> dict[int, float]:
-        """Row key to similarity of the nearest passages; nothing where meaning cannot be asked now."""
-        meaning, words = self.meaning, wanted.query.text
+    async def _near(self, kind: Kind, scope_id: int, words: str, allowed: Any) -> dict[int, float]:
+        """Row key to similarity of the nearest rows that may be shown; nothing where meaning cannot be asked now. allowed: a query of their row
+        keys, None for all."""
+        meaning = self.meaning
         if meaning is None or not words.strip():
             return {}
+        part = Part(kind, scope_id, meaning.embed.model)
         try:
-            tenant, many = await self._db.read(lambda conn: vector_rows.extent(conn, scope_id, meaning.embed.model))
-            if not many:
+            owner = await self._db.read(lambda conn: vector_rows.owner(conn, scope_id))
+            many = await self._db.read(lambda conn: vector_rows.count(conn, part, meaning.exact_below, allowed))
+            if owner is None or not many:
                 return {}
-            async with asyncio.timeout(EMBED_SECONDS):
-                vector = (await meaning.embed(tenant, [words]))[0]
+            vector = await self._vector(meaning.embed, owner[0], words)
             if meaning.index is not None and many >= meaning.exact_below:
-                return await meaning.index.nearest(scope_id, unpacked(packed(vector)), POOL)
-            stored = await self._db.read(lambda conn: vector_rows.of_scope(conn, scope_id, meaning.embed.model))
-            return scored(vector, stored, POOL)
+                return await meaning.index.nearest(_name(part), unpacked(packed(vector)), POOL)
+            return await self._db.read(lambda conn: scored(vector, vector_rows.of_scope(conn, part, allowed), POOL))
         except (EmbedUnavailable, StoreUnavailable, TimeoutError):
             return {}
 
-    async def embed_scope(self, scope_id: int, whole: bool = False) -> None:
-        """Makes the missing vectors of a scope's passages; doing it again does nothing. whole: and puts all of a large scope into
-        the index anew. Raises EmbedUnavailable, StoreUnavailable."""
-        meaning = self.meaning
-        if meaning is None:
-            return
-        model = meaning.embed.model
-        tenant, _ = await self._db.read(lambda conn: vector_rows.extent(conn, scope_id, model))
-        while items := await self._db.read(lambda conn: vector_rows.missing(conn, scope_id, model, BATCH)):
-            made = await meaning.embed(tenant, [content for _, content in items])
-            found = {key: packed(vector) for (key, _), vector in zip(items, made, strict=True)}
-            await self._db.write(lambda conn, found=found: vector_rows.store(conn, scope_id, model, found))  # type: ignore[misc]
-            await self._index(meaning, scope_id, found)
-        if whole:
-            await self._index(meaning, scope_id, await self._db.read(lambda conn: vector_rows.of_scope(conn, scope_id, model)))
+    async def _vector(self, embed: Embed, tenant: str, words: str) -> list[float]:
+        """The query's vector. Raises EmbedUnavailable, TimeoutError."""
+        if (known := self._asked.get((tenant, words))) is not None:
+            return known
+        async with asyncio.timeout(EMBED_SECONDS):
+            vector = (await embed(tenant, [words[: vector_rows.LONGEST]]))[0]
+        if len(self._asked) >= ASKED:
+            self._asked.pop(next(iter(self._asked)))
+        self._asked[tenant, words] = vector
+        return vector
 
-    async def _index(self, meaning: Meaning, scope_id: int, new: dict[int, bytes]) -> None:
-        """Keeps the index of a large scope complete: a scope that just grew large is put into it whole."""
-        if meaning.index is None:
-            return
-        model = meaning.embed.model
-        _, many = await self._db.read(lambda conn: vector_rows.extent(conn, scope_id, model))
-        if many < meaning.exact_below:
-            return
-        stored = new
-        if many - len(new) < meaning.exact_below:
-            stored = await self._db.read(lambda conn: vector_rows.of_scope(conn, scope_id, model))
-        await meaning.index.upsert(scope_id, [(k, unpacked(v)) for k, v in stored.items()])
+    def jobs(self, scope_id: int | None) -> list[Job]:
+        """What follows when messages of a named user were recorded."""
+        return [vector_rows.job_of(scope_id)] if self.meaning is not None and scope_id is not None else []
+
+    async def embed_scope(self, scope_id: int, whole: bool = False) -> bool:
+        """Makes the missing vectors of a scope, for some seconds; doing it again does nothing. whole: looks at every row, and puts all of a
+        large scope into the index anew. Returns whether more is to be done. Raises EmbedUnavailable, StoreUnavailable."""
+        meaning = self.meaning
+        owner = await self._db.read(lambda conn: vector_rows.owner(conn, scope_id))
+        if meaning is None or owner is None:
+            return False
+        tenant, named = owner
+        until = time.monotonic() + SECONDS
+        for kind in KINDS if named else (PASSAGES,):
+            part = Part(kind, scope_id, meaning.embed.model)
+            # Passages come back from being set aside, messages only grow at their end.
+            after = 0 if whole or kind is PASSAGES else await self._db.read(lambda conn, p=part: vector_rows.newest(conn, p)) - OVERLAP  # type: ignore[misc]
+            while items := await self._db.read(lambda conn, p=part, a=after: vector_rows.missing(conn, p, a, BATCH)):  # type: ignore[misc]
+                if time.monotonic() > until:
+                    return True
+                made = await meaning.embed(tenant, [text for _, text in items])
+                await self._keep(meaning, part, {key: packed(vector) for (key, _), vector in zip(items, made, strict=True)})
+                after = items[-1][0]
+            if whole and meaning.index is not None and await self._many(part, meaning) >= meaning.exact_below:
+                await self._put_whole(meaning.index, part)
+        return False
+
+    async def _keep(self, meaning: Meaning, part: Part, new: Mapping[int, bytes]) -> None:
+        """Into the index first: what has its vector in SQL is there, whenever this is interrupted. A scope that just grew large is put
+        into it whole. What is deleted meanwhile is taken out by the job that follows the deletion."""
+        if meaning.index is not None:
+            many = await self._many(part, meaning)
+            if many + len(new) >= meaning.exact_below:
+                if many < meaning.exact_below:
+                    await self._put_whole(meaning.index, part)
+                await _put(meaning.index, part, new)
+        await self._db.write(lambda conn: vector_rows.store(conn, part, new))
+
+    async def _many(self, part: Part, meaning: Meaning) -> int:
+        return await self._db.read(lambda conn: vector_rows.count(conn, part, meaning.exact_below))
+
+    async def _put_whole(self, index: VectorIndex, part: Part) -> None:
+        after = 0
+        while some := await self._db.read(lambda conn, a=after: vector_rows.page(conn, part, a, PAGE)):  # type: ignore[misc]
+            await _put(index, part, some)
+            after = max(some)
+
+    async def forget(self, scope_id: int, kind: str | None, keys: Sequence[int] | None) -> None:
+        """Takes vectors out of the index by row key. kind None: of both; keys None: all. Raises StoreUnavailable."""
+        if self.meaning is not None and self.meaning.index is not None:
+            await self.meaning.index.forget(f"scope-{scope_id}-{kind}-" if kind else f"scope-{scope_id}-", keys)
+
+
+async def _put(index: VectorIndex, part: Part, found: Mapping[int, bytes]) -> None:
+    await index.upsert(_name(part), [(k, unpacked(v)) for k, v in found.items()])
+
+
+def _name(part: Part) -> str:
+    """A collection of its own for each scope, kind and model."""
+    return f"scope-{part.scope_id}-{part.kind.name}-{hashlib.blake2b(part.model.encode(), digest_size=6).hexdigest()}"

@@ -380,11 +380,12 @@ class Session:
 
     async def _jobs(self, answers: Sequence[Json]) -> list[Job]:
         """What follows this turn in the background; it is written with the turn."""
+        embedded = self._memory.retrieval.jobs(self._scope_id) if self._ask.scope.named else []
         if self._ask.mode != "full":
-            return []
+            return embedded
         facts = [extraction.job_of(self.node_id, self.conversation.id, self._ask.model)] if self._ask.extract and self._ask.scope.named else []
         tidied = self._policy.reflect.jobs(self._ask.scope.key, self._ask.model) if self._ask.scope.named else []
-        return [*facts, *tidied, *await self._ahead(answers)]
+        return [*embedded, *facts, *tidied, *await self._ahead(answers)]
 
     async def _ahead(self, answers: Sequence[Json]) -> list[Job]:
         if not (self._policy.ahead and self._injects):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 NOTE = "index-rebuild"  # how far a rebuild is, in the data folder, until it is done
 SECONDS = 1.0  # between two lines of progress
+STALLED = 30.0  # seconds without a vector after which nobody waits for more
 
 
 @click.group(short_help="Make the search index anew.")
@@ -35,7 +36,7 @@ def index() -> None:
 @config_option
 def rebuild(config: Path | None, fresh: bool) -> None:
     """Put every message and passage into the search index anew; the gateway may run meanwhile. Interrupted, it goes on from there
-    the next time. Vectors are left to the gateway's background work.
+    the next time. Missing vectors are made by the gateway that runs, and this waits for them; if none runs, by the next one that does.
 
     \b
     Example:
@@ -67,8 +68,7 @@ async def _rebuilt(settings: Settings, fresh: bool) -> None:
                 await db.write(rows.emptied)
             await _keywords(db, mark, note)
         if settings.memory.embedder != "none":
-            scopes = await db.write(reindex.embed_again)
-            click.echo(f"vectors: {scopes} users' passages are queued; the gateway makes what is missing in the background, at its next start if it is stopped")
+            await _vectors(db, settings)
     finally:
         await db.close()
 
@@ -88,6 +88,33 @@ async def _keywords(db: Database, mark: Mark, note: Path) -> None:
             told = time.monotonic()
             click.echo(f"{kind}: {done[kind]} of {sizes[kind]}")
     click.echo(f"keywords: {done['messages']} messages and {done['passages']} passages are in the index")
+
+
+async def _vectors(db: Database, settings: Settings) -> None:
+    """Has the running gateway make what is missing, and tells how far it is: it alone holds the embedder and the index."""
+    from gateway.cli.running import running
+    from memory.jobs import reindex
+    from memory.stores.sql import vectors
+
+    model = settings.memory.embedder.partition(":")[2] or settings.memory.embedder
+    scopes, wanted = await db.write(reindex.embed_again), await db.read(vectors.wanted)
+    seen, since = -1, time.monotonic()
+    while True:
+        made, left = await db.read(lambda conn: vectors.made(conn, model)), await db.read(reindex.embedding)
+        if made != seen:
+            seen, since = made, time.monotonic()
+            click.echo(f"vectors: {made} of {wanted}")
+        if not left.get("ready") and not left.get("running"):
+            break
+        if running(settings.data) is None:
+            click.echo(f"vectors: {scopes} users are queued; the gateway looks after them at its next start")
+            return
+        if time.monotonic() - since > STALLED:
+            click.echo(f"vectors: none were made for {STALLED:.0f} seconds; the gateway tries again in the background, and /memory/v1/jobs tells what failed")
+            return
+        await asyncio.sleep(SECONDS)
+    if waiting := left.get("waiting"):
+        click.echo(f"vectors: {waiting} users wait for a request of theirs, which brings the credential")
 
 
 def _note(note: Path, mark: Mark) -> None:

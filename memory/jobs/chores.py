@@ -7,18 +7,19 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from memory.jobs.queue import Job, buried, enqueue
+from memory.jobs.queue import Effect, Job, buried, enqueue
 from memory.jobs.reindex import begin, reindexing
 from memory.jobs.worker import Handler, Worker
-from memory.stores.sql import expiry, facts, index, usage
+from memory.retrieval import Retrieval
+from memory.stores.sql import expiry, facts, index, usage, vectors
 from memory.stores.sql.engine import Database
 
 DAY = 86400.0
 EVERY = 3600.0  # seconds between looks for what is too old
 DEAD_DAYS = 30  # a dead job is kept for a person to look at, not for ever: it may hold a user's words
 USAGE_DAYS = 400  # a year to compare with, and a month to look at it
-Embed = Callable[[int, bool], Awaitable[None]]
-Forget = Callable[[int, Sequence[int] | None], Awaitable[None]]
+Embed = Callable[[int, bool], Awaitable[bool]]
+Forget = Callable[[int, str | None, Sequence[int] | None], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +30,15 @@ class Ages:
     unnamed: float
 
 
-def erasing(forget: Forget | None) -> Handler:
-    """Takes vectors out of an external index. forget: (scope row key, passage row keys, None for all of the scope); None:
-    there is no such index."""
+def erasing(forget: Forget) -> Handler:
+    """Takes vectors out of an external index. forget: (scope row key, kind of rows, None for all kinds, row keys, None for all)."""
 
     async def erase(job: Job) -> None:
-        if forget is None:
-            return
         for scope_id in job.payload["scopes"]:
-            await forget(scope_id, None)
-        for scope_id, passages in job.payload["passages"].items():
-            await forget(int(scope_id), passages)
+            await forget(scope_id, None, None)
+        for kind in ("passages", "messages"):
+            for scope_id, keys in job.payload.get(kind, {}).items():
+                await forget(int(scope_id), kind, keys)
 
     return erase
 
@@ -68,12 +67,14 @@ def _unnamed(conn: Connection, before: float) -> int:
     return count
 
 
-def embedding(embed: Embed | None) -> Handler:
-    """Makes the vectors that a scope lacks; None: there is no embedder."""
+def embedding(embed: Embed) -> Handler:
+    """Makes the vectors that a scope lacks; what takes longer than one job is the next one's."""
 
-    async def run(job: Job) -> None:
-        if embed is not None:
-            await embed(job.payload["scope"], bool(job.payload.get("whole")))
+    async def run(job: Job) -> Effect | None:
+        scope_id, whole = job.scope_id, bool(job.payload.get("whole"))
+        if scope_id is None or not await embed(scope_id, whole):
+            return None
+        return lambda conn: enqueue(conn, vectors.job_of(scope_id, whole=whole))
 
     return run
 
@@ -88,9 +89,9 @@ def fading(db: Database) -> Handler:
     return fade
 
 
-def register(worker: Worker, db: Database, ages: Ages, forget: Forget | None = None, embed: Embed | None = None) -> None:
+def register(worker: Worker, db: Database, ages: Ages, retrieval: Retrieval) -> None:
     """Gives the worker the jobs that every gateway has."""
-    worker.register("erase", erasing(forget))
-    worker.register("embed", embedding(embed))
+    worker.register("erase", erasing(retrieval.forget))
+    worker.register("embed", embedding(retrieval.embed_scope))
     worker.register("reindex", reindexing(db))
     worker.register("expire", expiring(db, ages), every=EVERY)

@@ -19,14 +19,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, select, true, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, or_, select, true, update
+from sqlalchemy.dialects import postgresql, sqlite
 
 from memory.errors import Conflict
 from memory.stores.sql import schema as t
+from memory.stores.sql.rows import execute
 
 j = t.jobs.c
 ATTEMPTS = 16  # some six hours in all
 ANSWERS = 3  # of a model that gave nothing to use: what it is asked does not change
+COLUMNS = ("scope_id", "conversation", "kind", "payload", "dedupe", "run_at", "created_at")
+INSERTED = {name: insert(t.jobs).values({c: bindparam(c) for c in COLUMNS}).on_conflict_do_nothing(index_elements=["dedupe"])
+            for name, insert in (("sqlite", sqlite.insert), ("postgresql", postgresql.insert))}
 BACKOFF, LONGEST = 2.0, 3600.0  # seconds before the second attempt, and at most
 
 
@@ -65,14 +70,13 @@ class Claim:
 def enqueue(conn: Connection, job: Job) -> None:
     """Adds the job, unless one of the same dedupe key waits already."""
     now = time.time()
-    if job.dedupe is not None and (row := conn.execute(select(j.id).where(j.dedupe == job.dedupe)).first()) is not None:
-        if job.again:
-            conn.execute(update(t.jobs).where(j.id == row.id).values(run_at=now + job.delay))
+    if job.again and conn.execute(update(t.jobs).where(j.dedupe == job.dedupe).values(run_at=now + job.delay)).rowcount:
         return
     if job.alone and job.conversation is not None and under_way(conn, job.kind, job.conversation):
         return
-    conn.execute(insert(t.jobs).values(
-        scope_id=job.scope_id, conversation=job.conversation, kind=job.kind, payload=msgspec.json.encode(job.payload).decode(), dedupe=job.dedupe, run_at=now + job.delay, created_at=now))
+    execute(conn, INSERTED[conn.dialect.name], {
+        "scope_id": job.scope_id, "conversation": job.conversation, "kind": job.kind, "payload": msgspec.json.encode(job.payload).decode(), "dedupe": job.dedupe,
+        "run_at": now + job.delay, "created_at": now})
 
 
 def under_way(conn: Connection, kind: str, conversation: int) -> bool:

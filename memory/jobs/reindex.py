@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, select, union
 
 from memory.jobs.queue import Job, enqueue
 from memory.jobs.worker import Handler
-from memory.stores.sql import index
+from memory.stores.sql import index, vectors
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import passages as passage_rows
 from memory.stores.sql import schema as t
@@ -47,11 +47,17 @@ def sizes(conn: Connection) -> dict[str, int]:
 
 
 def embed_again(conn: Connection) -> int:
-    """Has the vectors of every scope that holds passages looked after. Returns how many scopes."""
-    scopes = list(conn.execute(select(t.passages.c.scope_id).distinct()).scalars())
+    """Has the vectors of every scope looked after. Returns how many scopes."""
+    scopes = [*conn.execute(union(select(t.passages.c.scope_id), select(t.messages.c.scope_id))).scalars()]
     for scope_id in scopes:
-        enqueue(conn, Job("embed", {"scope": scope_id, "whole": True}, scope_id, dedupe=f"embed-whole-{scope_id}"))
+        enqueue(conn, vectors.job_of(scope_id, whole=True))
     return len(scopes)
+
+
+def embedding(conn: Connection) -> dict[str, int]:
+    """How many scopes' vectors are still to be looked after, by the state of the job; what turns ask for meanwhile does not count."""
+    j = t.jobs.c
+    return {row.state: row.n for row in conn.execute(select(j.state, func.count().label("n")).where(j.kind == "embed", j.payload.contains('"whole"')).group_by(j.state))}
 
 
 def begin(conn: Connection, mark: Mark | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Chroma as the index of large scopes: one collection a scope, always explicit vectors, a thread for its synchronous client.
+"""Chroma as the index of large scopes: one collection a scope and kind, always explicit vectors, a thread for its synchronous client.
 
 SQL is the record and this can be rebuilt from it. Two processes on one embedded folder lose vectors silently, so a lock
 file keeps it to one.
@@ -30,37 +30,37 @@ class ChromaIndex:
         self._lock: int | None = None
         self._opening = asyncio.Lock()
 
-    async def upsert(self, scope_id: int, items: Sequence[tuple[int, list[float]]]) -> None:
+    async def upsert(self, name: str, items: Sequence[tuple[int, list[float]]]) -> None:
         """Adds or replaces vectors by row key. Raises StoreUnavailable."""
 
         def work(client: Any) -> None:
-            collection = client.get_or_create_collection(_name(scope_id), embedding_function=None, metadata={"hnsw:space": "cosine"})
+            collection = client.get_or_create_collection(name, embedding_function=None, metadata={"hnsw:space": "cosine"})
             for i in range(0, len(items), BATCH):
                 part = items[i : i + BATCH]
                 collection.upsert(ids=[str(k) for k, _ in part], embeddings=[v for _, v in part])
 
         await self._run(work)
 
-    async def nearest(self, scope_id: int, vector: list[float], limit: int) -> dict[int, float]:
+    async def nearest(self, name: str, vector: list[float], limit: int) -> dict[int, float]:
         """Row key to cosine similarity, of the `limit` nearest. Raises StoreUnavailable."""
 
         def work(client: Any) -> dict[int, float]:
-            collection = client.get_or_create_collection(_name(scope_id), embedding_function=None, metadata={"hnsw:space": "cosine"})
+            collection = client.get_or_create_collection(name, embedding_function=None, metadata={"hnsw:space": "cosine"})
             found = collection.query(query_embeddings=[vector], n_results=limit, include=["distances"])
             return {int(k): 1.0 - d for k, d in zip(found["ids"][0], found["distances"][0], strict=True)}
 
         return await self._run(work)
 
-    async def forget(self, scope_id: int, keys: Sequence[int] | None) -> None:
-        """Forgets vectors by row key, None for the whole scope; what is not there is no error. Raises StoreUnavailable."""
+    async def forget(self, prefix: str, keys: Sequence[int] | None) -> None:
+        """Forgets vectors by row key, None for all, in every collection whose name begins so; what is not there is no error. Raises
+        StoreUnavailable."""
 
         def work(client: Any) -> None:
-            if _name(scope_id) not in {c.name for c in client.list_collections()}:
-                return
-            if keys is None:
-                client.delete_collection(_name(scope_id))
-            elif keys:
-                client.get_collection(_name(scope_id), embedding_function=None).delete(ids=[str(k) for k in keys])
+            for name in [c.name for c in client.list_collections() if c.name.startswith(prefix)]:
+                if keys is None:
+                    client.delete_collection(name)
+                elif keys:
+                    client.get_collection(name, embedding_function=None).delete(ids=[str(k) for k in keys])
 
         await self._run(work)
 
@@ -98,6 +98,3 @@ class ChromaIndex:
             raise StoreUnavailable(f"another process uses the embedded Chroma in {self._folder}: run one worker, or a Chroma server for a fleet") from e
         return chromadb.PersistentClient(str(self._folder), settings=Settings(anonymized_telemetry=False))
 
-
-def _name(scope_id: int) -> str:
-    return f"scope-{scope_id}"

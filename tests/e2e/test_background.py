@@ -244,6 +244,32 @@ async def test_vectors_wait_for_a_credential_too(data):
                 await asyncio.sleep(0.02)
 
 
+async def test_what_was_said_is_embedded_and_found_by_meaning(data):
+    def embedding(seen, wire):
+        if seen.path.endswith("/embeddings"):
+            return (200, {"data": [{"index": i, "embedding": [1.0, 0.1] if "Rex" in text or "pet" in text else [0.1, 1.0]} for i, text in enumerate(seen.json["input"])]})
+        return "noted"
+
+    async with Model(embedding) as up, running(up.url, data, {"memory.embedder": "upstream:e"}) as live:
+        await live.chat("I call him Rex", user="ada")
+        async with asyncio.timeout(5):
+            while len(await rows(live, t.message_vectors)) < 2:
+                await asyncio.sleep(0.02)
+        local = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
+        hits = (await live.memory("GET", "/users/ada/messages/search", params={"q": "pet"}, headers=local)).json()["data"]
+        assert hits[0]["content"] == "I call him Rex"
+        assert hits[0]["why"]["similarity"] > 0.9
+
+
+async def test_a_turn_leaves_one_job_with_an_embedder_and_none_without(data):
+    for config, left in (({}, []), ({"memory.embedder": "upstream:e"}, ["embed"])):
+        async with Model("ok") as up, running(up.url, data, config) as live:
+            await live.gateway.worker.stop()
+            for words in ("hello", "hello again"):
+                await live.chat(words, user="ada")
+            assert [j["kind"] for j in await rows(live, t.jobs) if j["scope_id"] is not None] == left
+
+
 @pytest.mark.parametrize(("refusal", "state", "code"), [
     ((401, {"error": {"message": "bad key", "code": "invalid_api_key"}}), "waiting", "invalid_api_key"), ((200, {"id": "x", "choices": []}), "ready", "malformed_completion")])
 async def test_a_refused_credential_is_forgotten_and_a_broken_answer_is_a_failure(data, refusal, state, code):

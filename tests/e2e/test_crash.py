@@ -20,12 +20,12 @@ ASK = {"model": "m", "messages": [{"role": "user", "content": "I like tea"}], "u
 
 
 @contextlib.asynccontextmanager
-async def spawned(upstream, data):
-    """A gateway in a process of its own: (its process, a client for it)."""
+async def spawned(upstream, data, **more):
+    """A gateway in a process of its own: (its process, a client for it). more: settings for its environment."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    env = {**os.environ, "MEMGATE_STORAGE__DATA": str(data), "MEMGATE_STORAGE__VECTORS": "none", "MEMGATE_MEMORY__READ_DEADLINE_MS": "2000"}
+    env = {**os.environ, "MEMGATE_STORAGE__DATA": str(data), "MEMGATE_STORAGE__VECTORS": "none", "MEMGATE_MEMORY__READ_DEADLINE_MS": "2000", **more}
     child = await asyncio.create_subprocess_exec(sys.executable, "-m", "gateway", "serve", "--port", str(port), "--upstream", upstream, cwd=ROOT, env=env,
                                                  stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL)
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers={"authorization": "Bearer k"}, timeout=20) as client:

@@ -216,7 +216,7 @@ def test_the_search_index_is_made_anew_and_says_how_far_it_is(tmp_path):
     assert memgate(tmp_path, "index", "rebuild").stdout.startswith("going on in the passages after 0\n")
     assert not (tmp_path / "index-rebuild").exists()
     fresh = memgate(tmp_path, "index", "rebuild", "--fresh", MEMGATE_MEMORY__EMBEDDER="upstream:e")
-    assert "vectors: 1 users' passages are queued" in fresh.stdout
+    assert "vectors: 0 of 1\nvectors: 1 users are queued; the gateway looks after them at its next start" in fresh.stdout
     assert "Rex is a dog." in memgate(tmp_path, "memory", "search", "dog", "--user", "ada").stdout
 
 

@@ -125,7 +125,7 @@ async def test_an_index_of_an_earlier_version_is_made_anew_in_the_background(tmp
     memory = opened(tmp_path)
     await memory.open()
     worker = Worker(memory.db)
-    chores.register(worker, memory.db, chores.Ages(7, 30))
+    chores.register(worker, memory.db, chores.Ages(7, 30), memory.retrieval)
     await worker._tick()
     await worker.drain()
     assert await asked(memory, scope_id, "lasagna") == before
@@ -146,7 +146,7 @@ async def test_making_it_anew_goes_on_where_it_was(memory, monkeypatch):
     assert (mark.kind, count) == ("messages", 3)
     await memory.db.write(lambda conn: begin(conn, mark))
     worker = Worker(memory.db)
-    chores.register(worker, memory.db, chores.Ages(7, 30))
+    chores.register(worker, memory.db, chores.Ages(7, 30), memory.retrieval)
     await worker.drain()  # a page a job, each handing on to the next
     assert await asked(memory, scope_id, "lasagna") == before
 

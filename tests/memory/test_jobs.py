@@ -11,6 +11,7 @@ from memory.errors import Conflict, Postponed
 from memory.jobs import chores, queue
 from memory.jobs.queue import Job
 from memory.jobs.worker import Worker
+from memory.retrieval import Retrieval
 from memory.scope import Scope
 from memory.stores.sql import owners
 from memory.stores.sql import schema as t
@@ -168,16 +169,16 @@ async def test_the_store_may_fail_under_a_worker(db):
 async def test_what_follows_an_erasure_reaches_the_index(db):
     gone = []
 
-    async def forget(scope_id, passages):
-        gone.append((scope_id, passages))
+    async def forget(scope_id, kind, keys):
+        gone.append((scope_id, kind, keys))
 
     worker = Worker(db)
-    chores.register(worker, db, chores.Ages(7, 30), forget)
-    await add(db, Job("erase", {"scopes": [1, 2], "passages": {"3": [4, 5]}}))
+    worker.register("erase", chores.erasing(forget))
+    await add(db, Job("erase", {"scopes": [1, 2], "passages": {"3": [4, 5]}}), Job("erase", {"scopes": [], "messages": {"3": [6]}}))
     await worker.drain()
-    assert gone == [(1, None), (2, None), (3, [4, 5])]
+    assert gone == [(1, None, None), (2, None, None), (3, "passages", [4, 5]), (3, "messages", [6])]
     without = Worker(db)
-    chores.register(without, db, chores.Ages(7, 30))
+    chores.register(without, db, chores.Ages(7, 30), Retrieval(db))
     await add(db, Job("erase", {"scopes": [1], "passages": {}}))
     await without.drain()
     assert await jobs(db) == []
@@ -202,11 +203,12 @@ async def test_old_records_leave_and_young_ones_stay(db):
     await db.write(fill)
     gone = []
 
-    async def forget(scope_id, passages):
-        gone.extend(passages)
+    async def forget(scope_id, kind, keys):
+        gone.extend(keys)
 
     worker = Worker(db)
-    chores.register(worker, db, chores.Ages(explain=7, unnamed=30), forget)
+    chores.register(worker, db, chores.Ages(explain=7, unnamed=30), Retrieval(db))
+    worker.register("erase", chores.erasing(forget))
     await add(db, Job("expire"))
     await worker.drain()
 
@@ -325,7 +327,7 @@ async def test_dead_jobs_leave_in_time(db):
     await set_all(db, state="dead", run_at=time.time() - 31 * 86400)
     await add(db, Job("k"))
     worker = Worker(db)
-    chores.register(worker, db, chores.Ages(7, 30))
+    chores.register(worker, db, chores.Ages(7, 30), Retrieval(db))
     await add(db, Job("expire"))
     await worker.drain()
     assert [j["state"] for j in await jobs(db)] == ["ready"]

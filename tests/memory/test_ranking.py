@@ -71,11 +71,24 @@ def test_speaker_date_and_time_words_count():
     assert out[1].why == {"keyword": 1.0, "speaker": 0.2, "session": 0.4}
 
 
-def test_words_count_three_times_what_meaning_does():
+def test_meaning_lifts_what_words_found_barely_and_reorders_nothing_they_found_well():
+    pool = [Found(k, k, 0, "") for k in (1, 2, 3, 4)]
+    out = order({1: 4.0, 2: 3.0, 4: 0.4}, pool, near={1: 0.1, 2: 0.2, 3: 0.9, 4: 0.5})
+    assert list(out) == [1, 2, 3, 4]
+    assert out[3].why["meaning"] == 0.3
+    assert "meaning" not in out[1].why | out[2].why
+    assert out[4].why["keyword"] + out[4].why["meaning"] == pytest.approx(0.15)
+
+
+def test_what_has_no_vector_yet_loses_nothing():
     pool = [Found(k, k, 0, "") for k in (1, 2, 3)]
-    out = order({1: 4.0}, pool, near={2: 0.9, 3: 0.1})
-    assert (out[1].why["keyword"], out[2].why["meaning"], out[3].why["meaning"]) == (0.75, 0.25, 0.0)
-    assert list(out) == [1, 2, 3]
+    alone, partly = order({1: 4.0, 2: 3.0}, pool[:2]), order({1: 4.0, 2: 3.0}, pool, near={3: 0.9})
+    assert [partly[k].why["keyword"] for k in (1, 2)] == [alone[k].why["keyword"] for k in (1, 2)]
+    assert list(partly) == [1, 2, 3]
+
+
+def test_where_no_word_is_found_meaning_is_all():
+    assert order({}, [Found(1, 1, 0, ""), Found(2, 2, 0, "")], near={1: 0.9, 2: 0.1})[1].why["meaning"] == 1.0
 
 
 @given(st.dictionaries(st.integers(1, 20), st.floats(0.1, 9), max_size=8), st.dictionaries(st.integers(1, 20), st.floats(-1, 1), max_size=8))

@@ -7,6 +7,7 @@ import pytest
 
 from memory.jobs import chores
 from memory.jobs.worker import Worker
+from memory.retrieval import Retrieval
 from memory.stores.sql import usage
 from memory.stores.sql.usage import Which
 
@@ -104,7 +105,7 @@ async def test_what_is_older_than_400_days_leaves_whoever_it_was(db, monkeypatch
     old = time.time() - 401 * DAY
     await fill(db, *(row(request_id=f"old{i}", created_at=old + i, tenant=t) for i in range(5) for t in ("acme", "own-1")), row(request_id="kept", created_at=time.time() - 399 * DAY))
     worker = Worker(db)
-    chores.register(worker, db, chores.Ages(7, 30))
+    chores.register(worker, db, chores.Ages(7, 30), Retrieval(db))
     await db.write(lambda conn: chores.enqueue(conn, chores.Job("expire")))
     await worker.drain()
     assert [r["request_id"] for r in await db.read(lambda conn: usage.listed(conn, Which(), None, 100))] == ["kept"]

@@ -7,18 +7,26 @@ import hashlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import select
 
+from memory import outside
 from memory.ask import Policy
 from memory.embed.base import EmbedUnavailable
 from memory.errors import StoreUnavailable
-from memory.retrieval import Meaning, Retrieval
+from memory.jobs import chores
+from memory.jobs.queue import enqueue
+from memory.jobs.worker import Worker
+from memory.retrieval import Meaning, _name
 from memory.scope import Scope
 from memory.service import Memory
 from memory.stores.chroma import ChromaIndex
-from memory.stores.sql import owners
+from memory.stores.sql import conversations, owners
+from memory.stores.sql import schema as t
 from memory.stores.sql.engine import Database
 from memory.stores.sql.messages import Query
 from memory.stores.sql.passages import Filter, Insert, add
+from memory.stores.sql.transcripts import Heading, Said, Transcriber, steps_of
+from memory.stores.sql.vectors import KINDS, MESSAGES, Part, job_of
 from memory.vectors import packed, scored, unpacked
 
 CONCEPTS = {"tea": 0, "drink": 0, "dog": 1, "pet": 1, "car": 2, "vehicle": 2}
@@ -27,10 +35,11 @@ CONCEPTS = {"tea": 0, "drink": 0, "dog": 1, "pet": 1, "car": 2, "vehicle": 2}
 class Concepts:
     """An embedder that knows a few synonyms."""
 
-    model = "concepts"
-    down = False
+    def __init__(self):
+        self.model, self.down, self.calls = "concepts", False, 0
 
     async def __call__(self, tenant, texts):
+        self.calls += 1
         if self.down:
             raise EmbedUnavailable
         return [self.vector(x) for x in texts]
@@ -49,56 +58,195 @@ def test_a_packed_vector_has_unit_length_and_is_nearest_to_itself(vector):
     assert abs(scored(vector, {1: packed(vector)}, 5)[1] - 1) < 1e-4
 
 
+SECRET = b"s" * 32
+ADA = Scope("t", "ada", "default", SECRET)
+CHAT = (("user", "My dog is called Rex."), ("assistant", "A fine dog."), ("user", "We went by car."), ("assistant", "How was the trip?"), ("tool", "dog dog dog"))
+
+
 @pytest.fixture(params=["exact", "chroma"])
-async def store(request, tmp_path):
-    """(retrieval, insert): one scope, scored exactly or in embedded Chroma."""
-    memory = Memory(Database(f"sqlite+aiosqlite:///{tmp_path}/m.db"), Policy(), b"s" * 32)
-    await memory.open()
+async def memory(request, tmp_path):
+    """With an embedder; scored exactly or in embedded Chroma."""
     index = ChromaIndex("chroma:embedded", tmp_path / "chroma") if request.param == "chroma" else None
-    retrieval = Retrieval(memory.db, Meaning(Concepts(), index, 1))
-    owner = owners.Owner(Scope("t", "ada", "default", b"s" * 32), 0)
+    out = Memory(Database(f"sqlite+aiosqlite:///{tmp_path}/m.db"), Policy(), SECRET, meaning=Meaning(Concepts(), index, 1))
+    await out.open()
+    yield out
+    await out.close()
 
-    async def insert(text):
-        def work(conn):
-            scope_id = owners.ensure(conn, owner)
-            add(conn, scope_id, Insert(text))
-            return scope_id
 
-        scope_id = await memory.db.write(work)
-        await retrieval.embed_scope(scope_id)
+async def kept(memory, *texts, tags=(), scope=ADA):
+    """Stores passages and embeds them. Returns the scope."""
+
+    def work(conn):
+        scope_id = owners.ensure(conn, owners.as_found(conn, scope))
+        for text in texts:
+            add(conn, scope_id, Insert(text, tags))
         return scope_id
 
-    yield retrieval, insert
-    if index:
-        await index.close()
-    await memory.close()
+    scope_id = await memory.db.write(work)
+    await memory.retrieval.embed_scope(scope_id)
+    return scope_id
 
 
-async def test_meaning_finds_what_words_do_not(store):
-    retrieval, insert = store
-    for text in ("Ada likes tea.", "Rex is a dog.", "She drives a car."):
-        scope_id = await insert(text)
-    hits = await retrieval.passages(scope_id, Filter(Query("her pet")))
+async def said(memory, chat=CHAT, scope=ADA, name="c", at=1683540000.0):
+    """Stores a chat, and leaves its vectors to be made. Returns the scope."""
+
+    def work(conn):
+        scope_id = owners.ensure(conn, owners.as_found(conn, scope))
+        steps = steps_of([Said({"role": role, "content": words}, at + i) for i, (role, words) in enumerate(chat)])
+        Transcriber(conn, scope_id, scope.key).conversation(Heading(name), steps)
+        return scope_id
+
+    return await memory.db.write(work)
+
+
+async def drained(memory):
+    worker = Worker(memory.db)
+    chores.register(worker, memory.db, chores.Ages(7, 30), memory.retrieval)
+    await worker.drain()
+
+
+async def found(memory, scope_id, words, roles=("user", "assistant"), **more):
+    return [h["content"] for h in await memory.retrieval.messages(scope_id, Query(words, roles, **more))]
+
+
+async def many(memory, table):
+    return await memory.db.read(lambda conn: len(conn.execute(select(table)).all()))
+
+
+async def test_meaning_finds_what_words_do_not(memory):
+    scope_id = await kept(memory, "Ada likes tea.", "Rex is a dog.", "She drives a car.")
+    hits = await memory.retrieval.passages(scope_id, Filter(Query("her pet")))
     assert hits[0]["content"] == "Rex is a dog."
     assert hits[0]["why"]["similarity"] > 0.5
-    hits = await retrieval.passages(scope_id, Filter(Query("Rex vehicle")))
+    hits = await memory.retrieval.passages(scope_id, Filter(Query("Rex vehicle")))
     assert {h["content"] for h in hits[:2]} == {"Rex is a dog.", "She drives a car."}
 
 
-async def test_a_failing_embedder_leaves_keywords(store):
-    retrieval, insert = store
-    scope_id = await insert("Rex is a dog.")
-    retrieval.meaning.embed.down = True
-    assert [h["content"] for h in await retrieval.passages(scope_id, Filter(Query("Rex")))] == ["Rex is a dog."]
-    assert await retrieval.passages(scope_id, Filter(Query("pet"))) == []
+async def test_messages_are_found_by_meaning_and_say_why(memory):
+    scope_id = await said(memory)
+    assert await found(memory, scope_id, "pet") == []
+    assert not await memory.retrieval.embed_scope(scope_id)
+    hits = await memory.retrieval.messages(scope_id, Query("pet", ("user", "assistant")))
+    assert {h["content"] for h in hits[:2]} == {"My dog is called Rex.", "A fine dog."}
+    assert all(h["score"] == pytest.approx(sum(x for part, x in h["why"].items() if part != "similarity"), abs=0.001) for h in hits)
+    assert hits[0]["why"]["similarity"] > 0.5
+    assert await many(memory, t.message_vectors) == 4  # a tool's result has none
+
+
+async def test_the_filters_hold_for_what_is_found_by_meaning(memory):
+    scope_id = await said(memory)
+    await said(memory, [("user", "The tea shop is closed."), ("assistant", "What a pity.")], name="later", at=1686218400.0)
+    await memory.retrieval.embed_scope(scope_id)
+    assert (await found(memory, scope_id, "pet", roles=("assistant",)))[0] == "A fine dog."
+    assert "My dog is called Rex." not in await found(memory, scope_id, "pet", roles=("assistant",))
+    assert "My dog is called Rex." not in await found(memory, scope_id, "pet", since=1686218400.0)
+    assert (await found(memory, scope_id, "vehicle", since=1683540002.0, until=1683540002.0)) == ["We went by car."]
+    await kept(memory, "Rex is a dog.", tags=["home"])
+    await kept(memory, "Max is a dog.", tags=["work"])
+    assert [h["content"] for h in await memory.retrieval.passages(scope_id, Filter(Query("pet"), ["work"]))] == ["Max is a dog."]
+
+
+async def test_while_vectors_are_being_made_words_find_what_they_found_before(memory):
+    scope_id = await said(memory)
+    await memory.retrieval.embed_scope(scope_id)
+    await said(memory, [("user", "The dog of my aunt is called Max.")], name="new")
+    assert (await found(memory, scope_id, "aunt Max dog"))[0] == "The dog of my aunt is called Max."
+    await memory.retrieval.embed_scope(scope_id)
+    assert "The dog of my aunt is called Max." in await found(memory, scope_id, "pet")
+
+
+async def test_messages_of_nobody_cost_no_embedding(memory):
+    scope_id = await said(memory, scope=Scope("t", None, "default", SECRET))
+    await memory.retrieval.embed_scope(scope_id)
+    assert await many(memory, t.message_vectors) == 0
+
+
+async def test_a_failing_embedder_leaves_keywords(memory):
+    scope_id = await kept(memory, "Rex is a dog.")
+    memory.retrieval.meaning.embed.down = True
+    assert [h["content"] for h in await memory.retrieval.passages(scope_id, Filter(Query("Rex")))] == ["Rex is a dog."]
+    assert await memory.retrieval.passages(scope_id, Filter(Query("pet"))) == []
+
+
+async def test_a_query_is_embedded_once_for_both_searches(memory):
+    scope_id = await said(memory)
+    await kept(memory, "Rex is a dog.")
+    before = memory.retrieval.meaning.embed.calls
+    await found(memory, scope_id, "pet")
+    await memory.retrieval.passages(scope_id, Filter(Query("pet")))
+    assert memory.retrieval.meaning.embed.calls == before + 1
+
+
+async def test_an_index_keeps_what_a_deletion_leaves_and_no_more(memory):
+    scope_id = await said(memory)
+    await said(memory, [("user", "Max is a dog too.")], name="other")
+    await kept(memory, "Rex is a dog.")
+    await drained(memory)
+    index, vector = memory.retrieval.meaning.index, await memory.retrieval.meaning.embed("t", ["dog"])
+    gone = await memory.db.read(lambda conn: conversations.named(conn, scope_id, "c"))
+    await memory.db.write(lambda conn: outside.forget_conversation(conn, gone))
+    await drained(memory)
+    assert await many(memory, t.message_vectors) == 1
+    names = [_name(Part(kind, scope_id, "concepts")) for kind in KINDS]
+    if index:
+        assert [len(await index.nearest(name, vector[0], 9)) for name in names] == [1, 1]
+    receipt = await memory.db.write(lambda conn: outside.erase(conn, SECRET, "t", "ada"))
+    assert receipt["vectors"] == 2
+    await drained(memory)
+    assert await many(memory, t.message_vectors) + await many(memory, t.vectors) == 0
+    if index:
+        assert [len(await index.nearest(name, vector[0], 9)) for name in names] == [0, 0]
+
+
+async def test_a_job_that_was_interrupted_before_it_was_settled_goes_on_and_doubles_nothing(memory, monkeypatch):
+    monkeypatch.setattr("memory.retrieval.BATCH", 1)
+    scope_id = await said(memory)
+    made = memory.retrieval.meaning.embed.calls
+    await memory.db.write(lambda conn: enqueue(conn, job_of(scope_id)))
+    monkeypatch.setattr("memory.retrieval.SECONDS", -1.0)
+    assert await memory.retrieval.embed_scope(scope_id)  # its time is over before it began
+    monkeypatch.setattr("memory.retrieval.SECONDS", 60.0)
+    await drained(memory)
+    assert memory.retrieval.meaning.embed.calls == made + 4
+    await memory.db.write(lambda conn: enqueue(conn, job_of(scope_id)))
+    await drained(memory)
+    assert memory.retrieval.meaning.embed.calls == made + 4
+
+
+async def test_another_embedder_makes_its_own_vectors(memory):
+    scope_id = await said(memory)
+    await memory.retrieval.embed_scope(scope_id)
+    memory.retrieval.meaning.embed.model = "concepts-2"
+    assert await found(memory, scope_id, "pet") == []
+    await memory.retrieval.embed_scope(scope_id)
+    assert set((await found(memory, scope_id, "pet"))[:2]) == {"My dog is called Rex.", "A fine dog."}
+
+
+async def test_a_scope_that_grows_large_goes_into_the_index_whole(tmp_path):
+    index = ChromaIndex("chroma:embedded", tmp_path / "chroma")
+    memory = Memory(Database(f"sqlite+aiosqlite:///{tmp_path}/m.db"), Policy(), SECRET, meaning=Meaning(Concepts(), index, 4))
+    await memory.open()
+    scope_id = await said(memory, CHAT[:2])
+    await memory.retrieval.embed_scope(scope_id)
+    name = _name(Part(MESSAGES, scope_id, "concepts"))
+    assert await index.nearest(name, [1.0, 0, 0, 0], 9) == {}
+    await said(memory, CHAT[2:], name="more")
+    await memory.retrieval.embed_scope(scope_id)
+    assert len(await index.nearest(name, [1.0, 0, 0, 0], 9)) == 4
+    await index.forget(f"scope-{scope_id}-", None)
+    await memory.retrieval.embed_scope(scope_id, whole=True)
+    assert len(await index.nearest(name, [1.0, 0, 0, 0], 9)) == 4
+    await memory.close()
 
 
 async def test_embedded_chroma_is_for_one_process(tmp_path):
     one, two = ChromaIndex("chroma:embedded", tmp_path), ChromaIndex("chroma:embedded", tmp_path)
-    await one.upsert(1, [(1, [1.0, 0.0])])
+    await one.upsert("scope-1-x", [(1, [1.0, 0.0])])
     with pytest.raises(StoreUnavailable, match="another process"):
-        await two.upsert(1, [(1, [1.0, 0.0])])
-    await asyncio.gather(one.forget(1, None), one.forget(2, [5]))
-    assert await one.nearest(1, [1.0, 0.0], 3) == {}
+        await two.upsert("scope-1-x", [(1, [1.0, 0.0])])
+    await one.upsert("scope-11-x", [(1, [1.0, 0.0])])
+    await asyncio.gather(one.forget("scope-1-", None), one.forget("scope-2-", [5]))
+    assert await one.nearest("scope-1-x", [1.0, 0.0], 3) == {}
+    assert len(await one.nearest("scope-11-x", [1.0, 0.0], 3)) == 1
     await one.close()
     await two.close()

@@ -9,7 +9,7 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, delete, func, select
 
 from memory.messages import Json
-from memory.stores.sql import index
+from memory.stores.sql import index, vectors
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import schema as t
 from memory.stores.sql.owners import Reach
@@ -98,7 +98,7 @@ def _remove_branches(conn: Connection, scope_id: int, nodes: Sequence[int]) -> l
 def _remove_passages(conn: Connection, keys: Sequence[int]) -> None:
     for key in keys:
         index.drop(conn, "passages_fts", key)
-    conn.execute(delete(t.vectors).where(t.vectors.c.passage.in_(keys)))
+    vectors.drop(conn, vectors.PASSAGES, keys)
     conn.execute(delete(t.passages).where(t.passages.c.id.in_(keys)))
 
 

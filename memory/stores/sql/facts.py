@@ -11,9 +11,10 @@ from typing import Any
 
 from sqlalchemy import Connection, case, func, select, update
 
-from memory.jobs.queue import Job, enqueue
+from memory.jobs.queue import enqueue
 from memory.stores.sql import passages as passage_rows
 from memory.stores.sql import schema as t
+from memory.stores.sql import vectors
 from memory.stores.sql.messages import Query
 from memory.strength import LIMIT, RATES
 
@@ -54,7 +55,7 @@ def restore(conn: Connection, scope_id: int, ident: str) -> dict[str, Any] | Non
     there = (p.scope_id == scope_id) & (p.public_id == ident)
     values = {"deleted_at": None, "deleted_by": None, "superseded_by": None, "used_at": time.time()}
     if conn.execute(update(t.passages).where(there, p.deleted_at.is_not(None)).values(**values)).rowcount:
-        enqueue(conn, Job("embed", {"scope": scope_id}, scope_id, dedupe=f"embed-{scope_id}"))
+        enqueue(conn, vectors.job_of(scope_id))
     return passage_rows.get(conn, [scope_id], ident)
 
 

@@ -13,6 +13,7 @@ from memory.blocks import check_label
 from memory.edits import Change, put
 from memory.errors import BlockReadOnly, ToolError
 from memory.ids import new_id
+from memory.jobs.queue import enqueue
 from memory.portable import (
     Any_Line,
     BadLine,
@@ -28,6 +29,7 @@ from memory.scope import Scope
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import passages as passage_rows
 from memory.stores.sql import schema as t
+from memory.stores.sql import vectors
 from memory.stores.sql.hand import Hand, marked
 from memory.stores.sql.transcripts import Heading, Said, Step, Transcriber, steps_of
 
@@ -152,6 +154,8 @@ class _Reader:
                 name, told.explicit, told.resent, told.forked_from, told.head, _at(told.created_at, first), _at(told.updated_at, last))
             self._receipt.imported["messages"] += transcriber.conversation(heading, steps)
             self._receipt.imported["conversations"] += 1
+        if chats.found:
+            enqueue(self._conn, vectors.job_of(self._scope))
 
 
 @dataclass(slots=True)

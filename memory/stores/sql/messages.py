@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,10 @@ import msgspec
 from sqlalchemy import Connection, bindparam, delete, func, select, text
 
 from memory.ids import new_id, new_key
+from memory.jobs.queue import Job, enqueue
 from memory.messages import Json, is_system, text_of
 from memory.search import named
-from memory.stores.sql import index
+from memory.stores.sql import index, vectors
 from memory.stores.sql import schema as t
 from memory.stores.sql.index import TEXT, Corner, Doc
 from memory.stores.sql.rows import add_row, execute
@@ -94,12 +95,14 @@ def words_before(conn: Connection, conversation: int, node: int | None, key: int
 
 
 def remove(conn: Connection, which: Any) -> int:
-    """Removes messages and their documents. Returns how many."""
+    """Removes messages, their documents and their vectors. Returns how many."""
     keys = list(conn.execute(select(m.id).where(which)).scalars())
     for key in keys:
         index.drop(conn, "messages_fts", key)
     if keys:
         conn.execute(delete(t.unindexed).where(t.unindexed.c.id.in_(keys)))
+        if embedded := vectors.drop(conn, vectors.MESSAGES, keys):
+            enqueue(conn, Job("erase", {"scopes": [], "messages": {str(scope): found for scope, found in embedded.items()}}))
         conn.execute(delete(t.messages).where(m.id.in_(keys)))
     return len(keys)
 
@@ -161,13 +164,21 @@ class Query:
     skip: int = 0
 
 
-def search(conn: Connection, scope_id: int, q: Query) -> list[dict[str, Any]]:
-    """Hits, best first; without words: the newest. Each with id, role, content, conversation, created_at, score and why."""
+def search(conn: Connection, scope_id: int, q: Query, near: Mapping[int, float] | None = None) -> list[dict[str, Any]]:
+    """Hits, best first; without words: the newest. Each with id, role, content, conversation, created_at, score and why. near: similarity
+    of the rows nearest by meaning."""
     rows = _allowed(select(m.id, m.conversation, m.created_at, func.substr(m.content, 1, TEXT)).where(m.scope_id + 0 == scope_id), q)  # + 0: by row key
     hits = select(m.id, m.public_id, m.role, m.content, m.created_at, m.aborted, t.conversations.c.name.label("conversation")).join(
         t.conversations, t.conversations.c.id == m.conversation)
     newest = _allowed(hits.where(m.scope_id == scope_id), q)
-    return ranked(conn, Corner("messages_fts", scope_id, rows, m.id, _beside), (hits, newest), q, {})
+    return ranked(conn, Corner("messages_fts", scope_id, rows, m.id, _beside), (hits, newest), q, near or {})
+
+
+def narrowed(scope_id: int, q: Query) -> Any:
+    """The rows that the filters leave, as a query of row keys; None where they leave every row that has a vector."""
+    if q.since is None and q.until is None and q.within is None and (not q.roles or {"user", "assistant"} <= set(q.roles)):
+        return None
+    return _allowed(select(m.id).where(m.scope_id == scope_id), q)
 
 
 def docs(conn: Connection, after: int, limit: int) -> list[tuple[int, Doc]]:
@@ -218,7 +229,7 @@ def _allowed(query: Any, q: Query) -> Any:
     return query
 
 
-def ranked(conn: Connection, corner: Corner, queries: tuple[Any, Any], q: Query, near: dict[int, float]) -> list[dict[str, Any]]:
+def ranked(conn: Connection, corner: Corner, queries: tuple[Any, Any], q: Query, near: Mapping[int, float]) -> list[dict[str, Any]]:
     """Runs a search over an index, or by date when there are no words to look for. queries: for whole rows, and for the newest
     of those that may be shown."""
     hits, newest = queries
@@ -230,7 +241,7 @@ def ranked(conn: Connection, corner: Corner, queries: tuple[Any, Any], q: Query,
         return []
     wanted = list(order)[q.offset : q.offset + q.limit]
     by_key = {row.id: row for row in conn.execute(hits.where(corner.key.in_(wanted)))}
-    return [{**by_key[k]._mapping, "score": round(order[k].score, 4), "why": order[k].why} for k in wanted if k in by_key]
+    return [{**by_key[k]._mapping, "score": round(order[k].score, 4), "why": order[k].why | ({"similarity": round(near[k], 4)} if k in near else {})} for k in wanted if k in by_key]
 
 
 def _beside(conn: Connection, keys: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:

@@ -180,6 +180,7 @@ def erase(conn: Connection, secret: bytes, tenant: str, user: str) -> dict[str, 
             rows = select(table.c.id).where(table.c.scope_id.in_(ids)).compile(conn, compile_kwargs={"literal_binds": True})
             conn.exec_driver_sql(f"DELETE FROM {name} WHERE rowid IN ({rows})")  # noqa: S608 - integers of our own
     out = {name: conn.execute(delete(table).where(table.c.scope_id.in_(ids))).rowcount for name, table in ERASED.items()}
+    out["vectors"] += conn.execute(delete(t.message_vectors).where(t.message_vectors.c.scope_id.in_(ids))).rowcount
     for table in ALSO:
         conn.execute(delete(table).where(table.c.scope_id.in_(ids)))
     conn.execute(delete(t.scopes).where(t.scopes.c.id.in_(ids)))

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,10 +11,10 @@ from sqlalchemy import Connection, Row, delete, func, insert, literal, select, t
 
 from memory.errors import BadArguments
 from memory.ids import new_id, new_key
-from memory.jobs.queue import Job, enqueue
+from memory.jobs.queue import enqueue
 from memory.messages import mac, squeeze
 from memory.search import named, passages_of
-from memory.stores.sql import index
+from memory.stores.sql import index, vectors
 from memory.stores.sql import schema as t
 from memory.stores.sql.index import TEXT, Corner, Doc
 from memory.stores.sql.messages import Query, ancestors, ranked
@@ -83,7 +83,7 @@ def add(conn: Connection, scope_id: int, new: Insert) -> tuple[list[dict[str, An
             made += 1
         out.append(shown(found))
     if made:
-        enqueue(conn, Job("embed", {"scope": scope_id}, scope_id, dedupe=f"embed-{scope_id}"))
+        enqueue(conn, vectors.job_of(scope_id))
     return out, made
 
 
@@ -93,20 +93,20 @@ def shown(row: Row[Any]) -> dict[str, Any]:
             "superseded_by": row.superseded_by}
 
 
-def search(conn: Connection, scope_id: int, f: Filter, near: dict[int, float] | None = None) -> list[dict[str, Any]]:
-    """Hits, best first, or the newest when there are no words to look for. near: row keys that mean something like it, with
-    their similarity."""
+def search(conn: Connection, scope_id: int, f: Filter, near: Mapping[int, float] | None = None) -> list[dict[str, Any]]:
+    """Hits, best first, or the newest when there are no words to look for. near: similarity of the rows nearest by
+    meaning."""
     rows = _allowed(select(p.id, literal(0), p.created_at, func.substr(p.content, 1, TEXT)).where(p.scope_id + 0 == scope_id), f)  # + 0: by row key
     hits = select(t.passages)
     newest = _allowed(hits.where(p.scope_id == scope_id), f)
-    near = near or {}
-    found = ranked(conn, Corner("passages_fts", scope_id, rows, p.id, _beside), (hits, newest), f.query, near)
+    found = ranked(conn, Corner("passages_fts", scope_id, rows, p.id, _beside), (hits, newest), f.query, near or {})
     return [{"key": h["id"], "id": h["public_id"], "content": h["content"], "tags": decode(h["tags"]), "type": h["type"], "importance": h["importance"],
-             "created_at": h["created_at"], "score": h["score"], "why": _why(h, near)} for h in found]
+             "created_at": h["created_at"], "score": h["score"], "why": h["why"]} for h in found]
 
 
-def _why(hit: dict[str, Any], near: dict[int, float]) -> dict[str, Any]:
-    return {**hit["why"], "similarity": round(near[hit["id"]], 4)} if hit["id"] in near else dict(hit["why"])
+def narrowed(scope_id: int, f: Filter) -> Any:
+    """The rows that the filters leave, as a query of row keys."""
+    return _allowed(select(p.id).where(p.scope_id == scope_id), f)
 
 
 def _allowed(query: Any, f: Filter) -> Any:
@@ -158,7 +158,7 @@ def remove(conn: Connection, scope_ids: Sequence[int], ident: str) -> int | None
     if key is None:
         return None
     index.drop(conn, "passages_fts", key)
-    conn.execute(delete(t.vectors).where(t.vectors.c.passage == key))
+    vectors.drop(conn, vectors.PASSAGES, [key])
     conn.execute(delete(t.passages).where(p.id == key))
     return key
 

@@ -114,6 +114,10 @@ vectors = Table(
     "vectors", metadata, Column("passage", Key, primary_key=True), scoped(), text("model"), Column("vector", LargeBinary, nullable=False),
     Index("ix_vectors_scope_id", "scope_id", "model"))
 
+message_vectors = Table(
+    "message_vectors", metadata, Column("message", Key, primary_key=True, autoincrement=False), scoped(), text("model"),
+    Column("vector", LargeBinary, nullable=False), Index("ix_message_vectors_scope_id", "scope_id", "model", "message"))
+
 summaries = Table(
     "summaries", metadata, Column("id", Integer, primary_key=True), scoped(), Column("conversation", Key, nullable=False),
     Column("chain", LargeBinary, nullable=False), text("content"), Column("count", Integer, nullable=False), at(), UniqueConstraint("scope_id", "chain"))

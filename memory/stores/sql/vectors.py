@@ -1,37 +1,122 @@
-"""Vectors of passages: kept beside them in SQL, found missing by a join, read back for one scope at a time."""
+"""Vectors of passages and messages: kept beside them in SQL, found missing by a join, read back for one scope at a time."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, select
 
+from memory.jobs.queue import Job
 from memory.stores.sql import schema as t
 from memory.stores.sql.rows import put_row
 
-p, v = t.passages.c, t.vectors.c
+LONGEST = 2000  # characters of a text that are embedded: within what small embedding models take
 
 
-def missing(conn: Connection, scope_id: int, model: str, limit: int) -> list[tuple[int, str]]:
-    """(passage, content) of those of the scope that have no vector of this model yet, oldest first."""
-    query = (select(p.id, p.content).outerjoin(t.vectors, (v.passage == p.id) & (v.model == model))
-             .where(p.scope_id == scope_id, v.passage.is_(None), p.deleted_at.is_(None)).order_by(p.id).limit(limit))
-    return [(r.id, r.content) for r in conn.execute(query)]
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What has vectors. key: the column of `vectors` that names the row. worth: which rows are embedded."""
+
+    name: str
+    rows: Table
+    vectors: Table
+    key: Any
+    worth: ColumnElement[bool]
 
 
-def store(conn: Connection, scope_id: int, model: str, found: Mapping[int, bytes]) -> None:
-    """Keeps vectors by passage. Those whose passage is gone by now are left out."""
-    alive = set(conn.execute(select(p.id).where(p.scope_id == scope_id, p.id.in_(found))).scalars())
-    for key, vector in found.items():
-        if key in alive:
-            put_row(conn, t.vectors, ("passage",), passage=key, scope_id=scope_id, model=model, vector=vector)
+PASSAGES = Kind("passages", t.passages, t.vectors, t.vectors.c.passage, t.passages.c.deleted_at.is_(None))
+MESSAGES = Kind("messages", t.messages, t.message_vectors, t.message_vectors.c.message,
+                and_(t.messages.c.role.in_(("user", "assistant")), func.trim(t.messages.c.content) != ""))
+KINDS = (PASSAGES, MESSAGES)
 
 
-def extent(conn: Connection, scope_id: int, model: str) -> tuple[str, int]:
-    """(the scope's tenant, how many vectors of this model it has)."""
-    tenant = conn.execute(select(t.scopes.c.tenant).where(t.scopes.c.id == scope_id)).scalar() or ""
-    return tenant, int(conn.execute(select(func.count()).select_from(t.vectors).where(v.scope_id == scope_id, v.model == model)).scalar() or 0)
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The vectors of one kind in one scope, by one model: they alone are compared."""
+
+    kind: Kind
+    scope_id: int
+    model: str
+
+    @property
+    def mine(self) -> ColumnElement[bool]:
+        v = self.kind.vectors.c
+        return and_(v.scope_id == self.scope_id, v.model == self.model)
 
 
-def of_scope(conn: Connection, scope_id: int, model: str) -> dict[int, bytes]:
-    """Passage to vector, of one scope."""
-    return {r.passage: r.vector for r in conn.execute(select(v.passage, v.vector).where(v.scope_id == scope_id, v.model == model))}
+def job_of(scope_id: int, *, whole: bool = False) -> Job:
+    """Has a scope's missing vectors made. One waits at a time, so that what comes together is embedded together. whole: every row is
+    looked at, and a large scope is put into the index anew."""
+    return Job("embed", {"whole": True} if whole else {}, scope_id, dedupe=f"embed{'-whole' if whole else ''}-{scope_id}")
+
+
+def missing(conn: Connection, part: Part, after: int, limit: int) -> list[tuple[int, str]]:
+    """(row key, text) of those of the scope that have no vector of this model yet, in order, after a row key."""
+    kind, rows = part.kind, part.kind.rows.c
+    # + 0: by scope, not by walking through everyone's rows in the order of their keys.
+    query = (select(rows.id, func.substr(rows.content, 1, LONGEST)).outerjoin(kind.vectors, and_(kind.key == rows.id, kind.vectors.c.model == part.model))
+             .where(rows.scope_id == part.scope_id, rows.id + 0 > after, kind.key.is_(None), kind.worth).order_by(rows.id + 0).limit(limit))
+    return [(row[0], row[1]) for row in conn.execute(query)]
+
+
+def newest(conn: Connection, part: Part) -> int:
+    """The last row that has a vector; 0 when none has."""
+    return int(conn.execute(select(func.max(part.kind.key)).where(part.mine)).scalar() or 0)
+
+
+def store(conn: Connection, part: Part, found: Mapping[int, bytes]) -> None:
+    """Keeps vectors by row key. Those whose row is gone by now are left out."""
+    rows = part.kind.rows.c
+    for key in conn.execute(select(rows.id).where(rows.scope_id == part.scope_id, rows.id.in_(found))).scalars():
+        put_row(conn, part.kind.vectors, (part.kind.key.name,), **{part.kind.key.name: key}, scope_id=part.scope_id, model=part.model, vector=found[key])
+
+
+def drop(conn: Connection, kind: Kind, keys: Collection[int]) -> dict[int, list[int]]:
+    """Removes the vectors of rows. Returns the row keys that had one, by scope."""
+    out: dict[int, list[int]] = {}
+    for row in conn.execute(select(kind.key, kind.vectors.c.scope_id).where(kind.key.in_(keys))):
+        out.setdefault(row[1], []).append(row[0])
+    if out:
+        conn.execute(delete(kind.vectors).where(kind.key.in_(keys)))
+    return out
+
+
+def owner(conn: Connection, scope_id: int) -> tuple[str, bool] | None:
+    """(the scope's tenant, whether it names a user); None when it is gone."""
+    row = conn.execute(select(t.scopes.c.tenant, t.scopes.c.user).where(t.scopes.c.id == scope_id)).first()
+    return (row.tenant, row.user is not None) if row else None
+
+
+def count(conn: Connection, part: Part, most: int, allowed: Any = None) -> int:
+    """How many vectors there are, counted up to `most`. allowed: a query of the row keys that count, None for all."""
+    query = select(part.kind.key).where(_within(part, allowed)).limit(most).subquery()
+    return int(conn.execute(select(func.count()).select_from(query)).scalar() or 0)
+
+
+def of_scope(conn: Connection, part: Part, allowed: Any = None) -> dict[int, bytes]:
+    """Row key to vector. allowed: a query of the row keys that count, None for all."""
+    return {row[0]: row[1] for row in conn.execute(select(part.kind.key, part.kind.vectors.c.vector).where(_within(part, allowed)))}
+
+
+def page(conn: Connection, part: Part, after: int, limit: int) -> dict[int, bytes]:
+    """Row key to vector, in order, after a row key."""
+    key = part.kind.key
+    return {row[0]: row[1] for row in conn.execute(select(key, part.kind.vectors.c.vector).where(part.mine, key > after).order_by(key).limit(limit))}
+
+
+def made(conn: Connection, model: str) -> int:
+    """How many texts of everyone's have a vector of this model."""
+    return sum(int(conn.execute(select(func.count()).select_from(k.vectors).where(k.vectors.c.model == model)).scalar() or 0) for k in KINDS)
+
+
+def wanted(conn: Connection) -> int:
+    """How many texts are to have one: every passage, and what named users and their assistants said."""
+    kept = select(func.count()).select_from(t.passages).where(PASSAGES.worth)
+    named = select(t.scopes.c.id).where(t.scopes.c.user.is_not(None))
+    said = select(func.count()).select_from(t.messages).where(MESSAGES.worth, t.messages.c.scope_id.in_(named))
+    return int(conn.execute(kept).scalar() or 0) + int(conn.execute(said).scalar() or 0)
+
+
+def _within(part: Part, allowed: Any) -> ColumnElement[bool]:
+    return part.mine if allowed is None else and_(part.mine, part.kind.key.in_(allowed))

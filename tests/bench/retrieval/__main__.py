@@ -1,7 +1,7 @@
 """`python -m tests.bench.retrieval`: does the gateway's own search find what was said?
 
 LoCoMo and a small Chinese set, stored in a store of the gateway's own and asked for through its own tool, beside plain FTS5.
-`--latency`: how long a search takes as stores grow. LoCoMo is read from `../shared` beside the project (or --data), never copied.
+`--embedder`: the same by words alone and with an embedder, side by side. `--latency`: how long a search takes as stores grow. LoCoMo is read from `../shared` beside the project (or --data), never copied.
 """
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from memory import ranking
+from memory.retrieval import Meaning
 from tests.bench.retrieval import chinese, latency, locomo
+from tests.bench.retrieval.embedders import STAND_INS, embedder
 from tests.bench.retrieval.plain import Plain
 from tests.bench.retrieval.stored import DEPTH, Store
 
@@ -76,6 +78,31 @@ async def without(metrics: Any, data: Path) -> None:
             print(f"{'without ' + ', '.join(names) if names else 'whole':24} {figures(rows)}")
 
 
+async def beside(metrics: Any, data: Path, names: list[str]) -> None:
+    """By words alone, then with each embedder: what it gains or costs, by conversation and in all, for messages and passages."""
+    convs = [(conv, locomo.utterances(conv)) for conv in metrics.load(str(data))]
+    corpus = [u.text for _, found in convs for u in found]
+    print(f"{'LoCoMo, by conversation':24} {'recall@10':>9} {'nDCG@10':>9} {'gained':>16}   the same as passages")
+    before: list[tuple[list[Row], list[Row]]] = []
+    for name in ("", *names):
+        async with Store(Meaning(embedder(name, corpus)) if name else None) as store:
+            both: list[tuple[list[Row], list[Row]]] = []
+            for conv, found in convs:
+                user = await store.user(conv.id, found)
+                await user.keep(found)
+                while await store.memory.retrieval.embed_scope(user.scope_id):
+                    pass
+                both.append((await scored(metrics, conv.id, conv.qa, user.search), await scored(metrics, conv.id, conv.qa, user.archival)))
+        before = before or both
+        for label, some, base in [*((conv.id, [b], [w]) for (conv, _), b, w in zip(convs, both, before, strict=True)), ("overall", both, before)]:
+            print(f"{name or 'words alone':12} {label:11}" + "  ".join(gained([r for b in some for r in b[i]], [r for w in base for r in w[i]]) for i in (0, 1)), flush=True)
+
+
+def gained(rows: list[Row], before: list[Row]) -> str:
+    out = [(sum(s[key] for _, c, s in some if c != 5) / sum(c != 5 for _, c, _ in some)) for key in ("recall@10", "ndcg@10") for some in (rows, before)]
+    return f"{out[0]:9.4f} {out[2]:9.4f} {out[0] - out[1]:+8.4f} {out[2] - out[3]:+7.4f}"
+
+
 async def chinese_set() -> None:
     async with Store() as store:
         found = chinese.utterances()
@@ -91,6 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=locomo.DATA, help="another file of LoCoMo's shape")
     parser.add_argument("--without", action="store_true", help="LoCoMo again without each part of the ranking")
+    parser.add_argument("--embedder", action="append", help=f"{', '.join(STAND_INS)} or onnx:<folder of memgate fetch embedder>; may be given again")
     parser.add_argument("--latency", action="store_true")
     parser.add_argument("--messages", type=int, default=1_000_000, help="of the largest store with --latency")
     args = parser.parse_args(argv)
@@ -102,6 +130,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("LoCoMo is not beside the project (../shared/data and ../shared/bench/retrieval), so it is skipped.")
     elif args.without:
         asyncio.run(without(metrics, args.data))
+        return 0
+    elif args.embedder:
+        asyncio.run(beside(metrics, args.data, args.embedder))
         return 0
     else:
         asyncio.run(english(metrics, args.data))

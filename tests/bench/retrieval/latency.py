@@ -19,6 +19,7 @@ from memory.vectors import packed
 from tests.bench.retrieval.stored import SECRET, Store
 
 USERS = 1000
+SAMPLE = 50  # users whose messages have vectors
 WORDS = [f"{a}{b}{c}" for a in ("ba", "ko", "mi", "tu", "re", "sha", "lo", "ne") for b in ("lin", "ter", "gor", "pam", "vik", "dun", "sel", "rok") for c in (*"abcdefghijklmnopqrstuvwxyz", *map(str, range(100)))]
 WEIGHTS = list(itertools.accumulate(1 / (i + 10) for i in range(len(WORDS))))
 DIMENSIONS = 384
@@ -139,6 +140,17 @@ async def of_messages(count: int) -> None:
         wanted = ("user", "assistant")
         search = store.memory.retrieval.messages
         print(f"{count} messages of one tenant, {USERS} users    {await timed(lambda: search(chosen.choice(found), Query(asked(chosen), wanted)))}")
+        sample = found[:SAMPLE]
+
+        def vectors(conn: Any) -> None:
+            made = [packed([chosen.gauss(0, 1) for _ in range(DIMENSIONS)]) for _ in range(1000)]
+            conn.exec_driver_sql(
+                "INSERT INTO message_vectors (message, scope_id, model, vector) VALUES (?, ?, ?, ?)",
+                [(i, found[i % USERS], "random", made[i % 1000]) for i in range(1, count + 1) if i % USERS < SAMPLE])
+
+        await store.memory.db.write(vectors)
+        meaning = Retrieval(store.memory.db, Meaning(Random()))
+        print(f"the same, {SAMPLE} of them with vectors     {await timed(lambda: meaning.messages(chosen.choice(sample), Query(asked(chosen), wanted)))}")
 
 
 async def report(messages: int) -> None:

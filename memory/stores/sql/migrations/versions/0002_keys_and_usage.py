@@ -1,4 +1,4 @@
-"""Managed keys made at run time, what each request used, and what background work keeps of its own."""
+"""Managed keys made at run time, what each request used, what background work keeps of its own, and vectors of messages."""
 from __future__ import annotations
 
 import sqlalchemy as sa
@@ -48,6 +48,20 @@ def upgrade() -> None:
     op.create_index("ix_usage_key", "usage", ["key", "created_at"])
     op.create_index("ix_usage_user", "usage", ["tenant", "user"])
     _background()
+    _message_vectors()
+
+
+def _message_vectors() -> None:
+    op.create_table(
+        "message_vectors",
+        sa.Column("message", KEY, autoincrement=False, nullable=False),
+        sa.Column("scope_id", KEY, nullable=False),
+        sa.Column("model", sa.Text(), server_default="", nullable=False),
+        sa.Column("vector", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["scope_id"], ["scopes.id"], name="fk_message_vectors_scope_id"),
+        sa.PrimaryKeyConstraint("message", name="pk_message_vectors"),
+    )
+    op.create_index("ix_message_vectors_scope_id", "message_vectors", ["scope_id", "model", "message"])
 
 
 def _background() -> None:
@@ -68,6 +82,7 @@ def _background() -> None:
 
 def downgrade() -> None:
     op.drop_table("unindexed")
+    op.drop_table("message_vectors")
     op.drop_index("ix_jobs_scope_id", "jobs")
     op.drop_index("ix_jobs_conversation", "jobs")
     op.drop_column("jobs", "conversation")
