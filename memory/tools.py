@@ -35,17 +35,17 @@ LIMIT = {"type": "integer"}
 KINDS = {"type": "string", "enum": list(passage_rows.TYPES)}
 
 WRITING = (
-    _tool("archival_memory_insert", "Store a detail in long-term memory for later search.", ["content"],
-          content=STRING, tags=STRINGS, type=KINDS, importance={"type": "number", "description": "0 to 1"}),
-    _tool("core_memory_append", "Add a line to a memory block that you always see.", ["label", "content"], label=STRING, content=STRING),
-    _tool("core_memory_replace", "Replace text that occurs exactly once in a memory block; empty new_content deletes it.",
+    _tool("archival_memory_insert", "Store a detail for later search.", ["content"],
+          content=STRING, tags=STRINGS, type=KINDS, importance={"type": "number", "maximum": 1}),
+    _tool("core_memory_append", "Add a line to a memory block.", ["label", "content"], label=STRING, content=STRING),
+    _tool("core_memory_replace", "Replace a unique text in a memory block; empty new_content deletes.",
           ["label", "old_content", "new_content"], label=STRING, old_content=STRING, new_content=STRING),
     _tool("memory_rethink", "Rewrite a whole memory block.", ["label", "new_memory"], label=STRING, new_memory=STRING),
 )
 SEARCHING = (
-    _tool("archival_memory_search", "Search long-term memory. since, until: ISO 8601.", ["query"], query=STRING, tags=STRINGS, since=STRING, until=STRING, limit=LIMIT),
-    _tool("conversation_search", "Search earlier messages, other conversations included; without a query the newest. since, until: ISO 8601.", [],
-          query=STRING, role={"type": "string", "enum": ["user", "assistant", "tool"]}, since=STRING, until=STRING, limit=LIMIT),
+    _tool("archival_memory_search", "Search stored details. since, until: ISO 8601.", ["query"], query=STRING, tags=STRINGS, since=STRING, until=STRING, limit=LIMIT),
+    _tool("conversation_search", "Search earlier messages, all conversations; no query: the newest.", [],
+          query=STRING, role=STRING, since=STRING, until=STRING, limit=LIMIT),
 )
 HABITS = {
     "memory_insert": "core_memory_append", "memory_replace": "core_memory_replace",

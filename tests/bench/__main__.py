@@ -141,7 +141,9 @@ def main() -> int:
     print(table(results))
     for s in found[::2]:
         print(f"{s.name}: first answer after {s.started:.2f} s ({s.start_cpu:.2f} s of CPU), {s.idle:.0f} MiB idle, {loaded[s.name]:.0f} MiB after the load")
-    multipliers = layout.multipliers()
+    bills = layout.bills()
+    multipliers = layout.multipliers(bills)
+    print(layout.parts(bills))
     print("\n".join(f"input-cost multiplier, {k}: {v:.3f}" for k, v in multipliers.items()))
     print(f"{args.rounds} interleaved rounds of {args.seconds} s, medians; load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}")
     if args.json:
