@@ -18,6 +18,7 @@ from memory.errors import BadArguments, MemoryFault, ToolError
 from memory.messages import Json
 from memory.search import iso, parse_time
 from memory.stores.sql import blocks as block_rows
+from memory.stores.sql import facts as fact_rows
 from memory.stores.sql import passages as passage_rows
 from memory.stores.sql.messages import Query
 
@@ -203,11 +204,12 @@ def _insert(conn: Connection, arguments: Arguments, hands: Hands) -> str:
     if isinstance(importance, bool) or not isinstance(importance, int | float) or not 0 <= importance <= 1:
         raise BadArguments(f"`importance` is {importance!r}: give a number from 0 to 1.")
     new = passage_rows.Insert(_text(arguments, "content"), _tags(arguments), kind, float(importance), hands.actor, hands.shelf.branch)
-    stored, made = passage_rows.add(conn, hands.scope_id, new)
-    hands.inserted += [s["key"] for s in stored]
-    if not made:
+    kept = fact_rows.keep(conn, hands.scope_id, new)
+    hands.inserted += [s["key"] for s in kept.passages]
+    if not kept.made:
         return "Already stored: nothing was added."
-    return f"Stored in archival memory{f' as {made} passages' if made > 1 else ''}."
+    more = f" as {kept.made} passages" if kept.made > 1 else ""
+    return f"Stored in archival memory{more}{', in place of a shorter wording' if kept.longer else ''}."
 
 
 async def _archival_search(arguments: Arguments, hands: Hands) -> str:
