@@ -201,9 +201,9 @@ class BlockDefault(Part):
 
 
 BLOCKS = (
-    BlockDefault(label="human", description="What is known about the user: name, preferences, circumstances"),
-    BlockDefault(label="persona", description="How the assistant should behave towards this user"),
-    BlockDefault(label="scratchpad", description="Working notes: open tasks, plans, things to follow up"),
+    BlockDefault(label="human", description="What is known about the user"),
+    BlockDefault(label="persona", description="How to behave towards this user"),
+    BlockDefault(label="scratchpad", description="Open tasks, plans, follow-ups"),
 )
 
 

@@ -12,8 +12,8 @@ import msgspec
 
 from memory.blocks import escape
 from memory.messages import Json
-from memory.search import WORD, split_cjk
-from memory.words import STOP
+from memory.search import CJK, WORD, split_cjk
+from memory.words import DAYS, MONTHS
 
 MOST, REPLACED, CHARACTERS = 8, 3, 400
 MESSAGE_CHARACTERS = 4000
@@ -26,9 +26,19 @@ PROMPT = (
     "fact makes known ones untrue, give their numbers in `replaces`. Answer with one JSON object and nothing else: "
     '{"facts": [{"text": "...", "source": <number of the user\'s message>, "type": "identity|preference|fact|context|trivial", '
     '"importance": <0 to 1>, "replaces": [<numbers of known facts>]}]}. With nothing to report: {"facts": []}')
-# Words that turn a fact into another one: two facts that differ in one of them are never the same.
-TURNING = frozenset(["no", "not", "never", "none", "without", "nor", "former", "formerly", "ex", "longer", "stopped", "quit", "used",
-                     "doesn", "don", "isn", "didn", "wasn", "aren", "won", "hasn", "haven", "can", "cannot", "hates", "dislikes", "only", "almost"])
+# Words that turn a fact into another one: two facts of which one has such a word more are never the same.
+TURNING = frozenset(
+    ["no", "not", "never", "none", "nor", "neither", "nobody", "nothing", "without", "hardly", "barely", "rarely", "seldom", "former",
+     "formerly", "ex", "longer", "stop", "stops", "stopped", "quit", "quits", "used", "doesn", "don", "isn", "didn", "wasn", "aren",
+     "weren", "won", "hasn", "haven", "hadn", "couldn", "wouldn", "shouldn", "mustn", "can", "cannot", "could", "would", "should", "might",
+     "must", "will", "ll", "was", "were", "had", "d", "t", "hate", "hates", "dislike", "dislikes", "only", "almost", "except", "unless", "if",
+     "but", "and", "or", "before", "after", "until", "since", "ago", "instead"])
+COUNTING = frozenset(
+    ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "twenty", "thirty", "forty",
+     "fifty", "sixty", "seventy", "eighty", "ninety", "hundred", "thousand", "million", "first", "second", "third", "fourth", "fifth",
+     "once", "twice", "half", "double", "today", "tomorrow", "yesterday"])
+TELLING = TURNING | COUNTING | MONTHS.keys() | DAYS.keys()
+EMPTY = frozenset({"a", "an", "the", "s"})
 NEAR = 0.8
 
 
@@ -76,28 +86,54 @@ def read(answer: str) -> list[Fact] | None:
 
 
 def words(text: str) -> list[str]:
-    """The words that carry a text's meaning, in order, roughly without their endings."""
-    found = [w for w in WORD.findall(split_cjk(text.casefold())) if w not in STOP or w in TURNING]
-    return [_bare(w) for w in found]
+    """The words of a text that count when it is compared, in order, roughly without their endings."""
+    return [bare for bare, _ in _words(text)]
+
+
+def sought(text: str) -> list[str]:
+    """The words by which a text like this one can be found, each once: numbers, then the longest, which are the rarest as a rule."""
+    found = [w.lower() for w in WORD.findall(split_cjk(text))]
+    return sorted(dict.fromkeys(w for w in found if w not in EMPTY), key=lambda w: (any(c.isdigit() for c in w), len(w)), reverse=True)
+
+
+def _words(text: str) -> list[tuple[str, bool]]:
+    """Each with whether it tells one fact from another: a number, a day, a name, what turns the sense, a piece of CJK text."""
+    found = WORD.findall(split_cjk(text))
+    return [(_bare(w.casefold()), _tells(w)) for w in found if w.casefold() not in EMPTY]
+
+
+def _tells(word: str) -> bool:
+    return word.casefold() in TELLING or word[0].isupper() or any(c.isnumeric() for c in word) or bool(CJK.match(word))
 
 
 def _bare(word: str) -> str:
-    if word in TURNING:
+    """Without a plural's or a gerund's ending; a past stays one: who lived there has moved."""
+    if word in TELLING:
         return word
-    return next((word[: -len(end)] for end in ("ing", "ed", "es", "s") if word.endswith(end) and len(word) - len(end) > 2), word)
+    return next((word[: -len(end)] for end in ("ing", "es", "s") if word.endswith(end) and len(word) - len(end) > 2), word)
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two texts say the same: the same words in the same order, or nearly all of them and none that turns the sense.
+    """Whether two texts say the same: the same words in the same order, or one has a few words more of which none tells it apart.
 
-    Words that differ on both sides are a change, not a repetition, and so is a number more."""
-    small, large = sorted((words(one), words(other)), key=len)
+    Words that differ on both sides are a change, not a repetition."""
+    return bool(repetitions(one, [other]))
+
+
+def repetitions(text: str, others: Sequence[str]) -> list[int]:
+    """Which of the others say the same, by their places."""
+    mine = _words(text)
+    return [i for i, other in enumerate(others) if _same(mine, _words(other))]
+
+
+def _same(one: list[tuple[str, bool]], other: list[tuple[str, bool]]) -> bool:
+    small, large = sorted((one, other), key=len)
     if not small or len(small) < NEAR * len(large):
         return False
-    rest = iter(large)
-    if not all(w in rest for w in small):
-        return False
-    extra = list(large)
-    for w in small:
-        extra.remove(w)
-    return not any(w in TURNING or any(c.isdigit() for c in w) for w in extra)
+    met = 0
+    for bare, tells in large:
+        if met < len(small) and bare == small[met][0]:
+            met += 1
+        elif tells:
+            return False
+    return met == len(small)

@@ -18,6 +18,7 @@ from memory.errors import BadArguments, MemoryFault, ToolError
 from memory.messages import Json
 from memory.search import iso, parse_time
 from memory.stores.sql import blocks as block_rows
+from memory.stores.sql import facts as fact_rows
 from memory.stores.sql import passages as passage_rows
 from memory.stores.sql.messages import Query
 
@@ -35,17 +36,17 @@ LIMIT = {"type": "integer"}
 KINDS = {"type": "string", "enum": list(passage_rows.TYPES)}
 
 WRITING = (
-    _tool("archival_memory_insert", "Store a detail in long-term memory for later search.", ["content"],
-          content=STRING, tags=STRINGS, type=KINDS, importance={"type": "number", "description": "0 to 1"}),
-    _tool("core_memory_append", "Add a line to a memory block that you always see.", ["label", "content"], label=STRING, content=STRING),
-    _tool("core_memory_replace", "Replace text that occurs exactly once in a memory block; empty new_content deletes it.",
+    _tool("archival_memory_insert", "Store a detail for later search.", ["content"],
+          content=STRING, tags=STRINGS, type=KINDS, importance={"type": "number", "maximum": 1}),
+    _tool("core_memory_append", "Add a line to a memory block.", ["label", "content"], label=STRING, content=STRING),
+    _tool("core_memory_replace", "Replace a unique text in a memory block; empty new_content deletes.",
           ["label", "old_content", "new_content"], label=STRING, old_content=STRING, new_content=STRING),
     _tool("memory_rethink", "Rewrite a whole memory block.", ["label", "new_memory"], label=STRING, new_memory=STRING),
 )
 SEARCHING = (
-    _tool("archival_memory_search", "Search long-term memory. since, until: ISO 8601.", ["query"], query=STRING, tags=STRINGS, since=STRING, until=STRING, limit=LIMIT),
-    _tool("conversation_search", "Search earlier messages, other conversations included; without a query the newest. since, until: ISO 8601.", [],
-          query=STRING, role={"type": "string", "enum": ["user", "assistant", "tool"]}, since=STRING, until=STRING, limit=LIMIT),
+    _tool("archival_memory_search", "Search stored details. since, until: ISO 8601.", ["query"], query=STRING, tags=STRINGS, since=STRING, until=STRING, limit=LIMIT),
+    _tool("conversation_search", "Search earlier messages, all conversations; no query: the newest.", [],
+          query=STRING, role=STRING, since=STRING, until=STRING, limit=LIMIT),
 )
 HABITS = {
     "memory_insert": "core_memory_append", "memory_replace": "core_memory_replace",
@@ -203,11 +204,12 @@ def _insert(conn: Connection, arguments: Arguments, hands: Hands) -> str:
     if isinstance(importance, bool) or not isinstance(importance, int | float) or not 0 <= importance <= 1:
         raise BadArguments(f"`importance` is {importance!r}: give a number from 0 to 1.")
     new = passage_rows.Insert(_text(arguments, "content"), _tags(arguments), kind, float(importance), hands.actor, hands.shelf.branch)
-    stored, made = passage_rows.add(conn, hands.scope_id, new)
-    hands.inserted += [s["key"] for s in stored]
-    if not made:
+    kept = fact_rows.keep(conn, hands.scope_id, new)
+    hands.inserted += [s["key"] for s in kept.passages]
+    if not kept.made:
         return "Already stored: nothing was added."
-    return f"Stored in archival memory{f' as {made} passages' if made > 1 else ''}."
+    more = f" as {kept.made} passages" if kept.made > 1 else ""
+    return f"Stored in archival memory{more}{', in place of a shorter wording' if kept.longer else ''}."
 
 
 async def _archival_search(arguments: Arguments, hands: Hands) -> str:

@@ -11,6 +11,7 @@ from gateway.cli.demo import demo
 from gateway.cli.doctor import doctor
 from gateway.cli.fetch import fetch
 from gateway.cli.index import index
+from gateway.cli.jobs import jobs
 from gateway.cli.keys import keys
 from gateway.cli.memory import memory
 from gateway.cli.options import Failed, installed_version
@@ -44,7 +45,7 @@ def cli() -> None:
     """
 
 
-for command in (serve, demo, chat, memory, keys, db, index, fetch, doctor):
+for command in (serve, demo, chat, memory, keys, jobs, db, index, fetch, doctor):
     cli.add_command(command)
 
 

@@ -12,6 +12,7 @@ from gateway.manage.door import AtDoor, Cursor, PageLimit, window
 from gateway.manage.shapes import Page, place_of
 from memory.jobs import shown
 from memory.search import iso
+from memory.stores.sql.owners import Reach
 
 State = Annotated[str, QueryParameter(name="state", description=f"one of {', '.join(shown.STATES)}")]
 
@@ -37,11 +38,17 @@ class Retried(msgspec.Struct):
     object: str = "job.retried"
 
 
+def _reach(caller: AtDoor) -> Reach:
+    """In single-user mode whoever asks runs the gateway: its own jobs, which are nobody's, are theirs to see."""
+    settings = caller.gateway.settings
+    return Reach(None) if settings.single_user and settings.mode != "managed" else caller.reach
+
+
 @get("/jobs", summary="Background jobs, newest first: those that gave up, or of another state")
 async def jobs(caller: AtDoor, which: State = "dead", cursor: Cursor = None, limit: PageLimit = 50) -> Page[Job]:
     if which not in shown.STATES:
         raise BadRequest(f"`state` is {which[:40]!r}: use one of {', '.join(shown.STATES)}.", param="state")
-    before, reach = place_of(cursor, int), caller.reach
+    before, reach = place_of(cursor, int), _reach(caller)
     mine, rest = window(await caller.read(lambda conn: shown.page(conn, reach, which, before, limit + 1)), limit, lambda j: j["id"])
     return Page([Job(**{**{k: v for k, v in j.items() if k != "run_at"}, "id": str(j["id"]), "created_at": iso(j["created_at"]), "next_at": iso(j["run_at"])})
                  for j in mine], rest)
@@ -51,7 +58,7 @@ async def jobs(caller: AtDoor, which: State = "dead", cursor: Cursor = None, lim
 async def retry_job(caller: AtDoor, ident: FromPath[str]) -> Retried:
     if not ident.isascii() or not ident.isdigit() or len(ident) > 18:
         raise NotFound(f"There is no dead job {ident[:40]!r} here.")
-    reach = caller.reach
+    reach = _reach(caller)
     await caller.write(lambda conn: shown.retry(conn, reach, int(ident)))
     return Retried(ident)
 

@@ -112,7 +112,7 @@ class _Keeper:
     def _alike(self, conn: Connection, text: str) -> list[Known]:
         """Facts that may say the same, as they are now: earlier ones of this very answer among them."""
         lines = [Known(line.strip()) for line in self._value(conn).split("\n") if line.strip()]
-        return [*lines, *(Known(h["content"], h["id"]) for h in fact_rows.neighbours(conn, self._scope, text))]
+        return [*lines, *(Known(h["content"], h["id"]) for h in fact_rows.alike(conn, self._scope, text))]
 
     def _value(self, conn: Connection) -> str:
         block = block_rows.all_of(conn, self._shelf).get(LABEL)

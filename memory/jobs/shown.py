@@ -14,8 +14,6 @@ j, s = t.jobs.c, t.scopes.c
 STATES = ("ready", "running", "waiting", "dead")
 
 
-
-
 def page(conn: Connection, reach: Reach, state: str, before: int | None, limit: int) -> list[dict[str, Any]]:
     """Newest first, before a row key."""
     query = (select(j.id, j.kind, j.state, j.attempts, j.error, j.created_at, j.run_at, s.tenant, s.user).select_from(t.jobs.outerjoin(t.scopes, s.id == j.scope_id))

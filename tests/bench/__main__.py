@@ -144,8 +144,10 @@ def main() -> int:
         print(bars(results))
     if "layout" in names:
         told("layout")
-        figures["layout"] = layout.multipliers()
-        print("\n" + "\n".join(f"input-cost multiplier, {k}: {v:.3f}" for k, v in figures["layout"].items()))
+        bills = layout.bills()
+        figures["layout"] = layout.multipliers(bills)
+        print("\n" + layout.parts(bills))
+        print("\n".join(f"input-cost multiplier, {k}: {v:.3f}" for k, v in figures["layout"].items()))
     for name, argv in (("retrieval", []), ("latency", ["--latency"])):
         if name in names:
             told(name)

@@ -2,7 +2,7 @@
 
 The price model of a provider with a prefix cache: what is identical with the previous request's prefix, from 1,024 tokens on and in
 steps of 128, costs a tenth. The multiplier is the bill with memory over the bill without: of the layout alone, hidden rounds left
-out, and of everything. The model edits a block every fifth turn.
+out, and of everything. The model edits a block every fifth turn. `python -m tests.bench.layout` prints both, and where the tokens go.
 """
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import json
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -29,27 +31,56 @@ LOOK = {"type": "function", "function": {"name": "look", "description": "Looks t
 Body = dict[str, Any]
 
 
-def bill(bodies: list[str]) -> float:
-    """Input cost of a sequence of requests, in tokens at full price. Four characters are a token here, on both sides alike."""
-    total, before = 0.0, ""
-    for body in bodies:
-        same = next((i for i, (a, b) in enumerate(zip(before, body, strict=False)) if a != b), min(len(before), len(body))) // 4
-        cached = same // 128 * 128 if same >= 1024 else 0
-        total += len(body) // 4 - cached * 0.9
-        before = body
-    return total
+@dataclass(slots=True)
+class Bill:
+    """What a sequence of requests costs, in tokens; four characters are one here, on both sides alike.
+
+    first: of the first request. tails: paid in full since. cached: read at a tenth. changed: of the requests before, not found
+    again in the next one, its end aside: what a layout that kept every prefix would have read from the cache.
+    """
+
+    first: int = 0
+    tails: int = 0
+    cached: int = 0
+    changed: int = 0
+
+    @property
+    def total(self) -> float:
+        return self.first + self.tails + self.cached * 0.1
 
 
-def multipliers() -> dict[str, float]:
-    """By kind of conversation: the bill with memory over the bill without."""
+def bill(bodies: list[str]) -> Bill:
+    out = Bill(first=len(bodies[0]) // 4)
+    for before, body in pairwise(bodies):
+        same = next((i for i, (a, b) in enumerate(zip(before, body, strict=False)) if a != b), min(len(before), len(body)))
+        cached = same // 4 // 128 * 128 if same // 4 >= 1024 else 0
+        out.cached += cached
+        out.tails += len(body) // 4 - cached
+        out.changed += (len(before) - len("]") - same) // 4
+    return out
+
+
+def bills() -> dict[str, dict[str, Bill]]:
+    """By kind of conversation: the bill without memory, of the layout alone, and of everything."""
     out = {}
     for name, agent in (("40-turn chat", False), ("6-step agent loops", True)):
-        plain = bill([flat(b) for b in asyncio.run(_played(agent, "off"))])
         ours = asyncio.run(_played(agent, "full"))
-        out[f"{name}, the layout alone"] = bill([flat(b) for b in ours if not _hidden(b)]) / plain
-        out[f"{name}, with hidden rounds"] = bill([flat(b) for b in ours]) / plain
-    out["tokens of our tool schemas"] = float(estimate(msgspec.json.encode(offered(None, write=True)).decode()))
+        out[name] = {k: bill([flat(b) for b in bodies]) for k, bodies in (
+            ("memory off", asyncio.run(_played(agent, "off"))), ("the layout alone", [b for b in ours if not _hidden(b)]), ("with hidden rounds", ours))}
     return out
+
+
+def multipliers(found: dict[str, dict[str, Bill]]) -> dict[str, float]:
+    """The bill with memory over the bill without, and the tokens of our tool schemas."""
+    out = {f"{name}, {k}": b.total / by["memory off"].total for name, by in found.items() for k, b in by.items() if k != "memory off"}
+    return out | {"tokens of our tool schemas": float(estimate(msgspec.json.encode(offered(None, write=True)).decode()))}
+
+
+def parts(found: dict[str, dict[str, Bill]]) -> str:
+    """Where the tokens go, as a table."""
+    rows = [f"{name}, {k}: first request {b.first:,}, tails {b.tails:,}, read from the cache {b.cached:,}, prefix changed {b.changed:,}"
+            for name, by in found.items() for k, b in by.items()]
+    return "\n".join(f"input tokens, {row}" for row in rows)
 
 
 def flat(body: Body) -> str:
@@ -114,3 +145,9 @@ async def _gateway() -> AsyncIterator[tuple[httpx.AsyncClient, ScriptedUpstream]
             yield client, upstream
         events.put_nowait({"type": "lifespan.shutdown"})
         await life
+
+
+if __name__ == "__main__":
+    played = bills()
+    print(parts(played))
+    print("\n".join(f"input-cost multiplier, {k}: {v:.3f}" for k, v in multipliers(played).items()))

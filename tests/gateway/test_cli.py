@@ -60,14 +60,14 @@ def test_every_command_has_help_with_an_example(path, command):
 
 def test_the_commands_of_this_version_are_there():
     assert {" ".join(p[1:]) for p, _ in commands()} >= {
-        "serve", "demo", "chat", "doctor", "db upgrade", "db vacuum", "fetch tokenizers", "keys create", "keys list", "keys revoke", *(f"memory {c}" for c in (
+        "serve", "demo", "chat", "doctor", "db upgrade", "db vacuum", "fetch tokenizers", "keys create", "keys list", "keys revoke", "jobs list", "jobs retry", *(f"memory {c}" for c in (
             "show", "remember", "edit", "undo", "history", "search", "export", "import", "erase"))}
 
 
 def test_the_readme_names_only_what_there_is():
     text = (ROOT / "README.md").read_text()
     there = {" ".join(p[1:]) for p, _ in commands()}
-    named = set(re.findall(r"memgate (?:memory |db |fetch |keys )?[a-z]+(?=[`\s])", text))
+    named = set(re.findall(r"memgate (?:memory |db |fetch |keys |jobs )?[a-z]+(?=[`\s])", text))
     assert {n.removeprefix("memgate ") for n in named} <= there
     settings = set(re.findall(r"`((?:server|storage|memory|identity|routing)\.\w+)", text))
     assert settings

@@ -8,6 +8,7 @@ import json
 import socket
 import sqlite3
 import tarfile
+import time
 
 import pytest
 import tiktoken.load
@@ -16,7 +17,9 @@ from tiktoken_ext import openai_public
 
 from gateway import tokenizers
 from gateway.bundled.server import start as start_bundled
+from gateway.cli import jobs
 from gateway.cli.main import cli
+from memory.jobs import shown
 from tests.gateway.command import memgate, started
 
 WORDS = {bytes([i]): i for i in range(256)}
@@ -243,3 +246,26 @@ def test_the_embedders_archive_is_taken_from_chromas_cache_when_it_is_the_publis
     monkeypatch.setattr("memory.embed.onnx.SHA256", hashlib.sha256(archive.read_bytes()).hexdigest())
     assert "verified" in CliRunner().invoke(cli, ["fetch", "embedder"]).output
     assert "already there" in CliRunner().invoke(cli, ["fetch", "embedder"]).output
+
+
+# --- jobs ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_gave_up_is_listed_without_its_words_and_tried_again(tmp_path):
+    assert memgate(tmp_path, "memory", "remember", "The xyzzysecret is under the mat", "--user", "ada").returncode == 0
+    with sqlite3.connect(tmp_path / "memgate.db") as conn:
+        (scope,) = conn.execute("SELECT id FROM scopes").fetchone()
+        conn.execute("DELETE FROM jobs")
+        new = "INSERT INTO jobs (id, scope_id, kind, payload, state, attempts, run_at, error, created_at) VALUES (?, ?, ?, ?, 'dead', 16, ?, 'RuntimeError', 0)"
+        conn.execute(new, (41, scope, "embed", json.dumps({"scope": scope, "words": "xyzzysecret"}), time.time()))
+        conn.execute(new, (42, None, "erase", '{"scopes": [], "passages": {}}', time.time()))
+    conn.close()
+    assert jobs.STATES == shown.STATES
+    done = memgate(tmp_path, "jobs", "list")
+    assert done.stdout == (
+        "42  erase of the gateway itself\n  dead after 16 attempts, made 1970-01-01T00:00: RuntimeError\n"
+        "41  embed of local/ada\n  dead after 16 attempts, made 1970-01-01T00:00: RuntimeError\n"), done.stderr
+    assert memgate(tmp_path, "jobs", "retry", "42").stdout == "42 is tried again\n"
+    assert [j["id"] for j in json.loads(memgate(tmp_path, "jobs", "list", "--json").stdout)] == ["41"]
+    assert "There is no dead job 42 here." in memgate(tmp_path, "jobs", "retry", "42").stderr
+    assert "No job is waiting." in memgate(tmp_path, "jobs", "list", "--state", "waiting").stderr

@@ -6,20 +6,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, case, func, select, update
+from sqlalchemy import Connection, bindparam, case, func, select, update
 
+from memory.facts import repetitions, sought, words
 from memory.jobs.queue import enqueue
+from memory.search import passages_of
+from memory.stores.sql import index, vectors
 from memory.stores.sql import passages as passage_rows
 from memory.stores.sql import schema as t
-from memory.stores.sql import vectors
 from memory.stores.sql.messages import Query
 from memory.strength import LIMIT, RATES
 
 p, m = t.passages.c, t.messages.c
 NEIGHBOURS = 10
+LOOKED_AT = select(p.id, p.content).where(p.id.in_(bindparam("keys", expanding=True)), p.scope_id == bindparam("scope"), p.node == bindparam("node"), p.deleted_at.is_(None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,37 @@ def said_in(conn: Connection, scope_id: int, node: int) -> list[Said]:
 def neighbours(conn: Connection, scope_id: int, text: str, limit: int = NEIGHBOURS) -> list[dict[str, Any]]:
     """Passages that share words with the text."""
     return passage_rows.search(conn, scope_id, passage_rows.Filter(Query(text[:2000], limit=limit)))
+
+
+def alike(conn: Connection, scope_id: int, text: str, node: int = 0) -> list[dict[str, Any]]:
+    """Passages that say the same in nearly the same words, newest first. node: as of an `Insert`."""
+    found = conn.execute(LOOKED_AT, {"keys": index.sharing(conn, scope_id, sought(text)), "scope": scope_id, "node": node}).all()
+    keys = [found[i].id for i in repetitions(text, [r.content for r in found])]
+    return [passage_rows.shown(r) for r in conn.execute(select(t.passages).where(p.id.in_(keys)).order_by(p.id.desc()))] if keys else []
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """passages: where the text is now. made: how many of them are new. longer: how many of those stand in place of a shorter wording."""
+
+    passages: list[dict[str, Any]]
+    made: int
+    longer: int
+
+
+def keep(conn: Connection, scope_id: int, new: passage_rows.Insert) -> Kept:
+    """Stores a text unless it is there in the same words or nearly so; a fuller wording sets the shorter one aside, reversibly."""
+    at = new.created_at if new.created_at is not None else time.time()
+    kept = Kept([], 0, 0)
+    for piece in passages_of(new.content):
+        known = alike(conn, scope_id, piece, new.node)
+        if fuller := next((k for k in known if len(words(k["content"])) >= len(words(piece))), None):
+            kept = replace(kept, passages=[*kept.passages, fuller])
+            continue
+        stored, made = passage_rows.add(conn, scope_id, replace(new, content=piece, created_at=at))
+        longer = [set_aside(conn, scope_id, k["id"], new.actor, stored[0]["id"]) for k in known]
+        kept = Kept([*kept.passages, *stored], kept.made + made, kept.longer + any(longer))
+    return kept
 
 
 def set_aside(conn: Connection, scope_id: int, ident: str, actor: str, by: str | None = None) -> bool:

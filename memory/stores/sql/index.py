@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from sqlalchemy import Connection, func, select
 
 from memory.errors import StoreUnavailable
 from memory.ranking import POOL, Found, Matches, Ranked, Ranking, weighed
-from memory.search import indexed, looks, spoken_day
+from memory.search import indexed, looks, scope_mark, spoken_day
 from memory.stores.sql import schema as t
 from memory.stores.sql.rows import driver
 
@@ -21,6 +22,8 @@ NEWEST = 5000  # of a word's occurrences in one scope that count; what is said e
 COUNTED = 20_000  # documents counted to weigh how rare a word is
 CHUNK = 400
 TEXT = 400  # characters of a candidate that are looked at
+SHARED, RAREST = 32, 6  # words of a text by which its repetition is looked for
+LATELY, ALIKE = 1000, 24  # passages among which, and that are looked at
 Beside = Callable[[Connection, Sequence[int]], dict[int, tuple[int | None, int | None]]]
 
 
@@ -43,6 +46,22 @@ def put(conn: Connection, table: str, key: int, doc: Doc) -> None:
     raw.execute(
         f"INSERT OR REPLACE INTO {table} (rowid, scope, body, speaker, prev, day) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608 - table is ours
         (key, f"s{s}", indexed(s, doc.body), indexed(s, doc.speaker), indexed(s, doc.before[:500]), indexed(s, spoken_day(doc.at))))
+
+
+def sharing(conn: Connection, scope_id: int, words: Sequence[str]) -> list[int]:
+    """The newest passages that may hold nearly the same words, as row keys: bounded, however many there are. words: rarest first.
+
+    Those that have all the rarest, of any age. And of the newest `LATELY` those that have two of a few: of two texts that are nearly
+    the same each lacks at most a fifth of the other's words, so of that many words and two more, two are in both.
+    """
+    if (raw := driver(conn)) is None or not words:
+        return []
+    terms = [f'"{scope_mark(scope_id)}{w}"' for w in words[:SHARED]]
+    pairs = " OR ".join(f"({a} AND {b})" for a, b in combinations(terms[: len(terms) // 5 + 2], 2)) or terms[0]
+    last = raw.execute("SELECT id FROM passages WHERE scope_id = ? ORDER BY id DESC LIMIT 1 OFFSET ?", (scope_id, LATELY)).fetchone()
+    look = f"SELECT * FROM (SELECT rowid FROM passages_fts WHERE passages_fts MATCH ? AND rowid > ? ORDER BY rowid DESC LIMIT {ALIKE})"  # noqa: S608 - no input in it
+    found = raw.execute(f"{look} UNION {look}", (f"body : ({pairs})", last[0] if last else 0, f"body : ({' AND '.join(terms[:RAREST])})", 0))
+    return [key for key, in found]
 
 
 def drop(conn: Connection, table: str, key: int) -> None:

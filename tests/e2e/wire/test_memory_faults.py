@@ -90,7 +90,7 @@ async def test_a_store_that_cannot_be_read_is_passed_by_within_a_quarter_of_a_se
         elif how == "hangs":
             monkeypatch.setattr(Database, "_read", broken)
         else:
-            monkeypatch.setattr("memory.stores.sql.threads.Thread._transaction", lambda thread, works: (_ for _ in ()).throw(sqlite3.OperationalError("disk I/O error")))
+            monkeypatch.setattr("memory.stores.sql.threads.Lite.run", lambda lite, works: (_ for _ in ()).throw(sqlite3.OperationalError("disk I/O error")))
         took = []
         for i in range(5):
             begun = time.monotonic()
@@ -186,9 +186,9 @@ async def test_of_two_turns_at_once_no_edit_is_lost_in_silence(data, stream, too
 async def test_a_stream_is_kept_alive_while_tools_run_and_between_rounds(data, monkeypatch):
     original = Database.write
 
-    async def slow_write(self, work):
+    async def slow_write(self, work, **how):
         await asyncio.sleep(0.6)
-        return await original(self, work)
+        return await original(self, work, **how)
 
     async def slow_round(seen, wire):
         await asyncio.sleep(0.6)
