@@ -126,8 +126,8 @@ class Lookup(Protocol):
         """Answered nodes with one of these answer digests, newest first, bounded."""
         ...
 
-    def by_chain(self, chain: bytes) -> list[Node]:
-        """Answered nodes at exactly this history."""
+    def by_chain(self, chain: bytes, digest: bytes) -> list[Node]:
+        """Answered nodes at exactly this history, whose last message has this digest."""
         ...
 
     def aborted(self, asked: bytes, parent: int | None) -> list[Node]:
@@ -141,7 +141,7 @@ def recognise(turn: Turn, named: bool, lookup: Lookup) -> tuple[Node | None, int
         return None, -1
     newest = turn.assistants[-1]
     if not named:
-        found = lookup.by_chain(turn.chain.links[newest])
+        found = lookup.by_chain(turn.chain.links[newest], turn.chain.digests[newest])
         return (max(found, key=lambda n: n.id), newest) if found else (None, -1)
     node, at = _newest_known(turn, lookup)
     if at == newest:
@@ -156,7 +156,7 @@ def _newest_known(turn: Turn, lookup: Lookup) -> tuple[Node | None, int]:
     for some in (spoken[:FIRST_LOOK], spoken[FIRST_LOOK:]):
         candidates = lookup.by_digest([turn.chain.digests[i] for i in some]) if some else []
         if candidates:  # the lookup is bounded: among many equal answers the one at exactly this history may be missing
-            candidates += lookup.by_chain(turn.chain.links[some[0]])
+            candidates += lookup.by_chain(turn.chain.links[some[0]], turn.chain.digests[some[0]])
         for index in some:
             if candidates and (node := pick(turn, index, candidates)):
                 return node, index

@@ -105,7 +105,7 @@ class Session:
         ledger = self._snap.ledger
         if ledger is None or not self._attempt.first:
             return False
-        lately = ledger.state != "done" and time.time() - ledger.updated_at < turns.RETRY_SECONDS
+        lately = ledger.node.state != "done" and time.time() - ledger.node.at < turns.RETRY_SECONDS
         if not (lately or self._ask.certain):
             return False
         self.rounds = list(ledger.rounds)
@@ -292,7 +292,7 @@ class Session:
         tag = self._ask.scope.tag
         added = range(snap.turn.suffix, len(snap.turn.messages))
         fresh = [(without_spans(snap.turn.messages[i], tag), snap.turn.chain.digests[i]) for i in added]
-        opening = turns.Opening(snap.owner, self.conversation, self.forked_from, node, fresh, self._attempt.key, self._adopted, self._resumed, snap.scope_id)
+        opening = turns.Opening(snap.owner, self.conversation, self.forked_from, node, fresh, self._attempt.key, self._adopted, self.rounds, snap.scope_id)
         self._scope_id = await self._memory.db.write(lambda conn: turns.open_turn(conn, opening), small=True)
         self._opened = True
 
@@ -316,9 +316,9 @@ class Session:
             owners.ensure(conn, self._snap.owner)
             results = {**found, **tools.run_edits(conn, calls, hands)}
             fact_rows.used(conn, hands.found)
-            if self._attempt.key is not None and self.stores:
+            if self.stores:
                 entry = {"reply": reply, "results": [results[i] for i in range(len(calls))]}
-                turns.round_done(conn, self._attempt.key, [*self.rounds, entry])
+                turns.round_done(conn, self.node_id, [*self.rounds, entry])
             return results
 
         try:
@@ -415,7 +415,7 @@ class Session:
         evicted = [(snap.turn.messages[i], snap.turn.chain.digests[i]) for i in self.fitted.evicted if snap.prepended <= i < snap.turn.suffix]
         return turns.Record(
             snap.owner, self.conversation.id, nodes, list(answers), bool(snap.turn.assistants) and not snap.prepended, fresh,
-            (self.explain_id, self._explained(explain)), self._attempt.key, evicted, prove, key, self._head, self._kept, self._adopted, used=self._used, scope_id=self._scope_id,
+            (self.explain_id, self._explained(explain)), evicted, prove, key, self._head, self._kept, self._adopted, used=self._used, scope_id=self._scope_id,
             parent_turn=snap.past.node.turn if snap.past.node else None)
 
     def _explained(self, more: Json) -> Json:
@@ -433,8 +433,7 @@ class Session:
             return
         self._over = True
         try:
-            if (key := self._attempt.key) is not None:
-                await self._memory.db.write(lambda conn: turns.attempt_over(conn, key, "failed"), small=True)
+            await self._memory.db.write(lambda conn: turns.attempt_failed(conn, self.node_id), small=True)
         except StoreUnavailable:
             self.trace.notes.append("the failed attempt could not be noted")
         finally:

@@ -72,7 +72,7 @@ def packed(r: Record) -> dict[str, Any]:
         epoch = {n: getattr(r.epoch, n) for n in Epoch.__slots__} | {"blocks": dict(r.epoch.blocks)}
     return {"scope": [scope.tenant, scope.user, scope.agent], "generation": r.owner.generation, "conversation": r.conversation,
             "nodes": [asdict(n) for n in r.nodes], "answers": r.answers, "resent": r.resent, "epoch": epoch, "explain": r.explain,
-            "ledger": r.ledger, "evicted": r.evicted, "prove": r.prove, "again": True, "jobs": [asdict(j) for j in r.jobs]}
+            "evicted": r.evicted, "prove": r.prove, "again": True, "jobs": [asdict(j) for j in r.jobs]}
 
 
 def unpacked(data: dict[str, Any], secret: bytes) -> Record:
@@ -84,6 +84,6 @@ def unpacked(data: dict[str, Any], secret: bytes) -> Record:
     epoch = data["epoch"] and replace(Epoch(**data["epoch"]), cut=raw(data["epoch"]["cut"]), elide=raw(data["epoch"]["elide"]))
     return Record(
         owner=Owner(Scope(tenant, user, agent, secret), data["generation"]), conversation=data["conversation"], nodes=nodes, answers=data["answers"],
-        resent=data["resent"], epoch=epoch, explain=tuple(data["explain"]) if data["explain"] else None, ledger=raw(data["ledger"]),
+        resent=data["resent"], epoch=epoch, explain=tuple(data["explain"]) if data["explain"] else None,
         evicted=[(m, raw(c) or b"") for m, c in data["evicted"]], prove=data["prove"], again=data["again"],
         jobs=[Job(**{**j, "held": (0, 0)}) for j in data.get("jobs", ())])

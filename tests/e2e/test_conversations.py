@@ -247,7 +247,7 @@ async def test_nothing_is_kept_of_refused_credentials(data):
         response = await live.chat("I like tea", user="ada")
         assert response.status_code == 401
         assert response.json()["error"]["message"] == "bad key"
-        for table in (t.scopes, t.messages, t.nodes, t.conversations, t.ledger):
+        for table in (t.scopes, t.messages, t.nodes, t.conversations):
             assert await rows(live, table) == 0
 
 

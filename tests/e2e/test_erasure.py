@@ -95,7 +95,7 @@ async def test_nothing_of_an_erased_user_is_left_in_rows_answers_indexes_or_file
         told = {column for table in t.metadata.sorted_tables for column in await places(live, table)}
         assert told >= {
             ("messages", "content"), ("messages", "body"), ("passages", "content"), ("passages", "tags"), ("blocks", "value"), ("block_versions", "before"),
-            ("block_versions", "after"), ("epochs", "core"), ("nodes", "note"), ("nodes", "hidden"), ("nodes", "recall"), ("ledger", "rounds"), ("explains", "record"),
+            ("block_versions", "after"), ("epochs", "core"), ("nodes", "note"), ("nodes", "hidden"), ("nodes", "recall"), ("nodes", "rounds"), ("explains", "record"),
             ("conversations", "name"), ("jobs", "payload"), ("usage", "user"), ("scopes", "user")}
         index, (scope,) = live.gateway.memory.retrieval.meaning.index, [s["id"] for s in await rows(live, t.scopes) if s["user"] == USER]
         kept = [_name(Part(kind, scope, "e")) for kind in KINDS]

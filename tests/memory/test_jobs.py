@@ -191,12 +191,12 @@ async def test_old_records_leave_and_young_ones_stay(db):
         ids = {u: owners.ensure(conn, owners.as_found(conn, Scope("t", u, "default", b"s" * 32))) for u in ("ada", None)}
         for i, age in enumerate((1, 8, 40)):
             conn.execute(insert(t.explains).values(id=f"e{age}", scope_id=ids["ada"], record="{}", created_at=now - age * day))
-            conn.execute(insert(t.ledger).values(key=bytes([i]), scope_id=ids["ada"], node=1, state="done", updated_at=now - age * day + 3600))
             for user, scope_id in ids.items():
                 key = i * 2 + bool(user) + 1
                 conn.execute(insert(t.conversations).values(
                     id=key, scope_id=scope_id, name=f"{user}{age}", explicit=False, created_at=now - age * day, updated_at=now - age * day))
-                conn.execute(insert(t.nodes).values(id=key, scope_id=scope_id, conversation=key, turn=key, depth=1, state="done", branch=key, at=now))
+                conn.execute(insert(t.nodes).values(
+                    id=key, scope_id=scope_id, conversation=key, turn=key, depth=1, state="done", branch=key, at=now - age * day + 3600, request=b"r" if user else None))
                 conn.execute(insert(t.passages).values(
                     id=key, public_id=f"p{key}", scope_id=scope_id, node=0 if user else key, content="x", digest=bytes([key]), actor="model", created_at=now))
 
@@ -214,7 +214,7 @@ async def test_old_records_leave_and_young_ones_stay(db):
 
     def left(conn):
         return ({r.id for r in conn.execute(select(t.explains.c.id))}, {r.name for r in conn.execute(select(t.conversations.c.name))},
-                len(conn.execute(select(t.ledger)).all()), len(conn.execute(select(t.passages)).all()))
+                len(conn.execute(select(t.nodes).where(t.nodes.c.request.is_not(None))).all()), len(conn.execute(select(t.passages)).all()))
 
     assert await db.read(left) == ({"e1"}, {"ada1", "ada8", "ada40", "None1", "None8"}, 1, 5)
     assert gone == [5]

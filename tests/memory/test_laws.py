@@ -32,7 +32,7 @@ class Store:
     def by_digest(self, digests):
         return [n for n in self.nodes.values() if n.digest in digests and n.state != "open"]
 
-    def by_chain(self, chain):
+    def by_chain(self, chain, digest):
         return [n for n in self.nodes.values() if n.chain == chain and n.state == "done"]
 
     def aborted(self, asked, parent):

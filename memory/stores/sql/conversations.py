@@ -67,8 +67,6 @@ def remove(conn: Connection, scope_id: int, keys: Sequence[int]) -> list[int]:
     names = list(conn.execute(select(c.name).where(c.scope_id == scope_id, c.id.in_(keys))).scalars())
     message_rows.remove(conn, (m.scope_id == scope_id) & m.conversation.in_(keys))
     passages = _remove_branches(conn, scope_id, nodes)
-    for some in _chunks(nodes):
-        conn.execute(delete(t.ledger).where(t.ledger.c.scope_id == scope_id, t.ledger.c.node.in_(some)))
     conn.execute(delete(t.nodes).where(n.scope_id == scope_id, n.conversation.in_(keys)))
     _remove_epochs(conn, scope_id, [row.epoch for row in mine if row.epoch])
     conn.execute(delete(t.jobs).where(t.jobs.c.scope_id == scope_id, t.jobs.c.conversation.in_(keys)))

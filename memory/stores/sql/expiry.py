@@ -1,7 +1,7 @@
 """What leaves by age: explain records, memory that names nobody, and retries nobody will make any more."""
 from __future__ import annotations
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, select, update
 
 from memory.stores.sql import conversations as conversation_rows
 from memory.stores.sql import schema as t
@@ -11,8 +11,9 @@ RETRY_AGE = 86400.0  # seconds; a retry comes within ten minutes
 
 
 def expire_records(conn: Connection, before: float, now: float) -> int:
-    """Removes explain records made before `before` and ledger entries a day old. Returns the explain records removed."""
-    conn.execute(delete(t.ledger).where(t.ledger.c.updated_at < now - RETRY_AGE))
+    """Removes explain records made before `before`, and what lets a day-old request be retried. Returns the explain records removed."""
+    n = t.nodes.c
+    conn.execute(update(t.nodes).where(n.request.is_not(None), n.at < now - RETRY_AGE).values(request=None, rounds=None))
     return conn.execute(delete(t.explains).where(t.explains.c.created_at < before)).rowcount
 
 

@@ -163,7 +163,7 @@ def _counts(conn: Connection, table: Table, names: Sequence[UserName]) -> dict[U
 
 ERASED = {"blocks": t.blocks, "versions": t.block_versions, "passages": t.passages, "messages": t.messages, "conversations": t.conversations,
           "summaries": t.summaries, "vectors": t.vectors, "explain": t.explains, "jobs": t.jobs}
-ALSO = (t.nodes, t.epochs, t.ledger, t.shared_members, t.unindexed)
+ALSO = (t.nodes, t.epochs, t.shared_members, t.unindexed)
 
 
 def erase(conn: Connection, secret: bytes, tenant: str, user: str) -> dict[str, int]:

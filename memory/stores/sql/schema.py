@@ -89,13 +89,14 @@ nodes = Table(
     Column("asked", LargeBinary), Column("trail", LargeBinary), Column("depth", Integer, nullable=False), Column("state", String(8), nullable=False),
     Column("epoch", String(64)), Column("note", Text), Column("recall", Text), Column("told", Text), Column("hidden", Text), Column("carriers", Text),
     Column("branch", Key, nullable=False), Column("at", Float, nullable=False), Column("text", Text),
-    Index("ix_nodes_digest", "scope_id", "digest"), Index("ix_nodes_chain", "scope_id", "chain"), Index("ix_nodes_asked", "scope_id", "asked"))
+    Column("request", LargeBinary), Column("rounds", Text),  # what names the request among its retries, and the finished hidden rounds of it
+    Index("ix_nodes_digest", "scope_id", "digest"), Index("ix_nodes_asked", "scope_id", "asked"), Index("ix_nodes_request", "request"))
 
 messages = Table(
     "messages", metadata, key(), Column("public_id", String(64), nullable=False, unique=True), scoped(),
     Column("conversation", Key, ForeignKey("conversations.id"), nullable=False), Column("node", Key, index=True), text("role"), text("body"),
     text("content"), Column("digest", LargeBinary), Column("aborted", Boolean, nullable=False, server_default="0"), text("source"), at(),
-    Index("ix_messages_conversation", "conversation", "id"), Index("ix_messages_digest", "conversation", "digest"), Index("ix_messages_scope_id", "scope_id", "created_at"))
+    Index("ix_messages_conversation", "conversation", "id"), Index("ix_messages_scope_id", "scope_id", "created_at"))
 
 # Messages that wait to be put into the search index, which costs more than all else that a turn writes.
 unindexed = Table(
@@ -121,10 +122,6 @@ message_vectors = Table(
 summaries = Table(
     "summaries", metadata, Column("id", Integer, primary_key=True), scoped(), Column("conversation", Key, nullable=False),
     Column("chain", LargeBinary, nullable=False), text("content"), Column("count", Integer, nullable=False), at(), UniqueConstraint("scope_id", "chain"))
-
-ledger = Table(
-    "ledger", metadata, Column("key", LargeBinary, primary_key=True), scoped(), Column("node", Key, nullable=False), Column("state", String(8), nullable=False),
-    text("rounds", "[]"), at("updated_at"), Index("ix_ledger_scope_id", "scope_id"))
 
 explains = Table("explains", metadata, Column("id", String(64), primary_key=True), scoped(), text("record"), at(), Index("ix_explains_scope_id", "scope_id"))
 

@@ -33,8 +33,9 @@ EDITS = select(t.scopes.c.edits).where(t.scopes.c.id == bindparam("scope"))
 BY_NAME = select(t.conversations).where(cv.scope_id == bindparam("scope"), cv.name == bindparam("which"))
 BY_KEY = select(t.conversations).where(cv.scope_id == bindparam("scope"), cv.id == bindparam("which"))
 EPOCH = select(t.epochs).where(t.epochs.c.scope_id == bindparam("scope"), t.epochs.c.id == bindparam("epoch"))
-ATTEMPT = select(t.ledger).where(t.ledger.c.key == bindparam("key"), t.ledger.c.scope_id == bindparam("scope"))
-OVER = update(t.ledger).where(t.ledger.c.key == bindparam("which")).values(state=bindparam("state"), updated_at=bindparam("updated_at"))
+ATTEMPT = select(t.nodes).where(n.request == bindparam("request"), n.scope_id == bindparam("scope")).order_by(n.id.desc()).limit(1)
+TRIED = update(t.nodes).where(n.id == bindparam("node")).values(at=bindparam("now"))
+TRIED_ANEW = TRIED.values(request=bindparam("asked"), rounds=bindparam("so_far"))
 MOVED = update(t.conversations).where(cv.id == bindparam("which"), cv.scope_id == bindparam("scope")).values(
     head=bindparam("head"), resent=bindparam("resent"), updated_at=bindparam("updated_at"))
 TURN_OF = select(n.turn).where(n.id == bindparam("which"))
@@ -46,13 +47,13 @@ TOUCHED = 1.0  # seconds within which a scope's last activity is not written aga
 
 @dataclass(slots=True)
 class Ask:
-    """What a turn asks the store. explicit: the conversation's name, where the client gave one. ledger: the request's key."""
+    """What a turn asks the store. explicit: the conversation's name, where the client gave one. request: what names it among its retries."""
 
     scope: Scope
     turn: Turn
     defaults: Mapping[str, Block]
     explicit: str | None = None
-    ledger: bytes | None = None
+    request: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -66,12 +67,10 @@ class Conversation:
 
 @dataclass(slots=True)
 class Ledger:
-    """An earlier attempt at this very request. state: running, failed or done. rounds: its finished hidden rounds."""
+    """An earlier attempt at this very request: its node, and its finished hidden rounds."""
 
-    node: int
-    state: str
+    node: Node
     rounds: list[Json]
-    updated_at: float
 
 
 @dataclass(slots=True)
@@ -116,10 +115,9 @@ def snapshot(conn: Connection, ask: Ask) -> Snapshot:
     branch = node.branch if node and not ask.scope.named else 0
     out.blocks = block_rows.all_of(conn, block_rows.Shelf(scope_id, ask.defaults, branch, branch))
     nodes = Nodes(conn, scope_id)
-    if ask.ledger:
-        out.ledger = _ledger(conn, ask.ledger, scope_id)
-    out.waiting = nodes.one(out.ledger.node) if out.ledger else None
-    out.waiting = out.waiting or nodes.waiting(turn.chain.end, node.id if node else None)
+    if ask.request:
+        out.ledger = _ledger(conn, ask.request, scope_id)
+    out.waiting = out.ledger.node if out.ledger else nodes.waiting(turn.chain.end, node.id if node else None)
     if out.waiting:
         out.waiting_in = conversation(conn, scope_id, out.waiting.conversation)
     return out
@@ -172,7 +170,7 @@ def _by_digest(size: int) -> Any:
     return _nodes(n.digest.in_([bindparam(f"d{k}") for k in range(size)]), n.state != "open")
 
 
-BY_CHAIN = _nodes(n.chain == bindparam("chain"), n.state != "open")
+BY_CHAIN = _nodes(n.digest == bindparam("digest"), n.chain == bindparam("chain"), n.state != "open")
 ABORTED = _nodes(n.state == "aborted", n.asked == bindparam("asked"))
 ABORTED_AFTER = _nodes(n.state == "aborted", n.parent == bindparam("parent"))
 ONE = _nodes(n.id == bindparam("node"))
@@ -196,8 +194,8 @@ class Nodes:
             found += self._read(_by_digest(size), **{f"d{k}": some[min(k, len(some) - 1)] for k in range(size)})
         return found
 
-    def by_chain(self, chain: bytes) -> list[Node]:
-        return self._read(BY_CHAIN, chain=chain)
+    def by_chain(self, chain: bytes, digest: bytes) -> list[Node]:
+        return self._read(BY_CHAIN, chain=chain, digest=digest)
 
     def aborted(self, asked: bytes, parent: int | None) -> list[Node]:
         found = self._read(ABORTED, asked=asked)
@@ -228,9 +226,9 @@ def columns(node: Node, scope_id: int) -> dict[str, Any]:
         "carriers": encode(node.carriers).decode() if node.carriers else None, "branch": node.branch, "at": node.at, "text": node.text or None}
 
 
-def _ledger(conn: Connection, key: bytes, scope_id: int) -> Ledger | None:
-    row = execute(conn, ATTEMPT, {"key": key, "scope": scope_id}).first()
-    return Ledger(row.node, row.state, decode(row.rounds), row.updated_at) if row else None
+def _ledger(conn: Connection, request: bytes, scope_id: int) -> Ledger | None:
+    row = execute(conn, ATTEMPT, {"request": request, "scope": scope_id}).first()
+    return Ledger(node_of(row), decode(row.rounds) if row.rounds else []) if row else None
 
 
 # --- writing -------------------------------------------------------------------------------------------------------
@@ -245,9 +243,9 @@ class Opening:
     forked_from: str | None
     node: Node
     messages: Sequence[tuple[Json, bytes]]  # with their digests
-    ledger: bytes | None
-    adopted: bool = False  # the node is there already, from an attempt that was not answered
-    resumed: bool = False  # and its finished rounds count
+    request: bytes | None
+    adopted: bool = False  # the node is there already, from an earlier attempt
+    rounds: Sequence[Json] = ()  # of an earlier attempt, which count
     scope_id: int | None = None  # the scope's row, where the turn found one
 
 
@@ -264,23 +262,23 @@ def open_turn(conn: Connection, o: Opening) -> int:
             c.id = o.node.conversation = found.id  # another turn of the same name may have been first
         else:
             add_row(conn, t.conversations, id=c.id, scope_id=scope_id, name=c.name, explicit=c.explicit, resent=c.resent, forked_from=o.forked_from, head=None, created_at=now, updated_at=now)
-    if o.ledger:
-        fresh = {} if o.resumed else {"rounds": "[]"}
-        put_row(conn, t.ledger, ("key",), key=o.ledger, scope_id=scope_id, node=o.node.id, state="running", updated_at=now, **fresh)
+    rounds = encode(o.rounds).decode() if o.rounds else None
     if o.adopted:
+        execute(conn, TRIED_ANEW, {"node": o.node.id, "now": now, "asked": o.request, "so_far": rounds})
         return scope_id
-    add_row(conn, t.nodes, **columns(o.node, scope_id))
+    add_row(conn, t.nodes, **columns(o.node, scope_id), request=o.request, rounds=rounds)
     message_rows.add(conn, scope_id, message_rows.Place(c.id, o.node.id, "chat", now, later=True), o.messages)
     return scope_id
 
 
-def round_done(conn: Connection, ledger: bytes, rounds: Sequence[Json]) -> None:
+def round_done(conn: Connection, node: int, rounds: Sequence[Json]) -> None:
     """Enters the finished hidden rounds of this attempt; commits with what their calls wrote."""
-    conn.execute(update(t.ledger).where(t.ledger.c.key == ledger).values(rounds=encode(rounds).decode(), updated_at=time.time()))
+    conn.execute(update(t.nodes).where(n.id == node).values(rounds=encode(rounds).decode(), at=time.time()))
 
 
-def attempt_over(conn: Connection, ledger: bytes, state: str) -> None:
-    execute(conn, OVER, {"which": ledger, "state": state, "updated_at": time.time()})
+def attempt_failed(conn: Connection, node: int) -> None:
+    """Notes when; the node stays open, so that a repetition of the request goes on with it."""
+    execute(conn, TRIED, {"node": node, "now": time.time()})
 
 
 def drop_turn(conn: Connection, scope_id: int, node: int) -> None:
@@ -290,7 +288,6 @@ def drop_turn(conn: Connection, scope_id: int, node: int) -> None:
         return
     message_rows.remove(conn, t.messages.c.node == node)
     conn.execute(delete(t.nodes).where(n.id == node))
-    conn.execute(delete(t.ledger).where(t.ledger.c.node == node))
     if conn.execute(select(n.id).where(n.conversation == row.conversation).limit(1)).first() is None:
         conn.execute(delete(t.conversations).where(cv.id == row.conversation))
     kinds = (t.conversations, t.blocks, t.passages)
@@ -310,7 +307,6 @@ class Record:
     resent: bool
     epoch: Epoch | None = None
     explain: tuple[str, Json] | None = None
-    ledger: bytes | None = None
     evicted: list[tuple[Json, bytes]] = field(default_factory=list)
     prove: bool = False
     key: bytes = b""  # the scope's, for the links of a line that is joined anew
@@ -348,8 +344,6 @@ def record(conn: Connection, r: Record) -> int:
         message_rows.add(conn, scope_id, message_rows.Place(r.conversation, r.nodes[0].id, "evicted", now), r.evicted, once=True)
     if r.explain:
         put_row(conn, t.explains, ("id",), id=r.explain[0], scope_id=scope_id, record=encode(r.explain[1]).decode(), created_at=now)
-    if r.ledger:
-        attempt_over(conn, r.ledger, "failed" if r.nodes[0].state == "aborted" else "done")
     fact_rows.used(conn, r.used)
     for job in r.jobs:
         if not job.every or owners.nth_turn(conn, scope_id, job.every):

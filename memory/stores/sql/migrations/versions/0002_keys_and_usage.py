@@ -75,6 +75,13 @@ def _background() -> None:
     op.add_column("jobs", sa.Column("conversation", KEY))
     op.create_index("ix_jobs_conversation", "jobs", ["conversation"])
     op.create_index("ix_jobs_scope_id", "jobs", ["scope_id"])
+    op.drop_index("ix_ledger_scope_id", "ledger")
+    op.drop_table("ledger")  # what it held is of use for ten minutes, and now stands in the nodes
+    op.add_column("nodes", sa.Column("request", sa.LargeBinary()))
+    op.add_column("nodes", sa.Column("rounds", sa.Text()))
+    op.create_index("ix_nodes_request", "nodes", ["request"])
+    op.drop_index("ix_nodes_chain", "nodes")
+    op.drop_index("ix_messages_digest", "messages")
     op.create_table(
         "unindexed", sa.Column("scope_id", KEY, autoincrement=False, nullable=False), sa.Column("id", KEY, autoincrement=False, nullable=False),
         sa.PrimaryKeyConstraint("scope_id", "id", name="pk_unindexed"), sqlite_with_rowid=False)
@@ -82,6 +89,18 @@ def _background() -> None:
 
 def downgrade() -> None:
     op.drop_table("unindexed")
+    op.create_index("ix_messages_digest", "messages", ["conversation", "digest"])
+    op.create_index("ix_nodes_chain", "nodes", ["scope_id", "chain"])
+    op.drop_index("ix_nodes_request", "nodes")
+    op.drop_column("nodes", "rounds")
+    op.drop_column("nodes", "request")
+    op.create_table(
+        "ledger",
+        sa.Column("key", sa.LargeBinary(), nullable=False), sa.Column("scope_id", KEY, nullable=False), sa.Column("node", KEY, nullable=False),
+        sa.Column("state", sa.String(length=8), nullable=False), sa.Column("rounds", sa.Text(), server_default="[]", nullable=False),
+        sa.Column("updated_at", sa.Float(), nullable=False), sa.ForeignKeyConstraint(["scope_id"], ["scopes.id"], name="fk_ledger_scope_id"),
+        sa.PrimaryKeyConstraint("key", name="pk_ledger"))
+    op.create_index("ix_ledger_scope_id", "ledger", ["scope_id"])
     op.drop_table("message_vectors")
     op.drop_index("ix_jobs_scope_id", "jobs")
     op.drop_index("ix_jobs_conversation", "jobs")
