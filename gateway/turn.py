@@ -9,6 +9,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from memory.session import Session
 from memory.tools import OURS, Call, client_names
 
 ADDITIONS_REFUSED = (400, 404, 422)
+TOGETHER_SECONDS = 0.05  # that a request waits for a whole answer, to be written with it
 STORE_SECONDS = 0.1  # more for a store that is late, once all of a round has been shown: a whole answer waits 250 ms at most
 
 
@@ -88,10 +90,12 @@ class Turn:
         self.bare = False  # the client's own body is sent, without additions of ours
         self.toolless = not self.session.offered
         self.finished = False
+        self._opening: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     async def run(self) -> AsyncGenerator[bytes, None]:
         """The chunks to show. Raises GatewayError."""
-        opening = asyncio.ensure_future(self._open())
+        self._begin()
         try:
             for shown in self._replayed():
                 yield shown
@@ -99,7 +103,7 @@ class Turn:
                 reply = self.reply = await self._forwarded()
                 self.icpt.alias = self.forward.alias
                 try:
-                    await self._in_time(opening, self.bounds.patience)
+                    await self._in_time(self.bounds.patience)
                     async for shown in played(reply, self.icpt):
                         yield shown
                 finally:
@@ -108,7 +112,9 @@ class Turn:
                 for shown in rest:
                     yield shown
                 self._checked(reply, result)
-                await self._settled(opening)
+                if result.ours:
+                    self._begin(at_once=True)
+                await self._settled()
                 if not await self._goes_on(result):
                     break
                 self.icpt.proceed()
@@ -118,13 +124,28 @@ class Turn:
             for shown in self.icpt.usage_chunk(self.usage):
                 yield shown
         finally:
-            await self._settled(opening)
+            await self._settled()
 
-    async def _in_time(self, opening: asyncio.Future[None], patience: float) -> bool:
+    def _begin(self, *, at_once: bool = False) -> None:
+        """Makes the request durable while the upstream works. A whole answer that comes within moments is written together with it."""
+        if self._opening is not None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.stream or at_once or not self.session.waits:
+            self._opening = asyncio.ensure_future(self._open())
+        else:
+            self._timer = asyncio.get_running_loop().call_later(TOGETHER_SECONDS, partial(self._begin, at_once=True))
+
+    async def _in_time(self, patience: float) -> bool:
         """Whether the store has taken the request by now, or within `patience` seconds.
 
         The upstream has answered, and what goes to the client is not held up: it is told `degraded`, and the store goes on
         trying until its answer is needed."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if (opening := self._opening) is None:
+            return True
         if not opening.done():
             await asyncio.wait([opening], timeout=patience)
         if opening.done():
@@ -134,11 +155,11 @@ class Turn:
         self.degraded = True
         return False
 
-    async def _settled(self, opening: asyncio.Future[None]) -> None:
+    async def _settled(self) -> None:
         """What was begun is there to be kept or taken back as a whole; a store that still does not answer goes without."""
-        if not await self._in_time(opening, STORE_SECONDS):
-            opening.cancel()
-            await asyncio.wait([opening])
+        if not await self._in_time(STORE_SECONDS) and self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
 
     async def _open(self) -> None:
         try:
@@ -291,7 +312,8 @@ class Turn:
         if not (answers := self.answers()):
             await self.session.fail()  # the upstream gave no choice at all: there is nothing to record
             return
-        await self.session.finish(answers, prove=True, explain={"status": "degraded" if self.degraded else "ok"})
+        if not await self.session.finish(answers, prove=True, explain={"status": "degraded" if self.degraded else "ok"}):
+            self.degraded = True
 
     async def abandon(self, error: BaseException | None) -> None:
         """The turn ended early: what was shown is kept, marked aborted; nothing is kept of refused credentials."""

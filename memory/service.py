@@ -14,11 +14,12 @@ import msgspec
 from memory.ask import Ask, Policy
 from memory.errors import MemoryFault, NotUpgraded, StoreUnavailable
 from memory.history import Turn
+from memory.keeping import Attempt
 from memory.lines import Lines, Shelf
 from memory.messages import Seen, is_system, mac, system_text
 from memory.retrieval import Meaning, Retrieval
 from memory.scope import Scope
-from memory.session import Attempt, Session
+from memory.session import Session
 from memory.spill import Spill
 from memory.stores.sql import turns
 from memory.stores.sql.engine import Database

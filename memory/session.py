@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
 import msgspec
 from sqlalchemy import Connection
@@ -25,50 +23,22 @@ from memory.history import NOTHING, Node, closed
 from memory.ids import new_id, new_key
 from memory.jobs import extraction, summaries
 from memory.jobs.queue import Job, under_way
-from memory.lines import Lines, Shelf
-from memory.messages import Json, Seen, squeeze, text_of
+from memory.keeping import Attempt, Keeper
+from memory.messages import Json, squeeze, text_of
 from memory.recall import ITEMS, relevant, told
-from memory.retrieval import Retrieval
-from memory.spill import Spill
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import facts as fact_rows
 from memory.stores.sql import owners, turns
 from memory.stores.sql import schema as t
-from memory.stores.sql.engine import Database
 from memory.stores.sql.rows import put_row
-from memory.tokens import Counter
 from memory.window import budget
 
 WRITE_SECONDS = 2.0  # for the edits of one round, and for the answer before it is spilled
+TOGETHER_SECONDS = 0.25  # for request and answer at once, which hold the whole answer up
 encode = msgspec.json.Encoder().encode
 OURS_BYTES = len(encode([*tools.WRITING, *tools.SEARCHING]))
 BYTES_A_TOKEN = 4  # roughly, where nothing was counted
 UNAVAILABLE = "Error: the memory is unavailable right now, nothing was saved. Answer without it, and say so if it matters."
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """key: what names the request among its retries. first: no other attempt at it is in flight."""
-
-    key: bytes | None
-    first: bool
-    shelf: Shelf | None = None  # where the next turn finds what this one leaves
-
-
-class Keeper(Protocol):
-    """What a session needs of the memory it belongs to."""
-
-    db: Database
-    lines: Lines
-    seen: Seen
-    retrieval: Retrieval
-    spill: Spill
-    busy_nodes: set[int]  # open nodes of turns under way
-    continued: dict[int, bytes]  # nodes that a turn under way continues, and by which history
-
-    def counter(self, family: str) -> Counter: ...
-
-    def land(self, flight: bytes | None) -> None: ...
 
 
 class Session:
@@ -86,7 +56,7 @@ class Session:
         self.node_id = new_key()
         self._scope_id = snapshot.scope_id
         self._counter = memory.counter(ask.tokenizer)
-        self._opened = self._over = False
+        self._opened = self._over = self._lost = False
         self._continues: int | None = None
         self._used: list[int] = []
         self._tools_tokens = 0
@@ -280,10 +250,21 @@ class Session:
     def stores(self) -> bool:
         return self._ask.mode != "read"
 
+    @property
+    def waits(self) -> bool:
+        """Whether the request may be written together with its answer, should that come within moments."""
+        return self.stores and self._scope_id is not None and not self._adopted
+
     async def open(self) -> None:
-        """Makes the request durable. Raises StoreUnavailable or Erased."""
-        if not self.stores:
+        """Makes the request durable. Raises StoreUnavailable or Erased; it is then lost to the memory."""
+        if not self.stores or self._opened:
             return
+        opening = self._opening()
+        self._lost = True
+        self._scope_id = await self._memory.db.write(lambda conn: turns.open_turn(conn, opening), small=True)
+        self._opened, self._lost = True, False
+
+    def _opening(self) -> turns.Opening:
         snap = self._snap
         node = epochs.opened(self.node_id, self.conversation.id, snap.turn, snap.past, self.fitted.plan)
         node.at, node.recall = time.time(), self.recall
@@ -292,9 +273,7 @@ class Session:
         tag = self._ask.scope.tag
         added = range(snap.turn.suffix, len(snap.turn.messages))
         fresh = [(without_spans(snap.turn.messages[i], tag), snap.turn.chain.digests[i]) for i in added]
-        opening = turns.Opening(snap.owner, self.conversation, self.forked_from, node, fresh, self._attempt.key, self._adopted, self.rounds, snap.scope_id)
-        self._scope_id = await self._memory.db.write(lambda conn: turns.open_turn(conn, opening), small=True)
-        self._opened = True
+        return turns.Opening(snap.owner, self.conversation, self.forked_from, node, fresh, self._attempt.key, self._adopted, self.rounds, snap.scope_id)
 
     async def drop_all(self) -> None:
         """Takes the opened turn back (the upstream refused its credentials)."""
@@ -345,24 +324,29 @@ class Session:
             self._scope_id or 0, shelf, self._memory.retrieval, self._ask.request_id, self.seen, None if named else self.node_id,
             self.node_id, allowed)
 
-    async def finish(self, answers: Sequence[Json], *, aborted: bool = False, prove: bool = False, explain: Json | None = None) -> None:
-        """Records the answers (one a choice) as the client was shown them. A store that fails now is spilled to a file."""
-        if self._over or not self.stores or not self._opened:
+    async def finish(self, answers: Sequence[Json], *, aborted: bool = False, prove: bool = False, explain: Json | None = None) -> bool:
+        """Records the answers (one a choice) as the client was shown them, and the request with them where it was not written yet.
+        A store that fails now is spilled to a file. Returns False where nothing of the turn is kept."""
+        if self._over or not self.stores or self._lost:
             self.release()
-            return
+            return not self._lost
         self._over = True
         record = self._record(answers, aborted, prove, explain or {})
+        opening = None if self._opened else self._opening()
         try:
-            async with asyncio.timeout(WRITE_SECONDS):
+            async with asyncio.timeout(WRITE_SECONDS if opening is None else TOGETHER_SECONDS):
                 record.jobs = await self._jobs(answers)
-                head = await self._memory.db.write(lambda conn: turns.record(conn, record), small=True)
+                head = await self._memory.db.write(lambda conn: turns.record(conn, record, opening), small=True)
             self._leave(record, head)
         except Erased:
             pass  # the user was erased while this ran: nothing of it may stay
         except (StoreUnavailable, TimeoutError):
+            if opening is not None:
+                return False  # the client was told nothing yet
             await self._memory.spill.keep(record)
         finally:
             self.release()
+        return True
 
     def _leave(self, record: turns.Record, head: int) -> None:
         """What the next turn of this conversation would read is kept for it, where it is as plain as that turn will ask for it."""
@@ -428,13 +412,16 @@ class Session:
 
     async def fail(self) -> None:
         """The turn ended without an answer: what the request said stays, and a repetition of it is a retry."""
-        if self._over or not self._opened:
+        if self._over or self._lost or not self.stores:
             self.release()
             return
-        self._over = True
         try:
-            await self._memory.db.write(lambda conn: turns.attempt_failed(conn, self.node_id), small=True)
-        except StoreUnavailable:
+            if not self._opened:
+                await self.open()
+            else:
+                await self._memory.db.write(lambda conn: turns.attempt_failed(conn, self.node_id), small=True)
+            self._over = True
+        except (StoreUnavailable, Erased):
             self.trace.notes.append("the failed attempt could not be noted")
         finally:
             self.release()

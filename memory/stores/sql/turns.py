@@ -249,8 +249,8 @@ class Opening:
     scope_id: int | None = None  # the scope's row, where the turn found one
 
 
-def open_turn(conn: Connection, o: Opening) -> int:
-    """Makes the request durable. Returns the scope's row id. Raises Erased."""
+def open_turn(conn: Connection, o: Opening, *, answered: bool = False) -> int:
+    """Makes the request durable. answered: its node is written with its answer. Returns the scope's row id. Raises Erased."""
     now, c = time.time(), o.conversation
     there = owners.standing(conn, o.owner, o.scope_id, c.id)
     scope_id: int = there.id if there else owners.ensure(conn, o.owner)
@@ -266,7 +266,8 @@ def open_turn(conn: Connection, o: Opening) -> int:
     if o.adopted:
         execute(conn, TRIED_ANEW, {"node": o.node.id, "now": now, "asked": o.request, "so_far": rounds})
         return scope_id
-    add_row(conn, t.nodes, **columns(o.node, scope_id), request=o.request, rounds=rounds)
+    if not answered:
+        add_row(conn, t.nodes, **columns(o.node, scope_id), request=o.request, rounds=rounds)
     message_rows.add(conn, scope_id, message_rows.Place(c.id, o.node.id, "chat", now, later=True), o.messages)
     return scope_id
 
@@ -319,8 +320,15 @@ class Record:
     parent_turn: int | None = None  # the turn of the first node's parent, where it is known
 
 
-def record(conn: Connection, r: Record) -> int:
-    """Writes a turn's answers; safe to call again with the same record. Returns the conversation's newest node. Raises Erased."""
+def record(conn: Connection, r: Record, opening: Opening | None = None) -> int:
+    """Writes a turn's answers; safe to call again with the same record. opening: its request, where that was not written before.
+    Returns the conversation's newest node. Raises Erased."""
+    request: dict[str, Any] = {}
+    if opening is not None:
+        r.scope_id, request = open_turn(conn, opening, answered=True), {"request": opening.request}
+        r.conversation = opening.conversation.id
+        for node in r.nodes:
+            node.conversation = r.conversation
     there = owners.standing(conn, r.owner, r.scope_id or owners.ensure(conn, r.owner), r.conversation)
     if there is None or there.conversation is None:
         raise Erased("the conversation was deleted while this ran; nothing of it is kept")
@@ -336,7 +344,8 @@ def record(conn: Connection, r: Record) -> int:
         node.at = now
         if r.again:
             message_rows.remove(conn, (t.messages.c.node == node.id) & (t.messages.c.source == "answer"))
-        put_row(conn, t.nodes, ("id",), **columns(node, scope_id))
+        put_row(conn, t.nodes, ("id",), **columns(node, scope_id), **request)
+        request = {}
         place = message_rows.Place(r.conversation, node.id, "answer", now, aborted=node.state == "aborted", later=True)
         message_rows.add(conn, scope_id, place, [(answer, node.digest)])
     head = _move(conn, there, r, now)
