@@ -27,7 +27,7 @@ class Lines:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._version: int | None = None
+        self._version: tuple[int, int] | None = None
         self._shelves: dict[bytes, Shelf] = {}
         self._count = 0
 

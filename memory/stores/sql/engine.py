@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -27,6 +28,7 @@ T = TypeVar("T")
 Work = Callable[[Connection], T]
 Waiting = tuple[Work[Any], asyncio.Future[Any]]
 GROUP = 64  # writes that share a commit
+VERSION_SECONDS = 0.005  # within which another process's write may go unseen
 
 
 class Connections(Protocol):
@@ -38,8 +40,8 @@ class Connections(Protocol):
 
     async def write(self, works: Sequence[Work[Any]]) -> list[Any]: ...
 
-    def at_once(self, work: Work[T]) -> tuple[T] | None:
-        """Makes a small write here and now; None where it has to wait its turn."""
+    def at_once(self, works: Sequence[Work[Any]]) -> list[Any] | None:
+        """Makes small writes here and now, in one transaction; None where they have to wait their turn."""
         ...
 
     def version(self) -> int | None:
@@ -69,7 +71,7 @@ class Engine:
         async with self._engine.begin() as conn:
             return await conn.run_sync(lambda c: [work(c) for work in works])
 
-    def at_once(self, work: Work[T]) -> tuple[T] | None:
+    def at_once(self, works: Sequence[Work[Any]]) -> list[Any] | None:
         return None
 
     def version(self) -> int | None:
@@ -92,12 +94,19 @@ class Database:
         self._queue: asyncio.Queue[Waiting] = asyncio.Queue()
         self._writer: asyncio.Task[None] | None = None
         self._reads: set[asyncio.Task[Any]] = set()
+        self._small: list[Waiting] = []
         self._committing = False
+        self._versions = 0  # writes of this process that were not small
+        self._looked = -VERSION_SECONDS  # when the connections were last asked
+        self._seen: int | None = None
 
     @property
-    def version(self) -> int | None:
-        """The same number while there were none but small writes of this process; None where that cannot be told."""
-        return self._connections.version()
+    def version(self) -> tuple[int, int] | None:
+        """The same while there were none but small writes, in this process now and in any other some milliseconds ago; None where that
+        cannot be told."""
+        if (now := time.monotonic()) - self._looked > VERSION_SECONDS:
+            self._looked, self._seen = now, self._connections.version()
+        return None if self._seen is None else (self._versions, self._seen)
 
     async def open(self) -> None:
         """Creates the tables of an empty database, refuses one of another version, starts the writer."""
@@ -145,11 +154,27 @@ class Database:
         changes must see to that."""
         if self._writer is None or self._writer.done():
             raise StoreUnavailable("the store is not open")
-        if small and self._queue.empty() and not self._committing and (made := self._connections.at_once(work)) is not None:
-            return made[0]
-        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._queue.put_nowait((work, done))
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        if small:
+            if not self._small:
+                loop.call_soon(self._write_small)  # once whatever else is ready had its turn: what comes together is written together
+            self._small.append((work, done))
+        else:
+            self._queue.put_nowait((work, done))
         return await done
+
+    def _write_small(self) -> None:
+        """Makes the small writes that came together at once, or else lets them wait their turn."""
+        group, self._small = self._small, []
+        if self._queue.empty() and not self._committing:
+            with contextlib.suppress(Exception):  # one of them failed, and is told so where it runs alone
+                made = self._connections.at_once([_unless_taken_back(*one) for one in group])
+                if made is not None:
+                    _tell(group, made)
+                    return
+        for one in group:
+            self._queue.put_nowait(one)
 
     async def _write_on(self) -> None:
         while True:
@@ -174,9 +199,14 @@ class Database:
             elif not group[0][1].done():
                 group[0][1].set_exception(_told(e))
             return
-        for (_, done), result in zip(group, results, strict=True):
-            if not done.done():
-                done.set_result(result)
+        self._versions += 1
+        _tell(group, results)
+
+
+def _tell(group: Sequence[Waiting], results: Sequence[Any]) -> None:
+    for (_, done), result in zip(group, results, strict=True):
+        if not done.done():
+            done.set_result(result)
 
 
 def _unless_taken_back(work: Work[Any], done: asyncio.Future[Any]) -> Work[Any]:

@@ -23,6 +23,7 @@ from sqlalchemy import (
     UniqueConstraint,
     event,
 )
+from sqlalchemy import text as sql_text
 
 metadata = MetaData(naming_convention={
     "ix": "ix_%(table_name)s_%(column_0_N_name)s", "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -85,12 +86,15 @@ epochs = Table(
 
 nodes = Table(
     "nodes", metadata, key(), scoped(), Column("conversation", Key, ForeignKey("conversations.id"), nullable=False, index=True),
-    Column("parent", Key, index=True), Column("turn", Key, nullable=False), Column("digest", LargeBinary), Column("chain", LargeBinary),
+    Column("parent", Key), Column("turn", Key, nullable=False), Column("digest", LargeBinary), Column("chain", LargeBinary),
     Column("asked", LargeBinary), Column("trail", LargeBinary), Column("depth", Integer, nullable=False), Column("state", String(8), nullable=False),
     Column("epoch", String(64)), Column("note", Text), Column("recall", Text), Column("told", Text), Column("hidden", Text), Column("carriers", Text),
     Column("branch", Key, nullable=False), Column("at", Float, nullable=False), Column("text", Text),
     Column("request", LargeBinary), Column("rounds", Text),  # what names the request among its retries, and the finished hidden rounds of it
-    Index("ix_nodes_digest", "scope_id", "digest"), Index("ix_nodes_asked", "scope_id", "asked"), Index("ix_nodes_request", "request"))
+    Index("ix_nodes_digest", "scope_id", "digest"), Index("ix_nodes_request", "request"))
+# An index costs every turn a page to write: these hold what is not answered, and what was cut off.
+for _name, _columns, _state in (("ix_nodes_asked", ("scope_id", "asked"), "state != 'done'"), ("ix_nodes_parent", ("parent",), "state = 'aborted'")):
+    Index(_name, *(nodes.c[c] for c in _columns), sqlite_where=sql_text(_state), postgresql_where=sql_text(_state))
 
 messages = Table(
     "messages", metadata, key(), Column("public_id", String(64), nullable=False, unique=True), scoped(),
@@ -123,7 +127,8 @@ summaries = Table(
     "summaries", metadata, Column("id", Integer, primary_key=True), scoped(), Column("conversation", Key, nullable=False),
     Column("chain", LargeBinary, nullable=False), text("content"), Column("count", Integer, nullable=False), at(), UniqueConstraint("scope_id", "chain"))
 
-explains = Table("explains", metadata, Column("id", String(64), primary_key=True), scoped(), text("record"), at(), Index("ix_explains_scope_id", "scope_id"))
+explains = Table(
+    "explains", metadata, Column("id", String(64), primary_key=True), scoped(), text("record"), at(), Index("ix_explains_scope_id", "scope_id"))
 
 jobs = Table(
     "jobs", metadata, Column("id", Integer, primary_key=True), Column("scope_id", Key), text("kind"), text("payload", "{}"), Column("dedupe", Text, unique=True),

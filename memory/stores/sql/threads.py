@@ -134,13 +134,13 @@ class SqliteThreads:
             raise OSError("the database is not open")
         return await self._writer.run(works)
 
-    def at_once(self, work: Work[T]) -> tuple[T] | None:
-        """Makes a small write on this thread. None where it has to wait its turn. Raises what `work` raised."""
+    def at_once(self, works: Sequence[Work[Any]]) -> list[Any] | None:
+        """Makes small writes on this thread, in one transaction. None where they have to wait their turn. Raises what a work raised."""
         here, begun = self._here, time.monotonic()
         if here is None or begun < self._rests_until:
             return None
         try:
-            found = here.run([work])
+            found = here.run(works)
         except (sqlite3.Error, SQLAlchemyError):
             return None  # another connection writes; or it fails, and will again where it waits its turn
         finally:
@@ -152,7 +152,7 @@ class SqliteThreads:
         if self._since_checkpoint >= CHECKPOINT and (self._checkpoint is None or self._checkpoint.done()):
             self._since_checkpoint = 0
             self._checkpoint = asyncio.create_task(self._checkpointed(), name="memory-checkpoint")
-        return (found[0],)
+        return found
 
     async def _checkpointed(self) -> None:
         if self._writer is not None:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, bindparam, delete, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, literal_column, select, update
 
 from memory.blocks import Block
 from memory.epoch import Epoch, Past
@@ -171,10 +171,12 @@ def _by_digest(size: int) -> Any:
 
 
 BY_CHAIN = _nodes(n.digest == bindparam("digest"), n.chain == bindparam("chain"), n.state != "open")
-ABORTED = _nodes(n.state == "aborted", n.asked == bindparam("asked"))
-ABORTED_AFTER = _nodes(n.state == "aborted", n.parent == bindparam("parent"))
+# As the indexes of these few spell it, or a database does not see that they serve.
+NOT_DONE, CUT_OFF = n.state != literal_column("'done'"), n.state == literal_column("'aborted'")
+ABORTED = _nodes(NOT_DONE, n.state == "aborted", n.asked == bindparam("asked"))
+ABORTED_AFTER = _nodes(CUT_OFF, n.parent == bindparam("parent"))
 ONE = _nodes(n.id == bindparam("node"))
-WAITING = _nodes(n.asked == bindparam("asked"), n.state == "open")
+WAITING = _nodes(NOT_DONE, n.asked == bindparam("asked"), n.state == "open")
 
 
 class Nodes:
@@ -247,12 +249,14 @@ class Opening:
     adopted: bool = False  # the node is there already, from an earlier attempt
     rounds: Sequence[Json] = ()  # of an earlier attempt, which count
     scope_id: int | None = None  # the scope's row, where the turn found one
+    there: Any = None  # the scope and the conversation as this transaction found them (see `owners.standing`)
 
 
 def open_turn(conn: Connection, o: Opening, *, answered: bool = False) -> int:
     """Makes the request durable. answered: its node is written with its answer. Returns the scope's row id. Raises Erased."""
     now, c = time.time(), o.conversation
     there = owners.standing(conn, o.owner, o.scope_id, c.id)
+    o.there = there if there is not None and there.conversation is not None else None
     scope_id: int = there.id if there else owners.ensure(conn, o.owner)
     if there is None or now - there.active_at > TOUCHED:
         owners.touch(conn, scope_id)
@@ -329,7 +333,7 @@ def record(conn: Connection, r: Record, opening: Opening | None = None) -> int:
         r.conversation = opening.conversation.id
         for node in r.nodes:
             node.conversation = r.conversation
-    there = owners.standing(conn, r.owner, r.scope_id or owners.ensure(conn, r.owner), r.conversation)
+    there = opening.there if opening is not None and opening.there is not None else owners.standing(conn, r.owner, r.scope_id or owners.ensure(conn, r.owner), r.conversation)
     if there is None or there.conversation is None:
         raise Erased("the conversation was deleted while this ran; nothing of it is kept")
     scope_id: int = there.id

@@ -82,6 +82,9 @@ def _background() -> None:
     op.create_index("ix_nodes_request", "nodes", ["request"])
     op.drop_index("ix_nodes_chain", "nodes")
     op.drop_index("ix_messages_digest", "messages")
+    for name, columns, state in (("ix_nodes_asked", ["scope_id", "asked"], "state != 'done'"), ("ix_nodes_parent", ["parent"], "state = 'aborted'")):
+        op.drop_index(name, "nodes")
+        op.create_index(name, "nodes", columns, sqlite_where=sa.text(state), postgresql_where=sa.text(state))
     op.create_table(
         "unindexed", sa.Column("scope_id", KEY, autoincrement=False, nullable=False), sa.Column("id", KEY, autoincrement=False, nullable=False),
         sa.PrimaryKeyConstraint("scope_id", "id", name="pk_unindexed"), sqlite_with_rowid=False)
@@ -89,6 +92,9 @@ def _background() -> None:
 
 def downgrade() -> None:
     op.drop_table("unindexed")
+    for name, columns in (("ix_nodes_asked", ["scope_id", "asked"]), ("ix_nodes_parent", ["parent"])):
+        op.drop_index(name, "nodes")
+        op.create_index(name, "nodes", columns)
     op.create_index("ix_messages_digest", "messages", ["conversation", "digest"])
     op.create_index("ix_nodes_chain", "nodes", ["scope_id", "chain"])
     op.drop_index("ix_nodes_request", "nodes")
