@@ -1,11 +1,11 @@
-"""The upstream port: one method. Who implements it forwards one request to one model server, once."""
+"""Two ports. `Upstream` forwards one request to one model server, once; `Wire` carries the bytes of one to wherever they go, once."""
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gateway.errors import GatewayError
 
@@ -89,4 +89,40 @@ class Upstream(Protocol):
         iterator raises it too), Unavailable (no connection free within the connect budget).
         A cancelled call closes the upstream's connection at once, in every phase.
         """
+        ...
+
+
+class Origin(NamedTuple):
+    """Where connections go. host: a name or an address, without brackets."""
+
+    tls: bool
+    host: str
+    port: int
+
+
+@dataclass(slots=True)
+class Request:
+    """What a wire carries. host: the header of that name. target: path and query as they stand in the request line."""
+
+    origin: Origin
+    host: bytes
+    method: str
+    target: bytes
+    headers: Headers
+    body: bytes | None
+
+
+class Wire(Protocol):
+    """Connections to servers."""
+
+    async def call(self, request: Request, connect: float) -> Incoming:
+        """Sends the request once; returns once the status is known. connect: seconds for a free and open connection.
+
+        Raises Unavailable (no connection free in time), UpstreamTimeout (none open in time), UpstreamUnreachable (refused, reset,
+        garbage); the body's iterator raises StreamIncomplete. A cancelled call closes the connection at once.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Closes all connections."""
         ...

@@ -1,4 +1,4 @@
-"""The floor: a bare Litestar pass-through on the same client and transport, inserting 2 KB and decoding every event."""
+"""The floor: a bare Litestar pass-through on httpx over aiohttp, inserting 2 KB and decoding every event."""
 from __future__ import annotations
 
 import os
@@ -10,7 +10,7 @@ import msgspec
 from litestar import Litestar, Request, Response, post
 from litestar.response import Stream
 
-from gateway.upstream.transport import AiohttpTransport
+from tests.bench.transport import AiohttpTransport
 
 URL = os.environ.get("FLOOR_UPSTREAM", "http://127.0.0.1:9/v1") + "/chat/completions"
 SYSTEM = {"role": "system", "content": ("<memory_blocks>\n" + "The user likes concise answers. " * 64)[:2048]}
