@@ -50,7 +50,8 @@ from gateway.tokenizers import Vocabularies, folder
 from gateway.unattended import Unattended
 from gateway.upstream.anthropic import AnthropicUpstream
 from gateway.upstream.azure import AzureUpstream
-from gateway.upstream.base import Timeouts, Upstream, Wire
+from gateway.upstream.base import Upstream, Wire
+from gateway.upstream.clock import Timeouts
 from gateway.upstream.http1 import Http1
 from gateway.upstream.openai import OpenAIUpstream
 from gateway.usage import UsageLog

@@ -11,7 +11,8 @@ from dataclasses import replace
 from urllib.parse import quote
 
 from gateway.naming import model_of
-from gateway.upstream.base import Headers, Incoming, Outgoing, Timeouts, Wire
+from gateway.upstream.base import Headers, Incoming, Outgoing, Wire
+from gateway.upstream.clock import Timeouts
 from gateway.upstream.openai import OpenAIUpstream
 
 VERSION = "2024-10-21"  # the newest dated version that is generally available; the v1 API has none

@@ -8,18 +8,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from gateway.errors import GatewayError
+from gateway.upstream.clock import Clock
 
 Headers = list[tuple[bytes, bytes]]
-
-
-@dataclass(slots=True)
-class Timeouts:
-    """Seconds. connect: to a usable connection; first_token: to the first body byte; idle: between bytes; total: all."""
-
-    connect: float = 5
-    first_token: float = 120
-    idle: float = 60
-    total: float = 600
 
 
 @dataclass(slots=True)
@@ -115,11 +106,12 @@ class Request:
 class Wire(Protocol):
     """Connections to servers."""
 
-    async def call(self, request: Request, connect: float) -> Incoming:
-        """Sends the request once; returns once the status is known. connect: seconds for a free and open connection.
+    async def call(self, request: Request, clock: Clock) -> Incoming:
+        """Sends the request once; returns once the status is known. clock: what every wait is made under, for the body too.
 
-        Raises Unavailable (no connection free in time), UpstreamTimeout (none open in time), UpstreamUnreachable (refused, reset,
-        garbage); the body's iterator raises StreamIncomplete. A cancelled call closes the connection at once.
+        Raises Unavailable (no connection free within its connect limit), UpstreamTimeout (none open by then, or the clock's),
+        UpstreamUnreachable (refused, reset, garbage); the body's iterator raises StreamIncomplete.
+        A cancelled call, or iterator, closes the connection at once.
         """
         ...
 

@@ -20,6 +20,7 @@ from typing import cast
 
 from gateway.errors import StreamIncomplete, Unavailable, UpstreamTimeout, UpstreamUnreachable
 from gateway.upstream.base import Incoming, Origin, Request
+from gateway.upstream.clock import Clock
 from gateway.upstream.dial import dialled
 from gateway.upstream.response import PIECE, Malformed, Response
 
@@ -148,26 +149,31 @@ class Connection(asyncio.Protocol):
 class Body:
     """The bytes of one answer, as they come: all that has arrived, at most a piece at a time."""
 
-    __slots__ = ("_connection", "_response")
+    __slots__ = ("_clock", "_connection", "_response")
 
-    def __init__(self, connection: Connection, response: Response) -> None:
-        self._connection, self._response = connection, response
+    def __init__(self, connection: Connection, response: Response, clock: Clock) -> None:
+        self._connection, self._response, self._clock = connection, response, clock
 
     def __aiter__(self) -> Body:
         return self
 
     async def __anext__(self) -> bytes:
-        response = self._response
+        response, clock = self._response, self._clock
         while not (data := response.take()):
             if response.whole:
+                clock.stop()
                 raise StopAsyncIteration
             if response.fault:
+                clock.stop()
                 raise StreamIncomplete(f"The upstream's answer broke off ({response.fault}). Try again.")
-            await self._connection.more(response)
+            with clock:
+                await self._connection.more(response)
+        clock.heard()
         self._connection.taken(response)
         return data
 
     async def aclose(self) -> None:
+        self._clock.stop()
         self._connection.leave(self._response)
 
 
@@ -182,23 +188,18 @@ class Http1:
         self._sweep: asyncio.TimerHandle | None = None
         self._tls = tls
 
-    async def call(self, request: Request, connect: float) -> Incoming:
+    async def call(self, request: Request, clock: Clock) -> Incoming:
         """See the port."""
         head = _head(request)
         self.loop = asyncio.get_running_loop()
-        until = self.loop.time() + connect
-        await self._place(until)
-        try:
-            connection = self._usable(request.origin) or await self._opened(request.origin, until)
-        except BaseException:
-            self._free.release()
-            raise
-        response = connection.begin(head, request.body or b"", request.method == "HEAD")
-        while not response.status:
-            if response.fault:
-                raise UpstreamUnreachable(f"The upstream could not be reached or answered garbage ({response.fault}). Try again.")
-            await connection.more(response)
-        return Incoming(response.status, response.headers, Body(connection, response))
+        with clock:
+            connection = await self._connection(request.origin, self.loop.time() + clock.timeouts.connect)
+            response = connection.begin(head, request.body or b"", request.method == "HEAD")
+            while not response.status:
+                if response.fault:
+                    raise UpstreamUnreachable(f"The upstream could not be reached or answered garbage ({response.fault}). Try again.")
+                await connection.more(response)
+        return Incoming(response.status, response.headers, Body(connection, response, clock))
 
     async def aclose(self) -> None:
         """Closes every connection; who still reads from one is told."""
@@ -221,10 +222,19 @@ class Http1:
         if connection in (kept := self._kept.get(connection.origin, [])):
             kept.remove(connection)
 
-    async def _place(self, until: float) -> None:
-        if not self._free.locked():
+    async def _connection(self, origin: Origin, until: float) -> Connection:
+        """A connection that is nobody else's, and with it a place, which `done` gives back."""
+        if self._free.locked():
+            await self._place(until)
+        else:
             await self._free.acquire()
-            return
+        try:
+            return self._usable(origin) or await self._opened(origin, until)
+        except BaseException:
+            self._free.release()
+            raise
+
+    async def _place(self, until: float) -> None:
         try:
             async with asyncio.timeout_at(until):
                 await self._free.acquire()

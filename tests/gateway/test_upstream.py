@@ -7,7 +7,8 @@ import pytest
 import respx
 
 from gateway.errors import StreamIncomplete, Unavailable, UpstreamTimeout, UpstreamUnreachable
-from gateway.upstream.base import Outgoing, Timeouts
+from gateway.upstream.base import Outgoing
+from gateway.upstream.clock import Timeouts
 from gateway.upstream.http1 import Http1
 from gateway.upstream.openai import OpenAIUpstream
 from gateway.upstream.scripted import ScriptedUpstream, completion, refusal, stream
