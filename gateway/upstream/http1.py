@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from gateway.errors import StreamIncomplete, Unavailable, UpstreamTimeout, UpstreamUnreachable
 from gateway.upstream.base import Incoming, Origin, Request
@@ -161,10 +162,8 @@ class Body:
         response, clock = self._response, self._clock
         while not (data := response.take()):
             if response.whole:
-                clock.stop()
                 raise StopAsyncIteration
             if response.fault:
-                clock.stop()
                 raise StreamIncomplete(f"The upstream's answer broke off ({response.fault}). Try again.")
             with clock:
                 await self._connection.more(response)
@@ -173,7 +172,6 @@ class Body:
         return data
 
     async def aclose(self) -> None:
-        self._clock.stop()
         self._connection.leave(self._response)
 
 
@@ -183,7 +181,8 @@ class Http1:
     def __init__(self, max_connections: int = 1000, tls: ssl.SSLContext | None = None) -> None:
         self.all: set[Connection] = set()
         self._max = max_connections
-        self._free = asyncio.Semaphore(max_connections)
+        self._free = max_connections
+        self._turns: deque[asyncio.Future[None]] = deque()  # of who waits for a place; it passes from hand to hand
         self._kept: dict[Origin, list[Connection]] = {}  # the last one used last
         self._sweep: asyncio.TimerHandle | None = None
         self._tls = tls
@@ -193,7 +192,12 @@ class Http1:
         head = _head(request)
         self.loop = asyncio.get_running_loop()
         with clock:
-            connection = await self._connection(request.origin, self.loop.time() + clock.timeouts.connect)
+            until = self.loop.time() + clock.timeouts.connect
+            if self._free:
+                self._free -= 1
+            else:
+                await self._place(until)
+            connection = self._usable(request.origin) or await self._opened(request.origin, until)
             response = connection.begin(head, request.body or b"", request.method == "HEAD")
             while not response.status:
                 if response.fault:
@@ -215,31 +219,35 @@ class Http1:
             self._kept.setdefault(connection.origin, []).append(connection)
             if self._sweep is None:
                 self._sweep = self.loop.call_later(IDLE, self._swept)
-        self._free.release()
+        self._give()
 
     def lost(self, connection: Connection) -> None:
         self.all.discard(connection)
         if connection in (kept := self._kept.get(connection.origin, [])):
             kept.remove(connection)
 
-    async def _connection(self, origin: Origin, until: float) -> Connection:
-        """A connection that is nobody else's, and with it a place, which `done` gives back."""
-        if self._free.locked():
-            await self._place(until)
-        else:
-            await self._free.acquire()
-        try:
-            return self._usable(origin) or await self._opened(origin, until)
-        except BaseException:
-            self._free.release()
-            raise
-
     async def _place(self, until: float) -> None:
+        """Waits for a place. Raises Unavailable."""
+        turn = self.loop.create_future()
+        self._turns.append(turn)
         try:
             async with asyncio.timeout_at(until):
-                await self._free.acquire()
-        except TimeoutError as e:
-            raise Unavailable(f"All {self._max} connections to the upstream are in use. Try again shortly.", headers=[(b"retry-after", b"1")]) from e
+                await turn
+        except BaseException as e:
+            if turn.done() and not turn.cancelled():
+                self._give()  # it came in the same moment
+            if isinstance(e, TimeoutError):
+                raise Unavailable(f"All {self._max} connections to the upstream are in use. Try again shortly.", headers=[(b"retry-after", b"1")]) from e
+            raise
+
+    def _give(self) -> None:
+        """A place is free again: who waited longest has it."""
+        while self._turns:
+            turn = self._turns.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
 
     def _usable(self, origin: Origin) -> Connection | None:
         kept = self._kept.get(origin)
@@ -249,17 +257,20 @@ class Http1:
         return None
 
     async def _opened(self, origin: Origin, until: float) -> Connection:
+        """A new connection, or the place is free again. Raises UpstreamTimeout, UpstreamUnreachable."""
         make: Callable[[], Connection] = partial(Connection, self, origin)
         try:
             async with asyncio.timeout_at(until):
                 sock = await dialled(origin.host, origin.port)
-                if not origin.tls:
-                    return (await self.loop.create_connection(make, sock=sock))[1]
-                return (await self.loop.create_connection(make, sock=sock, ssl=self._trust(), server_hostname=origin.host))[1]
-        except TimeoutError as e:
-            raise UpstreamTimeout("The upstream could not be reached in time. Try again.", code="connect_timeout") from e
-        except (OSError, ValueError) as e:
-            raise UpstreamUnreachable(f"The upstream could not be reached or answered garbage ({type(e).__name__}). Try again.") from e
+                secured: dict[str, Any] = {"ssl": self._trust(), "server_hostname": origin.host} if origin.tls else {}
+                return (await self.loop.create_connection(make, sock=sock, **secured))[1]
+        except BaseException as e:
+            self._give()
+            if isinstance(e, TimeoutError):
+                raise UpstreamTimeout("The upstream could not be reached in time. Try again.", code="connect_timeout") from e
+            if isinstance(e, (OSError, ValueError)):
+                raise UpstreamUnreachable(f"The upstream could not be reached or answered garbage ({type(e).__name__}). Try again.") from e
+            raise
 
     def _trust(self) -> ssl.SSLContext:
         if self._tls is None:

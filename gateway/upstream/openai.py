@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 from gateway.errors import BadRequest, StreamIncomplete, UpstreamUnreachable
 from gateway.packing import Unpacker
 from gateway.upstream.base import Incoming, Origin, Outgoing, Request, Wire
-from gateway.upstream.clock import Clock, Timeouts
+from gateway.upstream.clock import Alarm, Clock, Timeouts
 
 PACKED = (b"gzip", b"x-gzip", b"deflate")
 TARGET = re.compile(r"[\x21-\x7e]{1,65536}")
@@ -45,6 +45,7 @@ class OpenAIUpstream:
     def __init__(self, base_url: str, wire: Wire, timeouts: Timeouts | None = None) -> None:
         self._wire = wire
         self._timeouts = timeouts or Timeouts()
+        self._alarm = Alarm()
         self._address: Address | None
         try:
             self._address = Address(base_url.rstrip("/"))
@@ -53,7 +54,7 @@ class OpenAIUpstream:
 
     async def send(self, request: Outgoing) -> Incoming:
         """See the port. The clocks: connect, then first_token until the first body byte, idle between bytes, total."""
-        incoming = await self._wire.call(self._request(request), Clock(self._timeouts, request.until))
+        incoming = await self._wire.call(self._request(request), Clock(self._alarm, self._timeouts, request.until))
         if request.method == "HEAD" or (incoming.header(b"content-encoding") or b"").strip().lower() not in PACKED:
             return incoming
         # Plain was asked for; who sends packed all the same is unpacked here, once, and the headers say so.

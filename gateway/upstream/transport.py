@@ -63,5 +63,4 @@ class _Body:
             raise
 
     async def aclose(self) -> None:
-        self._clock.stop()
         await self._stream.aclose()
