@@ -114,7 +114,6 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are no subclasses of it
-        self._pool.all.add(self)
 
     def data_received(self, data: bytes) -> None:
         response = self._response
@@ -263,7 +262,7 @@ class Http1:
             async with asyncio.timeout_at(until):
                 sock = await dialled(origin.host, origin.port)
                 secured: dict[str, Any] = {"ssl": self._trust(), "server_hostname": origin.host} if origin.tls else {}
-                return (await self.loop.create_connection(make, sock=sock, **secured))[1]
+                _, connection = await self.loop.create_connection(make, sock=sock, **secured)
         except BaseException as e:
             self._give()
             if isinstance(e, TimeoutError):
@@ -271,6 +270,9 @@ class Http1:
             if isinstance(e, (OSError, ValueError)):
                 raise UpstreamUnreachable(f"The upstream could not be reached or answered garbage ({type(e).__name__}). Try again.") from e
             raise
+        if not connection.closing:  # known only from now on: uvloop does not tell of the loss of one whose opening was cancelled
+            self.all.add(connection)
+        return connection
 
     def _trust(self) -> ssl.SSLContext:
         if self._tls is None:
