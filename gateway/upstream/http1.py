@@ -141,6 +141,9 @@ class Connection(asyncio.Protocol):
         self._full = False
         self._write()
 
+    def eof_received(self) -> None:
+        self._over()  # not only once what is left of the request has gone to a server that may read no more
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._pool.lost(self)
         self._over(type(exc).__name__ if exc is not None else "")
@@ -206,6 +209,9 @@ class Http1:
 
     async def aclose(self) -> None:
         """Closes every connection; who still reads from one is told."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
         for connection in list(self.all):
             connection.abort()
         while self.all:  # noqa: ASYNC110 - a turn or two of the loop, once

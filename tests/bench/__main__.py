@@ -1,4 +1,4 @@
-"""`make bench`: what memory costs against a bare Litestar pass-through, on one client, one transport, one mock, in one run.
+"""`make bench`: what memory costs against a bare Litestar pass-through, with one load client and one mock, in one run.
 
 Subjects: `floor` (Litestar, httpx over aiohttp, inserts 2 KB, decodes each event), `off` and `on` (this gateway). Scenarios: small
 requests, conversations that grow (`chat`, memory on recognises them), streams. CPU is the process's own, from the kernel.

@@ -407,6 +407,18 @@ async def test_an_answer_may_come_before_the_request_has_left(pool, then):
         assert server.connections == 2  # what had not left whole is not used again
 
 
+async def test_an_end_counts_while_the_request_has_not_left(pool):
+    async def serve(reader, writer, number):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Too Large\r\n\r\nlong")
+        writer.write_eof()
+        await asyncio.sleep(30)
+
+    async with Server(serve) as server:
+        incoming = await pool.call(asked(server, b"x" * 20_000_000), clock(idle=1))
+        assert (incoming.status, await incoming.read()) == (413, b"long")
+
+
 async def test_a_server_that_is_faster_than_its_reader_waits(pool):
     body = random.Random(3).randbytes(1 << 20) * 48
     sent = [0]
