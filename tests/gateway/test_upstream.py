@@ -194,6 +194,45 @@ async def test_an_httpx_transport_does_for_a_wire():
     assert route.calls.last.request.content == CALL.body
 
 
+@pytest.mark.parametrize(("failure", "error", "code"), [
+    (httpx.PoolTimeout, Unavailable, "unavailable"), (httpx.ConnectTimeout, UpstreamTimeout, "connect_timeout"), (httpx.ConnectError, UpstreamUnreachable, "upstream_unreachable"),
+    (httpx.RemoteProtocolError, UpstreamUnreachable, "upstream_unreachable")])
+async def test_an_httpx_transports_failures_are_told_apart(failure, error, code):
+    async def fail(request):
+        raise failure("secret.internal:8000")
+
+    with pytest.raises(error) as e:
+        await OpenAIUpstream("http://up.test/v1", TransportWire(httpx.MockTransport(fail))).send(CALL)
+    assert e.value.code == code
+    assert "secret" not in e.value.message
+
+
+async def test_an_httpx_transports_answer_that_breaks_off_is_incomplete_and_a_silent_one_is_late():
+    class Body(httpx.AsyncByteStream):
+        def __init__(self, breaks):
+            self.breaks, self.closed = breaks, False
+
+        async def __aiter__(self):
+            yield b"one"
+            if self.breaks:
+                raise httpx.ReadError("secret.internal:8000")
+            await asyncio.sleep(30)
+
+        async def aclose(self):
+            self.closed = True
+
+    for breaks, error in ((True, StreamIncomplete), (False, UpstreamTimeout)):
+        body = Body(breaks)
+        wire = TransportWire(httpx.MockTransport(lambda request, body=body: httpx.Response(200, stream=body)))
+        answer = await OpenAIUpstream("http://up.test/v1", wire, Timeouts(idle=0.1)).send(CALL)
+        assert await anext(answer.body) == b"one"
+        with pytest.raises(error) as e:
+            await anext(answer.body)
+        assert "secret" not in e.value.message
+        assert body.closed
+        await wire.aclose()
+
+
 async def test_the_scripted_double_plays_its_answers_and_keeps_the_requests():
     double = ScriptedUpstream([completion({"content": "hi"}), stream([{"a": 1}, b"data: [DONE]\n\n"]), refusal(429, {"error": {"message": "no"}}), UpstreamUnreachable("down")])
     answers = [await double.send(CALL) for _ in range(3)]
