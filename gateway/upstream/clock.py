@@ -9,6 +9,8 @@ from gateway.errors import UpstreamTimeout
 
 TICK = 0.001  # seconds; some loops' timers go off that much early
 
+CODES = {"first_token": "first_token_timeout", "idle": "stream_idle_timeout", "total": "total_timeout"}
+
 
 @dataclass(slots=True)
 class Timeouts:
@@ -69,9 +71,8 @@ class Clock:
     def _told(self) -> UpstreamTimeout:
         phase = self._phase if self._limit <= self._ends else "total"
         limit = getattr(self.timeouts, phase)
-        code = "stream_idle_timeout" if phase == "idle" else f"{phase}_timeout"
         return UpstreamTimeout(
-            f"The upstream was silent past its {phase} limit of {limit:g} s. Try again, or raise `timeouts.{phase}` of its provider.", code=code)
+            f"The upstream was silent past its {phase} limit of {limit:g} s. Try again, or raise `timeouts.{phase}` of its provider.", code=CODES[phase])
 
 
 class Alarm:
