@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx
 from litestar import Litestar, Request, Response, Router, get, post, route
 from litestar.enums import HttpMethod
 from litestar.exceptions import HTTPException, ValidationException
@@ -49,9 +48,10 @@ from gateway.tokenizers import Vocabularies, folder
 from gateway.unattended import Unattended
 from gateway.upstream.anthropic import AnthropicUpstream
 from gateway.upstream.azure import AzureUpstream
-from gateway.upstream.base import Timeouts, Upstream
+from gateway.upstream.base import Upstream, Wire
+from gateway.upstream.clock import Timeouts
+from gateway.upstream.http1 import Http1
 from gateway.upstream.openai import OpenAIUpstream
-from gateway.upstream.transport import AiohttpTransport
 from gateway.usage import UsageLog
 from memory.ask import Policy
 from memory.blocks import Block
@@ -66,6 +66,9 @@ from memory.stores.chroma import ChromaIndex
 from memory.stores.sql.engine import Database
 from memory.stores.sql.glance import NONE
 
+if TYPE_CHECKING:
+    import httpx
+
 log = logging.getLogger("memgate")
 OPENING_SECONDS = 1.0
 KEYS_SECONDS = 2.0  # a store that is slower has its keys refused with 503 until it was read
@@ -75,12 +78,13 @@ METHODS = [HttpMethod.GET, HttpMethod.HEAD, HttpMethod.OPTIONS, HttpMethod.POST,
 
 def create_app(settings: Settings, *, transport: httpx.AsyncBaseTransport | None = None, upstreams: Mapping[str, Upstream] | None = None) -> Front:
     """The ASGI application. transport, upstreams: a test's own, in place of real connections. Raises ConfigError."""
-    transports: dict[str, httpx.AsyncBaseTransport] = {}
+    wires: dict[str, Wire] = {}
 
     def connected(settings: Settings) -> Mapping[str, Upstream]:
         for name, provider in settings.providers.items():
-            transports.setdefault(name, transport or AiohttpTransport(provider.max_connections))
-        return upstreams or _upstreams(settings, transports)
+            if name not in wires:
+                wires[name] = _wire(transport, provider.max_connections)
+        return upstreams or _upstreams(settings, wires)
 
     gateway = wire(settings, connected(settings))
     app = Litestar(
@@ -89,7 +93,7 @@ def create_app(settings: Settings, *, transport: httpx.AsyncBaseTransport | None
         openapi_config=OpenAPIConfig("Memgate", "1", path="/schema", render_plugins=[_Schema(path=["/", "/openapi.json"])]),
         exception_handlers={GatewayError: _told, TooLarge: _too_large, HTTPException: _http, Exception: _unexpected},
         logging_config=None, request_max_body_size=None,
-        on_startup=[_opening(gateway)], on_shutdown=[_closing(gateway, transports.values())],
+        on_startup=[_opening(gateway)], on_shutdown=[_closing(gateway, wires.values())],
     )
     app.state.gateway = gateway
     return Front(app, lambda running, settings: rewired(running, settings, connected(settings)))
@@ -212,15 +216,23 @@ def kept_secret(path: Path, size: int) -> bytes:
     return made
 
 
-def _upstreams(settings: Settings, transports: Mapping[str, httpx.AsyncBaseTransport]) -> dict[str, Upstream]:
+def _wire(transport: httpx.AsyncBaseTransport | None, max_connections: int) -> Wire:
+    if transport is None:
+        return Http1(max_connections)
+    from gateway.upstream.transport import TransportWire
+
+    return TransportWire(transport)
+
+
+def _upstreams(settings: Settings, wires: Mapping[str, Wire]) -> dict[str, Upstream]:
     out: dict[str, Upstream] = {}
     facts = Targets(settings, {}, known_models(facts_file())).facts
     for name, p in settings.providers.items():
         timeouts = Timeouts(**p.timeouts.model_dump())
         if p.kind == "azure":
-            out[name] = AzureUpstream(p.base_url, transports[name], timeouts, p.api_version)
+            out[name] = AzureUpstream(p.base_url, wires[name], timeouts, p.api_version)
             continue
-        out[name] = OpenAIUpstream(p.base_url, transports[name], timeouts)
+        out[name] = OpenAIUpstream(p.base_url, wires[name], timeouts)
         if p.kind == "anthropic":
             out[name] = AnthropicUpstream(out[name], facts, p.default_max_tokens, p.api_version)
     return out
@@ -252,13 +264,13 @@ def _opening(gateway: Gateway) -> Any:
     return start
 
 
-def _closing(gateway: Gateway, transports: Iterable[httpx.AsyncBaseTransport]) -> Any:
+def _closing(gateway: Gateway, wires: Iterable[Wire]) -> Any:
     async def stop(app: Litestar) -> None:
         # What is being opened is opened to its end, so that there is one thing to close; a store that cannot be opened is given up.
         await asyncio.wait([app.state.opening], timeout=OPENING_SECONDS)
         app.state.opening.cancel()
         shared = [gateway.shared.close] if gateway.shared is not None else []
-        for step in (gateway.keys.made.stop, gateway.worker.stop, gateway.usage.stop, gateway.memory.close, *shared, *(t.aclose for t in transports)):
+        for step in (gateway.keys.made.stop, gateway.worker.stop, gateway.usage.stop, gateway.memory.close, *shared, *(w.aclose for w in wires)):
             try:
                 async with asyncio.timeout(STEP_SECONDS):
                     await step()

@@ -18,10 +18,10 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FIL
 
 HTTP_ROOMS = ("gateway.app", "gateway.memories", "gateway.manage", "gateway.bundled", "gateway.ui", "gateway.cli")
 PURE = {
-    "gateway.sse", "gateway.wire.chat", "gateway.wire.delta", "gateway.wire.place", "gateway.wire.messages_request", "gateway.wire.messages_turns", "gateway.wire.messages_answer", "gateway.intercept", "gateway.headers", "gateway.packing", "gateway.naming", "gateway.endings", "gateway.background", "gateway.catalog", "gateway.errors", "gateway.openapi",
+    "gateway.sse", "gateway.wire.chat", "gateway.wire.delta", "gateway.wire.place", "gateway.wire.messages_request", "gateway.wire.messages_turns", "gateway.wire.messages_answer", "gateway.intercept", "gateway.headers", "gateway.packing", "gateway.naming", "gateway.endings", "gateway.background", "gateway.catalog", "gateway.errors", "gateway.openapi", "gateway.upstream.response",
     "memory.blocks", "memory.messages", "memory.history", "memory.epoch", "memory.window", "memory.facts", "memory.strength", "memory.tokens", "memory.search", "memory.words", "memory.dates", "memory.ranking", "memory.errors", "memory.scope",
     "memory.ids"}
-PURE_MAY = {"msgspec", "pydantic"}
+PURE_MAY = {"msgspec", "pydantic", "httptools"}
 
 
 def imported(name: str, *, top_only: bool = False) -> set[str]:
@@ -132,7 +132,7 @@ begun = time.process_time()
 from gateway.app import create_app
 from gateway.loading import load
 app = create_app(load(None, {}, {"storage.data": tempfile.mkdtemp(), "upstream": "http://127.0.0.1:9/v1"}))
-heavy = {"chromadb", "onnxruntime", "numpy", "redis", "alembic", "tiktoken", "tokenizers"} & set(sys.modules)
+heavy = {"chromadb", "onnxruntime", "numpy", "redis", "alembic", "tiktoken", "tokenizers", "httpx", "aiohttp"} & set(sys.modules)
 print(sorted(heavy))
 """
 

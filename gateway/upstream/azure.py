@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from urllib.parse import quote
 
-import httpx
-
 from gateway.naming import model_of
-from gateway.upstream.base import Headers, Incoming, Outgoing, Timeouts
+from gateway.upstream.base import Headers, Incoming, Outgoing, Wire
+from gateway.upstream.clock import Timeouts
 from gateway.upstream.openai import OpenAIUpstream
 
 VERSION = "2024-10-21"  # the newest dated version that is generally available; the v1 API has none
@@ -27,11 +26,11 @@ class AzureUpstream(OpenAIUpstream):
     api_version: the dated API's date, VERSION where it is empty; for the v1 API a value only where one is wanted, such as `preview`.
     """
 
-    def __init__(self, base_url: str, transport: httpx.AsyncBaseTransport, timeouts: Timeouts | None = None, api_version: str = "") -> None:
+    def __init__(self, base_url: str, wire: Wire, timeouts: Timeouts | None = None, api_version: str = "") -> None:
         base = base_url.rstrip("/")
         self._dated = not base.endswith("/openai/v1")
         self._version = api_version or (VERSION if self._dated else "")
-        super().__init__(base.removesuffix("/openai") + "/openai" if self._dated else base, transport, timeouts)
+        super().__init__(base.removesuffix("/openai") + "/openai" if self._dated else base, wire, timeouts)
 
     async def send(self, request: Outgoing) -> Incoming:
         """See the port. A client's own api-version is kept."""

@@ -1,25 +1,16 @@
-"""The upstream port: one method. Who implements it forwards one request to one model server, once."""
+"""Two ports. `Upstream` forwards one request to one model server, once; `Wire` carries the bytes of one to wherever they go, once."""
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gateway.errors import GatewayError
+from gateway.upstream.clock import Clock
 
 Headers = list[tuple[bytes, bytes]]
-
-
-@dataclass(slots=True)
-class Timeouts:
-    """Seconds. connect: to a usable connection; first_token: to the first body byte; idle: between bytes; total: all."""
-
-    connect: float = 5
-    first_token: float = 120
-    idle: float = 60
-    total: float = 600
 
 
 @dataclass(slots=True)
@@ -89,4 +80,41 @@ class Upstream(Protocol):
         iterator raises it too), Unavailable (no connection free within the connect budget).
         A cancelled call closes the upstream's connection at once, in every phase.
         """
+        ...
+
+
+class Origin(NamedTuple):
+    """Where connections go. host: a name or an address, without brackets."""
+
+    tls: bool
+    host: str
+    port: int
+
+
+@dataclass(slots=True)
+class Request:
+    """What a wire carries. host: the header of that name. target: path and query as they stand in the request line."""
+
+    origin: Origin
+    host: bytes
+    method: str
+    target: bytes
+    headers: Headers
+    body: bytes | None
+
+
+class Wire(Protocol):
+    """Connections to servers."""
+
+    async def call(self, request: Request, clock: Clock) -> Incoming:
+        """Sends the request once; returns once the status is known. clock: what every wait is made under, for the body too.
+
+        Raises Unavailable (no connection free within its connect limit), UpstreamTimeout (none open by then, or the clock's),
+        UpstreamUnreachable (refused, reset, garbage); the body's iterator raises StreamIncomplete.
+        A cancelled call, or iterator, closes the connection at once.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Closes all connections."""
         ...

@@ -1,141 +1,104 @@
 """Any OpenAI-compatible server: one request in, one answer out, with the provider's key and clocks."""
 from __future__ import annotations
 
-import asyncio
+import re
 import zlib
+from base64 import b64encode
+from urllib.parse import unquote, urlsplit
 
-import httpx
-
-from gateway.errors import BadRequest, StreamIncomplete, Unavailable, UpstreamTimeout, UpstreamUnreachable
+from gateway.errors import BadRequest, StreamIncomplete, UpstreamUnreachable
 from gateway.packing import Unpacker
-from gateway.upstream.base import Incoming, Outgoing, Timeouts
+from gateway.upstream.base import Incoming, Origin, Outgoing, Request, Wire
+from gateway.upstream.clock import Alarm, Clock, Timeouts
 
-PACKED = ("gzip", "x-gzip", "deflate")
+PACKED = (b"gzip", b"x-gzip", b"deflate")
+TARGET = re.compile(r"[\x21-\x7e]{1,65536}")
+BODYLESS = ("GET", "HEAD", "OPTIONS")  # whose requests need not say that they have no body
+
+
+class Address:
+    """A base URL taken apart. Raises ValueError for what is no http or https address.
+
+    credentials: of an address with `user:password@`, the header for them; None elsewhere.
+    """
+
+    def __init__(self, base_url: str) -> None:
+        url = urlsplit(base_url)
+        if url.scheme not in ("http", "https") or not url.hostname:
+            raise ValueError("no http or https address")
+        host = url.hostname if url.hostname.isascii() else url.hostname.encode("idna").decode()
+        usual = 443 if url.scheme == "https" else 80
+        self.origin = Origin(url.scheme == "https", host, url.port or usual)
+        name = f"[{host}]" if ":" in host else host
+        self.host = (name if self.origin.port == usual else f"{name}:{self.origin.port}").encode()
+        self.path = url.path
+        named = url.netloc.rpartition("@")[0]
+        self.credentials = (b"authorization", b"Basic " + b64encode(unquote(named).encode())) if named else None
 
 
 class OpenAIUpstream:
     """A server that speaks OpenAI's HTTP API.
 
-    base_url: up to and including `/v1`. transport: an httpx transport, shared by all upstreams or a test's own.
+    base_url: up to and including `/v1`. wire: shared by all upstreams of a provider, or a test's own.
     """
 
-    def __init__(self, base_url: str, transport: httpx.AsyncBaseTransport, timeouts: Timeouts | None = None) -> None:
-        self._base = base_url.rstrip("/")
-        self._transport = transport
+    def __init__(self, base_url: str, wire: Wire, timeouts: Timeouts | None = None) -> None:
+        self._wire = wire
         self._timeouts = timeouts or Timeouts()
-        self._urls: dict[str, httpx.URL] = {}
-
-    def _url(self, path: str) -> httpx.URL:
-        # Parsing a URL costs more than sending a small request; the fixed paths are parsed once.
-        if (url := self._urls.get(path)) is None:
-            try:
-                url = httpx.URL(self._base + path)
-            except httpx.InvalidURL as e:
-                raise BadRequest(f"The path and query cannot be sent on: {str(e)[:200]}.") from e
-            if len(self._urls) < 64:
-                self._urls[path] = url
-        return url
+        self._alarm = Alarm()
+        self._address: Address | None
+        try:
+            self._address = Address(base_url.rstrip("/"))
+        except ValueError:  # told to who calls it: the gateway starts all the same
+            self._address = None
 
     async def send(self, request: Outgoing) -> Incoming:
         """See the port. The clocks: connect, then first_token until the first body byte, idle between bytes, total."""
-        url = self._url(request.path)
-        headers = [(b"host", url.netloc), *request.headers]
-        if request.body is not None:
-            headers.append((b"content-length", b"%d" % len(request.body)))
-        extensions = {"timeout": {"connect": self._timeouts.connect, "read": None}, "target": self._base + request.path}
-        built = httpx.Request(request.method, url, headers=httpx.Headers(headers), stream=httpx.ByteStream(request.body or b""), extensions=extensions)
-        clock = Clock(self._timeouts, request.until)
-        async with clock.running("first_token"):
-            response = await _answered(self._transport, built)
-        received = list(response.headers.raw)
-        packed = request.method != "HEAD" and response.headers.get("content-encoding", "").strip().lower() in PACKED
-        if packed:  # plain was asked for; who sends packed all the same is unpacked here, once, and the headers say so
-            received = [(k, v) for k, v in received if k.lower() not in (b"content-encoding", b"content-length")]
-        return Incoming(response.status_code, received, _Body(response, clock, packed))
+        incoming = await self._wire.call(self._request(request), Clock(self._alarm, self._timeouts, request.until))
+        if request.method == "HEAD" or (incoming.header(b"content-encoding") or b"").strip().lower() not in PACKED:
+            return incoming
+        # Plain was asked for; who sends packed all the same is unpacked here, once, and the headers say so.
+        headers = [(k, v) for k, v in incoming.headers if k.lower() not in (b"content-encoding", b"content-length")]
+        return Incoming(incoming.status, headers, _Unpacked(incoming))
+
+    def _request(self, request: Outgoing) -> Request:
+        address = self._address
+        if address is None:
+            raise UpstreamUnreachable("The provider's base_url is no http or https address, so it cannot be reached. Check it in the configuration.")
+        target = address.path + request.path
+        if not TARGET.fullmatch(target):
+            raise BadRequest("The path and query cannot be sent on: they have more than 64 KB, or other than printable characters.")
+        headers = [*request.headers]
+        if address.credentials is not None and not any(k == b"authorization" for k, _ in headers):
+            headers.append(address.credentials)
+        if request.body is not None or request.method not in BODYLESS:
+            headers.append((b"content-length", b"%d" % len(request.body or b"")))
+        return Request(address.origin, address.host, request.method, target.encode(), headers, request.body)
 
 
-class Clock:
-    """The timers of one call: whichever runs out first names the error."""
+class _Unpacked:
+    """A compressed body as what it says. An object, not a generator: closing one that was never iterated must work too."""
 
-    def __init__(self, timeouts: Timeouts, until: float = float("inf")) -> None:
-        self._timeouts = timeouts
-        self._start = asyncio.get_running_loop().time()
-        self._until = until
+    def __init__(self, incoming: Incoming) -> None:
+        self._incoming = incoming
+        self._unpack = Unpacker()
 
-    def running(self, phase: str) -> _Phase:
-        now = asyncio.get_running_loop().time()
-        ends = min(self._start + self._timeouts.total, self._until)
-        own = (self._start if phase == "first_token" else now) + getattr(self._timeouts, phase)
-        return _Phase(phase, own, getattr(self._timeouts, phase)) if own <= ends else _Phase("total", ends, self._timeouts.total)
-
-
-class _Phase:
-    def __init__(self, phase: str, until: float, limit: float) -> None:
-        self._phase, self._limit = phase, limit
-        self._timeout = asyncio.timeout_at(until)
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-
-    async def __aexit__(self, *exc: object) -> None:
-        try:
-            await self._timeout.__aexit__(*exc)  # type: ignore[arg-type]
-        except TimeoutError as e:
-            code = "stream_idle_timeout" if self._phase == "idle" else f"{self._phase}_timeout"
-            raise UpstreamTimeout(
-                f"The upstream was silent past its {self._phase} limit of {self._limit:g} s. Try again, or raise "
-                f"`timeouts.{self._phase}` of its provider.", code=code) from e
-
-
-async def _answered(transport: httpx.AsyncBaseTransport, request: httpx.Request) -> httpx.Response:
-    try:
-        return await transport.handle_async_request(request)
-    except httpx.PoolTimeout as e:
-        raise Unavailable(f"{e}. Try again shortly.", headers=[(b"retry-after", b"1")]) from e
-    except httpx.ConnectTimeout as e:
-        raise UpstreamTimeout("The upstream could not be reached in time. Try again.", code="connect_timeout") from e
-    except httpx.ReadTimeout as e:
-        raise UpstreamTimeout("The upstream did not answer in time. Try again.", code="first_token_timeout") from e
-    except httpx.HTTPError as e:
-        raise UpstreamUnreachable(f"The upstream could not be reached or answered garbage ({e}). Try again.") from e
-
-
-class _Body:
-    """Body bytes as they arrive. An object, not a generator: closing one that was never iterated must work too."""
-
-    def __init__(self, response: httpx.Response, clock: Clock, packed: bool = False) -> None:
-        stream = response.stream
-        assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101 - narrows the type; httpx allows sync streams too
-        self._stream = stream
-        self._parts = stream.__aiter__()
-        self._clock = clock
-        self._phase = "first_token"
-        self._unpack = Unpacker() if packed else None
-
-    def __aiter__(self) -> _Body:
+    def __aiter__(self) -> _Unpacked:
         return self
 
     async def __anext__(self) -> bytes:
-        try:
-            part = b""
-            while not part:
-                async with self._clock.running(self._phase):
-                    part = await anext(self._parts)
-                if self._unpack is not None:
-                    part = self._unpack.feed(part)
-            self._phase = "idle"
-            return part
-        except (httpx.HTTPError, zlib.error) as e:
-            await self.aclose()
-            raise StreamIncomplete(f"The upstream's answer broke off ({e}). Try again.") from e
-        except StopAsyncIteration:
-            await self.aclose()
-            if self._unpack is not None and not self._unpack.whole:
-                raise StreamIncomplete("The upstream's compressed answer broke off. Try again.") from None
-            raise
-        except BaseException:
-            await self.aclose()
-            raise
+        part = b""
+        while not part:
+            try:
+                part = self._unpack.feed(await anext(self._incoming.body))
+            except zlib.error as e:
+                await self.aclose()
+                raise StreamIncomplete(f"The upstream's answer broke off ({e}). Try again.") from e
+            except StopAsyncIteration:
+                if not self._unpack.whole:
+                    raise StreamIncomplete("The upstream's compressed answer broke off. Try again.") from None
+                raise
+        return part
 
     async def aclose(self) -> None:
-        await self._stream.aclose()
+        await self._incoming.close()

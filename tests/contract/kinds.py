@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.app import _upstreams
 from gateway.loading import load
-from gateway.upstream.base import Upstream
+from gateway.upstream.base import Upstream, Wire
 from tests.contract import messages_server
 from tests.contract.azure_server import Azure
 from tests.contract.messages_server import Messages
@@ -32,10 +32,10 @@ class Kind:
     def address(self, server: Model) -> str:
         return server.url.removesuffix("/v1") if self.name == "azure" else server.url
 
-    def upstream(self, server: Model, transport: Any, **members: Any) -> Upstream:
+    def upstream(self, server: Model, wire: Wire, **members: Any) -> Upstream:
         """The adapter as the gateway wires it."""
         settings = load(None, {}, {**self.config(**members), "upstream": self.address(server)})
-        return _upstreams(settings, {"p": transport})["p"]
+        return _upstreams(settings, {"p": wire})["p"]
 
 
 KINDS = [

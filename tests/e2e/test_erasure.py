@@ -70,7 +70,8 @@ async def lived(live, local, monkeypatch):
     await indexing._batches(32, 0)
     with monkeypatch.context() as patch:
         breaking(patch, writes=2)
-        found.append(await said([], f"This is lost, {WORD}"))
+        r = await live.chat(f"This is lost, {WORD}", user=USER, stream=True)  # whose answer left before the store failed
+        found.append(r.headers["x-memory-explain"])
     live.gateway.worker.start()
     indexing.start()
     await live.gateway.memory.db.write(lambda conn: conn.execute(t.jobs.insert().values(
