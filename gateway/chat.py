@@ -312,7 +312,9 @@ class ChatWork(Completing):
 
     def _conversation(self, name: str) -> bytes:
         """The conversation as the client spelt it, else percent-encoded."""
-        return self._request.headers[b"x-memory-conversation"] if self._wanted.explicit else quote(name).encode()
+        if self._wanted.explicit:
+            return self._request.headers[b"x-memory-conversation"]
+        return name.encode() if name.isascii() and name.isidentifier() else quote(name).encode()
 
     def over(self, error: BaseException | None) -> Coroutine[Any, Any, None] | None:
         return self._turn.abandon(error) if self._turn is not None and not self._turn.finished else None

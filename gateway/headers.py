@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from urllib.parse import quote
 
 Pairs = list[tuple[bytes, bytes]]
@@ -72,6 +73,7 @@ def _listed(connection: bytes) -> set[bytes]:
     return {v.strip().lower() for v in connection.split(b",")} if connection else set()
 
 
+@lru_cache(1024)
 def header_value(text: str) -> bytes:
     """A text of the client's as a header value: what could end the line, or is no ASCII, is percent-encoded."""
     return quote(text, safe="!#$&'()*+,/:;=?@[]{}|~ ").encode()

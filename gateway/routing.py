@@ -132,4 +132,4 @@ class Router:
 
 
 def allowed(principal: Principal, name: str) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in principal.models)
+    return any(pattern == "*" or fnmatch.fnmatchcase(name, pattern) for pattern in principal.models)

@@ -15,7 +15,6 @@ import msgspec
 Json = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
 _sorted = msgspec.json.Encoder(order="sorted").encode
-_SPACE = re.compile(r"\s+")
 _THINK = re.compile(r"^\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 _REASONING = ("reasoning", "thinking", "redacted_thinking", "reasoning_text")  # a tuple: a type may be anything
 SYSTEM = frozenset({"system", "developer"})
@@ -39,7 +38,7 @@ def text_of(message: Json) -> str:
 
 def squeeze(text: str) -> str:
     """Text with each run of white space as one space."""
-    return _SPACE.sub(" ", text).strip()
+    return " ".join(text.split())
 
 
 def canonical(message: Json) -> bytes:
@@ -47,7 +46,7 @@ def canonical(message: Json) -> bytes:
     role = message.get("role")
     role = "system" if role in SYSTEM else role
     said = _parts(message)
-    if role == "assistant" and said and isinstance(said[0], str):
+    if role == "assistant" and said and isinstance(said[0], str) and "<think" in said[0]:
         said[0] = squeeze(_THINK.sub("", said[0]))
         said = [s for s in said if s]
     calls = [_call(c) for c in message.get("tool_calls") or [] if isinstance(c, dict)]

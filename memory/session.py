@@ -123,7 +123,7 @@ class Session:
         writable = ask.mode == "full"
         if ask.offer and ask.mode in ("full", "read") and not stranger and ask.inject:
             self.offered = tools.offered(ask.client_tools, write=writable)
-            self._tools_tokens = self._counter.tools(self.offered)
+            self._tools_tokens = self._counter.text(tools.text_of(self.offered))
         shown = list(self.blocks.values()) if self._injects else []
         planned = epochs.plan(snap.turn, snap.past if self._injects else epochs.Past(), epochs.Present(shown, ask.scope.tag, snap.edits, time.time()), self._policy.rules)
         waiting = snap.waiting

@@ -57,11 +57,20 @@ SEARCHES = frozenset(t["function"]["name"] for t in SEARCHING)
 OURS = WRITES | SEARCHES | frozenset(HABITS)
 
 
+ALL, READ_ONLY = (sorted(found, key=lambda t: str(t["function"]["name"])) for found in ([*WRITING, *SEARCHING], SEARCHING))
+_texts = {id(found): msgspec.json.encode(found).decode() for found in (ALL, READ_ONLY)}
+
+
 def offered(client_tools: Any, *, write: bool) -> list[Json]:
     """Our tools for a request, sorted, without those whose name the client uses itself."""
-    taken = client_names(client_tools)
-    found = [*(WRITING if write else ()), *SEARCHING]
-    return sorted((t for t in found if t["function"]["name"] not in taken), key=lambda t: str(t["function"]["name"]))
+    found = ALL if write else READ_ONLY
+    taken = client_names(client_tools) if client_tools else ()
+    return [t for t in found if t["function"]["name"] not in taken] if taken else found
+
+
+def text_of(tools: list[Json]) -> str:
+    """Tools of ours as a request has them; known where none was left out, which is nearly always."""
+    return _texts.get(id(tools)) or msgspec.json.encode(tools).decode()
 
 
 def client_names(client_tools: Any) -> set[str]:

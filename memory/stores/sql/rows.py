@@ -9,6 +9,7 @@ import sqlite3
 from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Boolean, Connection, Table, bindparam, insert
@@ -77,12 +78,15 @@ class _Compiled:
         compiled = statement.compile(dialect=sqlite.dialect())
         self.sql = str(compiled)
         self._params = [(name, compiled.params.get(name)) for name in compiled.positiontup or ()]
+        names = [name for name, _ in self._params]
+        plain = len(names) > 1 and all(default is None for _, default in self._params)
+        self._named: Callable[[Mapping[str, Any]], Sequence[Any]] | None = itemgetter(*names) if plain else None
         columns = list(getattr(statement, "selected_columns", ()))
         self._row: Callable[..., Any] = _named([c.key for c in columns]) if columns else _unnamed
         self._booleans = [i for i, c in enumerate(columns) if isinstance(c.type, Boolean)]
 
     def run(self, raw: sqlite3.Connection, values: Mapping[str, Any]) -> Rows:
-        found = raw.execute(self.sql, [values.get(name, default) for name, default in self._params])
+        found = raw.execute(self.sql, self._named(values) if self._named else [values.get(name, default) for name, default in self._params])
         return Rows(self._row(*self._told(row)) for row in found) if found.description else Rows()
 
     def each(self, raw: sqlite3.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
