@@ -119,11 +119,13 @@ def after(key: bytes, link: bytes, message: Json) -> tuple[bytes, bytes]:
 class Seen:
     """What messages hash to, each after the link before it: a history that is resent with every request is hashed once.
 
-    characters: of the messages that are kept, at most."""
+    characters: of the messages that are kept, about, in each of two generations: what the older one holds and nobody asks for leaves
+    with it."""
 
-    def __init__(self, characters: int = 4_000_000) -> None:
+    def __init__(self, characters: int = 3_000_000) -> None:
         self._most = self._left = characters
         self._known: dict[tuple[bytes, Any, str | bytes], tuple[bytes, bytes]] = {}
+        self._before = self._known
 
     def after(self, key: bytes, link: bytes, message: Json) -> tuple[bytes, bytes]:
         """See the function of this name."""
@@ -133,9 +135,8 @@ class Seen:
         if (found := self._known.get(name)) is None:
             self._left -= len(said)
             if self._left < 0:
-                self._known.clear()
-                self._left = self._most
-            found = self._known[name] = after(key, link, message)
+                self._before, self._known, self._left = self._known, {}, self._most
+            found = self._known[name] = self._before.get(name) or after(key, link, message)
         return found
 
 

@@ -42,6 +42,8 @@ def placed(body: Json, placement: Placement) -> Json:
 
 
 def _messages(messages: Sequence[Json], p: Placement) -> list[Json]:
+    if not (p.notes or p.splices or p.drop or p.swap or p.recall):  # as it nearly always is
+        return _with_core(list(messages), p.core) if p.core else list(messages)
     last_user = max((i for i, m in enumerate(messages) if m.get("role") == "user"), default=-1) if p.recall else -1
     out: list[Json] = []
     for i, message in enumerate(messages):

@@ -99,9 +99,9 @@ async def test_the_first_text_is_there_though_the_store_is_slow_to_take_the_requ
 
     original = Database.write
 
-    async def slow(self, work):
+    async def slow(self, work, **how):
         await asyncio.sleep(1)
-        return await original(self, work)
+        return await original(self, work, **how)
 
     async with Model("Fine.") as up, running(up.url, data, {"memory.read_deadline_ms": 150}) as live:
         await asyncio.wait_for(live.gateway.memory._ready.wait(), 10)

@@ -55,8 +55,10 @@ async def test_off_and_the_relay_ask_nothing_of_a_store_that_is_not_there(data, 
 
 @row(161)
 @both
-async def test_with_memory_one_read_is_all_that_stands_before_the_upstream(data, stream, monkeypatch):
-    """The write that makes the request durable runs beside the upstream's work: here it ends only once the upstream was asked."""
+@pytest.mark.parametrize("known", [True, False], ids=["known", "to be read"])
+async def test_with_memory_one_read_at_most_stands_before_the_upstream(data, stream, known, monkeypatch):
+    """None where the turn before left what it knows. The write that makes the request durable runs beside the upstream's work: here it
+    ends only once the upstream was asked."""
     reached, reads, before = asyncio.Event(), [], []
     read, write = Database.read, Database.write
 
@@ -64,9 +66,9 @@ async def test_with_memory_one_read_is_all_that_stands_before_the_upstream(data,
         reads.append(deadline)
         return await read(self, work, deadline)
 
-    async def late(self, work):
+    async def late(self, work, **how):
         await asyncio.wait_for(reached.wait(), 5)
-        return await write(self, work)
+        return await write(self, work, **how)
 
     async def first(seen, wire):
         before.append(list(reads))
@@ -77,15 +79,18 @@ async def test_with_memory_one_read_is_all_that_stands_before_the_upstream(data,
         await asyncio.wait_for(live.gateway.memory._ready.wait(), 10)
         await live.gateway.worker.stop()
         await live.gateway.keys.made.stop()
+        await live.gateway.memory.retrieval.indexing.stop()
         _, answer = await asked(live, stream, "warm up", user="ada")
+        if not known:
+            await live.gateway.memory.db.write(lambda conn: None)  # somebody else's, for all the turn knows
         monkeypatch.setattr(Database, "read", counted)
         monkeypatch.setattr(Database, "write", late)
         up.script = [first, "Fine."]
         history = [{"role": "user", "content": "warm up"}, {"role": "assistant", "content": "Warm."}, {"role": "user", "content": "hi"}]
         response, answer = await asked(live, stream, history, user="ada")
         assert (answer["choices"][0]["content"], response.headers["x-memory-status"]) == ("Fine.", "ok")
-        assert len(before[0]) == 1
-        assert before[0][0] is not None  # bounded
+        assert len(before[0]) == (0 if known else 1)
+        assert None not in before[0]  # bounded
 
 
 # Says which other machine or port the process speaks to, if any.
