@@ -9,6 +9,7 @@ import asyncio
 import logging
 import math
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -279,27 +280,14 @@ class Forwarder:
 
     async def _first(self, reply: Reply) -> None:
         """Waits for the first event: until then another target may still be tried."""
-        chunks = chunks_of(reply.incoming, reply.framer)
-        try:
-            first = await anext(chunks, None)
-        except BaseException:
-            await chunks.aclose()
-            raise
+        chunks = Chunks(reply.incoming, reply.framer, self.broke)
+        first = await anext(chunks, None)
         if first is None:
             raise StreamIncomplete("The upstream's stream ended before its first event. Try again.")
         if first.error is not None:
-            await chunks.aclose()
             raise UpstreamRefused(status_of(first.error), self.scrubbed(encode({"error": first.error}), reply.target), reply.headers)
-        reply.chunks = self._watched(first, chunks)
-
-    async def _watched(self, first: Chunk, rest: AsyncIterator[Chunk]) -> AsyncIterator[Chunk]:
-        yield first
-        try:
-            async for item in rest:
-                yield item
-        except GatewayError as e:
-            await self.broke(e)
-            raise
+        chunks.first, chunks.begun = first, True
+        reply.chunks = chunks
 
     async def _whole(self, reply: Reply) -> None:
         data = await reply.incoming.read()
@@ -341,15 +329,53 @@ async def events_of(incoming: Incoming, framer: Framer) -> AsyncGenerator[list[E
         yield [last]
 
 
-async def chunks_of(incoming: Incoming, framer: Framer) -> AsyncGenerator[Chunk, None]:
-    """The chunks of an event stream, up to `[DONE]`. Raises StreamIncomplete for what is no chunk, GatewayError from the body."""
-    async for events in events_of(incoming, framer):
-        for event in events:
-            if event.data == DONE:
-                await incoming.drained()
-                return
-            if event.data:
-                yield _read(event.data)
+class Chunks:
+    """The chunks of an event stream, up to `[DONE]`. first: one that was read already. begun: the client may have seen some of them, so
+    that a stream which breaks off is told to `broke`. Raises StreamIncomplete for what is no chunk, GatewayError from the body.
+
+    An object, not generators in each other: a stream pays for each of them with every event."""
+
+    __slots__ = ("_broke", "_framer", "_incoming", "_over", "_ready", "begun", "first")
+
+    def __init__(self, incoming: Incoming, framer: Framer, broke: Callable[[GatewayError], Awaitable[None]]) -> None:
+        self._incoming, self._framer, self._broke = incoming, framer, broke
+        self._ready: deque[Event] = deque()
+        self._over = self.begun = False
+        self.first: Chunk | None = None
+
+    def __aiter__(self) -> Chunks:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        if (first := self.first) is not None:
+            self.first = None
+            return first
+        try:
+            while self._ready or not self._over:
+                if not self._ready:
+                    await self._more()
+                    continue
+                data = self._ready.popleft().data
+                if data == DONE:
+                    self._over = True
+                    self._ready.clear()
+                    await self._incoming.drained()
+                elif data:
+                    return _read(data)
+        except GatewayError as e:
+            if self.begun:
+                await self._broke(e)
+            raise
+        raise StopAsyncIteration
+
+    async def _more(self) -> None:
+        data = await anext(self._incoming.body, None)
+        if data is not None:
+            self._ready.extend(self._framer.feed(data))
+            return
+        self._over = True
+        if last := self._framer.close():
+            self._ready.append(last)
 
 
 def _read(data: bytes) -> Chunk:

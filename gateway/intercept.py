@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.wire.chat import Chunk, Fold, Head, Json, Segment, decode, encode
+from gateway.wire.chat import IDENTITY, Chunk, Fold, Head, Json, Segment, decode, encode
 from gateway.wire.delta import grown_name, usage_sum
 
 
@@ -95,6 +95,8 @@ class Interceptor:
 
     def feed(self, chunk: Chunk) -> list[bytes]:
         """Takes the next chunk of the round; returns the chunks to show, encoded."""
+        if chunk.plain and self._passes(chunk):
+            return [chunk.payload]
         if chunk.error is not None:
             self._error = chunk.error
             return []
@@ -109,6 +111,21 @@ class Interceptor:
         kept = [s for s in chunk.segments if self._keep(chunk, s, hiding, out)]
         self._show(chunk, kept, out)
         return out
+
+    def _passes(self, chunk: Chunk) -> bool:
+        """Takes one more piece of a text that is being shown, where nothing of it is to be edited: what `feed` does, without looking for
+        more. Of a stream nearly every chunk is one."""
+        (segment,), body, members = chunk.segments, chunk.body, self._head.members
+        lane = self._lanes.get(segment.lane)
+        if lane is None or lane.finish or lane.reason or lane.fresh or segment.lane not in self._roles or len(members) < len(IDENTITY):
+            return False
+        if any(body.get(k) != members[k] for k in IDENTITY) or ("usage" in body and not self._include_usage):
+            return False
+        text: str = segment.value
+        lane.last, self.text_shown = text[-1], True
+        self._received.text(segment.lane, text, body)
+        self._shown.text(segment.lane, text, body)
+        return True
 
     def _bare(self, chunk: Chunk) -> list[bytes]:
         """A chunk without choices: usage is kept back, anything else goes on with `choices` made a list."""

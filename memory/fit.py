@@ -21,7 +21,6 @@ from memory.summary import Complete, summarise, transcript
 from memory.tokens import Counter
 from memory.window import HARD, LOW, SOFT, STUB, cut_at, elidable, groups, stub, within_turn
 
-AMPLE = 0.5  # of the budget: a request that has no more bytes than that is not counted
 Kept = tuple[bytes, str]  # chain link of the last message a summary stands for, and its text
 
 
@@ -50,8 +49,8 @@ class Room:
 
     @property
     def ample(self) -> bool:
-        """Whether the request needs no counting to be known to fit, with as much again to spare."""
-        return self.most is not None and (self.budget is None or self.most <= AMPLE * self.budget)
+        """Whether the request needs no counting to be known to fit, and to need no summary soon."""
+        return self.most is not None and (self.budget is None or self.most <= SOFT * self.budget)
 
 
 @dataclass(slots=True)

@@ -119,23 +119,23 @@ def after(key: bytes, link: bytes, message: Json) -> tuple[bytes, bytes]:
 class Seen:
     """What messages hash to, each after the link before it: a history that is resent with every request is hashed once.
 
-    characters: of the messages that are kept, about, in each of two generations: what the older one holds and nobody asks for leaves
-    with it."""
+    A message is known again by the interpreter's own 64-bit hash (SipHash under a secret of the process) and its length, behind a link
+    that is keyed by the scope: nothing of what was said is kept, and nobody is taken for another. most: messages in each of two
+    generations; what the older one holds and nobody asks for leaves with it."""
 
-    def __init__(self, characters: int = 3_000_000) -> None:
-        self._most = self._left = characters
-        self._known: dict[tuple[bytes, Any, str | bytes], tuple[bytes, bytes]] = {}
+    def __init__(self, most: int = 16_384) -> None:
+        self._most = most
+        self._known: dict[tuple[bytes, Any, int, int], tuple[bytes, bytes]] = {}
         self._before = self._known
 
     def after(self, key: bytes, link: bytes, message: Json) -> tuple[bytes, bytes]:
         """See the function of this name."""
         content = message.get("content")
         said: str | bytes = content if type(content) is str and len(message) == 2 else _encode(message)
-        name = (link, message.get("role"), said)
+        name = (link, message.get("role"), hash(said), len(said))
         if (found := self._known.get(name)) is None:
-            self._left -= len(said)
-            if self._left < 0:
-                self._before, self._known, self._left = self._known, {}, self._most
+            if len(self._known) >= self._most:
+                self._before, self._known = self._known, {}
             found = self._known[name] = self._before.get(name) or after(key, link, message)
         return found
 
