@@ -12,7 +12,7 @@ from memory.errors import StoreUnavailable
 from memory.stores.sql import messages as rows
 from memory.stores.sql.engine import Database
 
-BATCH, PAUSE = 8, 0.05  # messages a write, seconds between writes: a fiftieth of one core at most
+BATCH, PAUSE = 16, 0.1  # messages a write, seconds between writes: a fiftieth of one core at most
 GATHER = 1.0  # seconds
 SEARCH_BATCH, SEARCH_SECONDS = 32, 4.0  # before a search
 

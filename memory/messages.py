@@ -125,18 +125,18 @@ class Seen:
 
     def __init__(self, most: int = 16_384) -> None:
         self._most = most
-        self._known: dict[tuple[bytes, Any, int, int], tuple[bytes, bytes]] = {}
-        self._before = self._known
+        self.known: dict[tuple[bytes, Any, int, int], tuple[bytes, bytes]] = {}
+        self._before = self.known
 
     def after(self, key: bytes, link: bytes, message: Json) -> tuple[bytes, bytes]:
         """See the function of this name."""
         content = message.get("content")
         said: str | bytes = content if type(content) is str and len(message) == 2 else _encode(message)
         name = (link, message.get("role"), hash(said), len(said))
-        if (found := self._known.get(name)) is None:
-            if len(self._known) >= self._most:
-                self._before, self._known = self._known, {}
-            found = self._known[name] = self._before.get(name) or after(key, link, message)
+        if (found := self.known.get(name)) is None:
+            if len(self.known) >= self._most:
+                self._before, self.known = self.known, {}
+            found = self.known[name] = self._before.get(name) or after(key, link, message)
         return found
 
 
@@ -150,13 +150,17 @@ class Chain:
     def __init__(self, key: bytes, messages: Sequence[Json], seed: bytes = b"", seen: Seen | None = None) -> None:
         self.links: list[bytes] = []
         self.digests: list[bytes] = []
-        follow = seen.after if seen is not None else after
+        seen = Seen() if seen is None else seen
+        known = seen.known
         self.start = link = mac(key, b"start", seed)
-        for message in messages:
-            if message.get("role") in SYSTEM:
+        for message in messages:  # thousands at times: what is known of one is looked up here
+            if (role := message.get("role")) in SYSTEM:
                 digest = EMPTY
             else:
-                digest, link = follow(key, link, message)
+                content = message.get("content")
+                said: str | bytes = content if type(content) is str and len(message) == 2 else _encode(message)
+                name = (link, role, hash(said), len(said))
+                digest, link = known.get(name) or seen.after(key, link, message)
             self.digests.append(digest)
             self.links.append(link)
 

@@ -174,6 +174,8 @@ async def main(folder: str) -> None:
     events.put_nowait({"type": "lifespan.startup"})
     life = asyncio.create_task(app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, events.get, told))
     await started.wait()
+    await app.gateway.memory.usable()
+    await app.gateway.memory.retrieval.indexing.stop()  # it has its own time, a turn or many turns later
     out = {}
     for mode in ("full", "off"):
         for streamed in (False, True):

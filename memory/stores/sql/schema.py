@@ -97,7 +97,7 @@ for _name, _columns, _state in (("ix_nodes_asked", ("scope_id", "asked"), "state
     Index(_name, *(nodes.c[c] for c in _columns), sqlite_where=sql_text(_state), postgresql_where=sql_text(_state))
 
 messages = Table(
-    "messages", metadata, key(), Column("public_id", String(64), nullable=False, unique=True), scoped(),
+    "messages", metadata, key(), Column("public_id", String(64), nullable=False), scoped(),  # nobody asks for one by it
     Column("conversation", Key, ForeignKey("conversations.id"), nullable=False), Column("node", Key, index=True), text("role"), text("body"),
     text("content"), Column("digest", LargeBinary), Column("aborted", Boolean, nullable=False, server_default="0"), text("source"), at(),
     Index("ix_messages_conversation", "conversation", "id"), Index("ix_messages_scope_id", "scope_id", "created_at"))

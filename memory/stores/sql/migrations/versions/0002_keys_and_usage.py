@@ -82,6 +82,8 @@ def _background() -> None:
     op.create_index("ix_nodes_request", "nodes", ["request"])
     op.drop_index("ix_nodes_chain", "nodes")
     op.drop_index("ix_messages_digest", "messages")
+    with op.batch_alter_table("messages") as messages:
+        messages.drop_constraint("uq_messages_public_id", type_="unique")
     for name, columns, state in (("ix_nodes_asked", ["scope_id", "asked"], "state != 'done'"), ("ix_nodes_parent", ["parent"], "state = 'aborted'")):
         op.drop_index(name, "nodes")
         op.create_index(name, "nodes", columns, sqlite_where=sa.text(state), postgresql_where=sa.text(state))
@@ -95,6 +97,8 @@ def downgrade() -> None:
     for name, columns in (("ix_nodes_asked", ["scope_id", "asked"]), ("ix_nodes_parent", ["parent"])):
         op.drop_index(name, "nodes")
         op.create_index(name, "nodes", columns)
+    with op.batch_alter_table("messages") as messages:
+        messages.create_unique_constraint("uq_messages_public_id", ["public_id"])
     op.create_index("ix_messages_digest", "messages", ["conversation", "digest"])
     op.create_index("ix_nodes_chain", "nodes", ["scope_id", "chain"])
     op.drop_index("ix_nodes_request", "nodes")
