@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection, inspect
 from sqlalchemy.engine import make_url
@@ -28,7 +28,6 @@ T = TypeVar("T")
 Work = Callable[[Connection], T]
 Waiting = tuple[Work[Any], asyncio.Future[Any]]
 GROUP = 64  # writes that share a commit
-CROWDED = 0.002  # seconds between small writes, below which they wait for each other
 VERSION_SECONDS = 0.005  # within which another process's write may go unseen
 
 
@@ -96,7 +95,6 @@ class Database:
         self._writer: asyncio.Task[None] | None = None
         self._reads: set[asyncio.Task[Any]] = set()
         self._small: list[Waiting] = []
-        self._latest = 0.0  # by the loop's time, when a small write was asked for
         self._committing = False
         self._versions = 0  # writes of this process that were not small
         self._looked = -VERSION_SECONDS  # when the connections were last asked
@@ -157,11 +155,6 @@ class Database:
         if self._writer is None or self._writer.done():
             raise StoreUnavailable("the store is not open")
         loop = asyncio.get_running_loop()
-        if small:
-            before, self._latest = self._latest, loop.time()
-            alone = not self._small and self._latest - before > CROWDED and self._queue.empty() and not self._committing
-            if alone and (made := self._connections.at_once([work])) is not None:
-                return cast("T", made[0])
         done: asyncio.Future[T] = loop.create_future()
         if small:
             if not self._small:
