@@ -250,30 +250,38 @@ async def shielded(work: Any) -> None:
 
 async def unless_gone(work: Coroutine[Any, Any, None], receive: Receive) -> None:
     """Does the work, in the caller's own task, and watches for a disconnect beside it: a client that leaves cancels the work."""
-    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    task = asyncio.current_task()
     assert task is not None  # noqa: S101 - a coroutine runs in one
-    asked = 0  # cancellations
+    leave = _Leave(task)
     watch = asyncio.ensure_future(_gone(receive))
-
-    def cancel(_: object = None) -> None:
-        nonlocal asked
-        if not (watch.cancelled() or over):
-            asked += 1
-            task.cancel()
-            loop.call_later(0.25, cancel)  # asked again: a library may swallow a cancellation that meets a result
-
-    over = False
-    watch.add_done_callback(cancel)
+    watch.add_done_callback(leave)
     try:
         await work
     except (asyncio.CancelledError, OSError):
-        if not asked and task.cancelling():
+        if not leave.asked and task.cancelling():
             raise  # somebody else's
     finally:
-        over = True
+        leave.over = True
         watch.cancel()
-        for _ in range(asked):
+        for _ in range(leave.asked):
             task.uncancel()
+
+
+class _Leave:
+    """Cancels a task once its client is gone, and again until it is over: a library may swallow a cancellation that meets a result.
+
+    asked: how often. An object that nothing it holds leads back to: a request is large to be left to the garbage collector."""
+
+    __slots__ = ("asked", "over", "task")
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self.task, self.asked, self.over = task, 0, False
+
+    def __call__(self, watch: asyncio.Future[None] | None = None) -> None:
+        if not (self.over or (watch is not None and watch.cancelled())):
+            self.asked += 1
+            self.task.cancel()
+            asyncio.get_running_loop().call_later(0.25, self)
 
 
 async def _gone(receive: Receive) -> None:

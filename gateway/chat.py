@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -240,19 +241,19 @@ class ChatWork(Completing):
                 raise Unavailable("The memory store is unavailable, and this request needs it. Try again shortly.", headers=[(b"retry-after", b"1")]) from e
             return PlainWork(self._body, self._forward, self._request.started)
         bounds = Bounds(memory.max_rounds, asyncio.get_running_loop().time() + memory.turn_seconds, memory.usage == "sum", memory.read_deadline_ms / 1000)
-        self._turn = Turn(self._body, session, self._forward, bounds, target.settings.stream_usage, self._refused, memory.placement == "cache_stable")
+        self._turn = Turn(self._body, session, self._forward, bounds, target.settings.stream_usage, partial(_refused, self._gateway, self._body), memory.placement == "cache_stable")
         self._composed = time.perf_counter()
         return self
 
     def _ask(self, target: Target) -> Ask:
         body, request, wanted = self._body, self._request, self._wanted
         rest = mac(b"rest", SORTED.encode({k: v for k, v in body.items() if k not in ("messages", "stream", "stream_options")}))
-        lack = self._lack(target.label)
+        lack = _lack(self._gateway, target.label)
         retries = request.headers.get(b"x-stainless-retry-count", b"0")
         idempotency = request.headers.get(b"idempotency-key", b"").decode("latin-1")
         return Ask(
             scope=wanted.scope, messages=body["messages"], model=body["model"], request_id=request.id, mode=wanted.mode, explicit=wanted.explicit,
-            client_tools=body.get("tools"), offer=lack < 1 and self._offers(target), inject=lack < 2, recall=self._recalls(target, lack), window=target.window, tokenizer=self._gateway.vocabularies.wanted(target.tokenizer), max_output=_max_output(body),
+            client_tools=body.get("tools"), offer=lack < 1 and _offers(self._gateway, body, target), inject=lack < 2, recall=self._recalls(target, lack), window=target.window, tokenizer=self._gateway.vocabularies.wanted(target.tokenizer), max_output=_max_output(body),
             complete=Summariser(self._gateway, self._forward, body["model"]), rest=rest, idempotency=idempotency,
             certain=bool(idempotency) or (retries.isdigit() and bool(retries.strip(b"0"))),
             extract=self._gateway.settings.memory.extract == "auto" and self._toolless(target, lack), size=len(request.body))
@@ -264,26 +265,6 @@ class ChatWork(Completing):
     def _toolless(self, target: Target, lack: int) -> bool:
         """Whether the model cannot keep and find things by itself."""
         return lack == 1 or not target.supports_tools
-
-    def _offers(self, target: Target) -> bool:
-        body, tools = self._body, self._gateway.settings.memory.tools
-        if tools == "never" or (tools == "with_client_tools" and not body.get("tools")):
-            return False
-        several = isinstance(body.get("n"), int) and body["n"] > 1
-        return target.supports_tools and not several and not body.get("functions") and not body.get("function_call")
-
-    def _refused(self, target: Target) -> None:
-        """A target took the client's body but not ours: next time without tools, after that without any addition."""
-        had_tools = self._offers(target) and self._lack(target.label) < 1
-        lacks = self._gateway.lacks
-        lacks[target.label] = (1 if had_tools else 2, time.monotonic())
-        if len(lacks) > LACKS:  # behind `*`, clients name models as they like
-            del lacks[next(iter(lacks))]
-
-    def _lack(self, label: str) -> int:
-        """What the target is known to refuse; asked anew after an hour, since a passing fault looks the same."""
-        level, at = self._gateway.lacks.get(label, (0, 0.0))
-        return level if time.monotonic() - at < LACKS_SECONDS else 0
 
     def chunks(self) -> AsyncGenerator[bytes, None]:
         assert self._turn is not None  # noqa: S101 - prepared
@@ -318,6 +299,30 @@ class ChatWork(Completing):
 
     def over(self, error: BaseException | None) -> Coroutine[Any, Any, None] | None:
         return self._turn.abandon(error) if self._turn is not None and not self._turn.finished else None
+
+
+def _offers(gateway: Gateway, body: Json, target: Target) -> bool:
+    """Whether the request, its target and the operator take our tools."""
+    tools = gateway.settings.memory.tools
+    if tools == "never" or (tools == "with_client_tools" and not body.get("tools")):
+        return False
+    several = isinstance(body.get("n"), int) and body["n"] > 1
+    return target.supports_tools and not several and not body.get("functions") and not body.get("function_call")
+
+
+def _refused(gateway: Gateway, body: Json, target: Target) -> None:
+    """A target took the client's body but not ours: next time without tools, after that without any addition."""
+    had_tools = _offers(gateway, body, target) and _lack(gateway, target.label) < 1
+    lacks = gateway.lacks
+    lacks[target.label] = (1 if had_tools else 2, time.monotonic())
+    if len(lacks) > LACKS:  # behind `*`, clients name models as they like
+        del lacks[next(iter(lacks))]
+
+
+def _lack(gateway: Gateway, label: str) -> int:
+    """What the target is known to refuse; asked anew after an hour, since a passing fault looks the same."""
+    level, at = gateway.lacks.get(label, (0, 0.0))
+    return level if time.monotonic() - at < LACKS_SECONDS else 0
 
 
 class Summariser:

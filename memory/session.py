@@ -428,6 +428,7 @@ class Session:
 
     def release(self) -> None:
         """Lets a duplicate of this request go on. Safe to call again."""
+        self.__dict__.pop("_room", None)  # it holds methods of ours, and a request is large to be left to the collector
         self._memory.busy_nodes.discard(self.node_id)
         if self._continues is not None:
             self._memory.continued.pop(self._continues, None)

@@ -8,6 +8,7 @@ fall into any one of them.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import sqlite3
 import sys
@@ -181,6 +182,15 @@ async def main(folder: str) -> None:
         for streamed in (False, True):
             client = Client(app, mode, streamed)
             out[f"{mode} {'stream' if streamed else 'plain'}"] = [await client.counts(turn) for turn in TURNS]
+    await app.gateway.worker.stop()
+    await app.gateway.keys.made.stop()
+    gc.collect()
+    gc.disable()
+    for mode in ("full", "off"):
+        for streamed in (False, True):
+            client = Client(app, mode, streamed)
+            await client.counts(LAST)
+            out[f"{mode} {'stream' if streamed else 'plain'}"].append({"left to the collector": gc.collect()})
     events.put_nowait({"type": "lifespan.shutdown"})
     await life
     print(dumps(out))
