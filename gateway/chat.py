@@ -80,6 +80,10 @@ class Gateway:
     shared: Shared | None = None
     process: Process = field(default_factory=Process)
     lacks: dict[str, tuple[int, float]] = field(default_factory=dict)
+    local: bool = field(init=False)  # one person on one machine, whom `Front` guards
+
+    def __post_init__(self) -> None:
+        self.local = self.settings.server.loopback and self.settings.single_user
 
 
 @dataclass(slots=True)

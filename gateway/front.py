@@ -96,7 +96,7 @@ class Front:
             send = _with_cors(send, origin)
         try:
             _reshape(scope)
-            if server.loopback and gateway.settings.single_user:
+            if gateway.local:
                 self._guard(scope, headers, origin, allowed)
             if process.draining and scope["path"] not in OPEN_PATHS:
                 raise Unavailable("The gateway is shutting down. Try again at once: another one may answer.", headers=[(b"retry-after", b"1"), (b"connection", b"close")])
