@@ -28,7 +28,7 @@ T = TypeVar("T")
 Work = Callable[[Connection], T]
 Waiting = tuple[Work[Any], asyncio.Future[Any]]
 GROUP = 64  # writes that share a commit
-VERSION_SECONDS = 0.005  # within which another process's write may go unseen
+VERSION_SECONDS = 0.02  # within which another process's write may go unseen
 
 
 class Connections(Protocol):
