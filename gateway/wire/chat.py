@@ -258,8 +258,10 @@ class Fold:
 
     def text(self, lane: int, text: str, body: Json) -> None:
         """The same for a chunk that is one more piece of text."""
-        have = self._lanes[lane]["delta"].get("content") if lane in self._lanes else None
-        if type(have) is not Pieces or not all(self._top.get(key) is not None for key in body if key != "usage"):
+        known, choice = self._lanes.get(lane, {}), body["choices"][0]
+        have = (known.get("delta") or {}).get("content")
+        new = known.get("index") != lane or not choice.keys() <= known.keys() or not all(self._top.get(key) is not None for key in body if key != "usage")
+        if new or type(have) is not Pieces:
             self.add(body)
         else:
             have.add(text)

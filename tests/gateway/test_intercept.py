@@ -1,10 +1,12 @@
 """The interceptor as a transcript: chunks in, chunks out, over any number of rounds."""
 import json
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.intercept import Interceptor
+from gateway.wire import chat
 from gateway.wire.chat import fold, lift
 from tests.gateway.chunks import chunkings, completions, read
 
@@ -62,6 +64,29 @@ def test_stream_and_plain_show_the_same_answer(data):
     for choice in (c for a in answers for c in a):  # an absent and a null or empty member say the same
         choice["message"] = {k: v for k, v in choice["message"].items() if v not in (None, "")}
     assert answers[0] == answers[1]
+
+
+@given(st.data())
+def test_a_piece_of_text_passes_as_it_would_if_it_were_looked_into(data):
+    """What passes in one step is shown, and adds up, as what goes the whole way."""
+    odd = [{}, {"delta": None}, {"index": None, "delta": {"content": "a"}}, {"index": 0, "delta": {"content": "b"}, "finish_reason": "stop"},
+           {"index": 0, "delta": {"content": "c"}, "logprobs": {"content": []}}, {"index": 0, "delta": {"content": "d", "role": "assistant"}},
+           {"index": 0, "delta": {"content": "e"}, "x_more": 1}, {"index": 1, "delta": {"content": "f"}}, {"index": 0, "delta": {"content": ""}}]
+    heads = [{"id": "c", "object": "o", "created": 1, "model": "m"}, {"id": "c", "object": "o", "created": 1, "model": "n"}, {"id": "c"},
+             {"id": "c", "object": "o", "created": 1, "model": "m", "usage": None}, {"id": "c", "object": "o", "created": 1, "model": "m", "x_new": "y"}]
+    plain = st.builds(lambda t: {"index": 0, "delta": {"content": t}, "finish_reason": None}, st.sampled_from(["g", "h i", "\n"]))
+    bodies = data.draw(st.lists(st.builds(lambda h, c: {**h, "choices": [c]}, st.sampled_from(heads), plain | st.sampled_from(odd)), max_size=12))
+    told, alias = data.draw(st.booleans()), data.draw(st.sampled_from([None, "alias"]))
+    quick, whole = Interceptor(OURS, told, alias), Interceptor(OURS, told, alias)
+    for _ in range(2):
+        for body in bodies:
+            payload = json.dumps(body).encode()
+            assert quick.feed(chat.read(payload)) == whole.feed(replace(chat.read(payload), plain=False))
+        (shown, one), (also, other) = quick.close(), whole.close()
+        assert (shown, one.reply, one.complete, one.text_shown) == (also, other.reply, other.complete, other.text_shown)
+        quick.proceed()
+        whole.proceed()
+    assert (quick.finish(), quick.answer()) == (whole.finish(), whole.answer())
 
 
 def test_text_is_never_held_back():

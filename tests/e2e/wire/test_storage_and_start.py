@@ -80,6 +80,7 @@ async def test_with_memory_one_read_at_most_stands_before_the_upstream(data, str
         await live.gateway.worker.stop()
         await live.gateway.keys.made.stop()
         await live.gateway.memory.retrieval.indexing.stop()
+        await live.gateway.memory.db.write(lambda conn: None)  # what they began is over
         _, answer = await asked(live, stream, "warm up", user="ada")
         if not known:
             await live.gateway.memory.db.write(lambda conn: None)  # somebody else's, for all the turn knows
