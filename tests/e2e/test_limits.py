@@ -255,7 +255,7 @@ async def test_a_redis_that_stalls_costs_a_quarter_of_a_second_once_and_limits_g
             begun = loop.time()
             await ask(live, "off")
             times.append(loop.time() - begun)
-        assert times[0] < 1  # a busy machine included
+        assert times[0] < 0.6
         assert sorted(times[1:])[2] < 0.1
         assert (await live.http.get(f"{live.root}/ready")).json()["degraded"] == ["redis"]
         assert (await ask(live, "off")).status_code == 429
