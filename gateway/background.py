@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from gateway.wire.chat import Json
 from memory.messages import text_of
+from memory.prefix import Messages
 
 # A task of Open WebUI's speaks of a history or a form of output; a person's own "### Task:" need not be one of them.
 _FORM = r"(?=.{0,3500}(?:<chat_history>|chat history|JSON format|\btitle\b|\btags\b|follow-up))"
@@ -54,9 +55,13 @@ class Background:
     def __init__(self, more: Sequence[str] = ()) -> None:
         self._pattern = re.compile("|".join(f"(?:{p})" for p in (*SHIPPED, *more)), re.IGNORECASE | re.DOTALL)
 
-    def matches(self, body: Json) -> bool:
+    def matches(self, messages: Messages) -> bool:
         """Whether this request is a UI's own, not its user's."""
-        messages = body["messages"]
-        last = next((m for m in reversed(messages) if m.get("role") == "user"), None)
-        system = next((m for m in messages if m.get("role") in ("system", "developer")), None)
-        return any(m is not None and self._pattern.match(text_of(m)[:LOOKED_AT].lstrip()) for m in (last, system))
+        before, after = messages.before, messages.after
+        last = before.asides[0] if after.user < before.count and before.asides else after.user >= 0 and self._one(messages[after.user])
+        system = before.asides[1] if before.system and before.asides else bool(after.system) and self._one(after.system[0])
+        after.asides = last, system
+        return last or system
+
+    def _one(self, message: Json) -> bool:
+        return self._pattern.match(text_of(message)[:LOOKED_AT].lstrip()) is not None

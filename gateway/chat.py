@@ -21,10 +21,11 @@ from gateway.errors import BadRequest, Forbidden, GatewayError, TooLarge, Unavai
 from gateway.forward import Forwarder
 from gateway.headers import Pairs, client_side, joined
 from gateway.identity import KeyRing, Names, Principal, header_text
-from gateway.intake import check_chat, check_model, parse, read_body
+from gateway.intake import check_model, parse, read_body
 from gateway.limits import Allowance, Limits
 from gateway.metering import Meter, guessed
 from gateway.plain import PlainWork
+from gateway.prefixes import Prefixes
 from gateway.prices import MOST
 from gateway.relay import Passing, RelayWork
 from gateway.routing import Route, Router, Target
@@ -38,6 +39,7 @@ from memory.ask import Ask
 from memory.errors import MemoryFault
 from memory.jobs.worker import Worker
 from memory.messages import mac
+from memory.prefix import Messages
 from memory.scope import Scope
 from memory.service import Memory
 
@@ -80,6 +82,7 @@ class Gateway:
     shared: Shared | None = None
     process: Process = field(default_factory=Process)
     lacks: dict[str, tuple[int, float]] = field(default_factory=dict)
+    prefixes: Prefixes = field(default_factory=Prefixes)
     local: bool = field(init=False)  # one person on one machine, whom `Front` guards
 
     def __post_init__(self) -> None:
@@ -143,13 +146,12 @@ async def serve(gateway: Gateway, scope: Any, receive: Receive, send: Send, path
 def answer(gateway: Gateway, request: Request) -> Any:
     """The ASGI response to a chat request. Raises GatewayError for what can be told without an upstream."""
     principal = request.principal
-    body = parse(request.body)
+    mode = mode_of(request.headers)
+    body = parse(request.body) if mode == "off" else gateway.prefixes.read((principal.key, request.headers.get(b"x-memory-user"), request.path_user), request.body)
     check_model(body)
-    if (mode := mode_of(request.headers)) != "off":
-        check_chat(body)
     route = gateway.router.route(body["model"], principal)
     user = gateway.names.user(principal, request.headers, request.path_user, body)
-    off = mode == "off" or gateway.background.matches(body)
+    off = mode == "off" or gateway.background.matches(body["messages"])
     explicit = None if off else conversation_of(request.headers, principal, user)
     forward = forwarder(gateway, route, request.headers, principal)
     forward.meter.guess = guessed(len(request.body))
@@ -191,7 +193,9 @@ def answering(gateway: Gateway, forward: Forwarder, entry: Entry, make: Prepare)
 
 def beginning(body: Json, explicit: str | None, whose: str) -> bytes:
     """What stays the same in a conversation, for it to stay with its target: its name, else its first user message."""
-    first = next((m.get("content") for m in body["messages"] if isinstance(m, dict) and m.get("role") == "user"), None) if isinstance(body.get("messages"), list) else None
+    messages = body.get("messages")
+    found = messages.after.first if isinstance(messages, Messages) else next((m for m in messages or () if isinstance(m, dict) and m.get("role") == "user"), None)
+    first = found.get("content") if found else None
     return mac(b"beginning", whose.encode("utf-8", "surrogatepass"), explicit.encode("utf-8", "surrogatepass") if explicit else SORTED.encode(first))
 
 
@@ -240,8 +244,7 @@ class ChatWork(Completing):
         try:
             session = await self._gateway.memory.begin(self._ask(target))
         except MemoryFault as e:
-            alone = not any(m.get("role") == "assistant" for m in self._body["messages"])
-            if memory.on_error == "fail" or (self._wanted.explicit and alone):
+            if memory.on_error == "fail" or (self._wanted.explicit and self._body["messages"].after.newest < 0):
                 raise Unavailable("The memory store is unavailable, and this request needs it. Try again shortly.", headers=[(b"retry-after", b"1")]) from e
             return PlainWork(self._body, self._forward, self._request.started)
         bounds = Bounds(memory.max_rounds, asyncio.get_running_loop().time() + memory.turn_seconds, memory.usage == "sum", memory.read_deadline_ms / 1000)

@@ -38,7 +38,8 @@ LONGEST_PAUSE = 10.0  # seconds; a client told to wait longer is told so at once
 
 @dataclass(slots=True)
 class Reply:
-    """An upstream's accepted answer. plain: the whole completion, where it was sent as one."""
+    """An upstream's accepted answer. plain: the whole completion, where it was sent as one. messages: what it was asked, as JSON
+    without the brackets."""
 
     target: Target
     attempts: int
@@ -47,6 +48,7 @@ class Reply:
     incoming: Incoming
     framer: Framer = field(default_factory=Framer)
     plain: bytes | None = None
+    messages: bytes = b""
 
 
 @dataclass(slots=True)
@@ -62,6 +64,7 @@ class Passed:
     framer: Framer = field(default_factory=Framer)
 
 
+Composed = tuple[Json, bytes]  # a request, and the JSON of messages that come before its own
 Answered = TypeVar("Answered", Reply, Passed)
 
 
@@ -97,23 +100,29 @@ class Forwarder:
             self._candidates = await self.choice.candidates(self.route, self.account, self.conversation)
         return self._candidates[0].target
 
-    async def open(self, body: Json, *, another: bool = False, frozen: bool = False) -> Reply:
+    async def open(self, compose: Callable[[Target], Composed], *, another: bool = False, frozen: bool = False) -> Reply:
         """Tries targets until one answers with a completion. Raises GatewayError: the last refusal or fault.
 
-        another: not the body that the client's Idempotency-Key stands for, so it goes under a key of its own: under the same,
+        compose: the request for a target. another: not the body that the client's Idempotency-Key stands for, so it goes under a key of its own: under the same,
         an upstream would refuse it or give the answer to the first again. frozen: see `Outgoing`."""
+        text = b""
+
         def outgoing(target: Target) -> Outgoing:
-            messages = native(body["messages"], target.label, thoughts=target.settings.kind == "anthropic")
-            return Outgoing("/chat/completions", encode({**body, "model": target.model, "messages": messages}), frozen=frozen)
+            nonlocal text
+            body, sent = compose(target)
+            text = encode(native(body["messages"], target.label, thoughts=target.settings.kind == "anthropic"))[1:-1]
+            text = b",".join(x for x in (sent, text) if x)
+            return Outgoing("/chat/completions", encode({**body, "model": target.model, "messages": msgspec.Raw(b"[%b]" % text)}), frozen=frozen)
 
         reply = await self._tried(lambda target: self._sent(target, outgoing(target), another))
+        reply.messages = text
         self.meter.began(reply.target, reply.framer, len(reply.plain or b""))
         return reply
 
     async def message(self, body: Json) -> Json:
         """The assistant's message of a completion that no client sees; its usage is told to the meter. Raises GatewayError, and
         LookupError, TypeError or DecodeError for what is no such message."""
-        reply = await self.open(body)
+        reply = await self.open(lambda _: (body, b""))
         await reply.incoming.close()
         found = decode(reply.plain or b"{}")
         self.meter.told(found.get("usage"))

@@ -84,12 +84,13 @@ def check_model(body: Json) -> None:
         raise BadRequest("`model` must be a non-empty string.", param="model")
 
 
-def check_chat(body: Json) -> None:
-    """What a chat completion needs to carry memory. Raises BadRequest naming the member."""
+def check_messages(body: Json, known: int = 0) -> None:
+    """What a chat completion needs to carry memory. known: messages before these, which were found good. Raises BadRequest naming
+    the member."""
     messages = body.get("messages")
-    if not isinstance(messages, list) or not messages:
+    if not isinstance(messages, list) or not (messages or known):
         raise BadRequest("`messages` must be a non-empty list of messages.", param="messages")
-    for i, message in enumerate(messages):
+    for i, message in enumerate(messages, known):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise BadRequest(f"`messages[{i}]` must be an object with a `role`.", param=f"messages[{i}]")
         calls = message.get("tool_calls")

@@ -15,9 +15,10 @@ from typing import Any
 import msgspec
 
 from gateway.errors import StreamIncomplete, UpstreamFailed, UpstreamRefused, UpstreamTimeout
-from gateway.forward import Forwarder, Reply
+from gateway.forward import Composed, Forwarder, Reply
 from gateway.intercept import Interceptor, Round
 from gateway.refusals import is_overflow, overflowed
+from gateway.routing import Target
 from gateway.wire.chat import Json, chunk, decode, encode, lift
 from gateway.wire.place import BY, Placement, placed, without_tools
 from memory.errors import Erased, StoreUnavailable
@@ -180,13 +181,14 @@ class Turn:
 
     # --- one round ------------------------------------------------------------------------------------------------------
 
-    def composed(self) -> Json:
-        """The request as it goes upstream now."""
+    def composed(self, target: Target) -> Composed:
+        """The request as it goes upstream now. What the turn before sent to this target is gone on from."""
         s = self.session
         if self.bare:
-            return self.body
+            return self.body, b""
         tools = () if self.toolless else s.offered
-        body = placed({**self.body, "messages": s.messages}, Placement(s.core, s.notes, s.splices, s.drop, s.swap, s.recall, tools))
+        sent = s.sent if s.sent is not None and s.sent.by == target.label else None
+        body = placed({**self.body, "messages": s.messages}, Placement(s.core, s.notes, s.splices, s.drop, s.swap, s.recall, tools, sent.of.count if sent else 0))
         if self.trail:
             body["messages"] = [*body["messages"], *self.trail]
         if self.toolless and s.offered:
@@ -194,7 +196,7 @@ class Turn:
         options = body.get("stream_options")
         if self.stream and self.ask_usage and (options is None or isinstance(options, dict)):
             body["stream_options"] = {**(options or {}), "include_usage": True}
-        return body
+        return body, sent.text if sent else b""
 
     async def _forwarded(self) -> Reply:
         """One upstream call, composed anew after a refusal for size, or for our additions in the first round. What does not fit
@@ -203,7 +205,7 @@ class Turn:
         while True:
             try:
                 another = bool(self.used or self.session.rounds or self.bare or harder)
-                reply = await self.forward.open(self.composed(), another=another, frozen=self.frozen and bool(self.session.core) and not self.bare)
+                reply = await self.forward.open(self.composed, another=another, frozen=self.frozen and bool(self.session.core) and not self.bare)
             except UpstreamRefused as e:
                 if is_overflow(e):
                     if not self.bare and harder < 2 and await self.session.compact_harder(harder):
@@ -217,6 +219,8 @@ class Turn:
                     self.bare = lacking = True
                     continue
                 raise
+            if not (self.bare or self.trail):
+                self.session.went(reply.target.label, reply.messages)
             if self.bare and not began_bare:
                 self.degraded = True
                 self.session.inject_nothing()

@@ -1,13 +1,13 @@
 """What a caller asks of the memory: one request, and how the memory as a whole behaves."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from memory.blocks import Block
 from memory.epoch import Rules
 from memory.jobs.reflection import Rhythm
-from memory.messages import Json
+from memory.prefix import Messages
 from memory.scope import Scope
 from memory.summary import Complete
 
@@ -37,7 +37,7 @@ class Ask:
     """
 
     scope: Scope
-    messages: Sequence[Json]
+    messages: Messages
     model: str
     request_id: str
     mode: str = "full"

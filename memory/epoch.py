@@ -50,19 +50,21 @@ class Plan:
     reason: str  # why a new epoch began; empty when it goes on
     notes: dict[int, str] = field(default_factory=dict)
     splices: dict[int, list[Json]] = field(default_factory=dict)
-    carriers: list[int] = field(default_factory=list)
+    places: dict[int, int] = field(default_factory=dict)  # where the epoch's nodes with a note or a hidden exchange stand, by id, oldest first
     note: str = ""
     told: Overlay = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Past:
-    """What the store knows of the line this request continues. at: index of the assistant message that is `node`."""
+    """What the store knows of the line this request continues. at: index of the assistant message that is `node`. places: where the
+    carriers before `node` stand, by id, when the history up to `at` is the very one that they were placed in; None where that is to be found."""
 
     node: Node | None = None
     at: int = -1
     epoch: Epoch | None = None
     carriers: Sequence[Node] = ()  # the epoch's nodes with a note or a hidden exchange, up to and with `node`, oldest first
+    places: Mapping[int, int] | None = None
 
 
 def values(blocks: Sequence[Block]) -> dict[str, str]:
@@ -110,18 +112,18 @@ def _continued(turn: Turn, past: Past, present: Present, rules: Rules) -> Plan |
         return "edited outside the conversation"
     if present.at - node.at > rules.idle:
         return "idle"
-    if epoch.cut is not None and epoch.cut not in turn.chain.links[: past.at]:
+    if past.places is None and epoch.cut is not None and epoch.cut not in turn.chain.links[: past.at]:
         return "history trimmed"
     out = Plan(epoch, "")
     for carrier in past.carriers:
-        place = past.at if carrier.id == node.id else place_of(turn, node, past.at, carrier)
-        if place is None or (carrier.note and (place == 0 or turn.messages[place - 1].get("role") != "user")):
+        place = past.at if carrier.id == node.id else place_of(turn, node, past.at, carrier) if past.places is None else past.places[carrier.id]
+        if place is None or (carrier.note and past.places is None and (place == 0 or turn.messages[place - 1].get("role") != "user")):
             return "a note's carrier is gone"
         if carrier.note:
             out.notes[place - 1] = carrier.note
         if carrier.hidden:
             out.splices[place] = carrier.hidden
-        out.carriers.append(carrier.id)
+        out.places[carrier.id] = place
     if len(out.notes) != sum(1 for c in past.carriers if c.note):
         return "a note's carrier is gone"
     return out
@@ -149,5 +151,5 @@ def opened(ident: int, conversation: int, turn: Turn, past: Past, made: Plan) ->
     parent = past.node
     return Node(
         id=ident, conversation=conversation, parent=parent.id if parent else None, asked=turn.chain.end,
-        epoch=made.epoch.id, note=made.note or None, told=made.told, carriers=list(made.carriers),
+        epoch=made.epoch.id, note=made.note or None, told=made.told, carriers=list(made.places),
         branch=parent.branch if parent else 0)

@@ -17,6 +17,7 @@ from memory.blocks import Block
 from memory.epoch import Plan, begun
 from memory.history import Turn
 from memory.messages import EMPTY, Json, is_system
+from memory.prefix import Messages, Prefix
 from memory.summary import Complete, summarise, transcript
 from memory.tokens import Counter
 from memory.window import HARD, LOW, SOFT, STUB, cut_at, elidable, groups, stub, within_turn
@@ -56,7 +57,8 @@ class Room:
 @dataclass(slots=True)
 class Fitted:
     """drop: messages left out. swap: messages sent as stubs. tokens: 0 where they were not counted. evicted: indexes that this very
-    turn evicted."""
+    turn evicted. cut: index of the last message that the epoch left behind, -1 for none. held: tokens of the messages and of what is
+    placed among them, as counted. coming: the summary after the epoch's own is there or on its way."""
 
     plan: Plan
     drop: frozenset[int] = frozenset()
@@ -64,6 +66,28 @@ class Fitted:
     tokens: int = 0
     evicted: list[int] = field(default_factory=list)
     how: str = ""
+    cut: int = -1
+    held: int = 0
+    coming: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What went upstream for the messages of `of`, kept for the turn that goes on from them.
+
+    by: the target it was written for. text: the messages with what was placed among them, as JSON without the brackets.
+    """
+
+    of: Prefix
+    by: str
+    text: bytes
+    fitted: Fitted
+    places: dict[int, int]
+
+    def goes_on(self, messages: Messages) -> bool:
+        """Whether these are the same and an answer, and more: system messages among that belong to the beginning."""
+        before = messages.before
+        return before is self.of and messages.after.newest == before.count and messages.after.system is before.system
 
 
 def index_of(turn: Turn, link: bytes | None) -> int:
@@ -74,7 +98,11 @@ def index_of(turn: Turn, link: bytes | None) -> int:
 
 
 def sizes_of(turn: Turn, counter: Counter) -> list[int]:
-    return [counter.message(m, d if d != EMPTY else None) for m, d in zip(turn.messages, turn.chain.digests, strict=True)]
+    return [_size(counter, m, d) for m, d in zip(turn.messages, turn.chain.digests, strict=True)]
+
+
+def _size(counter: Counter, message: Json, digest: bytes) -> int:
+    return counter.message(message, digest if digest != EMPTY else None)
 
 
 def counted(turn: Turn, now: Fitted, room: Room) -> Fitted:
@@ -88,19 +116,31 @@ def view(turn: Turn, plan: Plan, sizes: Sequence[int], room: Room) -> Fitted:
     newest = max((i for i, m in enumerate(turn.messages) if m.get("role") == "user"), default=-1)
     drop = frozenset(i for i in range(cut + 1) if not is_system(turn.messages[i]) and i != newest)
     swap = {i: stub(turn.messages[i], sizes[i]) for i in elidable(turn.messages, sizes, elide + 1) if i not in drop}
-    total = room.other + room.counter.text(plan.epoch.core) + sum(room.counter.text(n) for n in plan.notes.values())
-    total += sum(room.counter.message(m) for hidden in plan.splices.values() for m in hidden)
-    total += sum(size for i, size in enumerate(sizes) if i not in drop and i not in swap and i not in plan.splices)
-    total += sum(room.counter.message(m) for m in swap.values())
-    return Fitted(plan, drop, swap, room.counter.scaled(room.model, total))
+    held = room.counter.text(plan.epoch.core) + sum(size for i, size in enumerate(sizes) if i not in drop and i not in swap and i not in plan.splices)
+    held += sum(room.counter.message(m) for m in swap.values()) + _placed(plan, room.counter, 0)
+    return Fitted(plan, drop, swap, room.counter.scaled(room.model, held + room.other), cut=cut, held=held)
 
 
-async def fit(turn: Turn, plan: Plan, room: Room) -> Fitted:
+def _placed(plan: Plan, counter: Counter, start: int) -> int:
+    """Tokens of the notes and hidden exchanges at message `start` or after it."""
+    hidden = [m for i, spliced in plan.splices.items() if i >= start for m in spliced]
+    return sum(counter.text(n) for i, n in plan.notes.items() if i >= start) + sum(map(counter.message, hidden))
+
+
+def grown(turn: Turn, plan: Plan, before: Fitted, room: Room) -> Fitted:
+    """The same for a turn that goes on, under its epoch, from what was fitted `before`: only what is new is counted."""
+    known = turn.messages.before.count
+    fresh = [i for i in range(known, len(turn.messages)) if i not in plan.splices]
+    held = before.held + sum(_size(room.counter, turn.messages[i], turn.chain.digest(i)) for i in fresh) + _placed(plan, room.counter, known)
+    return replace(before, plan=plan, tokens=room.counter.scaled(room.model, held + room.other), held=held, how="", evicted=[])
+
+
+async def fit(turn: Turn, plan: Plan, room: Room, before: Fitted | None = None) -> Fitted:
     """The request as it is when it fits under the hard threshold, else compacted to the low one; as it is, too, while its summary
-    is being made and it still fits the budget."""
+    is being made and it still fits the budget. before: the same for the messages that came before, under the plan's epoch."""
     if room.ample and plan.epoch.cut is None and plan.epoch.elide is None:
         return Fitted(plan)
-    fitted = view(turn, plan, sizes_of(turn, room.counter), room)
+    fitted = grown(turn, plan, before, room) if before and before.held else view(turn, plan, sizes_of(turn, room.counter), room)
     if room.budget is None or fitted.tokens <= HARD * room.budget:
         return fitted
     return await _compacted(turn, fitted, room, (int(LOW * room.budget), int(HARD * room.budget), room.budget))
@@ -142,12 +182,13 @@ class Ahead:
 async def ahead(turn: Turn, now: Fitted, room: Room, answers: Sequence[Json]) -> Ahead | None:
     """What to summarise now, so that a request that passes the hard threshold finds its summary; None when there is nothing to do.
 
-    answers: they are in the next request too. The cut is the one that leaves the low threshold when the hard one is reached.
+    answers: they are in the next request too. The cut is the one that leaves the low threshold when the hard one is reached. Where it
+    is there or under way, `now.coming` says so from then on, and it is not looked for again.
     """
     more = len(msgspec.json.encode(answers))  # no text has more tokens than bytes
-    if room.budget is None or (now.tokens or (room.most or 0)) + more <= SOFT * room.budget:
+    if now.coming or room.budget is None or (now.tokens or (room.most or 0)) + more <= SOFT * room.budget:
         return None
-    now = counted(turn, now, room)
+    found, now = now, counted(turn, now, room)
     if now.tokens + sum(room.counter.message(a) for a in answers) <= SOFT * room.budget:
         return None
     cut = index_of(turn, now.plan.epoch.cut)
@@ -161,8 +202,10 @@ async def ahead(turn: Turn, now: Fitted, room: Room, answers: Sequence[Json]) ->
     stored = [i for i in range(len(turn.messages)) if turn.chain.links[i] in known and not is_system(turn.messages[i])]
     base = max((i for i in stored if i < at), default=-1)
     gone = cutter.between(base, at)
-    if max(stored, default=-1) > cut or not gone:
-        return None  # the next one is there already
+    there = max(stored, default=-1) > cut
+    found.coming = there or bool(gone)
+    if there or not gone:
+        return None
     return Ahead(turn.chain.links[at - 1], turn.chain.links[base] if base >= 0 else None, transcript([turn.messages[i] for i in gone]), allowance, len(gone))
 
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from memory.messages import Chain, Json, Seen, canonical, mac, squeeze, text_of
+from memory.messages import Json, Seen, canonical, is_system, linked, mac, squeeze, text_of
+from memory.prefix import Messages
 
 SILENT = canonical({"role": "assistant", "content": ""})  # an answer that says nothing identifies nothing
 FIRST_LOOK = 4  # assistant messages looked up one query; the rest only when none of these is known
@@ -49,39 +50,97 @@ class Node:
         self.turn = self.turn or self.id
 
 
+class Chain:
+    """The history of one request as hashes: `link(i)` names messages 0..i, `digest(i)` message i alone.
+
+    key: the scope's. seed: for a request that names nobody, its system text; then only the exact chain is believed. What an earlier
+    request ended in is hashed again only where somebody asks for its links.
+    """
+
+    def __init__(self, key: bytes, messages: Sequence[Json], seed: bytes = b"", seen: Seen | None = None) -> None:
+        self._key, self._messages, self._seen = key, (found := Messages.of(messages)), Seen() if seen is None else seen
+        self.start = mac(key, b"start", seed)
+        link = None if seed and any(map(is_system, found.new)) else found.before.links.get(key)
+        self._known = 0 if link is None else found.before.count
+        self._links, self._digests = linked(key, link or self.start, found.new if self._known else found, self._seen)
+        found.after.named(key, self.end)
+
+    def link(self, index: int) -> bytes:
+        """The link that names messages 0 to `index`."""
+        return self._links[index - self._known] if index >= self._known else self.links[index]
+
+    def digest(self, index: int) -> bytes:
+        return self._digests[index - self._known] if index >= self._known else self.digests[index]
+
+    @property
+    def links(self) -> list[bytes]:
+        self._hash()
+        return self._links
+
+    @property
+    def digests(self) -> list[bytes]:
+        self._hash()
+        return self._digests
+
+    def _hash(self) -> None:
+        if self._known:
+            self._links, self._digests = linked(self._key, self.start, self._messages, self._seen)
+            self._known = 0
+
+    def before(self, index: int) -> bytes:
+        """The link that names everything before message `index`."""
+        return self.link(index - 1) if index > 0 else self.start
+
+    @property
+    def end(self) -> bytes:
+        return self.link(len(self._messages) - 1) if self._messages else self.start
+
+
 @dataclass(slots=True)
 class Turn:
     """A request as history: its messages, their chain, and where the assistant's messages are."""
 
-    messages: Sequence[Json]
+    messages: Messages
     chain: Chain
-    assistants: list[int]
     silent: bytes = b""  # the digest of an answer that says nothing
+    _assistants: list[int] | None = None
 
     @classmethod
     def of(cls, key: bytes, messages: Sequence[Json], seed: bytes = b"", seen: Seen | None = None) -> Turn:
-        chain = Chain(key, messages, seed, seen)
-        return cls(messages, chain, [i for i, m in enumerate(messages) if m.get("role") == "assistant"], mac(key, SILENT))
+        found = Messages.of(messages)
+        return cls(found, Chain(key, found, seed, seen), mac(key, SILENT))
+
+    @property
+    def assistants(self) -> list[int]:
+        """The indexes of all messages of the assistant."""
+        if self._assistants is None:
+            self._assistants = [i for i, m in enumerate(self.messages) if m.get("role") == "assistant"]
+        return self._assistants
+
+    @property
+    def newest(self) -> int:
+        """The index of the last message of the assistant; -1 for none."""
+        return self.messages.after.newest
 
     @property
     def suffix(self) -> int:
         """Index of the first message after the last assistant message: what this request adds."""
-        return self.assistants[-1] + 1 if self.assistants else 0
+        return self.newest + 1
 
     def trail(self, index: int) -> bytes:
         """The digests of the assistant messages up to and with `index`, shortened, newest last."""
         return b"".join(self.chain.digests[i][:4] for i in self.assistants if i <= index)[-4 * TRAIL :]
 
 
-NOTHING = Turn((), Chain(b"", ()), [])
+NOTHING = Turn.of(b"", ())
 
 
 def pick(turn: Turn, index: int, candidates: Sequence[Node], head: int | None = None) -> Node | None:
     """The candidate that assistant message `index` is: exact chain first, then the longest run of answers, then the newest."""
-    mine = [n for n in candidates if n.digest == turn.chain.digests[index] and n.state != "open"]
+    mine = [n for n in candidates if n.digest == turn.chain.digest(index) and n.state != "open"]
     if not mine:
         return None
-    link, trail = turn.chain.links[index], turn.trail(index)
+    link, trail = turn.chain.link(index), turn.trail(index)
     return max(mine, key=lambda n: (n.chain == link, _common_tail(n.trail, trail), n.id == head, n.id))
 
 
@@ -137,11 +196,11 @@ class Lookup(Protocol):
 
 def recognise(turn: Turn, named: bool, lookup: Lookup) -> tuple[Node | None, int]:
     """The node this request continues and the index of the assistant message that is it; (None, -1) for none."""
-    if not turn.assistants:
+    newest = turn.newest
+    if newest < 0:
         return None, -1
-    newest = turn.assistants[-1]
     if not named:
-        found = lookup.by_chain(turn.chain.links[newest], turn.chain.digests[newest])
+        found = lookup.by_chain(turn.chain.link(newest), turn.chain.digest(newest))
         return (max(found, key=lambda n: n.id), newest) if found else (None, -1)
     node, at = _newest_known(turn, lookup)
     if at == newest:

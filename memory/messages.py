@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -140,39 +140,17 @@ class Seen:
         return found
 
 
-class Chain:
-    """The history of one request as hashes: `links[i]` names messages 0..i, `digests[i]` message i alone.
-
-    key: the scope's. seed: for a request that names nobody, its system text; then only the exact chain is believed.
-    System messages have no digest and leave the link as it was.
-    """
-
-    def __init__(self, key: bytes, messages: Sequence[Json], seed: bytes = b"", seen: Seen | None = None) -> None:
-        self.links: list[bytes] = []
-        self.digests: list[bytes] = []
-        seen = Seen() if seen is None else seen
-        known = seen.known
-        self.start = link = mac(key, b"start", seed)
-        for message in messages:  # thousands at times: what is known of one is looked up here
-            if (role := message.get("role")) in SYSTEM:
-                digest = EMPTY
-            else:
-                content = message.get("content")
-                said: str | bytes = content if type(content) is str and len(message) == 2 else _encode(message)
-                name = (link, role, hash(said), len(said))
-                digest, link = known.get(name) or seen.after(key, link, message)
-            self.digests.append(digest)
-            self.links.append(link)
-
-    def before(self, index: int) -> bytes:
-        """The link that names everything before message `index`."""
-        return self.links[index - 1] if index > 0 else self.start
-
-    @property
-    def end(self) -> bytes:
-        return self.links[-1] if self.links else self.start
+def linked(key: bytes, link: bytes, messages: Iterable[Json], seen: Seen) -> tuple[list[bytes], list[bytes]]:
+    """The links and digests of messages that follow what `link` names. System messages have no digest and leave the link as it was."""
+    links: list[bytes] = []
+    digests: list[bytes] = []
+    for message in messages:
+        digest, link = (EMPTY, link) if message.get("role") in SYSTEM else seen.after(key, link, message)
+        digests.append(digest)
+        links.append(link)
+    return links, digests
 
 
-def system_text(messages: Sequence[Json]) -> bytes:
-    """What seeds the chain of a request that names nobody."""
-    return b"\x00".join(canonical(m) for m in messages if is_system(m))
+def system_text(system: Iterable[Json]) -> bytes:
+    """What seeds the chain of a request that names nobody, of its system messages."""
+    return b"\x00".join(map(canonical, system))

@@ -16,7 +16,7 @@ from memory.errors import MemoryFault, NotUpgraded, StoreUnavailable
 from memory.history import Turn
 from memory.keeping import Attempt
 from memory.lines import Lines, Shelf
-from memory.messages import Seen, is_system, mac, system_text
+from memory.messages import Seen, mac, system_text
 from memory.retrieval import Meaning, Retrieval
 from memory.scope import Scope
 from memory.session import Session
@@ -31,7 +31,7 @@ SCOPES = 4096  # whose keys are kept
 
 def request_key(ask: Ask, turn: Turn) -> bytes:
     """What names a request among its retries: the full scope, its history and other members, the client's own key if any."""
-    return mac(ask.scope.key, b"request", ask.idempotency.encode("utf-8", "surrogatepass"), b"\x00", turn.chain.end, *(encode(m) for m in ask.messages if is_system(m)), ask.rest)
+    return mac(ask.scope.key, b"request", ask.idempotency.encode("utf-8", "surrogatepass"), b"\x00", turn.chain.end, *map(encode, turn.messages.after.system), ask.rest)
 
 
 class Memory:
@@ -112,7 +112,7 @@ class Memory:
         """Reads what the request needs, within the deadline, and composes it. Raises StoreUnavailable."""
         policy = self.policy  # one for the whole request, whatever is reloaded meanwhile
         await self.usable()
-        turn = Turn.of(ask.scope.key, ask.messages, b"" if ask.scope.named else system_text(ask.messages), self.seen)
+        turn = Turn.of(ask.scope.key, ask.messages, b"" if ask.scope.named else system_text(ask.messages.after.system), self.seen)
         key = request_key(ask, turn) if ask.mode != "read" else None
         if key is not None and ask.certain:
             await self._landed(key)
@@ -129,13 +129,14 @@ class Memory:
 
     def _known(self, ask: Ask, turn: Turn, shelf: Shelf | None) -> turns.Snapshot | None:
         """What the store would answer, where the turn before left it; None where it must be asked."""
-        if not turn.assistants or ask.certain:
+        at = turn.newest
+        if at < 0 or ask.certain:
             return None
-        at = turn.assistants[-1]
-        found = self.lines.take(shelf, turn.chain.links[at])
+        found = self.lines.take(shelf, turn.chain.link(at))
         if found is None or found.defaults is not self.policy.blocks:
             return None
-        return replace(found, turn=turn, past=replace(found.past, at=at))
+        sent = found.sent if found.sent is not None and found.sent.goes_on(turn.messages) else None
+        return replace(found, turn=turn, past=replace(found.past, at=at, places=sent.places if sent else None), sent=sent)
 
     async def _read(self, asked: turns.Ask, deadline: float) -> turns.Snapshot:
         try:

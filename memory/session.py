@@ -18,13 +18,14 @@ from memory.ask import Ask, Policy
 from memory.blocks import Block, without_spans
 from memory.errors import Erased, StoreUnavailable
 from memory.explain import Injected, Trace
-from memory.fit import Fitted, Room, ahead, compact, counted, fit
+from memory.fit import Fitted, Room, Sent, ahead, compact, counted, fit
 from memory.history import NOTHING, Node, closed
 from memory.ids import new_id, new_key
 from memory.jobs import extraction, summaries
 from memory.jobs.queue import Job, under_way
 from memory.keeping import Attempt, Keeper
 from memory.messages import Json, squeeze, text_of
+from memory.prefix import Messages
 from memory.recall import ITEMS, relevant, told
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import facts as fact_rows
@@ -49,6 +50,8 @@ class Session:
         self.explain_id = new_id("explain")
         self.trace = Trace()
         self.recall = ""
+        self.sent: Sent | None = None  # by the turn before, of the beginning of this one's messages
+        self._went: Sent | None = None
         self.hidden: list[Json] | None = None
         self.rounds: list[Json] = []  # finished rounds of an earlier attempt, then of this one
         self.offered: list[Json] = []
@@ -61,7 +64,7 @@ class Session:
         self._used: list[int] = []
         self._tools_tokens = 0
         self._head = snapshot.conversation.head if snapshot.conversation else None
-        self._kept = ask.explicit is not None and not any(m.get("role") == "assistant" for m in ask.messages)
+        self._kept = ask.explicit is not None and ask.messages.after.newest < 0
         self._resumed = self._retries()
         self._adopted = self._adopts()
         self.conversation = self._conversation()
@@ -132,7 +135,8 @@ class Session:
             planned.told = waiting.told
         self.recall = await self._recalled() if ask.recall and shown and not stranger else ""
         self._room = self._measured(shown, planned)
-        self._use(await fit(snap.turn, planned, self._room) if self._injects else Fitted(planned))
+        self.sent = sent = snap.sent if planned.epoch is snap.past.epoch and not self.recall else None
+        self._use(await fit(snap.turn, planned, self._room, sent.fitted if sent else None) if self._injects else Fitted(planned))
         self.seen = self._seen(shown)
 
     @property
@@ -168,7 +172,7 @@ class Session:
 
     def _most(self, planned: epochs.Plan) -> int | None:
         """What the request has at most, where it is all text: a token is a byte at least."""
-        if not self._ask.size or self._snap.prepended or any(type(m.get("content")) is list for m in self._snap.turn.messages):
+        if not self._ask.size or self._snap.prepended or not self._snap.turn.messages.after.texts:
             return None
         ours = [planned.epoch.core, self.recall, *planned.notes.values()]
         return self._ask.size + sum(len(x.encode()) for x in ours) + sum(len(encode(h)) for h in planned.splices.values()) + OURS_BYTES * bool(self.offered)
@@ -179,6 +183,7 @@ class Session:
         self.core, self.notes, self.splices = plan.epoch.core, plan.notes, plan.splices
         self.drop, self.swap = fitted.drop, fitted.swap
         if fitted.how:
+            self.sent = None
             self.trace.evicted.append({"how": fitted.how, "messages": len(fitted.drop), "elided": len(fitted.swap), "tokens": fitted.tokens})
 
     def _seen(self, shown: Sequence[Block]) -> dict[str, int]:
@@ -186,8 +191,15 @@ class Session:
         told = epochs.overlaid(self.fitted.plan.epoch.blocks, self.fitted.plan.told)
         return {b.label: b.version for b in shown if told.get(b.label) == b.value}
 
+    def went(self, by: str, text: bytes) -> None:
+        """What was sent for the messages of this turn, and to whom: the next one goes on from it, unless something in it is not replayed
+        or stands elsewhere then."""
+        fitted, after = self.fitted, self._snap.turn.messages.after
+        if not self.recall and self.core and fitted.cut < after.user:
+            self._went = Sent(after, by, text, fitted, fitted.plan.places)
+
     @property
-    def messages(self) -> Sequence[Json]:
+    def messages(self) -> Messages:
         """The history to send: the client's messages, after the server-kept ones where it sends none."""
         return self._snap.turn.messages
 
@@ -272,7 +284,7 @@ class Session:
             node.epoch = None
         tag = self._ask.scope.tag
         added = range(snap.turn.suffix, len(snap.turn.messages))
-        fresh = [(without_spans(snap.turn.messages[i], tag), snap.turn.chain.digests[i]) for i in added]
+        fresh = [(without_spans(snap.turn.messages[i], tag), snap.turn.chain.digest(i)) for i in added]
         return turns.Opening(snap.owner, self.conversation, self.forked_from, node, fresh, self._attempt.key, self._adopted, self.rounds, snap.scope_id)
 
     async def drop_all(self) -> None:
@@ -355,12 +367,12 @@ class Session:
         if len(record.nodes) > 1 or node.state != "done" or head != node.turn or line.explicit or self._adopted or not node.epoch:
             return
         plan = self.fitted.plan
-        carriers = [c for c in snap.past.carriers if c.id in plan.carriers]
+        carriers = [c for c in snap.past.carriers if c.id in plan.places]
         if node.note or node.hidden:
             carriers.append(node)
         left = turns.Conversation(line.id, line.name, False, line.resent or record.resent, head)
         self._memory.lines.keep(self._ask.scope.key, self._attempt.shelf, node.chain, turns.Snapshot(
-            snap.owner, self._scope_id, NOTHING, 0, snap.edits, snap.blocks, snap.defaults, epochs.Past(node, -1, plan.epoch, carriers), left))
+            snap.owner, self._scope_id, NOTHING, 0, snap.edits, snap.blocks, snap.defaults, epochs.Past(node, -1, plan.epoch, carriers), left, sent=self._went))
 
     async def _jobs(self, answers: Sequence[Json]) -> list[Job]:
         """What follows this turn in the background; it is written with the turn."""
@@ -398,7 +410,7 @@ class Session:
         fresh = self.fitted.plan.epoch if self.fitted.plan.reason and self.core and self._ask.mode == "full" else None
         evicted = [(snap.turn.messages[i], snap.turn.chain.digests[i]) for i in self.fitted.evicted if snap.prepended <= i < snap.turn.suffix]
         return turns.Record(
-            snap.owner, self.conversation.id, nodes, list(answers), bool(snap.turn.assistants) and not snap.prepended, fresh,
+            snap.owner, self.conversation.id, nodes, list(answers), snap.turn.newest >= 0 and not snap.prepended, fresh,
             (self.explain_id, self._explained(explain)), evicted, prove, key, self._head, self._kept, self._adopted, used=self._used, scope_id=self._scope_id,
             parent_turn=snap.past.node.turn if snap.past.node else None)
 

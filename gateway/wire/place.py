@@ -20,7 +20,8 @@ THOUGHTS = ("reasoning_content", "thinking_blocks")  # how a model's thinking is
 class Placement:
     """What to put where; indexes count the client's messages. drop: left out; swap: sent in another form (elided results).
 
-    recall: text for the end of the newest user message, not replayed later.
+    recall: text for the end of the newest user message, not replayed later. since: how many messages were placed before, with the core
+    text: the rest is placed.
     """
 
     core: str = ""
@@ -30,6 +31,7 @@ class Placement:
     swap: dict[int, Json] = field(default_factory=dict)
     recall: str = ""
     tools: Sequence[Json] = ()
+    since: int = 0
 
 
 def placed(body: Json, placement: Placement) -> Json:
@@ -42,11 +44,12 @@ def placed(body: Json, placement: Placement) -> Json:
 
 
 def _messages(messages: Sequence[Json], p: Placement) -> list[Json]:
+    core = p.core if not p.since else ""
     if not (p.notes or p.splices or p.drop or p.swap or p.recall):  # as it nearly always is
-        return _with_core(list(messages), p.core) if p.core else list(messages)
+        return _with_core(list(messages), core) if core else list(messages[p.since :])
     last_user = max((i for i, m in enumerate(messages) if m.get("role") == "user"), default=-1) if p.recall else -1
     out: list[Json] = []
-    for i, message in enumerate(messages):
+    for i, message in enumerate(messages[p.since :], p.since):
         if i in p.drop:
             continue
         if i in p.splices:
@@ -55,7 +58,7 @@ def _messages(messages: Sequence[Json], p: Placement) -> list[Json]:
         text = "\n\n".join(t for t in (p.notes.get(i, ""), p.recall if i == last_user else "") if t)
         message = p.swap.get(i, message)
         out.append(with_text(message, text) if text else message)
-    return _with_core(out, p.core) if p.core else out
+    return _with_core(out, core) if core else out
 
 
 def _with_core(messages: list[Json], core: str) -> list[Json]:

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from gateway.background import Background
+from memory.prefix import Messages
 
 CHAT = "\n### Chat History:\n<chat_history>\nUSER: hi\nASSISTANT: hello\n</chat_history>"
 # (who, role it comes in, how it begins as recorded)
@@ -49,6 +50,10 @@ PEOPLE = [
 ]
 
 
+def of(body):
+    return Messages.of(body["messages"])
+
+
 def body(role, words):
     said = {"role": role, "content": words}
     return {"messages": [said] if role == "user" else [said, {"role": "user", "content": "user: hi\nassistant: hello"}]}
@@ -56,28 +61,28 @@ def body(role, words):
 
 @pytest.mark.parametrize(("who", "role", "words"), RECORDED, ids=[r[0] for r in RECORDED])
 def test_what_chat_uis_ask_for_themselves_is_known(who, role, words):
-    assert Background().matches(body(role, words))
+    assert Background().matches(of(body(role, words)))
     parts = [{"type": "text", "text": words}]
-    assert Background().matches({"messages": [{"role": role, "content": parts}, *body(role, words)["messages"][1:]]})
+    assert Background().matches(of({"messages": [{"role": role, "content": parts}, *body(role, words)["messages"][1:]]}))
     before = [{"role": "user", "content": "I am Ada"}, {"role": "assistant", "content": "Hello Ada"}]
     if role == "user":
-        assert Background().matches({"messages": [*before, {"role": "user", "content": words}]})
+        assert Background().matches(of({"messages": [*before, {"role": "user", "content": words}]}))
 
 
 @pytest.mark.parametrize("words", PEOPLE)
 def test_what_people_say_is_not(words):
-    assert not Background().matches(body("user", words))
+    assert not Background().matches(of(body("user", words)))
     earlier = {"role": "user", "content": RECORDED[0][2]}
-    assert not Background().matches({"messages": [earlier, {"role": "assistant", "content": "ok"}, {"role": "user", "content": words}]})
+    assert not Background().matches(of({"messages": [earlier, {"role": "assistant", "content": "ok"}, {"role": "user", "content": words}]}))
 
 
 def test_an_operator_adds_more():
-    assert Background([r"^Name this chat\b"]).matches(body("user", "name this chat please"))
+    assert Background([r"^Name this chat\b"]).matches(of(body("user", "name this chat please")))
 
 
 def test_no_text_takes_long():
     many = ["### Task:\nGenerate " + "x " * 5000, "Available Tools: " + "[" * 9000, "generate a short " + "-, a" * 3000, "provide a concise" + ", a-b" * 2000]
     began = time.perf_counter()
     for words in many:
-        assert not Background().matches(body("user", words))
+        assert not Background().matches(of(body("user", words)))
     assert time.perf_counter() - began < 1

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.messages import Chain, canonical, text_of
+from memory.history import Chain
+from memory.messages import canonical, text_of
 
 KEY = b"k" * 32
 message = st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "tool"]), "content": st.text(max_size=8)})

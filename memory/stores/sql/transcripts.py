@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, insert, update
 
-from memory.history import Node, closed
+from memory.history import Chain, Node, closed
 from memory.ids import new_key
-from memory.messages import EMPTY, Chain, Json, after, canonical, is_system, mac, squeeze, text_of
+from memory.messages import EMPTY, Json, after, canonical, is_system, mac, squeeze, text_of
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import schema as t
 from memory.stores.sql.turns import columns

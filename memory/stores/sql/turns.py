@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, bindparam, delete, literal_column, selec
 from memory.blocks import Block
 from memory.epoch import Epoch, Past
 from memory.errors import Erased
+from memory.fit import Sent
 from memory.history import Node, Turn, recognise, trail_after
 from memory.jobs.queue import Job, enqueue
 from memory.messages import Json, canonical, is_system, mac, system_text
@@ -89,6 +90,7 @@ class Snapshot:
     waiting: Node | None = None  # the earlier attempt's node, else an unanswered one for exactly this history
     waiting_in: Conversation | None = None  # and its conversation
     ledger: Ledger | None = None
+    sent: Sent | None = None  # what the turn before sent, where this one goes on from its very messages
 
 
 def snapshot(conn: Connection, ask: Ask) -> Snapshot:
@@ -102,9 +104,9 @@ def snapshot(conn: Connection, ask: Ask) -> Snapshot:
     out.edits = execute(conn, EDITS, {"scope": scope_id}).scalar_one()
     if ask.explicit:
         out.conversation = conversation(conn, scope_id, ask.explicit)
-    if out.conversation and out.conversation.head and not turn.assistants and not out.conversation.resent:
+    if out.conversation and out.conversation.head and turn.newest < 0 and not out.conversation.resent:
         kept = kept_history(conn, scope_id, out.conversation, turn.messages)
-        seed = b"" if ask.scope.named else system_text(turn.messages)
+        seed = b"" if ask.scope.named else system_text(turn.messages.after.system)
         out.turn = turn = Turn.of(ask.scope.key, [*kept, *turn.messages], seed)
         out.prepended = len(kept)
     node, at = recognise(turn, ask.scope.named, Nodes(conn, scope_id))

@@ -1,0 +1,117 @@
+"""Chat requests whose beginning came before: only what is new of them is decoded.
+
+A body is known again by its bytes up to the end of a message that an earlier body of the same key and user held there: their
+length, their last bytes and the interpreter's own 64-bit hash (SipHash under a secret of the process). What follows is then read
+as JSON with one string, drawn at random for this process, in place of the messages that were known; where that string is not the
+first message (members given twice, for example), the whole body is read. Nothing of what was said is kept here.
+"""
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from dataclasses import dataclass
+
+import msgspec
+
+from gateway.intake import check_messages, parse
+from gateway.wire.chat import Json, decode
+from memory.prefix import Messages, Prefix
+
+STANDIN = f"memgate-{secrets.token_hex(16)}"
+_STANDIN = msgspec.json.encode(STANDIN)
+SHORTEST = 256  # bytes; less is read faster than it is looked up
+WINDOW = 1024  # bytes before a power of two by which bodies are looked up
+TAIL = 48  # bytes by which candidates are told apart before they are hashed
+SAME = 64  # candidates behind one window
+SPACE = b" \t\r\n"
+_split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+@dataclass(slots=True)
+class _Known:
+    """start: where the messages begin in the body. end: where the last of them ends. tail: the TAIL bytes before `end`."""
+
+    start: int
+    end: int
+    tail: bytes
+    hash: int
+    prefix: Prefix
+
+
+class Prefixes:
+    """What is known of the beginnings of bodies. most: entries in each of two generations; the older leaves with what nobody asked for."""
+
+    def __init__(self, most: int = 2048) -> None:
+        self._most = most
+        self._now: dict[tuple[object, int, int], deque[_Known]] = {}
+        self._before = self._now
+
+    def read(self, who: object, body: bytes) -> Json:
+        """A chat request, checked, its `messages` as `Messages`. who: whose bodies it is looked up among. Raises BadRequest."""
+        known = self._find(who, body)
+        short, data, prefix, shift = body, None, Prefix(), 0
+        if known is not None:
+            short = b"".join((body[: known.start], _STANDIN, body[known.end :]))
+            data, prefix, shift = _resumed(short), known.prefix, known.end - known.start - len(_STANDIN)
+        if data is None or known is None:
+            short, data, prefix, shift, known = body, parse(body), Prefix(), 0, None
+        check_messages(data, prefix.count)
+        start, end = (known.start, known.end) if known is not None else (0, 0)
+        messages = Messages(prefix, data["messages"], lambda: decode(b"".join((b"[", body[start:end], b"]"))))
+        data["messages"] = messages
+        if messages.new and len(body) > SHORTEST and (span := _span(short)) is not None:
+            self._keep(who, body, (start or span[0], span[1] + shift), messages.after)
+        return data
+
+    def _find(self, who: object, body: bytes) -> _Known | None:
+        size = len(body)
+        at = 1 << (size.bit_length() - 1)
+        while at >= SHORTEST:
+            name = (who, at, hash(body[max(0, at - WINDOW) : at]))
+            found = self._now.get(name)
+            if found is None and (found := self._before.get(name)) is not None:
+                self._now[name] = found
+            for known in reversed(found or ()):
+                if known.end < size and body.startswith(known.tail, known.end - TAIL) and hash(body[: known.end]) == known.hash:
+                    return known
+            at >>= 1
+        return None
+
+    def _keep(self, who: object, body: bytes, span: tuple[int, int], prefix: Prefix) -> None:
+        start, end = span
+        if end < SHORTEST:
+            return
+        at = 1 << (end.bit_length() - 1)
+        name = (who, at, hash(body[max(0, at - WINDOW) : at]))
+        if (found := self._now.get(name)) is None:
+            if len(self._now) >= self._most:
+                self._before, self._now = self._now, {}
+            found = self._now[name] = self._before.get(name) or deque(maxlen=SAME)
+        found.append(_Known(start, end, body[end - TAIL : end], hash(body[:end]), prefix))
+
+
+def _resumed(short: bytes) -> Json | None:
+    """The request that `short` stands for, without the messages known; None where it must be read as a whole."""
+    try:
+        data = decode(short)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    messages = data.get("messages") if isinstance(data, dict) else None
+    if not isinstance(messages, list) or not messages or messages[0] != STANDIN:
+        return None
+    del messages[0]
+    return data  # type: ignore[no-any-return]
+
+
+def _span(text: bytes) -> tuple[int, int] | None:
+    """Where the messages of a request begin and end, without the brackets around them; None where that is not plain."""
+    try:
+        raw = bytes(_split(text)["messages"])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    opening, at = raw[:TAIL], -1
+    while (at := text.find(opening, at + 1)) >= 0:
+        if text.startswith(raw, at):
+            end = at + len(raw) - 1
+            return at + 1, end - len(raw[1:-1]) + len(raw[1:-1].rstrip(SPACE))
+    return None

@@ -1,0 +1,111 @@
+"""The history of a request, of which the beginning came before, byte for byte. Pure.
+
+Apps resend the whole of a conversation with every request. What a turn needs to know of the messages that an earlier request
+ended in was found out then and is kept in a `Prefix`, a few hundred bytes; the messages themselves are decoded only where
+somebody asks for them. So the cost of a turn does not grow with the conversation.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import overload
+
+from memory.messages import Json, is_system
+
+SCOPES = 8  # whose links are kept of one prefix: texts are seldom shared
+
+
+@dataclass(slots=True, eq=False)
+class Prefix:
+    """What is known of the first messages of a history. One object stands for one text: `is` tells whether two are the same.
+
+    count: messages. newest, user: indexes of the last assistant's and the last user's, -1 for none. texts: no content is a list
+    of parts. system: its system messages. first: the first of a user. asides: whether its last user's
+    message and its first system message were found to be a chat UI's own, not its user's. links: by a scope's key, the link that names these messages.
+    """
+
+    count: int = 0
+    newest: int = -1
+    user: int = -1
+    texts: bool = True
+    system: tuple[Json, ...] = ()
+    first: Json | None = None
+    asides: tuple[bool, bool] | None = None
+    links: dict[bytes, bytes] = field(default_factory=dict)
+
+    def then(self, new: Sequence[Json]) -> Prefix:
+        """What is known once these follow."""
+        if not new:
+            return self
+        out = Prefix(self.count + len(new), self.newest, self.user, self.texts, self.system, self.first)
+        for i, message in enumerate(new, self.count):
+            role = message.get("role")
+            if role == "assistant":
+                out.newest = i
+            elif role == "user":
+                out.user = i
+                out.first = out.first or message
+            elif is_system(message):
+                out.system = (*out.system, message)
+            out.texts = out.texts and type(message.get("content")) is not list
+        return out
+
+    def named(self, key: bytes, link: bytes) -> None:
+        """Keeps the link that names these messages in the scope of this key."""
+        if len(self.links) >= SCOPES:
+            self.links.clear()
+        self.links[key] = link
+
+
+class Messages(Sequence[Json]):
+    """The messages of a request. before: what is known of the first of them. new: the rest. after: what is known of all.
+    load: gives the first ones, `before.count` of them."""
+
+    __slots__ = ("_all", "_load", "after", "before", "new")
+
+    def __init__(self, before: Prefix, new: list[Json], load: Callable[[], Sequence[Json]] = tuple) -> None:
+        self.before, self.new, self._load = before, new, load
+        self.after = before.then(new)
+        self._all: list[Json] | None = None if before.count else new
+
+    @classmethod
+    def of(cls, messages: Sequence[Json]) -> Messages:
+        """These messages, of which none need have come before."""
+        return messages if isinstance(messages, Messages) else cls(Prefix(), list(messages))
+
+    @property
+    def all(self) -> list[Json]:
+        """All of them, decoded. Not to be changed."""
+        if self._all is None:
+            self._all = [*self._load(), *self.new]
+        return self._all
+
+    def __len__(self) -> int:
+        return self.before.count + len(self.new)
+
+    @overload
+    def __getitem__(self, index: int) -> Json: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Json]: ...
+
+    def __getitem__(self, index: int | slice) -> Json | list[Json]:
+        known = self.before.count
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            return self.new[start - known : stop - known] if step == 1 and start >= known and stop >= known else self.all[index]
+        place = index + len(self) if index < 0 else index
+        return self.new[place - known] if known <= place else self.all[index]
+
+    def __iter__(self) -> Iterator[Json]:
+        return iter(self.all)
+
+    def __reversed__(self) -> Iterator[Json]:
+        yield from reversed(self.new)
+        if self.before.count:
+            yield from reversed(self.all[: self.before.count])
+
+    def __eq__(self, other: object) -> bool:
+        return self.all == list(other) if isinstance(other, Sequence) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]

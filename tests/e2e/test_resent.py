@@ -1,0 +1,114 @@
+"""A gateway that knows the beginning of a body again sends on what one sends that reads every body as a whole."""
+from __future__ import annotations
+
+import json
+import random
+import re
+
+import pytest
+
+from gateway.prefixes import Prefixes
+from tests.conftest import running, said
+from tests.e2e.test_turns import check_valid
+from tests.models import Model, call, calls, text
+
+TURNS = 40
+CONFIG = {"models": {"m": {"targets": [{"provider": "openai"}], "context_window": 4500}, "n": {"targets": [{"provider": "openai"}]}}, "memory.summarize_ahead": False}
+LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+CHANCE = re.compile(r"call_[0-9a-f]{24}|\b[0-9a-f]{10}\b")  # what is drawn at random, or of the store's own secret
+
+
+def answers(seed):
+    """A model that remembers, calls the client's tool or talks, as the newest user message has it."""
+    def answer(seen, wire):
+        messages = seen.json["messages"]
+        if messages[0]["content"].startswith("You compress"):
+            return "SUMMARY"
+        newest = max(i for i, m in enumerate(messages) if m["role"] == "user")
+        rng, turn = random.Random(f"{seed} {len(messages[newest]['content'])}"), len(messages) - newest
+        kind = rng.choice(["talk"] * 6 + ["remember", "look"]) if turn == 1 else "talk"
+        if kind == "remember":
+            return calls(call("core_memory_append", {"label": "human", "content": f"fact {rng.random()}"}, f"r{rng.random()}"), content=rng.choice([None, "One moment."]))
+        remembered = str(messages[-1].get("tool_call_id")).startswith("r") and rng.random() < 0.5
+        if (kind == "look" or remembered) and seen.json.get("tools"):
+            return calls(call("look", {}, f"l{rng.random()}"))
+        return text(f"answer {rng.random()} " + "and so on " * rng.randrange(40))
+    return answer
+
+
+class Client:
+    """An app that mostly resends what it has, and at times changes it."""
+
+    def __init__(self, live, seed, token):
+        self.live, self.token, self.rng, self.messages = live, token, random.Random(seed), [{"role": "system", "content": "Be kind. " * 40}]
+
+    async def turn(self, i):
+        rng, m = self.rng, self.messages
+        what = rng.choice(["say"] * 45 + ["again", "trim", "edit", "system", "outside", "parts", "late system"])
+        if what == "again" and len(m) > 2 and m[-1]["role"] == "assistant":
+            m.pop()
+        elif what == "trim":
+            del m[1 : rng.randrange(1, len(m) + 1)]
+        elif what == "edit" and len(m) > 3:
+            k = rng.randrange(1, len(m))
+            m[k] = {**m[k], "content": f"edited {i}"}
+        elif what == "system":
+            m[0] = {"role": "system", "content": f"Be kind, {i}. " * 40}
+        elif what == "outside":
+            done = await self.live.memory("PUT", "/users/ada/blocks/human", json={"value": f"outside {i}"}, headers=self.token)
+            assert done.status_code < 300, done.text
+        elif what == "late system":
+            m.append({"role": "system", "content": f"From now on {i}."})
+        words = f"question {i} " + "some words " * rng.randrange(80)
+        m.append({"role": "user", "content": [{"type": "text", "text": words}] if what == "parts" else words})
+        await self.ask(rng)
+
+    async def ask(self, rng):
+        body = {"model": rng.choice("m" * 12 + "n"), "messages": self.messages, "tools": [LOOK], "user": "ada", "stream": rng.random() < 0.5}
+        spelt = json.dumps(body, **rng.choice([{}, {}, {}, {"separators": (",", ":")}, {"indent": 1}]))
+        response = await self.live.http.post(f"{self.live.url}/chat/completions", content=spelt, headers={"content-type": "application/json"})
+        assert response.status_code == 200, response.text
+        self.messages.append(self.answer(response))
+        asked = self.messages[-1].get("tool_calls")
+        if asked:
+            self.messages += [{"role": "tool", "tool_call_id": c["id"], "content": "rows " * rng.randrange(1500)} for c in asked]
+            await self.ask(rng)
+
+    def answer(self, response):
+        if response.headers["content-type"].startswith("application/json"):
+            return response.json()["choices"][0]["message"]
+        found = [json.loads(e[6:]) for e in response.text.split("\n\n") if e.startswith("data: {")]
+        named = [c for e in found for ch in e["choices"] for c in ch["delta"].get("tool_calls") or [] if c.get("id")]
+        message = {"role": "assistant", "content": said(found) or None}
+        return {**message, "tool_calls": [{k: v for k, v in {**c, "function": {"name": "look", "arguments": "{}"}}.items() if k != "index"} for c in named]} if named else message
+
+
+async def talked(data, seed):
+    """What the upstream was sent, and how many bodies had a beginning that came before."""
+    known = []
+    async with Model(answers(seed)) as up, running(up.url, data, CONFIG) as live:
+        prefixes = live.gateway.prefixes
+        read = prefixes.read
+
+        def watched(who, body):
+            out = read(who, body)
+            known.append(out["messages"].before.count > 0)
+            return out
+
+        prefixes.read = watched
+        client = Client(live, seed, {"authorization": f"Bearer {(data / 'token').read_text().strip()}"})
+        for i in range(TURNS):
+            await client.turn(i)
+        return up.bodies, sum(known)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_what_goes_upstream_is_the_same(tmp_path, seed, monkeypatch):
+    fast, known = await talked(tmp_path / "fast", seed)
+    monkeypatch.setattr(Prefixes, "_find", lambda self, who, body: None)
+    slow, unknown = await talked(tmp_path / "slow", seed)
+    assert known > TURNS / 2
+    assert unknown == 0
+    for one, other in zip(fast, slow, strict=True):
+        check_valid(one["messages"])
+        assert CHANCE.sub("", json.dumps(one)) == CHANCE.sub("", json.dumps(other))
