@@ -1,14 +1,25 @@
 """What a turn's session needs of the memory it belongs to."""
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from sqlalchemy import Connection
+
+from memory.errors import Erased, StoreUnavailable
+from memory.jobs import summaries
+from memory.jobs.queue import under_way
 from memory.lines import Lines, Shelf
 from memory.messages import Seen
 from memory.retrieval import Retrieval
 from memory.spill import Spill
+from memory.stores.sql import schema as t
+from memory.stores.sql import turns
 from memory.stores.sql.engine import Database
+from memory.stores.sql.owners import Owner, ensure
+from memory.stores.sql.rows import put_row
 from memory.tokens import Counter
 
 
@@ -35,3 +46,41 @@ class Keeper(Protocol):
     def counter(self, family: str) -> Counter: ...
 
     def land(self, flight: bytes | None) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Summaries:
+    """The kept summaries of one scope, as `fit` asks for them. found: the conversation this turn goes on, None for none. into: the one
+    that new ones belong to, None where nothing is stored. notes: told what went wrong."""
+
+    db: Database
+    owner: Owner
+    scope_id: int | None
+    found: int | None
+    into: int | None
+    notes: list[str]
+
+    async def load(self, links: Sequence[bytes]) -> list[tuple[bytes, str]]:
+        """Those of histories that end in one of these links, each with its link. Raises StoreUnavailable."""
+        if (scope_id := self.scope_id) is None:
+            return []
+        return list(await self.db.read(lambda conn: turns.summaries(conn, scope_id, links)))
+
+    async def coming(self) -> bool:
+        """Whether one is being made. Raises StoreUnavailable."""
+        found = self.found
+        return found is not None and await self.db.read(lambda conn: under_way(conn, summaries.KIND, found))
+
+    async def save(self, link: bytes, text: str, count: int) -> None:
+        """Keeps one, of `count` messages, for the histories that go on from this link."""
+        if self.into is None:
+            return
+
+        def work(conn: Connection) -> None:
+            scope_id = ensure(conn, self.owner)
+            put_row(conn, t.summaries, ("scope_id", "chain"), scope_id=scope_id, conversation=self.into, chain=link, content=text, count=count, created_at=time.time())
+
+        try:
+            await self.db.write(work)
+        except (StoreUnavailable, Erased):
+            self.notes.append("the summary could not be kept")

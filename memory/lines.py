@@ -12,12 +12,23 @@ from dataclasses import dataclass, field
 from memory.stores.sql.engine import Database
 from memory.stores.sql.turns import Snapshot
 
-MOST = 2048  # lines; about 4 KB each
+MOST = 2048  # lines; about 4 KB each, and what was sent
+BYTES = 16 << 20  # of what was sent, in all of them
+
+
+def called(name: str) -> bytes:
+    """Where the line of a conversation stands whose history is kept here, by its name."""
+    return b"name " + name.encode("utf-8", "surrogatepass")
+
+
+def weight(line: Snapshot) -> int:
+    """Bytes of text that a line holds."""
+    return (len(line.sent.text) if line.sent else 0) + (len(line.kept.said) if line.kept else 0)
 
 
 @dataclass(slots=True, eq=False)
 class Shelf:
-    """The lines of one scope, by the link of the answer they end in."""
+    """The lines of one scope, by the link of the answer they end in, or by `called`."""
 
     lines: dict[bytes, Snapshot] = field(default_factory=dict)
 
@@ -29,13 +40,13 @@ class Lines:
         self._db = db
         self._version: tuple[int, int] | None = None
         self._shelves: dict[bytes, Shelf] = {}
-        self._count = 0
+        self._count = self._bytes = 0
 
     def shelf(self, scope: bytes) -> Shelf | None:
         """Where the lines of a scope stand now: another object once they were forgotten. None where none can be kept."""
         version = self._db.version
         if version != self._version:
-            self._version, self._count = version, 0
+            self._version, self._count, self._bytes = version, 0, 0
             self._shelves.clear()
         if version is None:
             return None
@@ -49,26 +60,30 @@ class Lines:
         """The line that ends in the answer at this link. It is nobody else's from now on."""
         if shelf is None or (found := shelf.lines.pop(link, None)) is None:
             return None
-        self._count -= 1
+        self._gone(found)
         return found
+
+    def _gone(self, line: Snapshot) -> None:
+        self._count -= 1
+        self._bytes -= weight(line)
 
     def keep(self, scope: bytes, began: Shelf | None, link: bytes, line: Snapshot) -> None:
         """Keeps a line for the next turn. began: the scope's shelf when what is in the line was read."""
         if began is None or self.shelf(scope) is not began:
             return
         self._shelves[scope] = self._shelves.pop(scope)
-        self._count += link not in began.lines
+        self.take(began, link)
         began.lines[link] = line
-        while self._count > MOST:
-            oldest = next(iter(self._shelves))
-            lines = self._shelves[oldest].lines
-            if lines:
-                del lines[next(iter(lines))]
-                self._count -= 1
-            if not lines:
+        self._count += 1
+        self._bytes += weight(line)
+        while self._count > MOST or self._bytes > BYTES:
+            oldest, shelf = next(iter(self._shelves.items()))
+            self.take(shelf, next(iter(shelf.lines), b""))
+            if not shelf.lines:
                 del self._shelves[oldest]
 
     def forget(self, scope: bytes) -> None:
         """Takes away what is kept of a scope, now and by the turns of it that are under way."""
         if (gone := self._shelves.pop(scope, None)) is not None:
-            self._count -= len(gone.lines)
+            for line in gone.lines.values():
+                self._gone(line)

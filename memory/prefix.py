@@ -10,8 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
-from memory.messages import Json, is_system
+import msgspec
 
+from memory.messages import Json, canonical, is_system
+
+decode, encode = msgspec.json.decode, msgspec.json.encode
 SCOPES = 8  # whose links are kept of one prefix: texts are seldom shared
 
 
@@ -109,3 +112,39 @@ class Messages(Sequence[Json]):
         return self.all == list(other) if isinstance(other, Sequence) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def leading(messages: Sequence[Json]) -> int:
+    """How many system messages a history begins with."""
+    return next((i for i, m in enumerate(messages) if not is_system(m)), len(messages))
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A conversation whose client sends its newest messages alone. of: what the last request came to, with the history before it.
+    said: its messages, as JSON without the brackets. answer: what it was given. asked: the last of what the client said, normalised."""
+
+    of: Prefix
+    said: bytes
+    answer: Json
+    asked: bytes
+
+    def followed(self, asked: Messages) -> Messages | None:
+        """The conversation with these messages after it; None where they do not plainly go on from it: other system text, the newest
+        message again (a regeneration), results of calls."""
+        lead = leading(asked)
+        rest = asked[lead:]
+        if tuple(asked[:lead]) != self.of.system or not rest or any(is_system(m) or m.get("role") == "tool" for m in rest) or canonical(rest[-1]) == self.asked:
+            return None
+        return Messages(self.of, [self.answer, *rest], lambda: decode(b"[%b]" % self.said))
+
+
+def kept(messages: Messages, before: Kept | None, answer: Json) -> Kept | None:
+    """What is kept for the turn after this one; None where the client must give results first."""
+    if answer.get("tool_calls") or not messages or is_system(messages[-1]):
+        return None
+    if before is not None and before.of is messages.before:
+        said = b"%b,%b" % (before.said, encode(messages.new)[1:-1])
+    else:
+        said = encode(messages.all)[1:-1]
+    return Kept(messages.after, said, answer, canonical(messages[-1]))

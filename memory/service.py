@@ -15,8 +15,9 @@ from memory.ask import Ask, Policy
 from memory.errors import MemoryFault, NotUpgraded, StoreUnavailable
 from memory.history import Turn
 from memory.keeping import Attempt
-from memory.lines import Lines, Shelf
+from memory.lines import Lines, Shelf, called
 from memory.messages import Seen, mac, system_text
+from memory.prefix import Messages, leading
 from memory.retrieval import Meaning, Retrieval
 from memory.scope import Scope
 from memory.session import Session
@@ -112,13 +113,13 @@ class Memory:
         """Reads what the request needs, within the deadline, and composes it. Raises StoreUnavailable."""
         policy = self.policy  # one for the whole request, whatever is reloaded meanwhile
         await self.usable()
-        turn = Turn.of(ask.scope.key, ask.messages, b"" if ask.scope.named else system_text(ask.messages.after.system), self.seen)
+        turn = self._turn(ask, ask.messages)
         key = request_key(ask, turn) if ask.mode != "read" else None
         if key is not None and ask.certain:
             await self._landed(key)
         flight = self._take_off(key)
         try:
-            shelf = self.lines.shelf(ask.scope.key) if ask.mode == "full" and ask.explicit is None else None
+            shelf = self.lines.shelf(ask.scope.key) if ask.mode == "full" else None
             snapshot = self._known(ask, turn, shelf) or await self._read(turns.Ask(ask.scope, turn, policy.blocks, ask.explicit, key), policy.read_deadline)
             session = Session(self, ask, snapshot, Attempt(key, flight is not None, shelf), policy)
             await session.compose()
@@ -127,16 +128,25 @@ class Memory:
             raise
         return session
 
+    def _turn(self, ask: Ask, messages: Messages) -> Turn:
+        return Turn.of(ask.scope.key, messages, b"" if ask.scope.named else system_text(messages.after.system), self.seen)
+
     def _known(self, ask: Ask, turn: Turn, shelf: Shelf | None) -> turns.Snapshot | None:
         """What the store would answer, where the turn before left it; None where it must be asked."""
+        if ask.certain:
+            return None
+        found = self.lines.take(shelf, turn.chain.link(turn.newest) if turn.newest >= 0 else called(ask.explicit or ""))
+        if found is None or found.conversation is None or found.defaults is not self.policy.blocks or ask.explicit not in (None, found.conversation.name):
+            return None
+        lead = prepended = 0
+        if turn.newest < 0:
+            messages = found.kept.followed(turn.messages) if found.kept else None
+            if messages is None:
+                return None
+            turn, lead, prepended = self._turn(ask, messages), leading(ask.messages), len(messages) - len(ask.messages)
         at = turn.newest
-        if at < 0 or ask.certain:
-            return None
-        found = self.lines.take(shelf, turn.chain.link(at))
-        if found is None or found.defaults is not self.policy.blocks:
-            return None
         sent = found.sent if found.sent is not None and found.sent.goes_on(turn.messages) else None
-        return replace(found, turn=turn, past=replace(found.past, at=at, places=sent.places if sent else None), sent=sent)
+        return replace(found, turn=turn, past=replace(found.past, at=at, places=sent.places if sent else None), sent=sent, lead=lead, prepended=prepended)
 
     async def _read(self, asked: turns.Ask, deadline: float) -> turns.Snapshot:
         try:

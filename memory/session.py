@@ -22,16 +22,15 @@ from memory.fit import Fitted, Room, Sent, ahead, compact, counted, fit
 from memory.history import NOTHING, Node, closed
 from memory.ids import new_id, new_key
 from memory.jobs import extraction, summaries
-from memory.jobs.queue import Job, under_way
-from memory.keeping import Attempt, Keeper
+from memory.jobs.queue import Job
+from memory.keeping import Attempt, Keeper, Summaries
+from memory.lines import called
 from memory.messages import Json, squeeze, text_of
-from memory.prefix import Messages
+from memory.prefix import Messages, kept
 from memory.recall import ITEMS, relevant, told
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import facts as fact_rows
 from memory.stores.sql import owners, turns
-from memory.stores.sql import schema as t
-from memory.stores.sql.rows import put_row
 from memory.window import budget
 
 WRITE_SECONDS = 2.0  # for the edits of one round, and for the answer before it is spilled
@@ -166,9 +165,11 @@ class Session:
         ask, counter = self._ask, self._counter
         other = counter.tools(ask.client_tools) + self._tools_tokens + counter.text(self.recall)
         room = budget(ask.window, ask.max_output) if ask.window else None
+        found = self._snap.conversation
+        stored = Summaries(self._memory.db, self._snap.owner, self._scope_id, found.id if found else None, self.conversation.id if ask.mode != "read" else None, self.trace.notes)
         return Room(
-            counter, ask.model, shown, ask.scope.tag, self._snap.edits, room, other, ask.complete, self._load_summaries, self._save_summary,
-            self._policy.summary_seconds, self._summary_coming, self._most(planned))
+            counter, ask.model, shown, ask.scope.tag, self._snap.edits, room, other, ask.complete, stored.load, stored.save,
+            self._policy.summary_seconds, stored.coming, self._most(planned))
 
     def _most(self, planned: epochs.Plan) -> int | None:
         """What the request has at most, where it is all text: a token is a byte at least."""
@@ -233,29 +234,6 @@ class Session:
         self._use(fitted)
         return True
 
-    async def _load_summaries(self, links: Sequence[bytes]) -> list[tuple[bytes, str]]:
-        if (scope_id := self._scope_id) is None:
-            return []
-        return list(await self._memory.db.read(lambda conn: turns.summaries(conn, scope_id, links)))
-
-    async def _summary_coming(self) -> bool:
-        found = self._snap.conversation
-        return found is not None and await self._memory.db.read(lambda conn: under_way(conn, summaries.KIND, found.id))
-
-    async def _save_summary(self, link: bytes, text: str, count: int) -> None:
-        if self._ask.mode == "read":
-            return
-
-        def work(conn: Connection) -> None:
-            scope_id = owners.ensure(conn, self._snap.owner)
-            put_row(conn, t.summaries, ("scope_id", "chain"), scope_id=scope_id, conversation=self.conversation.id, chain=link, content=text,
-                         count=count, created_at=time.time())
-
-        try:
-            await self._memory.db.write(work)
-        except (StoreUnavailable, Erased):
-            self.trace.notes.append("the summary could not be kept")
-
     # --- writing ---------------------------------------------------------------------------------------------------
 
     @property
@@ -283,7 +261,7 @@ class Session:
         if self._ask.mode == "write" or not self.core:
             node.epoch = None
         tag = self._ask.scope.tag
-        added = range(snap.turn.suffix, len(snap.turn.messages))
+        added = range(snap.since, len(snap.turn.messages))
         fresh = [(without_spans(snap.turn.messages[i], tag), snap.turn.chain.digest(i)) for i in added]
         return turns.Opening(snap.owner, self.conversation, self.forked_from, node, fresh, self._attempt.key, self._adopted, self.rounds, snap.scope_id)
 
@@ -364,15 +342,26 @@ class Session:
         """What the next turn of this conversation would read is kept for it, where it is as plain as that turn will ask for it."""
         self._memory.retrieval.indexing.added()
         snap, node, line = self._snap, record.nodes[0], self.conversation
-        if len(record.nodes) > 1 or node.state != "done" or head != node.turn or line.explicit or self._adopted or not node.epoch:
+        shelf = self._attempt.shelf or self._memory.lines.shelf(self._ask.scope.key)
+        if line.explicit:
+            self._memory.lines.take(shelf, called(line.name))
+        overtaken = node.parent != (snap.past.node.id if snap.past.node else None)
+        if len(record.nodes) > 1 or node.state != "done" or head != node.turn or overtaken or self._adopted or not node.epoch:
             return
         plan = self.fitted.plan
         carriers = [c for c in snap.past.carriers if c.id in plan.places]
         if node.note or node.hidden:
             carriers.append(node)
-        left = turns.Conversation(line.id, line.name, False, line.resent or record.resent, head)
-        self._memory.lines.keep(self._ask.scope.key, self._attempt.shelf, node.chain, turns.Snapshot(
-            snap.owner, self._scope_id, NOTHING, 0, snap.edits, snap.blocks, snap.defaults, epochs.Past(node, -1, plan.epoch, carriers), left, sent=self._went))
+        left = turns.Conversation(line.id, line.name, line.explicit, line.resent or record.resent, head)
+        there = turns.Snapshot(
+            snap.owner, self._scope_id, NOTHING, edits=snap.edits, blocks=snap.blocks, defaults=snap.defaults, past=epochs.Past(node, -1, plan.epoch, carriers),
+            conversation=left, sent=self._went)
+        where = node.chain
+        if self._kept and not left.resent:
+            added = snap.turn.messages[snap.since :]
+            there.kept = kept(snap.turn.messages, snap.kept, record.answers[0]) if all(without_spans(m, self._ask.scope.tag) == m for m in added) else None
+            where = called(line.name)
+        self._memory.lines.keep(self._ask.scope.key, self._attempt.shelf, where, there)
 
     async def _jobs(self, answers: Sequence[Json]) -> list[Job]:
         """What follows this turn in the background; it is written with the turn."""
@@ -408,7 +397,7 @@ class Session:
                 node.epoch = node.note = None
             nodes.append(node)
         fresh = self.fitted.plan.epoch if self.fitted.plan.reason and self.core and self._ask.mode == "full" else None
-        evicted = [(snap.turn.messages[i], snap.turn.chain.digests[i]) for i in self.fitted.evicted if snap.prepended <= i < snap.turn.suffix]
+        evicted = [(snap.turn.messages[i], snap.turn.chain.digests[i]) for i in self.fitted.evicted if not snap.prepended and i < snap.turn.suffix]
         return turns.Record(
             snap.owner, self.conversation.id, nodes, list(answers), snap.turn.newest >= 0 and not snap.prepended, fresh,
             (self.explain_id, self._explained(explain)), evicted, prove, key, self._head, self._kept, self._adopted, used=self._used, scope_id=self._scope_id,

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from gateway.prefixes import Prefixes
+from memory.prefix import Kept
 from tests.conftest import running, said
 from tests.e2e.test_turns import check_valid
 from tests.models import Model, call, calls, text
@@ -83,7 +84,33 @@ class Client:
         return {**message, "tool_calls": [{k: v for k, v in {**c, "function": {"name": "look", "arguments": "{}"}}.items() if k != "index"} for c in named]} if named else message
 
 
-async def talked(data, seed):
+class Brief(Client):
+    """An app that sends its newest message alone; at times the one before once more, or with other system text."""
+
+    async def turn(self, i):
+        rng = self.rng
+        what = rng.choice(["say"] * 20 + ["again", "again", "bare", "outside", "parts", "late system"])
+        words = f"question {i} " + "some words " * rng.randrange(80)
+        asked = {"role": "user", "content": [{"type": "text", "text": words}] if what == "parts" else words}
+        if what == "again" and self.messages[-1]["role"] == "user":
+            asked = self.messages[-1]
+        elif what == "outside":
+            await self.live.memory("PUT", "/users/ada/blocks/human", json={"value": f"outside {i}"}, headers=self.token)
+        system = [] if what == "bare" else self.messages[:1]
+        self.messages = [*system, asked] if what != "late system" else [asked, {"role": "system", "content": "late"}, asked]
+        await self.ask(rng)
+        self.messages = [{"role": "system", "content": "Be kind. " * 40}, asked]
+
+    async def ask(self, rng):
+        body = {"model": rng.choice("m" * 12 + "n"), "messages": self.messages, "tools": [LOOK], "user": "ada", "stream": rng.random() < 0.5}
+        response = await self.live.http.post(f"{self.live.url}/chat/completions", json=body, headers={"x-memory-conversation": "c1"})
+        assert response.status_code == 200, response.text
+        if asked := self.answer(response).get("tool_calls"):
+            self.messages = [{"role": "tool", "tool_call_id": c["id"], "content": "rows " * rng.randrange(1500)} for c in asked]
+            await self.ask(rng)
+
+
+async def talked(data, seed, app=Client):
     """What the upstream was sent, and how many bodies had a beginning that came before."""
     known = []
     async with Model(answers(seed)) as up, running(up.url, data, CONFIG) as live:
@@ -96,7 +123,7 @@ async def talked(data, seed):
             return out
 
         prefixes.read = watched
-        client = Client(live, seed, {"authorization": f"Bearer {(data / 'token').read_text().strip()}"})
+        client = app(live, seed, {"authorization": f"Bearer {(data / 'token').read_text().strip()}"})
         for i in range(TURNS):
             await client.turn(i)
         return up.bodies, sum(known)
@@ -112,3 +139,31 @@ async def test_what_goes_upstream_is_the_same(tmp_path, seed, monkeypatch):
     for one, other in zip(fast, slow, strict=True):
         check_valid(one["messages"])
         assert CHANCE.sub("", json.dumps(one)) == CHANCE.sub("", json.dumps(other))
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_history_kept_here_is_sent_on_as_if_read_anew(tmp_path, seed, monkeypatch):
+    found = []
+    followed = Kept.followed
+
+    def watched(self, asked):
+        out = followed(self, asked)
+        found.append(out is not None)
+        return out
+
+    monkeypatch.setattr(Kept, "followed", watched)
+    fast, _ = await talked(tmp_path / "fast", seed, Brief)
+    assert sum(found) > TURNS / 3
+    monkeypatch.setattr(Kept, "followed", lambda self, asked: None)
+    slow, _ = await talked(tmp_path / "slow", seed, Brief)
+    for one, other in zip(fast, slow, strict=True):
+        assert CHANCE.sub("", json.dumps(one)) == CHANCE.sub("", json.dumps(other))
+
+
+async def test_system_text_stays_before_a_history_kept_here(tmp_path):
+    """Strict servers take system messages at the beginning alone."""
+    async with Model("one", "two", "three") as up, running(up.url, tmp_path) as live:
+        for words in ("a", "b", "c"):
+            await live.chat([{"role": "system", "content": "Be brief."}, {"role": "user", "content": words}], {"x-memory-conversation": "c1"}, user="ada")
+        assert [m["role"] for m in up.bodies[2]["messages"]] == ["system", "user", "assistant", "user", "assistant", "user"]
+        assert up.bodies[2]["messages"][:4] == up.bodies[1]["messages"]

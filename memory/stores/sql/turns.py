@@ -17,6 +17,7 @@ from memory.fit import Sent
 from memory.history import Node, Turn, recognise, trail_after
 from memory.jobs.queue import Job, enqueue
 from memory.messages import Json, canonical, is_system, mac, system_text
+from memory.prefix import Kept, leading
 from memory.scope import Scope
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import facts as fact_rows
@@ -81,7 +82,8 @@ class Snapshot:
     owner: owners.Owner
     scope_id: int | None
     turn: Turn
-    prepended: int = 0  # messages of server-kept history before the client's own
+    prepended: int = 0  # messages of server-kept history, after the `lead` system messages that the client begins with
+    lead: int = 0
     edits: int = 0
     blocks: dict[str, Block] = field(default_factory=dict)
     defaults: Mapping[str, Block] = field(default_factory=dict)
@@ -91,6 +93,12 @@ class Snapshot:
     waiting_in: Conversation | None = None  # and its conversation
     ledger: Ledger | None = None
     sent: Sent | None = None  # what the turn before sent, where this one goes on from its very messages
+    kept: Kept | None = None  # the conversation as the turn before left it, where its history is kept here
+
+    @property
+    def since(self) -> int:
+        """Index of the first message that this request adds."""
+        return self.lead + self.prepended if self.prepended else self.turn.suffix
 
 
 def snapshot(conn: Connection, ask: Ask) -> Snapshot:
@@ -107,7 +115,8 @@ def snapshot(conn: Connection, ask: Ask) -> Snapshot:
     if out.conversation and out.conversation.head and turn.newest < 0 and not out.conversation.resent:
         kept = kept_history(conn, scope_id, out.conversation, turn.messages)
         seed = b"" if ask.scope.named else system_text(turn.messages.after.system)
-        out.turn = turn = Turn.of(ask.scope.key, [*kept, *turn.messages], seed)
+        out.lead = lead = leading(turn.messages)
+        out.turn = turn = Turn.of(ask.scope.key, [*turn.messages[:lead], *kept, *turn.messages[lead:]], seed)
         out.prepended = len(kept)
     node, at = recognise(turn, ask.scope.named, Nodes(conn, scope_id))
     if node:
