@@ -7,6 +7,7 @@ first message (members given twice, for example), the whole body is read. Nothin
 """
 from __future__ import annotations
 
+import re
 import secrets
 from collections import deque
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ WINDOW = 1024  # bytes before a power of two by which bodies are looked up
 TAIL = 48  # bytes by which candidates are told apart before they are hashed
 SAME = 64  # candidates behind one window
 SPACE = b" \t\r\n"
+_flat = re.compile(rb'[^"\[\]{}]*(?:"[^"\\]*(?:\\.[^"\\]*)*"[^"\[\]{}]*)*', re.DOTALL).match
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
@@ -59,8 +61,10 @@ class Prefixes:
         start, end = (known.start, known.end) if known is not None else (0, 0)
         messages = Messages(prefix, data["messages"], lambda: decode(b"".join((b"[", body[start:end], b"]"))))
         data["messages"] = messages
-        if messages.new and len(body) > SHORTEST and (span := _span(short)) is not None:
-            self._keep(who, body, (start or span[0], span[1] + shift), messages.after)
+        if messages.new and len(body) > SHORTEST:
+            span = (start, _end(short, start + len(_STANDIN)) + shift) if known is not None else _span(body)
+            if span is not None:
+                self._keep(who, body, span, messages.after)
         return data
 
     def _find(self, who: object, body: bytes) -> _Known | None:
@@ -115,3 +119,14 @@ def _span(text: bytes) -> tuple[int, int] | None:
             end = at + len(raw) - 1
             return at + 1, end - len(raw[1:-1]) + len(raw[1:-1].rstrip(SPACE))
     return None
+
+
+def _end(text: bytes, at: int) -> int:
+    """Where the last message ends, in a request that is good and stands among its messages at `at`."""
+    begun, depth = at, 0
+    while depth >= 0:
+        found = _flat(text, at)
+        at = found.end() if found else at
+        depth += 1 if text[at] in b"[{" else -1
+        at += 1
+    return begun + len(text[begun : at - 1].rstrip(SPACE))
