@@ -35,9 +35,10 @@ def scope_mark(scope_id: int) -> str:
 
 
 def indexed(scope_id: int, text: str) -> str:
-    """Text as it is put into the index: its words, each with the scope's mark."""
+    """Text as it is put into the index: its words, each once (a search asks whether a word is there), each with the scope's mark."""
+    words = dict.fromkeys(WORD.findall(text.lower() if text.isascii() else split_cjk(text)))
     mark = scope_mark(scope_id)
-    return " ".join(mark + w for w in WORD.findall(split_cjk(text)))
+    return mark + f" {mark}".join(words) if words else ""
 
 
 def terms(query: str) -> list[str]:

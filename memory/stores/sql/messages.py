@@ -218,21 +218,28 @@ def _doc(conn: Connection, row: Any) -> Doc:
 
 MARK = select(t.marks.c.upto).where(t.marks.c.name == "messages")
 THERE = "EXISTS (SELECT 1 FROM messages_fts WHERE rowid = m.id)"  # those that were put in at once, or before a search
-NEXT = text(f"SELECT m.*, {THERE} AS there FROM messages m WHERE m.id > :mark ORDER BY m.id LIMIT :most")  # noqa: S608 - no input in it
-NEXT_HERE = text(f"SELECT m.*, 0 AS there FROM messages m WHERE m.scope_id = :scope AND m.created_at >= :since AND m.id > :mark AND NOT {THERE}"  # noqa: S608 - no input in it
+AHEAD = "FROM messages WHERE id > :mark ORDER BY id LIMIT :ahead"
+NEXT = text(f"SELECT * FROM (SELECT * {AHEAD}) m WHERE NOT {THERE} LIMIT :most")  # noqa: S608 - no input in it
+PASSED = text(f"SELECT count(*), max(id) FROM (SELECT id {AHEAD})")  # noqa: S608 - no input in it
+NEXT_HERE = text(f"SELECT m.* FROM messages m WHERE m.scope_id = :scope AND m.created_at >= :since AND m.id > :mark AND NOT {THERE}"  # noqa: S608 - no input in it
                  " ORDER BY m.id DESC LIMIT :most")
+WINDOW = 512  # messages that one look passes over, where an import put them in
 SET_BACK = 60.0  # seconds by which a clock may be set back and a search still find at once what is said then
 
 
 def index_new(conn: Connection, most: int, scope_id: int | None = None) -> int:
-    """Puts the next messages, `most` at most, into the search index. scope_id: what waits of one scope, newest first. Returns how many."""
+    """Puts the next messages, `most` at most, into the search index. scope_id: what waits of one scope, newest first. Returns how many, or
+    `most` where more may wait."""
     rows = _waiting(conn, most, scope_id)
     for row in rows:
-        if not row.there:
-            index.put(conn, "messages_fts", row.id, _doc(conn, row))
-    if rows and scope_id is None:
-        put_row(conn, t.marks, ("name",), name="messages", upto=rows[-1].id)
-    return len(rows)
+        index.put(conn, "messages_fts", row.id, _doc(conn, row))
+    done = len(rows)
+    if scope_id is None and driver(conn) is not None:
+        passed, upto = (done, rows[-1].id) if done == most else conn.execute(PASSED, {"mark": _mark(conn), "ahead": WINDOW}).one()
+        if upto is not None:
+            put_row(conn, t.marks, ("name",), name="messages", upto=upto)
+        done = most if passed == WINDOW else done
+    return done
 
 
 def index_waits(conn: Connection, scope_id: int) -> bool:
@@ -243,10 +250,14 @@ def index_waits(conn: Connection, scope_id: int) -> bool:
 def _waiting(conn: Connection, most: int, scope_id: int | None = None) -> Sequence[Any]:
     if driver(conn) is None:
         return []  # see `index.put`
-    mark = execute(conn, MARK, {}).scalar() or 0
     if scope_id is None:
-        return conn.execute(NEXT, {"mark": mark, "most": most}).all()
+        return conn.execute(NEXT, {"mark": _mark(conn), "ahead": WINDOW, "most": most}).all()
+    mark = _mark(conn)
     return conn.execute(NEXT_HERE, {"scope": scope_id, "since": time_of(mark) - SET_BACK, "mark": mark, "most": most}).all()
+
+
+def _mark(conn: Connection) -> int:
+    return int(execute(conn, MARK, {}).scalar() or 0)
 
 
 def _allowed(query: Any, q: Query) -> Any:
