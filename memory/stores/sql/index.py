@@ -47,7 +47,7 @@ def put(conn: Connection, table: str, key: int, doc: Doc) -> None:
     s = doc.scope_id
     raw.execute(
         f"INSERT OR REPLACE INTO {table} (rowid, scope, body, speaker, prev, day) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608 - table is ours
-        (key, f"s{s}", indexed(s, doc.body), indexed(s, doc.speaker), indexed(s, doc.before[:500]), indexed(s, _day(int(doc.at // DAY)))))
+        (key, scope_mark(s)[:-1], indexed(s, doc.body), indexed(s, doc.speaker), indexed(s, doc.before[:500]), indexed(s, _day(int(doc.at // DAY)))))
 
 
 @lru_cache(64)
@@ -151,9 +151,9 @@ def outdated(conn: Connection) -> bool:
     """Whether the index was made by a version that wrote it otherwise."""
     if conn.dialect.name != "sqlite":
         return False
-    for table in t.FTS:
-        row = conn.exec_driver_sql(f"SELECT scope, day FROM {table} ORDER BY rowid LIMIT 1").first()  # noqa: S608 - table is ours
-        if row is not None and not str(row.day).startswith(f"{row.scope}x"):
+    for table, rows in zip(t.FTS, (t.messages, t.passages), strict=True):
+        row = conn.exec_driver_sql(f"SELECT r.scope_id, f.day FROM {table} f JOIN {rows.name} r ON r.id = f.rowid ORDER BY f.rowid LIMIT 1").first()  # noqa: S608 - tables of ours
+        if row is not None and not str(row.day).startswith(scope_mark(row.scope_id)):
             return True
     return False
 

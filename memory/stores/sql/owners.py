@@ -21,6 +21,7 @@ from sqlalchemy import (
 )
 
 from memory.errors import Erased
+from memory.ids import new_key
 from memory.scope import Scope, owner_key
 from memory.stores.sql import schema as t
 from memory.stores.sql import usage
@@ -86,18 +87,10 @@ def ensure(conn: Connection, owner: Owner) -> int:
     if (found := find(conn, owner.scope)) is not None:
         return found
     now = time.time()
-    ident = _next_number(conn)
+    ident = new_key()
     conn.execute(insert(t.scopes).values(
         id=ident, tenant=owner.scope.tenant, user=owner.scope.user, agent=owner.scope.agent, created_at=now, active_at=now))
     return ident
-
-
-def _next_number(conn: Connection) -> int:
-    """A scope's number: short, since it stands before each word of the search index, and never one that another had."""
-    k = t.marks.c
-    if conn.execute(update(t.marks).where(k.name == "scopes").values(upto=k.upto + 1)).rowcount == 0:
-        conn.execute(insert(t.marks).values(name="scopes", upto=1))
-    return int(conn.execute(select(k.upto).where(k.name == "scopes")).scalar_one())
 
 
 def touch(conn: Connection, scope_id: int, *, outside: bool = False) -> None:

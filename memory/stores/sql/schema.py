@@ -103,7 +103,7 @@ messages = Table(
     Index("ix_messages_conversation", "conversation", "id"), Index("ix_messages_scope_id", "scope_id", "created_at"))
 
 # How far something has come, by its name. messages: the row key up to which messages are in the search index, into which they are put
-# behind the turns, since that costs more than all else that a turn writes. scopes: the number last given to one, which nobody gets again.
+# behind the turns, since that costs more than all else that a turn writes.
 marks = Table("marks", metadata, Column("name", String(64), primary_key=True), Column("upto", Key, nullable=False))
 
 passages = Table(
