@@ -14,3 +14,13 @@ def new_id(prefix: str) -> str:
 def new_key() -> int:
     """A row key: microseconds since the epoch, then 12 random bits; 63 bits in all, unique enough for a primary key."""
     return (time.time_ns() // 1000) << 12 | random.getrandbits(12)
+
+
+def time_of(key: int) -> float:
+    """When a row key was made, in seconds since 1970."""
+    return (key >> 12) / 1e6
+
+
+def key_at(at: float) -> int:
+    """The least row key made at a time, in seconds since 1970."""
+    return max(int(at * 1e6), 0) << 12

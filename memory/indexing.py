@@ -1,7 +1,7 @@
 """Recorded messages on their way into the search index: a few at a time behind the turns, and a scope's own at once before it is searched.
 
-To index a message costs more than all else that its turn writes, and few are ever searched for. A message is durable with its turn,
-and with it that it waits for the index; so none is lost, and a search finds what was said a moment ago.
+To index a message costs more than all else that its turn writes, and few are ever searched for. A message is durable with its turn, and
+how far the index has come is stored with the index; so none is lost, and a search finds what was said a moment ago.
 """
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Keyword search: what text becomes before it is indexed, and what a query becomes before it is matched. Pure.
 
-- Every word is indexed with its scope before it ("s12xtea"), so that a search reads one user's postings alone: what others
+- Every word is indexed with its scope before it ("s4kxtea"), so that a search reads one user's postings alone: what others
   wrote neither shows in the counts nor costs time. The prefix holds no vowel, so the stemmer treats the word as if it stood alone.
 - Chinese, Japanese and Korean runs are split into overlapping bigrams, since the tokenizer finds no substring in them.
 - A user's words are quoted terms, never query syntax.
@@ -11,12 +11,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from memory.words import DAYS, FORMS, MONTHS, STOP
 
 CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
 WORD = re.compile(r"[^\W_]+")
 NAMED = re.compile(r"\s*\**([^\W\d_][\w.'-]{0,30}(?: [^\W\d_][\w.'-]{0,30})?)\**[:：]\s")
+DIGITS = "0123456789bcdfghjklmnpqrstvwz"  # of a scope's mark: no vowel, and no x, which ends it
 TERMS = 32  # of a query; more make it slower and no clearer
 
 
@@ -29,15 +31,21 @@ def _bigrams(run: str) -> list[str]:
     return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
 
 
+@lru_cache(4096)
 def scope_mark(scope_id: int) -> str:
-    """What stands before each word of a scope: digits, then a letter that ends them."""
-    return f"s{scope_id}x"
+    """What stands before each word of a scope, so it is short: digits, then a letter that ends them."""
+    digits, rest = "", scope_id
+    while rest:
+        rest, digit = divmod(rest, len(DIGITS))
+        digits = DIGITS[digit] + digits
+    return f"s{digits}x"
 
 
 def indexed(scope_id: int, text: str) -> str:
-    """Text as it is put into the index: its words, each with the scope's mark."""
+    """Text as it is put into the index: its words, each once (a search asks whether a word is there), each with the scope's mark."""
+    words = dict.fromkeys(WORD.findall(text.lower() if text.isascii() else split_cjk(text)))
     mark = scope_mark(scope_id)
-    return " ".join(mark + w for w in WORD.findall(split_cjk(text)))
+    return mark + f" {mark}".join(words) if words else ""
 
 
 def terms(query: str) -> list[str]:

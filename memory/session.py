@@ -46,7 +46,6 @@ class Session:
 
     def __init__(self, memory: Keeper, ask: Ask, snapshot: turns.Snapshot, attempt: Attempt, policy: Policy) -> None:
         self._memory, self._ask, self._snap, self._attempt, self._policy = memory, ask, snapshot, attempt, policy
-        self.explain_id = new_id("explain")
         self.trace = Trace()
         self.recall = ""
         self.sent: Sent | None = None  # by the turn before, of the beginning of this one's messages
@@ -66,6 +65,7 @@ class Session:
         self._kept = ask.explicit is not None and ask.messages.after.newest < 0
         self._resumed = self._retries()
         self._adopted = self._adopts()
+        self.explain_id = f"{new_id('explain')}{self.node_id:016x}"  # random, and where its record stands
         self.conversation = self._conversation()
         memory.busy_nodes.add(self.node_id)
         self._taken()

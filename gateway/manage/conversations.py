@@ -41,7 +41,7 @@ def _shown(found: rows.Found) -> Conversation:
 
 
 def _message(row: dict[str, Any], conversation: str) -> Message:
-    body = msgspec.json.decode(row["body"])
+    body = message_rows.said(row["body"], row["role"], row["content"])
     return Message(
         row["public_id"], row["role"], body.get("content"), conversation, iso(row["created_at"]), row["aborted"], body.get("name"), body.get("tool_calls"),
         body.get("tool_call_id"))

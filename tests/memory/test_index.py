@@ -1,15 +1,20 @@
 """The search index over a store: what it finds, that it stays in its scope, and that it can be made anew."""
 from __future__ import annotations
 
+import time
+
 import pytest
+from sqlalchemy import insert, select
 
 from memory.ask import Policy
 from memory.jobs import chores, queue
 from memory.jobs.reindex import Mark, begin, step
 from memory.jobs.worker import Worker
 from memory.scope import Scope
+from memory.search import scope_mark
 from memory.service import Memory
-from memory.stores.sql import index, owners
+from memory.stores.sql import index, messages, owners, turns
+from memory.stores.sql import schema as t
 from memory.stores.sql.engine import Database
 from memory.stores.sql.messages import Query
 from memory.stores.sql.passages import Filter, Insert, add
@@ -91,7 +96,7 @@ async def test_pages_of_hits_follow_each_other(memory):
 
 async def test_others_words_are_never_found(memory):
     mine = await filled(memory)
-    await filled(memory, "eve", chat=[("user", f"s{mine}x", f"_s{mine}xlasagna s{mine}xpottery zebra")])
+    await filled(memory, "eve", chat=[("user", scope_mark(mine), f"_{scope_mark(mine)}lasagna {scope_mark(mine)}pottery zebra")])
     assert await asked(memory, mine, "zebra") == []
     assert all("zebra" not in words for words in await asked(memory, mine, "lasagna pottery"))
 
@@ -100,7 +105,7 @@ async def test_live_turns_index_the_message_before(memory):
     scope_id = await filled(memory)
     found = await memory.db.read(lambda conn: conn.exec_driver_sql("SELECT prev FROM messages_fts ORDER BY rowid").scalars().all())
     assert [bool(p) for p in found] == [False, True, True, True]
-    assert found[2] == " ".join(f"s{scope_id}x{w}" for w in ("A", "lasagna", "it", "was", "a", "success"))
+    assert found[2] == " ".join(f"{scope_mark(scope_id)}{w}" for w in ("a", "lasagna", "it", "was", "success"))  # each once
 
 
 def old(conn):
@@ -169,3 +174,63 @@ async def test_passages_of_one_moment_belong_together_and_those_of_another_do_no
 async def test_a_chat_told_with_names_knows_its_speakers(memory):
     scope_id = await filled(memory, chat=[("user", None, "Zoe: the lake is cold"), ("user", None, "Max: the lake is warm"), ("user", None, "note that 5: is odd")])
     assert (await asked(memory, scope_id, "What does Max say of the lake?"))[0] == "Max: the lake is warm"
+
+
+async def spoken(memory, user, *said):
+    """What a turn stores, to be indexed behind it."""
+    scope = Scope("t", user, "default", SECRET)
+
+    def work(conn):
+        scope_id = owners.ensure(conn, owners.as_found(conn, scope))
+        found = turns.conversation(conn, scope_id, user)
+        if found is None:
+            conn.execute(insert(t.conversations).values(id=scope_id, scope_id=scope_id, name=user, explicit=False, created_at=MAY, updated_at=MAY))
+        messages.append(conn, list(messages.rows_of(scope_id, messages.Place(scope_id, None, "chat", time.time()), [(m, b"d") for m in said])))
+        return scope_id
+
+    return await memory.db.write(work)
+
+
+async def indexed(memory):
+    return await memory.db.read(lambda conn: conn.exec_driver_sql("SELECT rowid FROM messages_fts ORDER BY rowid").scalars().all())
+
+
+async def test_each_message_is_put_in_once_by_whoever_comes_first(memory):
+    await memory.retrieval.indexing.stop()
+    ada = await spoken(memory, "ada", {"role": "user", "content": "a kettle"}, {"role": "assistant", "content": "for tea"})
+    bob = await spoken(memory, "bob", {"role": "user", "content": "a teapot"})
+    imported = await filled(memory, "cy")
+    assert await asked(memory, ada, "kettle") == ["a kettle", "for tea"]
+    assert await memory.db.read(lambda conn: messages.index_waits(conn, bob))
+    assert not await memory.db.read(lambda conn: messages.index_waits(conn, imported))
+    assert await memory.db.write(lambda conn: [messages.index_new(conn, 16), messages.index_new(conn, 16)]) == [1, 0]
+    assert await indexed(memory) == await memory.db.read(lambda conn: conn.execute(select(t.messages.c.id).order_by(t.messages.c.id)).scalars().all())
+    assert not await memory.db.read(lambda conn: messages.index_waits(conn, bob))
+
+
+async def test_a_long_import_does_not_keep_what_is_said_after_it(memory, monkeypatch):
+    await memory.retrieval.indexing.stop()
+    monkeypatch.setattr(messages, "WINDOW", 3)
+    await filled(memory, "cy")
+    await spoken(memory, "ada", {"role": "user", "content": "a kettle"})
+    assert await memory.db.write(lambda conn: [messages.index_new(conn, 16) for _ in range(3)]) == [16, 1, 0]
+
+
+async def test_what_is_said_with_the_clock_set_back_is_found(memory, monkeypatch):
+    await memory.retrieval.indexing.stop()
+    await spoken(memory, "ada", {"role": "user", "content": "a kettle"})
+    await memory.db.write(lambda conn: messages.index_new(conn, 16))
+    await memory.db.write(lambda conn: messages.remove(conn, t.messages.c.id > 0))
+    monkeypatch.setattr(messages, "new_key", lambda: 7)
+    ada = await spoken(memory, "ada", {"role": "user", "content": "a teapot"})
+    assert await asked(memory, ada, "teapot") == ["a teapot"]
+    assert await memory.db.write(lambda conn: messages.index_new(conn, 16)) == 0
+
+
+@pytest.mark.parametrize("message", [
+    {"role": "user", "content": "tea"}, {"content": "tea", "role": "user"}, {"role": "user", "content": "tea", "name": "Ada"}, {"role": "user", "content": " tea\n"},
+    {"role": "user", "content": ""}, {"role": "assistant", "content": None}, {"role": "user", "content": [{"type": "text", "text": "tea"}]}])
+def test_a_message_comes_back_from_its_row_as_it_was(message):
+    (row,) = messages.rows_of(1, messages.Place(1, 1, "chat", MAY), [(message, b"d")])
+    found = messages.said(row["body"], row["role"], row["content"])
+    assert list(found.items()) == list(message.items())

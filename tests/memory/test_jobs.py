@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import delete, insert, select, update
 
 from memory.errors import Conflict, Postponed
+from memory.ids import key_at
 from memory.jobs import chores, queue
 from memory.jobs.queue import Job
 from memory.jobs.worker import Worker
@@ -190,7 +191,7 @@ async def test_old_records_leave_and_young_ones_stay(db):
     def fill(conn):
         ids = {u: owners.ensure(conn, owners.as_found(conn, Scope("t", u, "default", b"s" * 32))) for u in ("ada", None)}
         for i, age in enumerate((1, 8, 40)):
-            conn.execute(insert(t.explains).values(id=f"e{age}", scope_id=ids["ada"], record="{}", created_at=now - age * day))
+            conn.execute(insert(t.explains).values(id=key_at(now - age * day), scope_id=ids["ada"], record="{}", created_at=now - age * day))
             for user, scope_id in ids.items():
                 key = i * 2 + bool(user) + 1
                 conn.execute(insert(t.conversations).values(
@@ -213,10 +214,10 @@ async def test_old_records_leave_and_young_ones_stay(db):
     await worker.drain()
 
     def left(conn):
-        return ({r.id for r in conn.execute(select(t.explains.c.id))}, {r.name for r in conn.execute(select(t.conversations.c.name))},
+        return ({*conn.execute(select(t.explains.c.created_at)).scalars()}, {r.name for r in conn.execute(select(t.conversations.c.name))},
                 len(conn.execute(select(t.nodes).where(t.nodes.c.request.is_not(None))).all()), len(conn.execute(select(t.passages)).all()))
 
-    assert await db.read(left) == ({"e1"}, {"ada1", "ada8", "ada40", "None1", "None8"}, 1, 5)
+    assert await db.read(left) == ({now - day}, {"ada1", "ada8", "ada40", "None1", "None8"}, 1, 5)
     assert gone == [5]
 
 

@@ -1,6 +1,7 @@
 """Conversations as rows: listed, found by name within what a key may see, removed with all that hangs on them."""
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,8 @@ from memory.stores.sql import schema as t
 from memory.stores.sql.owners import Reach
 
 c, n, m = t.conversations.c, t.nodes.c, t.messages.c
-encode, decode = msgspec.json.encode, msgspec.json.decode
+decode = msgspec.json.decode
+EXPLAIN = re.compile(r"explain_[0-9a-f]{32}([0-7][0-9a-f]{15})")  # 128 random bits, and the key of its row
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +66,14 @@ def remove(conn: Connection, scope_id: int, keys: Sequence[int]) -> list[int]:
     their branches where they named nobody. Returns the row keys of the passages removed."""
     mine = list(conn.execute(select(n.id, n.epoch).where(n.scope_id == scope_id, n.conversation.in_(keys))))
     nodes = [row.id for row in mine]
-    names = list(conn.execute(select(c.name).where(c.scope_id == scope_id, c.id.in_(keys))).scalars())
     message_rows.remove(conn, (m.scope_id == scope_id) & m.conversation.in_(keys))
     passages = _remove_branches(conn, scope_id, nodes)
+    for some in _chunks(nodes):
+        conn.execute(delete(t.explains).where(t.explains.c.id.in_(some)))
     conn.execute(delete(t.nodes).where(n.scope_id == scope_id, n.conversation.in_(keys)))
     _remove_epochs(conn, scope_id, [row.epoch for row in mine if row.epoch])
     conn.execute(delete(t.jobs).where(t.jobs.c.scope_id == scope_id, t.jobs.c.conversation.in_(keys)))
     conn.execute(delete(t.summaries).where(t.summaries.c.scope_id == scope_id, t.summaries.c.conversation.in_(keys)))
-    _remove_explains(conn, scope_id, names)
     conn.execute(delete(t.conversations).where(c.scope_id == scope_id, c.id.in_(keys)))
     return passages
 
@@ -106,22 +108,16 @@ def _remove_epochs(conn: Connection, scope_id: int, epochs: Sequence[str]) -> No
         conn.execute(delete(t.epochs).where(t.epochs.c.scope_id == scope_id, t.epochs.c.id.in_(set(some) - kept)))
 
 
-def _remove_explains(conn: Connection, scope_id: int, names: Sequence[str]) -> None:
-    x = t.explains.c
-    for name in names:
-        member = f'"conversation":{encode(name).decode()}'
-        rows = conn.execute(select(x.id, x.record).where(x.scope_id == scope_id, x.record.contains(member, autoescape=True)))
-        gone = [row.id for row in rows if decode(row.record).get("conversation") == name]
-        conn.execute(delete(t.explains).where(x.id.in_(gone)))
-
-
 def explained(conn: Connection, reach: Reach, ident: str) -> Json | None:
     """An explain record that the key may see, with its time and its user."""
-    x = t.explains.c
-    row = conn.execute(select(x.record, x.created_at, t.scopes.c.user).join(t.scopes, t.scopes.c.id == x.scope_id).where(x.id == ident, *reach.conditions())).first()
-    if row is None:
+    named, x = EXPLAIN.fullmatch(ident), t.explains.c
+    if named is None:
         return None
-    record = decode(row.record)
+    query = select(x.record, t.scopes.c.user).join(t.scopes, t.scopes.c.id == x.scope_id).where(x.id == int(named[1], 16), *reach.conditions())
+    row = conn.execute(query).first()
+    record = next((found for line in row.record.splitlines() if (found := decode(line))["id"] == ident), None) if row else None
+    if row is None or record is None:
+        return None
     if record["injected"]["core"] is None:
         record["injected"]["core"] = conn.execute(select(t.epochs.c.core).where(t.epochs.c.id == record["epoch"]["id"])).scalar() or ""
-    return {**record, "user": row.user, "created_at": row.created_at}
+    return {**record, "user": row.user}

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, delete, select, update
 
+from memory.ids import key_at
 from memory.stores.sql import conversations as conversation_rows
 from memory.stores.sql import schema as t
 
@@ -14,7 +15,8 @@ def expire_records(conn: Connection, before: float, now: float) -> int:
     """Removes explain records made before `before`, and what lets a day-old request be retried. Returns the explain records removed."""
     n = t.nodes.c
     conn.execute(update(t.nodes).where(n.request.is_not(None), n.at < now - RETRY_AGE).values(request=None, rounds=None))
-    return conn.execute(delete(t.explains).where(t.explains.c.created_at < before)).rowcount
+    x = t.explains.c
+    return conn.execute(delete(t.explains).where(x.id < key_at(before), x.created_at < before)).rowcount
 
 
 def expire_unnamed(conn: Connection, before: float) -> tuple[int, dict[int, list[int]]]:

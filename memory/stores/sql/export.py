@@ -22,6 +22,7 @@ from memory.portable import (
 from memory.search import iso
 from memory.stores.sql import schema as t
 from memory.stores.sql.engine import Database
+from memory.stores.sql.messages import said as given
 
 PAGE = 200
 decode = msgspec.json.decode
@@ -106,5 +107,5 @@ def _node(row: Row[Any], said: Rows, agent: str) -> Iterator[Line]:
         state=row.state, created_at=iso(row.at))
     for m in said:
         yield MessageLine(
-            agent=agent, conversation=row.name, node=ident, message=decode(m.body), source=m.source, aborted=m.aborted, created_at=iso(m.created_at))
+            agent=agent, conversation=row.name, node=ident, message=given(m.body, m.role, m.content), source=m.source, aborted=m.aborted, created_at=iso(m.created_at))
 

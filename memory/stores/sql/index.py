@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -21,6 +22,7 @@ from memory.stores.sql.rows import driver
 NEWEST = 5000  # of a word's occurrences in one scope that count; what is said everywhere tells nothing apart
 COUNTED = 20_000  # documents counted to weigh how rare a word is
 CHUNK = 400
+DAY = 86400  # seconds
 TEXT = 400  # characters of a candidate that are looked at
 SHARED, RAREST = 32, 6  # words of a text by which its repetition is looked for
 LATELY, ALIKE = 1000, 24  # passages among which, and that are looked at
@@ -45,7 +47,13 @@ def put(conn: Connection, table: str, key: int, doc: Doc) -> None:
     s = doc.scope_id
     raw.execute(
         f"INSERT OR REPLACE INTO {table} (rowid, scope, body, speaker, prev, day) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608 - table is ours
-        (key, f"s{s}", indexed(s, doc.body), indexed(s, doc.speaker), indexed(s, doc.before[:500]), indexed(s, spoken_day(doc.at))))
+        (key, scope_mark(s)[:-1], indexed(s, doc.body), indexed(s, doc.speaker), indexed(s, doc.before[:500]), indexed(s, _day(int(doc.at // DAY)))))
+
+
+@lru_cache(64)
+def _day(number: int) -> str:
+    """The words of a day, counted from 1970: most of what is put in is of today."""
+    return spoken_day(number * DAY)
 
 
 def sharing(conn: Connection, scope_id: int, words: Sequence[str]) -> list[int]:
@@ -143,9 +151,9 @@ def outdated(conn: Connection) -> bool:
     """Whether the index was made by a version that wrote it otherwise."""
     if conn.dialect.name != "sqlite":
         return False
-    for table in t.FTS:
-        row = conn.exec_driver_sql(f"SELECT scope, day FROM {table} ORDER BY rowid LIMIT 1").first()  # noqa: S608 - table is ours
-        if row is not None and not str(row.day).startswith(f"{row.scope}x"):
+    for table, rows in zip(t.FTS, (t.messages, t.passages), strict=True):
+        row = conn.exec_driver_sql(f"SELECT r.scope_id, f.day FROM {table} f JOIN {rows.name} r ON r.id = f.rowid ORDER BY f.rowid LIMIT 1").first()  # noqa: S608 - tables of ours
+        if row is not None and not str(row.day).startswith(scope_mark(row.scope_id)):
             return True
     return False
 

@@ -10,8 +10,10 @@ from sqlalchemy import Connection, Row, Select, func, insert, literal, select, t
 from memory.errors import Conflict, NotFound
 from memory.ids import new_id
 from memory.stores.sql import schema as t
+from memory.stores.sql.rows import execute
 
 k = t.keys.c
+COUNTED = select(func.count(), func.count(k.revoked_at)).select_from(t.keys)  # built once: it is asked each second
 Counts = tuple[int, int]  # all rows, revoked rows: neither ever falls, so together they tell every change
 
 
@@ -59,7 +61,7 @@ def listed(conn: Connection, tenant: str | None, after: tuple[float, str] | None
 
 def changed(conn: Connection, known: Counts | None) -> tuple[Counts, list[Stored]] | None:
     """The unrevoked keys, with the counts to ask by the next time; None when nothing changed since the counts `known`."""
-    every, revoked = conn.execute(select(func.count(), func.count(k.revoked_at)).select_from(t.keys)).one()
+    every, revoked = execute(conn, COUNTED, {}).one()
     if (every, revoked) == known:
         return None
     return (every, revoked), _rows(conn, select(t.keys).where(k.revoked_at.is_(None)))

@@ -2,21 +2,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, func, select, text
+from sqlalchemy import Connection, delete, func, select, text
 
-from memory.ids import new_id, new_key
+from memory.ids import new_id, new_key, time_of
 from memory.jobs.queue import Job, enqueue
 from memory.messages import Json, is_system, text_of
 from memory.search import named
 from memory.stores.sql import index, vectors
 from memory.stores.sql import schema as t
 from memory.stores.sql.index import TEXT, Corner, Doc
-from memory.stores.sql.rows import add_row, execute
+from memory.stores.sql.rows import add_row, add_rows, driver, execute, put_row
 
 m, n = t.messages.c, t.nodes.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
@@ -26,8 +26,7 @@ encode, decode = msgspec.json.encode, msgspec.json.decode
 class Place:
     """Where messages belong. source: chat (of a request), answer, evicted, import. at: seconds since 1970.
 
-    before: the words of the message before the first of these, for the search index; looked up where not given. later: they are put
-    into the index by `index_new`.
+    before: the words of the message before the first of these, for the search index; looked up where not given.
     """
 
     conversation: int
@@ -36,34 +35,60 @@ class Place:
     at: float
     aborted: bool = False
     before: str = ""
-    later: bool = False
+
+
+def said(body: str, role: str, content: str) -> Json:
+    """A message as it was given, from its row."""
+    return decode(body) if body else {"role": role, "content": content}
+
+
+def rows_of(scope_id: int, place: Place, found: Sequence[tuple[Json, bytes]]) -> Iterator[dict[str, Any]]:
+    """Messages, each with its digest, as rows without a key; system text is the app's, not the user's: left out."""
+    for message, digest in found:
+        if is_system(message):
+            continue
+        words, role = text_of(message), str(message.get("role") or "")
+        plain = list(message.items()) == [("role", role), ("content", words)]  # as most are: their text is stored once
+        yield {"public_id": new_id("msg"), "scope_id": scope_id, "conversation": place.conversation, "node": place.node, "role": role,
+               "body": "" if plain else encode(message).decode(), "content": words, "digest": digest, "aborted": place.aborted, "source": place.source,
+               "created_at": place.at}
+
+
+def append(conn: Connection, rows: Sequence[dict[str, Any]], newest: int | None = None) -> None:
+    """Stores rows of `rows_of` in their order; `index_new` puts them into the search index. newest: see `newest_key`, asked where not given."""
+    if not rows:
+        return
+    key = max(new_key(), 1 + (newest_key(conn) if newest is None else newest))
+    add_rows(conn, t.messages, [{"id": key + i, **row} for i, row in enumerate(rows)])
+
+
+# Messages are put into the index in the order of their keys, so the key of one to be stored has to be greater than all, even with a clock set back.
+GREATEST, INDEXED_TO = select(func.max(m.id)).scalar_subquery(), select(t.marks.c.upto).where(t.marks.c.name == "messages").scalar_subquery()
+NEWEST = select(GREATEST.label("stored"), INDEXED_TO.label("indexed"))
+
+
+def newest_key(conn: Connection) -> int:
+    """The greatest key that a message has or had."""
+    found = execute(conn, NEWEST, {}).one()
+    return max(found.stored or 0, found.indexed or 0)
 
 
 def add(conn: Connection, scope_id: int, place: Place, found: Sequence[tuple[Json, bytes]], once: bool = False) -> int:
-    """Stores messages, each with its digest, in order (system text is the app's, not the user's: left out). Returns how many.
+    """Stores messages, each with its digest, in order, and puts them into the search index. Returns how many.
 
     once: a message that is in the conversation already is not stored again.
     """
-    made = 0
     # What compaction evicts is older than what stands there already.
-    before = place.before or ("" if place.later or place.source == "evicted" else words_before(conn, place.conversation, place.node, None))
+    before = place.before or ("" if place.source == "evicted" else words_before(conn, place.conversation, place.node, None))
     there = _there(conn, place.conversation, [digest for _, digest in found]) if once else set()
-    for i, (message, digest) in enumerate(found):
-        if is_system(message) or digest in there:
-            continue
-        if once:
-            there.add(digest)
-        words, key = text_of(message), new_key() + i
-        add_row(
-            conn, t.messages, id=key, public_id=new_id("msg"), scope_id=scope_id, conversation=place.conversation, node=place.node, role=str(message.get("role") or ""),
-            body=encode(message).decode(), content=words, digest=digest, aborted=place.aborted, source=place.source, created_at=place.at)
-        if place.later:
-            add_row(conn, t.unindexed, scope_id=scope_id, id=key)
-        else:
-            index.put(conn, "messages_fts", key, Doc(scope_id, words, speaker(message), before, place.at))
-        before = words
-        made += 1
-    return made
+    new = list({digest: (message, digest) for message, digest in reversed(found) if digest not in there}.values())[::-1] if once else found
+    rows = list(rows_of(scope_id, place, new))
+    for i, row in enumerate(rows):
+        key = new_key() + i
+        add_row(conn, t.messages, id=key, **row)
+        index.put(conn, "messages_fts", key, Doc(scope_id, row["content"], speaker(said(row["body"], row["role"], row["content"])), before, place.at))
+        before = row["content"]
+    return len(rows)
 
 
 def _there(conn: Connection, conversation: int, digests: Sequence[bytes]) -> set[bytes]:
@@ -100,7 +125,6 @@ def remove(conn: Connection, which: Any) -> int:
     for key in keys:
         index.drop(conn, "messages_fts", key)
     if keys:
-        conn.execute(delete(t.unindexed).where(t.unindexed.c.id.in_(keys)))
         if embedded := vectors.drop(conn, vectors.MESSAGES, keys):
             enqueue(conn, Job("erase", {"scopes": [], "messages": {str(scope): found for scope, found in embedded.items()}}))
         conn.execute(delete(t.messages).where(m.id.in_(keys)))
@@ -120,9 +144,9 @@ def line(conn: Connection, scope_id: int, head: int | None) -> list[tuple[int, J
     if head is None:
         return []
     # By place in the line, not by time: turns that ran at once were written between each other.
-    query = select(m.node, m.body).join(t.nodes, n.id == m.node).where(
+    query = select(m.node, m.body, m.role, m.content).join(t.nodes, n.id == m.node).where(
         m.scope_id == scope_id, m.node.in_(ancestors(head)), m.source != "evicted").order_by(n.depth, m.id)
-    return [(row.node, decode(row.body)) for row in conn.execute(query)]
+    return [(row.node, said(row.body, row.role, row.content)) for row in conn.execute(query)]
 
 
 def paired(found: Sequence[Json], asked: Sequence[Json] = ()) -> list[Json]:
@@ -189,29 +213,51 @@ def docs(conn: Connection, after: int, limit: int) -> list[tuple[int, Doc]]:
 
 def _doc(conn: Connection, row: Any) -> Doc:
     before = "" if row.source == "evicted" else words_before(conn, row.conversation, row.node, row.id)
-    return Doc(row.scope_id, row.content, speaker(decode(row.body)), before, row.created_at)
+    return Doc(row.scope_id, row.content, speaker(said(row.body, row.role, row.content)), before, row.created_at)
 
 
-u = t.unindexed.c
-WAITING = select(u.scope_id.label("whose"), u.id.label("waiting"), t.messages).join_from(t.unindexed, t.messages, u.id == m.id, isouter=True).limit(bindparam("most"))
-WAITING_HERE = WAITING.where(u.scope_id == bindparam("scope")).order_by(u.id.desc())
-WAITS = select(u.id).where(u.scope_id == bindparam("scope")).limit(1)
-INDEXED = delete(t.unindexed).where(u.scope_id == bindparam("whose"), u.id == bindparam("waiting"))
+MARK = select(t.marks.c.upto).where(t.marks.c.name == "messages")
+THERE = "EXISTS (SELECT 1 FROM messages_fts WHERE rowid = m.id)"  # those that were put in at once, or before a search
+AHEAD = "FROM messages WHERE id > :mark ORDER BY id LIMIT :ahead"
+NEXT = text(f"SELECT * FROM (SELECT * {AHEAD}) m WHERE NOT {THERE} LIMIT :most")  # noqa: S608 - no input in it
+PASSED = text(f"SELECT count(*), max(id) FROM (SELECT id {AHEAD})")  # noqa: S608 - no input in it
+NEXT_HERE = text(f"SELECT m.* FROM messages m WHERE m.scope_id = :scope AND m.created_at >= :since AND m.id > :mark AND NOT {THERE}"  # noqa: S608 - no input in it
+                 " ORDER BY m.id DESC LIMIT :most")
+WINDOW = 512  # messages that one look passes over, where an import put them in
+SET_BACK = 60.0  # seconds by which a clock may be set back and a search still find at once what is said then
 
 
 def index_new(conn: Connection, most: int, scope_id: int | None = None) -> int:
-    """Puts at most so many messages that wait for it into the search index. scope_id: those of one scope, newest first. Returns how many."""
-    rows = list(execute(conn, WAITING, {"most": most}) if scope_id is None else execute(conn, WAITING_HERE, {"most": most, "scope": scope_id}))
+    """Puts the next messages, `most` at most, into the search index. scope_id: what waits of one scope, newest first. Returns how many, or
+    `most` where more may wait."""
+    rows = _waiting(conn, most, scope_id)
     for row in rows:
-        if row.public_id is not None:  # else it was removed before it was indexed
-            index.put(conn, "messages_fts", row.waiting, _doc(conn, row))
-        execute(conn, INDEXED, {"whose": row.whose, "waiting": row.waiting})
-    return len(rows)
+        index.put(conn, "messages_fts", row.id, _doc(conn, row))
+    done = len(rows)
+    if scope_id is None and driver(conn) is not None:
+        passed, upto = (done, rows[-1].id) if done == most else conn.execute(PASSED, {"mark": _mark(conn), "ahead": WINDOW}).one()
+        if upto is not None:
+            put_row(conn, t.marks, ("name",), name="messages", upto=upto)
+        done = most if passed == WINDOW else done
+    return done
 
 
 def index_waits(conn: Connection, scope_id: int) -> bool:
     """Whether any message of the scope waits to be put into the index."""
-    return bool(list(execute(conn, WAITS, {"scope": scope_id})))
+    return bool(_waiting(conn, 1, scope_id))
+
+
+def _waiting(conn: Connection, most: int, scope_id: int | None = None) -> Sequence[Any]:
+    if driver(conn) is None:
+        return []  # see `index.put`
+    if scope_id is None:
+        return conn.execute(NEXT, {"mark": _mark(conn), "ahead": WINDOW, "most": most}).all()
+    mark = _mark(conn)
+    return conn.execute(NEXT_HERE, {"scope": scope_id, "since": time_of(mark) - SET_BACK, "mark": mark, "most": most}).all()
+
+
+def _mark(conn: Connection) -> int:
+    return int(execute(conn, MARK, {}).scalar() or 0)
 
 
 def _allowed(query: Any, q: Query) -> Any:

@@ -25,6 +25,7 @@ from memory.ids import new_key
 from memory.scope import Scope, owner_key
 from memory.stores.sql import schema as t
 from memory.stores.sql import usage
+from memory.stores.sql.messages import NEWEST
 from memory.stores.sql.rows import execute
 
 
@@ -46,7 +47,7 @@ FIND_UNNAMED = select(_c.id).where(_c.tenant == bindparam("tenant"), _c.user.is_
 
 STANDING = select(
     _c.id, _c.active_at, _c.proven, func.coalesce(select(t.generations.c.generation).where(t.generations.c.owner == bindparam("owner")).scalar_subquery(), 0).label("generation"),
-    t.conversations.c.id.label("conversation"), t.conversations.c.head, t.conversations.c.explicit, t.conversations.c.resent,
+    t.conversations.c.id.label("conversation"), t.conversations.c.head, t.conversations.c.explicit, t.conversations.c.resent, *NEWEST.selected_columns,
 ).join_from(t.scopes, t.conversations, (t.conversations.c.id == bindparam("conversation")) & (t.conversations.c.scope_id == _c.id), isouter=True).where(_c.id == bindparam("which"))
 TOUCH = update(t.scopes).where(_c.id == bindparam("which")).values(active_at=bindparam("now"))
 TOUCH_OUTSIDE = TOUCH.values(edits=_c.edits + 1)
@@ -66,7 +67,7 @@ def find(conn: Connection, scope: Scope) -> int | None:
 
 def standing(conn: Connection, owner: Owner, scope_id: int | None, conversation: int) -> Any:
     """A scope that a turn knows and a conversation of it, in one look: id, active_at, proven, generation, conversation (None when it is
-    not there), head, explicit, resent. None when the scope is not there. Raises Erased when the owner was erased after this turn began."""
+    not there), head, explicit, resent, stored and indexed (see `messages.newest_key`). None when the scope is not there. Raises Erased when the owner was erased after this turn began."""
     if scope_id is None:
         return None
     found = execute(conn, STANDING, {"which": scope_id, "owner": owner.scope.owner, "conversation": conversation}).first()
@@ -162,8 +163,8 @@ def _counts(conn: Connection, table: Table, names: Sequence[UserName]) -> dict[U
 
 
 ERASED = {"blocks": t.blocks, "versions": t.block_versions, "passages": t.passages, "messages": t.messages, "conversations": t.conversations,
-          "summaries": t.summaries, "vectors": t.vectors, "explain": t.explains, "jobs": t.jobs}
-ALSO = (t.nodes, t.epochs, t.shared_members, t.unindexed)
+          "summaries": t.summaries, "vectors": t.vectors, "jobs": t.jobs}
+ALSO = (t.nodes, t.epochs, t.shared_members)
 
 
 def erase(conn: Connection, secret: bytes, tenant: str, user: str) -> dict[str, int]:
@@ -180,6 +181,7 @@ def erase(conn: Connection, secret: bytes, tenant: str, user: str) -> dict[str, 
             rows = select(table.c.id).where(table.c.scope_id.in_(ids)).compile(conn, compile_kwargs={"literal_binds": True})
             conn.exec_driver_sql(f"DELETE FROM {name} WHERE rowid IN ({rows})")  # noqa: S608 - integers of our own
     out = {name: conn.execute(delete(table).where(table.c.scope_id.in_(ids))).rowcount for name, table in ERASED.items()}
+    out["explain"] = conn.execute(delete(t.explains).where(t.explains.c.id.in_(select(t.nodes.c.id).where(t.nodes.c.scope_id.in_(ids))))).rowcount
     out["vectors"] += conn.execute(delete(t.message_vectors).where(t.message_vectors.c.scope_id.in_(ids))).rowcount
     for table in ALSO:
         conn.execute(delete(table).where(table.c.scope_id.in_(ids)))

@@ -102,10 +102,9 @@ messages = Table(
     text("content"), Column("digest", LargeBinary), Column("aborted", Boolean, nullable=False, server_default="0"), text("source"), at(),
     Index("ix_messages_conversation", "conversation", "id"), Index("ix_messages_scope_id", "scope_id", "created_at"))
 
-# Messages that wait to be put into the search index, which costs more than all else that a turn writes.
-unindexed = Table(
-    "unindexed", metadata, Column("scope_id", Key, primary_key=True, autoincrement=False), Column("id", Key, primary_key=True, autoincrement=False),
-    sqlite_with_rowid=False)
+# How far something has come, by its name. messages: the row key up to which messages are in the search index, into which they are put
+# behind the turns, since that costs more than all else that a turn writes.
+marks = Table("marks", metadata, Column("name", String(64), primary_key=True), Column("upto", Key, nullable=False))
 
 passages = Table(
     "passages", metadata, key(), Column("public_id", String(64), nullable=False, unique=True), scoped(), Column("node", Key, nullable=False, server_default="0"),
@@ -127,8 +126,8 @@ summaries = Table(
     "summaries", metadata, Column("id", Integer, primary_key=True), scoped(), Column("conversation", Key, nullable=False),
     Column("chain", LargeBinary, nullable=False), text("content"), Column("count", Integer, nullable=False), at(), UniqueConstraint("scope_id", "chain"))
 
-explains = Table(
-    "explains", metadata, Column("id", String(64), primary_key=True), scoped(), text("record"), at(), Index("ix_explains_scope_id", "scope_id"))
+# By their turn's node, which ends their public id: they need no index of their own. record: a line of JSON for each attempt at the turn.
+explains = Table("explains", metadata, key(), scoped(), text("record"), at())
 
 jobs = Table(
     "jobs", metadata, Column("id", Integer, primary_key=True), Column("scope_id", Key), text("kind"), text("payload", "{}"), Column("dedupe", Text, unique=True),

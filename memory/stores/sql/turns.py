@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, Row, bindparam, delete, literal_column, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
 from memory.blocks import Block
 from memory.epoch import Epoch, Past
@@ -283,8 +284,17 @@ def open_turn(conn: Connection, o: Opening, *, answered: bool = False) -> int:
         return scope_id
     if not answered:
         add_row(conn, t.nodes, **columns(o.node, scope_id), request=o.request, rounds=rounds)
-    message_rows.add(conn, scope_id, message_rows.Place(c.id, o.node.id, "chat", now, later=True), o.messages)
+        message_rows.append(conn, _asked(o, scope_id, now), _newest(o.there))
     return scope_id
+
+
+def _asked(o: Opening, scope_id: int, now: float) -> list[dict[str, Any]]:
+    """The rows of the messages that the request adds."""
+    return list(message_rows.rows_of(scope_id, message_rows.Place(o.conversation.id, o.node.id, "chat", now), o.messages))
+
+
+def _newest(there: Any) -> int | None:
+    return None if there is None else max(there.stored or 0, there.indexed or 0)
 
 
 def round_done(conn: Connection, node: int, rounds: Sequence[Json]) -> None:
@@ -339,8 +349,11 @@ def record(conn: Connection, r: Record, opening: Opening | None = None) -> int:
     """Writes a turn's answers; safe to call again with the same record. opening: its request, where that was not written before.
     Returns the conversation's newest node. Raises Erased."""
     request: dict[str, Any] = {}
+    said: list[dict[str, Any]] = []
+    now = time.time()
     if opening is not None:
         r.scope_id, request = open_turn(conn, opening, answered=True), {"request": opening.request}
+        said = _asked(opening, r.scope_id, now)
         r.conversation = opening.conversation.id
         for node in r.nodes:
             node.conversation = r.conversation
@@ -348,7 +361,6 @@ def record(conn: Connection, r: Record, opening: Opening | None = None) -> int:
     if there is None or there.conversation is None:
         raise Erased("the conversation was deleted while this ran; nothing of it is kept")
     scope_id: int = there.id
-    now = time.time()
     if r.kept:
         _join(conn, there, r)
     if r.epoch is not None:
@@ -361,13 +373,14 @@ def record(conn: Connection, r: Record, opening: Opening | None = None) -> int:
             message_rows.remove(conn, (t.messages.c.node == node.id) & (t.messages.c.source == "answer"))
         put_row(conn, t.nodes, ("id",), **columns(node, scope_id), **request)
         request = {}
-        place = message_rows.Place(r.conversation, node.id, "answer", now, aborted=node.state == "aborted", later=True)
-        message_rows.add(conn, scope_id, place, [(answer, node.digest)])
+        said += message_rows.rows_of(scope_id, message_rows.Place(r.conversation, node.id, "answer", now, node.state == "aborted"), [(answer, node.digest)])
+    message_rows.append(conn, said, _newest(there))
     head = _move(conn, there, r, now)
     if r.evicted:
         message_rows.add(conn, scope_id, message_rows.Place(r.conversation, r.nodes[0].id, "evicted", now), r.evicted, once=True)
     if r.explain:
-        put_row(conn, t.explains, ("id",), id=r.explain[0], scope_id=scope_id, record=encode(r.explain[1]).decode(), created_at=now)
+        execute(conn, explaining(conn.dialect.name), {
+            "id": r.nodes[0].id, "scope_id": scope_id, "record": encode({**r.explain[1], "created_at": now}).decode(), "created_at": now})
     fact_rows.used(conn, r.used)
     for job in r.jobs:
         if not job.every or owners.nth_turn(conn, scope_id, job.every):
@@ -375,6 +388,15 @@ def record(conn: Connection, r: Record, opening: Opening | None = None) -> int:
     if r.prove and not there.proven:
         owners.prove(conn, scope_id)
     return head
+
+
+@cache
+def explaining(dialect: str) -> Any:
+    """Keeps a turn's explain record; those of other attempts at the turn stay before it."""
+    x = t.explains.c
+    statement = (postgresql if dialect == "postgresql" else sqlite).insert(t.explains).values({c.name: bindparam(c.name) for c in x})
+    return statement.on_conflict_do_update(index_elements=["id"], set_={
+        "record": x.record + "\n" + statement.excluded.record, "created_at": statement.excluded.created_at})
 
 
 def _join(conn: Connection, line: Any, r: Record) -> None:

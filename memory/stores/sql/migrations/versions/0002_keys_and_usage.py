@@ -87,13 +87,34 @@ def _background() -> None:
     for name, columns, state in (("ix_nodes_asked", ["scope_id", "asked"], "state != 'done'"), ("ix_nodes_parent", ["parent"], "state = 'aborted'")):
         op.drop_index(name, "nodes")
         op.create_index(name, "nodes", columns, sqlite_where=sa.text(state), postgresql_where=sa.text(state))
+    _marks()
+    _explains()
+
+
+def _marks() -> None:
     op.create_table(
-        "unindexed", sa.Column("scope_id", KEY, autoincrement=False, nullable=False), sa.Column("id", KEY, autoincrement=False, nullable=False),
-        sa.PrimaryKeyConstraint("scope_id", "id", name="pk_unindexed"), sqlite_with_rowid=False)
+        "marks", sa.Column("name", sa.String(length=64), nullable=False), sa.Column("upto", KEY, nullable=False), sa.PrimaryKeyConstraint("name", name="pk_marks"))
+    op.execute("INSERT INTO marks (name, upto) SELECT 'messages', id FROM messages ORDER BY id DESC LIMIT 1")
+
+
+def _explains() -> None:
+    """By their turn's node, which those made before do not tell: they go."""
+    op.drop_index("ix_explains_scope_id", "explains")
+    op.drop_table("explains")
+    op.create_table(
+        "explains", sa.Column("id", KEY, autoincrement=False, nullable=False), sa.Column("scope_id", KEY, nullable=False),
+        sa.Column("record", sa.Text(), server_default="", nullable=False), sa.Column("created_at", sa.Float(), nullable=False),
+        sa.ForeignKeyConstraint(["scope_id"], ["scopes.id"], name="fk_explains_scope_id"), sa.PrimaryKeyConstraint("id", name="pk_explains"))
 
 
 def downgrade() -> None:
-    op.drop_table("unindexed")
+    op.drop_table("marks")
+    op.drop_table("explains")
+    op.create_table(
+        "explains", sa.Column("id", sa.String(length=64), nullable=False), sa.Column("scope_id", KEY, nullable=False),
+        sa.Column("record", sa.Text(), server_default="", nullable=False), sa.Column("created_at", sa.Float(), nullable=False),
+        sa.ForeignKeyConstraint(["scope_id"], ["scopes.id"], name="fk_explains_scope_id"), sa.PrimaryKeyConstraint("id", name="pk_explains"))
+    op.create_index("ix_explains_scope_id", "explains", ["scope_id"])
     for name, columns in (("ix_nodes_asked", ["scope_id", "asked"]), ("ix_nodes_parent", ["parent"])):
         op.drop_index(name, "nodes")
         op.create_index(name, "nodes", columns)

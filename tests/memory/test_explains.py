@@ -1,0 +1,40 @@
+"""Explain records: each under its own id, those of several attempts at one turn together."""
+from __future__ import annotations
+
+import pytest
+
+from memory.ids import new_id, new_key
+from memory.scope import Scope
+from memory.stores.sql import owners
+from memory.stores.sql.conversations import explained
+from memory.stores.sql.engine import Database
+from memory.stores.sql.rows import execute
+from memory.stores.sql.turns import explaining
+
+
+@pytest.fixture
+async def db(tmp_path):
+    out = Database(f"sqlite+aiosqlite:///{tmp_path}/a.db")
+    await out.open()
+    yield out
+    await out.close()
+
+
+async def test_each_attempt_at_a_turn_keeps_its_record(db):
+    node = new_key()
+    first, second = (f"{new_id('explain')}{node:016x}" for _ in range(2))
+
+    def work(conn):
+        scope_id = owners.ensure(conn, owners.as_found(conn, Scope("t", "ada", "default", b"s" * 32)))
+        for at, ident in ((1.0, first), (2.0, second)):
+            record = f'{{"id":"{ident}","injected":{{"core":"two\\nlines"}},"created_at":{at}}}'
+            execute(conn, explaining(conn.dialect.name), {"id": node, "scope_id": scope_id, "record": record, "created_at": at})
+
+    await db.write(work)
+    reach = owners.Reach("t")
+    for at, ident in ((1.0, first), (2.0, second)):
+        found = await db.read(lambda conn, i=ident: explained(conn, reach, i))
+        assert (found["id"], found["created_at"], found["user"], found["injected"]["core"]) == (ident, at, "ada", "two\nlines")
+    for wrong in (f"{new_id('explain')}{node:016x}", first[:-1], f"{first}0", f"{new_id('explain')}{2**63:016x}", ""):
+        assert await db.read(lambda conn, i=wrong: explained(conn, reach, i)) is None
+    assert await db.read(lambda conn: explained(conn, owners.Reach("other"), first)) is None
