@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from gateway.errors import GatewayError, Headers, Unavailable
 from gateway.headers import Pairs
-from gateway.sse import COMMENT, DONE, frame
+from gateway.sse import COMMENT, frame
 
 log = logging.getLogger("memgate")
 Receive = Callable[[], Awaitable[Any]]
@@ -66,25 +66,27 @@ class Work(Protocol):
 
 
 class Completing(ABC):
-    """What the works that answer with a chat completion share: `chunks` as JSON texts, `whole` for who wants no stream."""
+    """What the works that answer with a chat completion share: `chunks` as events, `whole` for who wants no stream."""
 
     stream: bool
     _sent_body: bytes
 
     @abstractmethod
     def chunks(self) -> AsyncGenerator[bytes, None]:
-        """What to show, as JSON texts; for who wants no stream, for their effect."""
+        """The events to show, up to `[DONE]`; for who wants no stream, for their effect."""
 
     @abstractmethod
     def whole(self) -> bytes:
         """The body for who wants no stream, once the chunks are through."""
 
-    async def parts(self) -> AsyncGenerator[bytes, None]:
+    def parts(self) -> AsyncGenerator[bytes, None]:
+        return self.chunks() if self.stream else self._at_once()
+
+    async def _at_once(self) -> AsyncGenerator[bytes, None]:
         async with contextlib.aclosing(self.chunks()) as chunks:
-            async for chunk in chunks:
-                if self.stream:
-                    yield frame(chunk)
-        self._sent_body = frame(DONE) if self.stream else self.whole()
+            async for _ in chunks:
+                pass
+        self._sent_body = self.whole()
         yield self._sent_body
 
     def shaped(self, headers: Pairs) -> Head:
