@@ -136,7 +136,7 @@ class Answer:
             self._task.cancel()
 
     async def _run(self, send: Send) -> None:
-        self._task = asyncio.current_task()
+        self._task, self._loop = asyncio.current_task(), asyncio.get_running_loop()
         error = await self._worked(send)
         # The work is settled before the client is told, so that a repetition of the request finds it so.
         if self._work is not None and (rest := self._work.over(error)) is not None:
@@ -189,13 +189,13 @@ class Answer:
                     headers.append((b"x-request-id", self._name))
                 await send({"type": "http.response.start", "status": self._head.status, "headers": headers})
             await send({"type": "http.response.body", "body": data, "more_body": True})
-            self._last = asyncio.get_running_loop().time()
+            self._last = self._loop.time()
         finally:
             self._busy = False
 
     async def _keep(self, send: Send, work: Work) -> None:
         """Comments on a line that fell silent; the first of them commits the status. Never while a write is under way."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         self._last = loop.time()
         while True:
             limit = self._commit if self._head is None else self._quiet

@@ -70,7 +70,7 @@ def test_stream_and_plain_show_the_same_answer(data):
 FACE = chr(0x1F600)
 HEAD = {"id": "c", "object": "o", "created": 1, "model": "m"}
 HEADS = [HEAD, {**HEAD, "model": "n"}, {"id": "c"}, {**HEAD, "usage": None}, {**HEAD, "usage": {}}, {**HEAD, "x_new": "y"}, {**HEAD, "x_new": None}, {**HEAD, "usage": {"prompt_tokens": 1}},
-         {**HEAD, "id": mould.TEXT}]
+         {**HEAD, "id": mould.TEXT}, {**HEAD, "id": mould.PAD}]
 CHOICES = [{}, {"delta": None}, {"index": None, "delta": {"content": "a"}}, {"index": 0, "delta": {"content": "b"}, "finish_reason": "stop"},
            {"index": 0, "delta": {"content": "c"}, "logprobs": {"content": []}}, {"index": 0, "delta": {"content": "d", "role": "assistant"}},
            {"index": 0, "delta": {"content": "e"}, "x_more": "grows"}, {"index": 1, "delta": {"content": "f"}}, {"index": 0, "delta": {"content": ""}},
@@ -81,8 +81,11 @@ RAW = [b'{"id":"c","object":"o","created":1,"model":"m","choices":[{"index":0,"d
        b'{"choices":[{"delta":{"content":"x","content":"%b"},"index":0}],"id":"c","object":"o","created":1,"model":"m"}',
        b'{"choices":[{"delta":{"content":"%b","conten\\u0074":"last"},"index":0}],"id":"c","object":"o","created":1,"model":"m"}',
        b'{"choices":[{"delta":{"content":"%b"},"index":0}],"id":"c","object":"o","created":1,"model":"m","x":"\\ud83d"}']
+RAW += [t[:-1] + b',"obfuscation":"%p"}' for t in RAW] + [RAW[0][:-1] + b',"x":{"obfuscation":"%p"}}', RAW[0][:-1] + b',"obfuscation":"a","usage":null,"obfuscation":"%p"}',
+        b'{"obfuscation":"%p",' + RAW[0][1:]]
+PADS = [b"", b"a", b"Zz09", mould.PAD.encode(), b"-", b'"', b'b","x":"c', b"\\u0061", b"\xc3\xa9"]
 INNER = [b"plain", b"\\ud83d", b"\\ude00", b"\\ud83d\\ude00", b"\\/", b"\\", b'"', b"\\x", b"\xff", b"\xc3\xa9", b"\t", b'","role":"user', b'"},"finish_reason":"stop","x":{"y":"', b"\\u0000",
-         b"memgate\\u002etext"]
+         b"memgate\\u002etext", b'x"},"finish_reason":null}],"obfuscation":"a']
 
 
 @st.composite
@@ -92,7 +95,7 @@ def streamed(draw):
     same = st.builds(lambda t: {**shape, "choices": [{"index": 0, "delta": {"content": t}, "finish_reason": None}]}, st.sampled_from(TOLD) | st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
     odd = st.builds(lambda h, c: {**h, "choices": [c]}, st.sampled_from(HEADS), st.sampled_from(CHOICES))
     found = (same | same | odd).map(lambda body: json.dumps(body, ensure_ascii=ascii_).encode())
-    raw = st.builds(lambda t, inner: t.replace(b"%b", inner), st.just(draw(st.sampled_from(RAW))), st.sampled_from(INNER))
+    raw = st.builds(lambda t, inner, pad: t.replace(b"%b", inner).replace(b"%p", pad), st.just(draw(st.sampled_from(RAW))), st.sampled_from(INNER), st.sampled_from(PADS))
     return draw(st.lists(st.one_of(found, found, raw, raw), max_size=14))
 
 
@@ -125,10 +128,12 @@ def test_what_is_known_by_its_bytes_is_shown_and_adds_up_as_if_it_were_read(firs
 
 @pytest.mark.parametrize("top", [{}, {"usage": None}, {"system_fingerprint": "fp", "service_tier": None}])
 @pytest.mark.parametrize("alias", [None, "alias"])
-def test_of_a_stream_of_text_only_the_first_piece_is_read(top, alias):
+@pytest.mark.parametrize("padded", [False, True])
+def test_of_a_stream_of_text_only_the_first_piece_is_read(top, alias, padded):
     icpt = Interceptor(OURS, model=alias)
     for number in range(3):
-        events = [frame(json.dumps(chunk({"content": f"{i} "}, id=f"c{number}", **top)).encode()) for i in range(600)]
+        padding = [{"obfuscation": "a" * (1 + i % 9)} if padded else {} for i in range(600)]
+        events = [frame(json.dumps(chunk({"content": f"{i} "}, id=f"c{number}", **top, **padding[i])).encode()) for i in range(600)]
         icpt.feed(chat.read(events[0][6:-2]))
         if number:
             icpt.feed(chat.read(events[1][6:-2]))  # a join is its own piece
