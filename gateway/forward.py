@@ -37,15 +37,15 @@ LONGEST_PAUSE = 10.0  # seconds; a client told to wait longer is told so at once
 
 @dataclass(slots=True)
 class Reply:
-    """An upstream's accepted answer: its events, or, where it was sent as one, the whole completion: the chunk it is and, as it came,
-    `plain`."""
+    """An upstream's accepted answer. events: those that came up to the first with data, where it is a stream; the rest is the incoming
+    body's. chunk: what the completion is, where it came whole, and `plain`, its bytes."""
 
     target: Target
     attempts: int
     headers: Pairs
     incoming: Incoming
     framer: Framer = field(default_factory=Framer)
-    events: Events | None = None
+    events: list[Event] = field(default_factory=list)
     chunk: Chunk | None = None
     plain: bytes | None = None
 
@@ -281,16 +281,14 @@ class Forwarder:
 
     async def _first(self, reply: Reply) -> None:
         """Waits for the first event with data: until then another target may still be tried."""
-        events = Events(reply.incoming, reply.framer)
-        async for batch in events:
+        async for batch in Events(reply.incoming, reply.framer):
             if (first := next((e for e in batch if e.data), None)) is None:
                 continue
             if first.data == DONE:
                 break
             if (error := chunk_of(first).error) is not None:
                 raise UpstreamRefused(status_of(error), self.scrubbed(encode({"error": error}), reply.target), reply.headers)
-            events.ready = batch
-            reply.events = events
+            reply.events = batch
             return
         raise StreamIncomplete("The upstream's stream ended before its first event. Try again.")
 
@@ -325,22 +323,18 @@ class Forwarder:
 class Events:
     """The events of a stream, those together that arrived together. Raises GatewayError from the body.
 
-    What follows the last blank line when the stream ends is one event more; when it breaks, it is nothing. ready: events that were
-    read and are to come again. An object, not generators in each other: a stream pays for each of them with every event."""
+    What follows the last blank line when the stream ends is one event more; when it breaks, it is nothing. An object, not a
+    generator: a stream pays for it with every event, and who leaves it has nothing to close."""
 
-    __slots__ = ("_body", "_framer", "ready")
+    __slots__ = ("_body", "_framer")
 
     def __init__(self, incoming: Incoming, framer: Framer) -> None:
         self._body, self._framer = incoming.body, framer
-        self.ready: list[Event] = []
 
     def __aiter__(self) -> Events:
         return self
 
     async def __anext__(self) -> list[Event]:
-        if events := self.ready:
-            self.ready = []
-            return events
         try:
             while True:
                 if events := self._framer.feed(await self._body.__anext__()):

@@ -44,6 +44,11 @@ class Framer:
         """Bytes of an event that is not complete yet."""
         return bytes(self._rest)
 
+    @property
+    def between(self) -> bool:
+        """Whether what comes next begins an event."""
+        return not self._rest
+
     def feed(self, data: bytes) -> list[Event]:
         """Takes the next bytes, of any length; returns the events they complete, in order."""
         rest = self._rest

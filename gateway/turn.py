@@ -43,41 +43,47 @@ class Bounds:
 
 async def played(reply: Reply, icpt: Interceptor, forward: Forwarder) -> AsyncGenerator[bytes, None]:
     """What to show of one round. An error of the upstream's own is its end; what breaks off after every finish is whole."""
-    if reply.chunk is not None:
-        yield framed(icpt.feed(reply.chunk))
-    if reply.events is None:
-        return
+    if reply.chunk is not None and (whole := icpt.feed(reply.chunk)):
+        yield framed(whole)
+    events, body, framer = reply.events, reply.incoming.body, reply.framer
     try:
-        async for events in reply.events:
+        while events:
             out: list[bytes] = []
-            fault = last = None
-            try:
-                last = _taken(events, icpt, out)
-            except StreamIncomplete as e:
-                fault = e
+            end = _taken(events, icpt, out)
             if out:
                 yield b"".join(out)
-            if fault is not None:
-                raise fault
-            if last is not None:
-                if last.data == DONE:
+            if isinstance(end, StreamIncomplete):
+                raise end
+            if end is not None:
+                if end.data == DONE:
                     await reply.incoming.drained()
                 return
+            async for data in body:
+                if framer.between and (shown := icpt.passed(data)):
+                    framer.count += 1
+                    yield shown
+                elif events := framer.feed(data):
+                    break
+            else:
+                events = [last] if (last := framer.close()) else []
     except GatewayError as e:
         await forward.broke(e)
         if not (icpt.ended and isinstance(e, StreamIncomplete | UpstreamTimeout)):
             raise
 
 
-def _taken(events: list[Event], icpt: Interceptor, out: list[bytes]) -> Event | None:
-    """Adds what to show of these events. Returns the last that counts, if it is among them. Raises StreamIncomplete for what is no chunk."""
+def _taken(events: list[Event], icpt: Interceptor, out: list[bytes]) -> Event | StreamIncomplete | None:
+    """Adds what to show of these events. Returns what nothing counts after, if it is among them: the last event, or what is none."""
     for event in events:
         if shown := icpt.passed(event.raw):
             out.append(shown)
         elif event.data == DONE:
             return event
         elif event.data:
-            piece = chunk_of(event)
+            try:
+                piece = chunk_of(event)
+            except StreamIncomplete as e:
+                return e
             out += map(frame, icpt.feed(piece))
             if piece.error is not None:
                 return event
