@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from gateway.errors import GatewayError, Headers, Unavailable
 from gateway.headers import Pairs
-from gateway.sse import COMMENT, DONE, frame
+from gateway.sse import COMMENT, frame
 
 log = logging.getLogger("memgate")
 Receive = Callable[[], Awaitable[Any]]
@@ -66,25 +66,27 @@ class Work(Protocol):
 
 
 class Completing(ABC):
-    """What the works that answer with a chat completion share: `chunks` as JSON texts, `whole` for who wants no stream."""
+    """What the works that answer with a chat completion share: `chunks` as events, `whole` for who wants no stream."""
 
     stream: bool
     _sent_body: bytes
 
     @abstractmethod
     def chunks(self) -> AsyncGenerator[bytes, None]:
-        """What to show, as JSON texts; for who wants no stream, for their effect."""
+        """The events to show, up to `[DONE]`; for who wants no stream, for their effect."""
 
     @abstractmethod
     def whole(self) -> bytes:
         """The body for who wants no stream, once the chunks are through."""
 
-    async def parts(self) -> AsyncGenerator[bytes, None]:
+    def parts(self) -> AsyncGenerator[bytes, None]:
+        return self.chunks() if self.stream else self._at_once()
+
+    async def _at_once(self) -> AsyncGenerator[bytes, None]:
         async with contextlib.aclosing(self.chunks()) as chunks:
-            async for chunk in chunks:
-                if self.stream:
-                    yield frame(chunk)
-        self._sent_body = frame(DONE) if self.stream else self.whole()
+            async for _ in chunks:
+                pass
+        self._sent_body = self.whole()
         yield self._sent_body
 
     def shaped(self, headers: Pairs) -> Head:
@@ -134,7 +136,7 @@ class Answer:
             self._task.cancel()
 
     async def _run(self, send: Send) -> None:
-        self._task = asyncio.current_task()
+        self._task, self._loop = asyncio.current_task(), asyncio.get_running_loop()
         error = await self._worked(send)
         # The work is settled before the client is told, so that a repetition of the request finds it so.
         if self._work is not None and (rest := self._work.over(error)) is not None:
@@ -187,13 +189,13 @@ class Answer:
                     headers.append((b"x-request-id", self._name))
                 await send({"type": "http.response.start", "status": self._head.status, "headers": headers})
             await send({"type": "http.response.body", "body": data, "more_body": True})
-            self._last = asyncio.get_running_loop().time()
+            self._last = self._loop.time()
         finally:
             self._busy = False
 
     async def _keep(self, send: Send, work: Work) -> None:
         """Comments on a line that fell silent; the first of them commits the status. Never while a write is under way."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         self._last = loop.time()
         while True:
             limit = self._commit if self._head is None else self._quiet

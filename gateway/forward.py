@@ -1,7 +1,7 @@
-"""One round's upstream call: targets in order, retries before the first event only, then a stream of chunks.
+"""One round's upstream call: targets in order, retries before the first event only, then a stream of events.
 
-Both modes give the same thing, an iterator of `Chunk`: a whole completion is lifted to one. Nothing of an answer was used
-when this raises, so the caller may compose the request anew.
+A whole completion is lifted to the one chunk of such a stream. Nothing of an answer was used when this raises, so the caller may
+compose the request anew.
 """
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import asyncio
 import logging
 import math
 import time
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -38,15 +37,17 @@ LONGEST_PAUSE = 10.0  # seconds; a client told to wait longer is told so at once
 
 @dataclass(slots=True)
 class Reply:
-    """An upstream's accepted answer. plain: the whole completion, where it was sent as one. messages: what it was asked, as JSON
-    without the brackets."""
+    """An upstream's accepted answer. events: those that came up to the first with data, where it is a stream; the rest is the incoming
+    body's. chunk: what the completion is, where it came whole, and `plain`, its bytes. messages: what it
+    was asked, as JSON without the brackets."""
 
     target: Target
     attempts: int
     headers: Pairs
-    chunks: AsyncIterator[Chunk]
     incoming: Incoming
     framer: Framer = field(default_factory=Framer)
+    events: list[Event] = field(default_factory=list)
+    chunk: Chunk | None = None
     plain: bytes | None = None
     messages: bytes = b""
 
@@ -60,7 +61,7 @@ class Passed:
     target: Target
     incoming: Incoming
     first: list[Event] = field(default_factory=list)
-    more: AsyncGenerator[list[Event], None] | None = None
+    more: Events | None = None
     framer: Framer = field(default_factory=Framer)
 
 
@@ -249,7 +250,7 @@ class Forwarder:
 
     async def _begun(self, passed: Passed) -> None:
         """Waits for the first event with data. One that reports an error counts as a failure while there are tries left."""
-        passed.more = events_of(passed.incoming, passed.framer)
+        passed.more = Events(passed.incoming, passed.framer)
         async for batch in passed.more:
             passed.first += batch
             if found := next((e for e in batch if e.data), None):
@@ -273,7 +274,7 @@ class Forwarder:
         try:
             if not 200 <= incoming.status < 300:
                 raise await self._refusal(target, incoming)
-            reply = Reply(target, self.attempts, client_headers(incoming.headers), _none(), incoming)
+            reply = Reply(target, self.attempts, client_headers(incoming.headers), incoming)
             await (self._first(reply) if incoming.is_events else self._whole(reply))
             return reply
         except BaseException:
@@ -288,15 +289,17 @@ class Forwarder:
         return None if self.managed else self.authorization
 
     async def _first(self, reply: Reply) -> None:
-        """Waits for the first event: until then another target may still be tried."""
-        chunks = Chunks(reply.incoming, reply.framer, self.broke)
-        first = await anext(chunks, None)
-        if first is None:
-            raise StreamIncomplete("The upstream's stream ended before its first event. Try again.")
-        if first.error is not None:
-            raise UpstreamRefused(status_of(first.error), self.scrubbed(encode({"error": first.error}), reply.target), reply.headers)
-        chunks.first, chunks.begun = first, True
-        reply.chunks = chunks
+        """Waits for the first event with data: until then another target may still be tried."""
+        async for batch in Events(reply.incoming, reply.framer):
+            if (first := next((e for e in batch if e.data), None)) is None:
+                continue
+            if first.data == DONE:
+                break
+            if (error := chunk_of(first).error) is not None:
+                raise UpstreamRefused(status_of(error), self.scrubbed(encode({"error": error}), reply.target), reply.headers)
+            reply.events = batch
+            return
+        raise StreamIncomplete("The upstream's stream ended before its first event. Try again.")
 
     async def _whole(self, reply: Reply) -> None:
         data = await reply.incoming.read()
@@ -306,7 +309,7 @@ class Forwarder:
                 raise Malformed("not an object")
             if body.get("error"):
                 raise UpstreamRefused(status_of(body["error"]), self.scrubbed(data, reply.target), reply.headers)
-            reply.chunks = _one(chunk(lift(body), b""))
+            reply.chunk = chunk(lift(body), b"")
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, Malformed) as e:
             raise UpstreamUnreachable(f"The upstream answered 200 with something that is no chat completion ({type(e).__name__}). Try again, or check its base_url.") from e
         reply.plain = data
@@ -326,78 +329,34 @@ class Forwarder:
         return UpstreamRefused(incoming.status, *error_json(incoming.status, data, headers))
 
 
-async def events_of(incoming: Incoming, framer: Framer) -> AsyncGenerator[list[Event], None]:
+class Events:
     """The events of a stream, those together that arrived together. Raises GatewayError from the body.
 
-    What follows the last blank line when the stream ends is one event more; when it breaks, it is nothing.
-    """
-    async for data in incoming.body:
-        if events := framer.feed(data):
-            yield events
-    if last := framer.close():
-        yield [last]
+    What follows the last blank line when the stream ends is one event more; when it breaks, it is nothing. An object, not a
+    generator: a stream pays for it with every event, and who leaves it has nothing to close."""
 
+    __slots__ = ("_body", "_framer")
 
-class Chunks:
-    """The chunks of an event stream, up to `[DONE]`. first: one that was read already. begun: the client may have seen some of them, so
-    that a stream which breaks off is told to `broke`. Raises StreamIncomplete for what is no chunk, GatewayError from the body.
+    def __init__(self, incoming: Incoming, framer: Framer) -> None:
+        self._body, self._framer = incoming.body, framer
 
-    An object, not generators in each other: a stream pays for each of them with every event."""
-
-    __slots__ = ("_broke", "_framer", "_incoming", "_over", "_ready", "begun", "first")
-
-    def __init__(self, incoming: Incoming, framer: Framer, broke: Callable[[GatewayError], Awaitable[None]]) -> None:
-        self._incoming, self._framer, self._broke = incoming, framer, broke
-        self._ready: deque[Event] = deque()
-        self._over = self.begun = False
-        self.first: Chunk | None = None
-
-    def __aiter__(self) -> Chunks:
+    def __aiter__(self) -> Events:
         return self
 
-    async def __anext__(self) -> Chunk:
-        if (first := self.first) is not None:
-            self.first = None
-            return first
+    async def __anext__(self) -> list[Event]:
         try:
-            while self._ready or not self._over:
-                if not self._ready:
-                    await self._more()
-                    continue
-                data = self._ready.popleft().data
-                if data == DONE:
-                    self._over = True
-                    self._ready.clear()
-                    await self._incoming.drained()
-                elif data:
-                    return _read(data)
-        except GatewayError as e:
-            if self.begun:
-                await self._broke(e)
+            while True:
+                if events := self._framer.feed(await self._body.__anext__()):
+                    return events
+        except StopAsyncIteration:
+            if last := self._framer.close():
+                return [last]
             raise
-        raise StopAsyncIteration
-
-    async def _more(self) -> None:
-        data = await anext(self._incoming.body, None)
-        if data is not None:
-            self._ready.extend(self._framer.feed(data))
-            return
-        self._over = True
-        if last := self._framer.close():
-            self._ready.append(last)
 
 
-def _read(data: bytes) -> Chunk:
+def chunk_of(event: Event) -> Chunk:
+    """The event's data as a chunk. Raises StreamIncomplete for what is none."""
     try:
-        return read(data)
+        return read(event.data or b"")
     except Malformed as e:
         raise StreamIncomplete(f"The stream broke off: {e}. Try again.") from e
-
-
-async def _one(item: Chunk) -> AsyncIterator[Chunk]:
-    yield item
-
-
-async def _none() -> AsyncIterator[Chunk]:
-    return
-    yield

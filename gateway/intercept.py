@@ -6,6 +6,7 @@ Rules (MEMORY.md 4):
 - The client sees one answer: one identity, one role and one finish a lane, dense call indexes once a call of
   ours was taken out, texts of several rounds joined by a blank line only where neither side has white space.
 - A finish is shown at once when its lane holds no call of ours; otherwise the turn decides what follows.
+- What is known by its bytes to be one more piece of the text being shown is not read (`mould`); shown, and added up, is the same.
 """
 from __future__ import annotations
 
@@ -13,8 +14,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.wire.chat import IDENTITY, Chunk, Fold, Head, Json, Segment, decode, encode
+from gateway.wire.chat import Chunk, Fold, Head, Json, Segment, decode, encode
 from gateway.wire.delta import grown_name, usage_sum
+from gateway.wire.mould import Mould, mould
+
+POURED = 256  # texts of one mould that are kept apart
+TRIES = 8  # moulds that are made in a row without use: in some streams no event is like the one before
 
 
 @dataclass(slots=True)
@@ -76,6 +81,8 @@ class Interceptor:
         self._last_usage: Json | None = None
         self._rounds = 0
         self._error: Any = None
+        self._mould: Mould | None = None
+        self._tries = TRIES
         self.usage: Json | None = None
         self.text_shown = False
 
@@ -95,8 +102,7 @@ class Interceptor:
 
     def feed(self, chunk: Chunk) -> list[bytes]:
         """Takes the next chunk of the round; returns the chunks to show, encoded."""
-        if chunk.plain and self._passes(chunk):
-            return [chunk.payload]
+        self._emptied()
         if chunk.error is not None:
             self._error = chunk.error
             return []
@@ -110,22 +116,40 @@ class Interceptor:
         hiding = any(s.kind == "call" for s in chunk.segments)
         kept = [s for s in chunk.segments if self._keep(chunk, s, hiding, out)]
         self._show(chunk, kept, out)
+        if self._tries and len(kept) == len(out) == 1 and kept[0].kind == "text":
+            self._moulded(chunk, kept[0].lane)
         return out
 
-    def _passes(self, chunk: Chunk) -> bool:
-        """Takes one more piece of a text that is being shown, where nothing of it is to be edited: what `feed` does, without looking for
-        more. Of a stream nearly every chunk is one."""
-        (segment,), body, members = chunk.segments, chunk.body, self._head.members
-        lane = self._lanes.get(segment.lane)
-        if lane is None or lane.finish or lane.reason or lane.fresh or segment.lane not in self._roles or len(members) < len(IDENTITY):
-            return False
-        if any(body.get(k) != members[k] for k in IDENTITY) or ("usage" in body and not self._include_usage):
-            return False
-        text: str = segment.value
-        lane.last, self.text_shown = text[-1], True
-        self._received.text(segment.lane, text, body)
-        self._shown.text(segment.lane, text, body)
-        return True
+    def passed(self, raw: bytes) -> bytes:
+        """Takes an event as it came, where that is one more piece of the text being shown; returns the event to show, b"" for one
+        that has to be read and fed."""
+        if (known := self._mould) is None:
+            return b""
+        shown = known.pour(raw)
+        if len(known.texts) == POURED:
+            self._added(known)
+        return shown
+
+    def _moulded(self, chunk: Chunk, lane: int) -> None:
+        """Learns from a chunk that was just shown what the next ones may be known by."""
+        state = self._lanes[lane]
+        if lane in self._roles and not (state.finish or state.reason or state.fresh):
+            self._tries -= 1
+            self._mould = mould(chunk, self._head, self._roles, not self._include_usage)
+
+    def _emptied(self) -> None:
+        """Something else follows what was known by its bytes."""
+        known, self._mould = self._mould, None
+        if known is not None and known.texts:
+            self._tries = TRIES
+            self._added(known)
+
+    def _added(self, known: Mould) -> None:
+        text = "".join(known.texts)
+        known.texts.clear()
+        self._lanes[known.lane].last = text[-1]
+        self._received.text(known.lane, text)
+        self._shown.text(known.lane, text)
 
     def _bare(self, chunk: Chunk) -> list[bytes]:
         """A chunk without choices: usage is kept back, anything else goes on with `choices` made a list."""
@@ -242,6 +266,7 @@ class Interceptor:
 
     def close(self) -> tuple[list[bytes], Round]:
         """The upstream's stream has ended: what was still held, and what the round came to."""
+        self._emptied()
         out: list[bytes] = []
         for lane in self._lanes.values():
             self._decide(lane, out)

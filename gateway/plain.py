@@ -8,7 +8,8 @@ from gateway.forward import Forwarder, Reply
 from gateway.headers import Pairs
 from gateway.intercept import Interceptor
 from gateway.naming import renamed
-from gateway.turn import check, played
+from gateway.sse import DONE
+from gateway.turn import check, framed, played
 from gateway.wire.chat import Json, encode
 
 
@@ -27,19 +28,18 @@ class PlainWork(Completing):
         reply = self._reply = await self._forward.open(lambda _: (self._body, b""))
         icpt = Interceptor((), wants or not self.stream, self._forward.alias)
         try:
-            async for shown in played(reply, icpt):
+            async for shown in played(reply, icpt, self._forward):
                 yield shown
         finally:
             await reply.incoming.close()
         rest, result = icpt.close()
-        for shown in rest:
-            yield shown
+        if rest:
+            yield framed(rest)
         self._forward.meter.told(result.usage)
         check(result, self._forward, whole=reply.plain is not None)
         alias = self._forward.alias
         self._bytes = renamed(reply.plain, alias) if reply.plain and alias else reply.plain or encode(icpt.answer())
-        for shown in icpt.usage_chunk(icpt.usage):
-            yield shown
+        yield framed([*icpt.usage_chunk(icpt.usage), DONE])
 
     def whole(self) -> bytes:
         return self._bytes

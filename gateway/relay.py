@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from gateway.answer import SSE, Head
 from gateway.endings import ending_of, is_object
 from gateway.errors import GatewayError, StreamIncomplete, UpstreamTimeout, UpstreamUnreachable
-from gateway.forward import Forwarder, Passed
+from gateway.forward import Events, Forwarder, Passed
 from gateway.headers import Pairs, client_headers
 from gateway.naming import renamed, usage_of
 from gateway.routing import Target
@@ -91,7 +91,7 @@ class RelayWork:
                 body = renamed(body, target.model, self._p.content_type)
         return Outgoing(self._p.path, body, headers, self._p.method)
 
-    async def _events(self, passed: Passed, more: AsyncGenerator[list[Event], None]) -> AsyncGenerator[bytes, None]:
+    async def _events(self, passed: Passed, more: Events) -> AsyncGenerator[bytes, None]:
         if passed.first:
             yield self._shown(passed.first)
         try:

@@ -44,9 +44,17 @@ class Framer:
         """Bytes of an event that is not complete yet."""
         return bytes(self._rest)
 
+    @property
+    def between(self) -> bool:
+        """Whether what comes next begins an event."""
+        return not self._rest
+
     def feed(self, data: bytes) -> list[Event]:
         """Takes the next bytes, of any length; returns the events they complete, in order."""
         rest = self._rest
+        if not (rest or self._start) and (event := _simple(data)) is not None:
+            self.count += 1
+            return [event]
         if rest:
             rest += data
         buffer = rest or data
@@ -73,8 +81,8 @@ class Framer:
         if self._start:
             self._start = False
             text = raw.removeprefix(BOM)
-        if text.startswith(b"data: ") and text.endswith(b"\n\n") and text.find(b"\n") == len(text) - 2 and b"\r" not in text:
-            return Event(raw, text[6:-2])
+        if (simple := _simple(text)) is not None:
+            return simple if text is raw else simple._replace(raw=raw)
         data: list[bytes] = []
         name = b""
         for line in LINE.split(text):
@@ -87,6 +95,13 @@ class Framer:
             elif field == b"id":
                 self.ids = True
         return Event(raw, b"\n".join(data) if data else None, name)
+
+
+def _simple(raw: bytes) -> Event | None:
+    """The event where it is one line of data and a blank line, as nearly all are; else None."""
+    if raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2 and raw.endswith(b"\n\n") and b"\r" not in raw:
+        return Event(raw, raw[6:-2])
+    return None
 
 
 def frame(data: bytes) -> bytes:

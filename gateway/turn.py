@@ -1,7 +1,7 @@
 """The turn: compose, then repeat {forward, intercept, execute}, then record. One generator for stream and plain.
 
-It yields the chunks to show, each as JSON text. An exception before the first of them still has its own status; after
-it, the caller tells it in-band. Rules: MEMORY.md 4.
+It yields the events to show, those together that came together. An exception before the first of them still has its own status;
+after it, the caller tells it in-band. Rules: MEMORY.md 4.
 """
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import StreamIncomplete, UpstreamFailed, UpstreamRefused, UpstreamTimeout
-from gateway.forward import Composed, Forwarder, Reply
+from gateway.errors import GatewayError, StreamIncomplete, UpstreamFailed, UpstreamRefused, UpstreamTimeout
+from gateway.forward import Composed, Forwarder, Reply, chunk_of
 from gateway.intercept import Interceptor, Round
 from gateway.refusals import is_overflow, overflowed
 from gateway.routing import Target
+from gateway.sse import DONE, Event, frame
 from gateway.wire.chat import Json, chunk, decode, encode, lift
 from gateway.wire.place import BY, Placement, placed, without_tools
 from memory.errors import Erased, StoreUnavailable
@@ -41,17 +42,58 @@ class Bounds:
     patience: float = 0.15
 
 
-async def played(reply: Reply, icpt: Interceptor) -> AsyncGenerator[bytes, None]:
+async def played(reply: Reply, icpt: Interceptor, forward: Forwarder) -> AsyncGenerator[bytes, None]:
     """What to show of one round. An error of the upstream's own is its end; what breaks off after every finish is whole."""
+    if reply.chunk is not None and (whole := icpt.feed(reply.chunk)):
+        yield framed(whole)
+    events, body, framer = reply.events, reply.incoming.body, reply.framer
     try:
-        async for piece in reply.chunks:
-            for shown in icpt.feed(piece):
-                yield shown
-            if piece.error is not None:
+        while events:
+            out: list[bytes] = []
+            end = _taken(events, icpt, out)
+            if out:
+                yield b"".join(out)
+            if isinstance(end, StreamIncomplete):
+                raise end
+            if end is not None:
+                if end.data == DONE:
+                    await reply.incoming.drained()
                 return
-    except (StreamIncomplete, UpstreamTimeout):
-        if not icpt.ended:
+            async for data in body:
+                if framer.between and (shown := icpt.passed(data)):
+                    framer.count += 1
+                    yield shown
+                elif events := framer.feed(data):
+                    break
+            else:
+                events = [last] if (last := framer.close()) else []
+    except GatewayError as e:
+        await forward.broke(e)
+        if not (icpt.ended and isinstance(e, StreamIncomplete | UpstreamTimeout)):
             raise
+
+
+def _taken(events: list[Event], icpt: Interceptor, out: list[bytes]) -> Event | StreamIncomplete | None:
+    """Adds what to show of these events. Returns what nothing counts after, if it is among them: the last event, or what is none."""
+    for event in events:
+        if shown := icpt.passed(event.raw):
+            out.append(shown)
+        elif event.data == DONE:
+            return event
+        elif event.data:
+            try:
+                piece = chunk_of(event)
+            except StreamIncomplete as e:
+                return e
+            out += map(frame, icpt.feed(piece))
+            if piece.error is not None:
+                return event
+    return None
+
+
+def framed(payloads: list[bytes]) -> bytes:
+    """JSON texts as events."""
+    return b"".join(map(frame, payloads))
 
 
 def check(result: Round, forward: Forwarder, whole: bool) -> None:
@@ -95,23 +137,23 @@ class Turn:
         self._timer: asyncio.TimerHandle | None = None
 
     async def run(self) -> AsyncGenerator[bytes, None]:
-        """The chunks to show. Raises GatewayError."""
+        """The events to show, up to `[DONE]`. Raises GatewayError."""
         self._begin()
         try:
-            for shown in self._replayed():
-                yield shown
+            if replayed := self._replayed():
+                yield framed(replayed)
             while True:
                 reply = self.reply = await self._forwarded()
                 self.icpt.alias = self.forward.alias
                 try:
                     await self._in_time(self.bounds.patience)
-                    async for shown in played(reply, self.icpt):
+                    async for shown in played(reply, self.icpt, self.forward):
                         yield shown
                 finally:
                     await reply.incoming.close()
                 rest, result = self.icpt.close()
-                for shown in rest:
-                    yield shown
+                if rest:
+                    yield framed(rest)
                 self._checked(reply, result)
                 if result.ours:
                     self._begin(at_once=True)
@@ -119,11 +161,10 @@ class Turn:
                 if not await self._goes_on(result):
                     break
                 self.icpt.proceed()
-            for shown in self.icpt.finish():
-                yield shown
+            if last := self.icpt.finish():
+                yield framed(last)
             await self.record()
-            for shown in self.icpt.usage_chunk(self.usage):
-                yield shown
+            yield framed([*self.icpt.usage_chunk(self.usage), DONE])
         finally:
             await self._settled()
 

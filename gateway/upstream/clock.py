@@ -49,9 +49,9 @@ class Clock:
 
     def __enter__(self) -> None:
         if self._phase == "idle":
-            self._limit = self._alarm.now() + self.timeouts.idle
-            self.until = min(self._limit, self._ends)
-        self._task = task = asyncio.current_task()
+            self._limit = limit = self._alarm.now() + self.timeouts.idle
+            self.until = limit if limit < self._ends else self._ends
+        self._task = task = asyncio.current_task(self._alarm.loop)
         self._cancelling = task.cancelling() if task is not None else 0
         self._alarm.watch(self)
 
@@ -84,14 +84,14 @@ class Alarm:
 
     def __init__(self) -> None:
         self.waiting: set[Clock] = set()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None  # from the first look at the time on
         self._timer: asyncio.TimerHandle | None = None
         self._when = float("inf")  # by the loop's time
 
     def now(self) -> float:
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-        return self._loop.time()
+        if self.loop is None:
+            self.loop = asyncio.get_running_loop()
+        return self.loop.time()
 
     def watch(self, clock: Clock) -> None:
         self.waiting.add(clock)
@@ -99,11 +99,11 @@ class Alarm:
             self._set(clock.until)
 
     def _set(self, when: float) -> None:
-        assert self._loop is not None  # noqa: S101 - every clock has looked at the time
+        assert self.loop is not None  # noqa: S101 - every clock has looked at the time
         if self._timer is not None:
             self._timer.cancel()
         self._when = when
-        self._timer = self._loop.call_at(when, self._off)
+        self._timer = self.loop.call_at(when, self._off)
 
     def _off(self) -> None:
         now = self.now()

@@ -63,6 +63,8 @@ class Response:
     def take(self) -> bytes:
         """What has come of the body, a piece at most; b"" where nothing waits."""
         body = self._body
+        if not body:
+            return b""
         if len(body) <= PIECE:
             data = bytes(body)
             body.clear()

@@ -16,11 +16,10 @@ from typing import Any
 
 import msgspec
 
-from gateway.wire.delta import Pieces, joined, merge
+from gateway.wire.delta import joined, merge
 
 Json = dict[str, Any]
 encode = msgspec.json.Encoder().encode
-USUAL = frozenset({"index", "delta", "finish_reason", "logprobs"})
 IDENTITY = ("id", "object", "created", "model")
 _decode = msgspec.json.Decoder().decode
 LONE = re.compile(rb"(?<!\\)((?:\\\\)*)\\(?:u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..\\)u[dD][c-fC-F]..)", re.DOTALL)
@@ -76,14 +75,13 @@ class Segment:
 
 @dataclass(slots=True)
 class Chunk:
-    """payload: the bytes it came as; none for a whole reply turned into a chunk. plain: it is one more piece of text and nothing else."""
+    """payload: the bytes it came as; none for a whole reply turned into a chunk."""
 
     payload: bytes
     body: Json
     segments: list[Segment] = field(default_factory=list)
     usage: Json | None = None
     error: Any = None
-    plain: bool = False
 
     def render(self, kept: Sequence[Segment], head: Head, roles: set[int], bare: bool = False) -> bytes | None:
         """The chunk as it is shown: only `kept` segments, one identity, one role a lane, no usage.
@@ -164,23 +162,8 @@ def read(payload: bytes) -> Chunk:
     return chunk(body, payload)
 
 
-def _text(body: Json, payload: bytes) -> Chunk | None:
-    """The chunk where it is as nearly all of a stream are: a piece of text for one choice, and nothing that is not on every chunk."""
-    choices = body.get("choices")
-    if not payload or type(choices) is not list or len(choices) != 1 or type(choice := choices[0]) is not dict:
-        return None
-    delta, lane = choice.get("delta"), choice.get("index")
-    if type(delta) is not dict or len(delta) != 1 or type(lane) is not int or type(text := delta.get("content")) is not str or not text:
-        return None
-    if choice.keys() - USUAL or choice.get("finish_reason") is not None or choice.get("logprobs") is not None or body.get("error") or body.get("usage") is not None:
-        return None
-    return Chunk(payload, body, [Segment("text", lane, text)], plain=True)
-
-
 def chunk(body: Json, payload: bytes) -> Chunk:
     """Sorts a decoded chunk into segments. Raises Malformed when its members have impossible types."""
-    if (plain := _text(body, payload)) is not None:
-        return plain
     if body.get("error"):
         return Chunk(payload, body, error=body["error"])
     choices = body.get("choices")
@@ -256,15 +239,9 @@ class Fold:
         for choice in body.get("choices") or []:
             merge(self._lanes.setdefault(lane_of(choice), {}), choice)
 
-    def text(self, lane: int, text: str, body: Json) -> None:
-        """The same for a chunk that is one more piece of text."""
-        known, choice = self._lanes.get(lane, {}), body["choices"][0]
-        have = (known.get("delta") or {}).get("content")
-        new = known.get("index") != lane or not choice.keys() <= known.keys() or not all(self._top.get(key) is not None for key in body if key != "usage")
-        if new or type(have) is not Pieces:
-            self.add(body)
-        else:
-            have.add(text)
+    def text(self, lane: int, text: str) -> None:
+        """More of a lane's text, in a chunk that says nothing else that the one before did not say."""
+        merge(self._lanes[lane], {"delta": {"content": text}})
 
     def whole(self) -> Json:
         choices = [_whole(joined(self._lanes[lane])) for lane in sorted(self._lanes)]

@@ -1,12 +1,13 @@
 """The interceptor as a transcript: chunks in, chunks out, over any number of rounds."""
 import json
-from dataclasses import replace
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.intercept import Interceptor
-from gateway.wire import chat
+from gateway.sse import frame
+from gateway.wire import chat, mould
 from gateway.wire.chat import fold, lift
 from tests.gateway.chunks import chunkings, completions, read
 
@@ -66,27 +67,87 @@ def test_stream_and_plain_show_the_same_answer(data):
     assert answers[0] == answers[1]
 
 
-@given(st.data())
-def test_a_piece_of_text_passes_as_it_would_if_it_were_looked_into(data):
-    """What passes in one step is shown, and adds up, as what goes the whole way."""
-    odd = [{}, {"delta": None}, {"index": None, "delta": {"content": "a"}}, {"index": 0, "delta": {"content": "b"}, "finish_reason": "stop"},
+FACE = chr(0x1F600)
+HEAD = {"id": "c", "object": "o", "created": 1, "model": "m"}
+HEADS = [HEAD, {**HEAD, "model": "n"}, {"id": "c"}, {**HEAD, "usage": None}, {**HEAD, "usage": {}}, {**HEAD, "x_new": "y"}, {**HEAD, "x_new": None}, {**HEAD, "usage": {"prompt_tokens": 1}},
+         {**HEAD, "id": mould.TEXT}, {**HEAD, "id": mould.PAD}]
+CHOICES = [{}, {"delta": None}, {"index": None, "delta": {"content": "a"}}, {"index": 0, "delta": {"content": "b"}, "finish_reason": "stop"},
            {"index": 0, "delta": {"content": "c"}, "logprobs": {"content": []}}, {"index": 0, "delta": {"content": "d", "role": "assistant"}},
-           {"index": 0, "delta": {"content": "e"}, "x_more": 1}, {"index": 1, "delta": {"content": "f"}}, {"index": 0, "delta": {"content": ""}}]
-    heads = [{"id": "c", "object": "o", "created": 1, "model": "m"}, {"id": "c", "object": "o", "created": 1, "model": "n"}, {"id": "c"},
-             {"id": "c", "object": "o", "created": 1, "model": "m", "usage": None}, {"id": "c", "object": "o", "created": 1, "model": "m", "x_new": "y"}]
-    plain = st.builds(lambda t: {"index": 0, "delta": {"content": t}, "finish_reason": None}, st.sampled_from(["g", "h i", "\n"]))
-    bodies = data.draw(st.lists(st.builds(lambda h, c: {**h, "choices": [c]}, st.sampled_from(heads), plain | st.sampled_from(odd)), max_size=12))
-    told, alias = data.draw(st.booleans()), data.draw(st.sampled_from([None, "alias"]))
+           {"index": 0, "delta": {"content": "e"}, "x_more": "grows"}, {"index": 1, "delta": {"content": "f"}}, {"index": 0, "delta": {"content": ""}},
+           {"index": 0, "delta": {"content": "g", "reasoning_content": "grows"}}, {"index": 0, "delta": {"content": "h", "reasoning_content": None, "tool_calls": []}},
+           {"index": 0, "delta": {"tool_calls": [{"index": 0, "function": {"name": "get_weather", "arguments": "{}"}}]}}, {"index": 0, "delta": {"content": ["i"]}}]
+TOLD = ["j", "k l", "\n", 'a "quoted" one', "\\", "\u2028", "\x7f", FACE, "caf\u00e9", mould.TEXT, "", '"},"x":{"content":"']
+RAW = [b'{"id":"c","object":"o","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"%b"},"finish_reason":null}]}',
+       b'{"choices":[{"delta":{"content":"x","content":"%b"},"index":0}],"id":"c","object":"o","created":1,"model":"m"}',
+       b'{"choices":[{"delta":{"content":"%b","conten\\u0074":"last"},"index":0}],"id":"c","object":"o","created":1,"model":"m"}',
+       b'{"choices":[{"delta":{"content":"%b"},"index":0}],"id":"c","object":"o","created":1,"model":"m","x":"\\ud83d"}']
+RAW += [t[:-1] + b',"obfuscation":"%p"}' for t in RAW] + [RAW[0][:-1] + b',"x":{"obfuscation":"%p"}}', RAW[0][:-1] + b',"obfuscation":"a","usage":null,"obfuscation":"%p"}',
+        b'{"obfuscation":"%p",' + RAW[0][1:]]
+PADS = [b"", b"a", b"Zz09", mould.PAD.encode(), b"-", b'"', b'b","x":"c', b"\\u0061", b"\xc3\xa9"]
+INNER = [b"plain", b"\\ud83d", b"\\ude00", b"\\ud83d\\ude00", b"\\/", b"\\", b'"', b"\\x", b"\xff", b"\xc3\xa9", b"\t", b'","role":"user', b'"},"finish_reason":"stop","x":{"y":"', b"\\u0000",
+         b"memgate\\u002etext", b'x"},"finish_reason":null}],"obfuscation":"a']
+
+
+@st.composite
+def streamed(draw):
+    """Payloads of a stream: most of them one shape with another text, any of them odd, in any bytes."""
+    shape, ascii_ = draw(st.sampled_from(HEADS)), draw(st.booleans())
+    same = st.builds(lambda t: {**shape, "choices": [{"index": 0, "delta": {"content": t}, "finish_reason": None}]}, st.sampled_from(TOLD) | st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
+    odd = st.builds(lambda h, c: {**h, "choices": [c]}, st.sampled_from(HEADS), st.sampled_from(CHOICES))
+    found = (same | same | odd).map(lambda body: json.dumps(body, ensure_ascii=ascii_).encode())
+    raw = st.builds(lambda t, inner, pad: t.replace(b"%b", inner).replace(b"%p", pad), st.just(draw(st.sampled_from(RAW))), st.sampled_from(INNER), st.sampled_from(PADS))
+    return draw(st.lists(st.one_of(found, found, raw, raw), max_size=14))
+
+
+def read_all(icpt, payloads, quick):
+    """What is shown of these events, as events, and where they broke off."""
+    out = []
+    for payload in payloads:
+        if quick and (shown := icpt.passed(frame(payload))):
+            out.append([shown])
+            continue
+        try:
+            out.append([frame(p) for p in icpt.feed(chat.read(payload))])
+        except chat.Malformed:
+            return [*out, None]
+    return out
+
+
+@settings(max_examples=500)
+@given(streamed(), streamed(), st.booleans(), st.sampled_from([None, "alias", mould.TEXT]))
+def test_what_is_known_by_its_bytes_is_shown_and_adds_up_as_if_it_were_read(first, second, told, alias):
     quick, whole = Interceptor(OURS, told, alias), Interceptor(OURS, told, alias)
-    for _ in range(2):
-        for body in bodies:
-            payload = json.dumps(body).encode()
-            assert quick.feed(chat.read(payload)) == whole.feed(replace(chat.read(payload), plain=False))
+    for payloads in (first, second):
+        assert read_all(quick, payloads, True) == read_all(whole, payloads, False)
         (shown, one), (also, other) = quick.close(), whole.close()
         assert (shown, one.reply, one.complete, one.text_shown) == (also, other.reply, other.complete, other.text_shown)
         quick.proceed()
         whole.proceed()
     assert (quick.finish(), quick.answer()) == (whole.finish(), whole.answer())
+
+
+@pytest.mark.parametrize("top", [{}, {"usage": None}, {"system_fingerprint": "fp", "service_tier": None}])
+@pytest.mark.parametrize("alias", [None, "alias"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_of_a_stream_of_text_only_the_first_piece_is_read(top, alias, padded):
+    icpt = Interceptor(OURS, model=alias)
+    for number in range(3):
+        padding = [{"obfuscation": "a" * (1 + i % 9)} if padded else {} for i in range(600)]
+        events = [frame(json.dumps(chunk({"content": f"{i} "}, id=f"c{number}", **top, **padding[i])).encode()) for i in range(600)]
+        icpt.feed(chat.read(events[0][6:-2]))
+        if number:
+            icpt.feed(chat.read(events[1][6:-2]))  # a join is its own piece
+        assert all(icpt.passed(e) for e in events[1 + bool(number):])
+        _, result = icpt.close()
+        assert result.reply["choices"][0]["message"]["content"] == "".join(f"{i} " for i in range(600))
+        icpt.proceed()
+
+
+def test_a_stream_in_which_no_event_is_like_the_one_before_is_not_proved_for_ever():
+    icpt = Interceptor(OURS)
+    for i in range(50):
+        icpt.feed(read(chunk({"content": "a"}, x=i)))
+    assert not icpt.passed(frame(json.dumps(chunk({"content": "a"}, x=49)).encode()))
 
 
 def test_text_is_never_held_back():

@@ -1,0 +1,100 @@
+"""A piece of streamed text told by its bytes alone: nearly all events of a stream differ from the one before in their text. Pure.
+
+A mould is the bytes around the text of one event. Whatever stands between them in another event, if it is one JSON string, is what
+that event says, and all else in it is as it was: so it need not be read. It is proved when it is made, by the event with another
+text, which has to be read as the same but for that text. OpenAI ends events with random letters, `obfuscation`: a second such place.
+"""
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gateway.wire.chat import Chunk, Head, Json, Malformed, encode, read
+
+CONTENT = re.compile(rb'"content"\s*:\s*"((?:[^"\\]|\\.)*)"')
+PADDING = re.compile(rb'"obfuscation"\s*:\s*"([A-Za-z0-9]+)"\s*\}\Z')
+TEXT, PAD = "memgate.text", "memgatepad"  # stand for any
+_text = msgspec.json.Decoder(str).decode
+
+
+class Mould:
+    """ends: what an event begins and ends with, up to the quotes of its text. padded: where it has padding, what is between its text
+    and that, quotes included. shown: before the text, after it, and after the padding, of the event to show, where that is another.
+
+    texts: what was poured since it was made, for who keeps the mould to take."""
+
+    __slots__ = ("_after", "_before", "_from", "_padded", "_shown", "_to", "lane", "texts")
+
+    def __init__(self, lane: int, ends: tuple[bytes, bytes], padded: bytes, shown: tuple[bytes, bytes, bytes] | None) -> None:
+        self.lane = lane
+        self.texts: list[str] = []
+        self._before, self._after = ends
+        self._padded, self._shown = padded, shown
+        self._from, self._to = len(self._before) - 1, 1 - len(self._after)
+
+    def pour(self, raw: bytes) -> bytes:
+        """The event to show for one that came; b"" for one that has to be read."""
+        if not (raw.startswith(self._before) and raw.endswith(self._after)):
+            return b""
+        pad, to = b"", self._to
+        if self._padded:
+            to = raw.rfind(self._padded) + 1
+            pad = raw[to - 1 + len(self._padded) : -len(self._after)]
+            if not (to and pad.isalnum()):
+                return b""
+        try:
+            text = _text(raw[self._from : to])
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return b""
+        if not text:
+            return b""
+        self.texts.append(text)
+        if self._shown is None:
+            return raw
+        before, after, end = self._shown
+        return before + encode(text) + after + pad + end
+
+
+def mould(chunk: Chunk, head: Head, roles: set[int], bare: bool) -> Mould | None:
+    """The mould of a chunk that is text of a lane whose text is being shown, and nothing else that could add up to more the next time;
+    else None. head, roles, bare: see `Chunk.render`."""
+    payload = chunk.payload
+    found = list(CONTENT.finditer(payload))
+    pad = PADDING.search(payload)
+    taken = TEXT.encode() in payload or PAD.encode() in payload or b"\n" in payload or b"\r" in payload
+    if not found or taken or not _steady(chunk) or chunk.segments[0].value == TEXT or chunk.body.get("obfuscation") == PAD:
+        return None
+    before, after, end = payload[: found[-1].start(1)], payload[found[-1].end(1) :], b""
+    if pad is not None and pad.start(1) > found[-1].end(1):
+        after, end = payload[found[-1].end(1) : pad.start(1)], payload[pad.end(1) :]
+    try:
+        other = read(b"".join((before, TEXT.encode(), after, PAD.encode() if end else b"", end)))
+    except Malformed:
+        return None
+    if not _steady(other) or other.segments[0].value != TEXT or (end and other.body.get("obfuscation") != PAD) or _rest(other.body, end) != _rest(chunk.body, end):
+        return None
+    shown = None
+    out = other.render(other.segments, head, roles, bare)
+    if out is not other.payload:
+        if out is None or out.count(TEXT.encode()) != 1 or out.count(PAD.encode()) != bool(end):
+            return None
+        start, _, last = out.partition(encode(TEXT))
+        middle, _, last = last.partition(PAD.encode()) if end else (last, b"", b"")
+        shown = b"data: " + start, middle if end else middle + b"\n\n", last + b"\n\n" if end else b""
+    ends = (b"data: " + before, (end or after) + b"\n\n")
+    return Mould(chunk.segments[0].lane, ends, after if end else b"", shown)
+
+
+def _steady(chunk: Chunk) -> bool:
+    """Whether it is a piece of text for one choice, and all else in it says the same however often it is said."""
+    if len(chunk.segments) != 1 or chunk.segments[0].kind != "text" or len(chunk.body["choices"]) != 1 or chunk.usage is not None:
+        return False
+    choice = chunk.body["choices"][0]
+    return all(v is None for k, v in choice.items() if k not in ("index", "delta")) and all(v in (None, "", []) for k, v in choice["delta"].items() if k not in ("content", "role"))
+
+
+def _rest(body: Json, padded: bytes) -> Json:
+    """The body without its text, and without its padding where it is `padded`."""
+    choice = body["choices"][0]
+    return {**body, "choices": [{**choice, "delta": {**choice["delta"], "content": ""}}], **({"obfuscation": ""} if padded else {})}
