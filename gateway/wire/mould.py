@@ -2,7 +2,8 @@
 
 A mould is the bytes around the text of one event. Whatever stands between them in another event, if it is one JSON string, is what
 that event says, and all else in it is as it was: so it need not be read. It is proved when it is made, by the event with another
-text, which has to be read as the same but for that text. OpenAI ends events with random letters, `obfuscation`: a second such place.
+text, which must be read as having that one: the string between those bytes is then the text, and all else is outside it. OpenAI
+ends events with random letters, `obfuscation`: a second such place.
 """
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import re
 
 import msgspec
 
-from gateway.wire.chat import Chunk, Head, Json, Malformed, encode, read
+from gateway.wire.chat import Chunk, Head, Malformed, encode, read
 
 CONTENT = re.compile(rb'"content"\s*:\s*"((?:[^"\\]|\\.)*)"')
 PADDING = re.compile(rb'"obfuscation"\s*:\s*"([A-Za-z0-9]+)"\s*\}\Z')
@@ -72,7 +73,7 @@ def mould(chunk: Chunk, head: Head, roles: set[int], bare: bool) -> Mould | None
         other = read(b"".join((before, TEXT.encode(), after, PAD.encode() if end else b"", end)))
     except Malformed:
         return None
-    if not _steady(other) or other.segments[0].value != TEXT or (end and other.body.get("obfuscation") != PAD) or _rest(other.body, end) != _rest(chunk.body, end):
+    if not _steady(other) or other.segments[0].value != TEXT or (end and other.body.get("obfuscation") != PAD):
         return None
     shown = None
     out = other.render(other.segments, head, roles, bare)
@@ -90,11 +91,4 @@ def _steady(chunk: Chunk) -> bool:
     """Whether it is a piece of text for one choice, and all else in it says the same however often it is said."""
     if len(chunk.segments) != 1 or chunk.segments[0].kind != "text" or len(chunk.body["choices"]) != 1 or chunk.usage is not None:
         return False
-    choice = chunk.body["choices"][0]
-    return all(v is None for k, v in choice.items() if k not in ("index", "delta")) and all(v in (None, "", []) for k, v in choice["delta"].items() if k not in ("content", "role"))
-
-
-def _rest(body: Json, padded: bytes) -> Json:
-    """The body without its text, and without its padding where it is `padded`."""
-    choice = body["choices"][0]
-    return {**body, "choices": [{**choice, "delta": {**choice["delta"], "content": ""}}], **({"obfuscation": ""} if padded else {})}
+    return all(v is None for k, v in chunk.body["choices"][0].items() if k not in ("index", "delta"))

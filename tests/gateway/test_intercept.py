@@ -84,19 +84,23 @@ RAW = [b'{"id":"c","object":"o","created":1,"model":"m","choices":[{"index":0,"d
 RAW += [t[:-1] + b',"obfuscation":"%p"}' for t in RAW] + [RAW[0][:-1] + b',"x":{"obfuscation":"%p"}}', RAW[0][:-1] + b',"obfuscation":"a","usage":null,"obfuscation":"%p"}',
         b'{"obfuscation":"%p",' + RAW[0][1:]]
 PADS = [b"", b"a", b"Zz09", mould.PAD.encode(), b"-", b'"', b'b","x":"c', b"\\u0061", b"\xc3\xa9"]
-INNER = [b"plain", b"\\ud83d", b"\\ude00", b"\\ud83d\\ude00", b"\\/", b"\\", b'"', b"\\x", b"\xff", b"\xc3\xa9", b"\t", b'","role":"user', b'"},"finish_reason":"stop","x":{"y":"', b"\\u0000",
+INNER = [b"plain", b"", b"\\ud83d", b"\\ude00", b"\\ud83d\\ude00", b"\\/", b"\\", b'"', b"\\x", b"\xff", b"\xc3\xa9", b"\t", b'","role":"user', b'"},"finish_reason":"stop","x":{"y":"', b"\\u0000",
          b"memgate\\u002etext", b'x"},"finish_reason":null}],"obfuscation":"a']
 
 
 @st.composite
 def streamed(draw):
     """Payloads of a stream: most of them one shape with another text, any of them odd, in any bytes."""
-    shape, ascii_ = draw(st.sampled_from(HEADS)), draw(st.booleans())
-    same = st.builds(lambda t: {**shape, "choices": [{"index": 0, "delta": {"content": t}, "finish_reason": None}]}, st.sampled_from(TOLD) | st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
+    told = st.sampled_from(TOLD) | st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+    if draw(st.booleans()):
+        template = draw(st.sampled_from(RAW))
+        inner, pad = st.just(INNER[0]) | st.sampled_from(INNER), st.sampled_from(PADS[1:3]) | st.sampled_from(PADS)
+        return draw(st.lists(st.builds(lambda i, p: template.replace(b"%b", i).replace(b"%p", p), inner, pad), min_size=2, max_size=8))
+    head, ascii_ = draw(st.sampled_from(HEADS)), draw(st.booleans())
+    shape = draw(st.sampled_from([{"index": 0, "delta": {}, "finish_reason": None}, *(c for c in CHOICES if c.get("delta"))]))
+    same = st.builds(lambda t: {**head, "choices": [{**shape, "delta": {**shape["delta"], "content": t}}]}, told)
     odd = st.builds(lambda h, c: {**h, "choices": [c]}, st.sampled_from(HEADS), st.sampled_from(CHOICES))
-    found = (same | same | odd).map(lambda body: json.dumps(body, ensure_ascii=ascii_).encode())
-    raw = st.builds(lambda t, inner, pad: t.replace(b"%b", inner).replace(b"%p", pad), st.just(draw(st.sampled_from(RAW))), st.sampled_from(INNER), st.sampled_from(PADS))
-    return draw(st.lists(st.one_of(found, found, raw, raw), max_size=14))
+    return draw(st.lists((same | same | same | odd).map(lambda body: json.dumps(body, ensure_ascii=ascii_).encode()), min_size=2, max_size=10))
 
 
 def read_all(icpt, payloads, quick):
@@ -141,6 +145,14 @@ def test_of_a_stream_of_text_only_the_first_piece_is_read(top, alias, padded):
         _, result = icpt.close()
         assert result.reply["choices"][0]["message"]["content"] == "".join(f"{i} " for i in range(600))
         icpt.proceed()
+
+
+def test_a_place_that_another_member_of_the_same_name_overrules_is_not_taken_for_the_text():
+    payload = b'{"id":"c","object":"o","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"a","conten\\u0074":"memgate\\u002etext"}}]}'
+    icpt = Interceptor(OURS)
+    for _ in range(2):
+        icpt.feed(chat.read(payload))
+    assert not icpt.passed(frame(payload.replace(b'"a"', b'"b"')))
 
 
 def test_a_stream_in_which_no_event_is_like_the_one_before_is_not_proved_for_ever():
