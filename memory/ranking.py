@@ -3,6 +3,10 @@
 Measured on LoCoMo (`python -m tests.bench.retrieval --without`): each of these mechanisms gains, chosen on four conversations they
 hold on the fifth, and the figures around the ones chosen differ by about a percent. Length does not count: messages are short, and a long one that
 answers is as good. What occurs twice in a message counts once.
+
+Meaning is a guest of words: it is believed about a query where the embedder agrees with what the words found there, counts for as much of the
+query as the words left uncovered, and leaves to them which conversations and neighbours matter. An embedder that knows nothing then costs nothing,
+and one that only echoes words hardly moves a hit.
 """
 from __future__ import annotations
 
@@ -20,7 +24,9 @@ POOL = 200  # candidates whose surroundings are looked at
 SPEAKER, VOICE, DATE, TIMELY = 0.4, 0.2, 0.1, 0.05
 SESSION, SESSION_HITS = 0.4, 3  # hits cluster in the conversations that are about the matter
 NEAR_HITS, FOLLOWS, PRECEDES = 30, 0.2, 0.1  # a question and its answer belong together
-MEANING = 0.3  # what the row nearest by meaning counts at least, where the best by words counts 1
+MEANING = 0.85  # what the row nearest by meaning counts at most, where the best by words counts 1
+JUDGES, CHANCE = 10, 3.0  # the hits of the words that judge the embedder, and how many standard deviations above chance it must place them
+EQUAL = 1e-6  # similarities that differ by less tell nothing apart
 _WHEN = re.compile(r"\s*(?:when\b|什么时候|什麼時候|何时|何時|いつ|언제)", re.IGNORECASE)
 TIME_WORDS = re.compile(
     r"\b(?:yesterday|today|tomorrow|tonight|last|next|ago|weeks?|weekend|months?|years?|morning|night|since|recently|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
@@ -44,9 +50,11 @@ class Found:
 
 @dataclass(slots=True)
 class Matches:
-    """What the index said: keyword weight by row key, and the rows of a speaker that the query names or implies."""
+    """What the index said: keyword weight by row key, and the rows of a speaker that the query names or implies. asked: what a row would weigh
+    that holds each word of the query."""
 
     weight: dict[int, float] = field(default_factory=dict)
+    asked: float = 0.0
     named: set[int] = field(default_factory=set)
     voiced: set[int] = field(default_factory=set)
 
@@ -76,9 +84,28 @@ def weighed(postings: Iterable[tuple[int, str, Sequence[int]]], size: int) -> Ma
     for term, told in by_term.items():
         df = len(everywhere[term])
         rarity = math.log(1 + (max(size, df) - df + 0.5) / (df + 0.5))
+        out.asked += rarity
         for key, x in told.items():
             out.weight[key] = out.weight.get(key, 0.0) + rarity * x * (1 + SATURATION) / (x + SATURATION)
     return out
+
+
+class Near(dict[int, float]):
+    """Similarity by row key, of the rows nearest by meaning. among: of how many rows they are the nearest."""
+
+    def __init__(self, similar: Mapping[int, float] | None = None, among: int = 0) -> None:
+        super().__init__(similar or {})
+        self.among = among
+
+    def agrees(self, hits: Sequence[int]) -> bool:
+        """Whether more of the hits are among the nearest than an embedder would place there that knows nothing: the nearest half at most, by
+        the mean and the deviation of draws without putting back."""
+        nearest = set(sorted(self, key=self.__getitem__, reverse=True)[: self.among // 2])
+        if not nearest or not hits or max(self.values()) - min(self.values()) < EQUAL:
+            return False
+        n, chance = len(hits), len(nearest) / self.among
+        deviation = math.sqrt(chance * (1 - chance) / n * max(self.among - n, 0) / (self.among - 1))
+        return len(nearest.intersection(hits)) / n > chance + CHANCE * deviation
 
 
 @dataclass(slots=True)
@@ -90,20 +117,25 @@ class Ranked:
 
 
 class Ranking:
-    """One query's order. pool: the candidates, by keyword and by meaning. near: similarity by row key, empty without an embedder."""
+    """One query's order. pool: the candidates, those by keyword first, the likeliest before the others. near: empty without an embedder."""
 
-    def __init__(self, query: str, matches: Matches, pool: Sequence[Found], near: Mapping[int, float]) -> None:
+    def __init__(self, query: str, matches: Matches, pool: Sequence[Found], near: Near) -> None:
         self._query, self._matches = query, matches
+        # A speaker's name alone finds what they said.
+        self._weight = matches.weight or dict.fromkeys(matches.named, 1.0)
         self._found = {f.key: f for f in pool}
-        self._parts = self._said(near)
-        self._base = {key: sum(told.values()) for key, told in self._parts.items()}
+        self._similar = {k: near[k] for k in self._found if k in near}
+        hits = [k for k in self._found if k in self._weight]
+        self._parts = self._said(near.agrees(hits[:JUDGES]) if hits else True)
+        self._base = {key: told.get("keyword" if hits else "meaning", 0.0) for key, told in self._parts.items() if key in self._weight or not hits}
 
     def leading(self) -> list[int]:
         """The rows whose neighbours count."""
         return sorted(self._base, key=lambda k: (-self._base[k], -k))[:NEAR_HITS]
 
     def order(self, beside: Mapping[int, tuple[Found | None, Found | None]]) -> dict[int, Ranked]:
-        """The pool and its neighbours, best first. beside: what comes before and after a leading row, where it may be shown."""
+        """The pool and its neighbours, best first; last what was found by a meaning that is not believed. beside: what comes before and after a
+        leading row, where it may be shown."""
         for key in self.leading():
             for other, share in zip(beside.get(key, (None, None)), (PRECEDES, FOLLOWS), strict=True):
                 if other is not None:
@@ -121,25 +153,25 @@ class Ranking:
                 told["time"] = TIMELY
         scores = {k: sum(told.values()) for k, told in self._parts.items()}
         best = sorted(scores, key=lambda k: (-scores[k], -k))
-        return {k: Ranked(scores[k], {name: round(x, 4) for name, x in self._parts[k].items()}) for k in best}
+        last = sorted(self._similar.keys() - scores.keys(), key=lambda k: (-self._similar[k], -k))
+        return {k: Ranked(scores[k], {name: round(x, 4) for name, x in self._parts[k].items()}) for k in best} | {k: Ranked(0.0, {}) for k in last}
 
-    def _said(self, near: Mapping[int, float]) -> dict[int, dict[str, float]]:
-        """The parts that come from the words and the meaning, at most 1 together.
-
-        Meaning lifts what the words found barely or not at all, and leaves the order of what they found well: a poor embedder, or one
-        whose vectors are still being made, takes hardly a hit away. Shares that add up lost more with each stand-in tried.
-        """
-        # A speaker's name alone finds what they said.
-        weight = self._matches.weight or dict.fromkeys(self._matches.named, 1.0)
+    def _said(self, believed: bool) -> dict[int, dict[str, float]]:
+        """The parts that come from the words and the meaning: the greater of both, so that what the words found well keeps its order.
+        believed: else nothing comes from the meaning, and what it alone found has no part."""
+        weight = self._weight
         high = max((weight.get(k, 0.0) for k in self._found), default=0.0)
-        most = MEANING if high else 1.0
-        similar = spread({k: near[k] for k in self._found if k in near})
+        best = max((self._matches.weight.get(k, 0.0) for k in self._found), default=0.0)
+        share = MEANING * (1 - best / max(best, self._matches.asked)) if best else 1.0
+        similar = spread(self._similar) if believed else {}
         out: dict[int, dict[str, float]] = {}
         for key in self._found:
+            if key not in weight and key not in similar:
+                continue
             told = out.setdefault(key, {})
             if key in weight:
                 told["keyword"] = weight[key] / high
-            if (more := most * similar.get(key, 0.0) - told.get("keyword", 0.0)) > 0:
+            if (more := share * similar.get(key, 0.0) - told.get("keyword", 0.0)) > 0:
                 told["meaning"] = more
         return out
 

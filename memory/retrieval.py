@@ -17,6 +17,7 @@ from memory.embed.base import Embed, EmbedUnavailable
 from memory.errors import StoreUnavailable
 from memory.indexing import Indexing
 from memory.jobs.queue import Job
+from memory.ranking import Near
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import passages as passage_rows
 from memory.stores.sql import vectors as vector_rows
@@ -76,24 +77,24 @@ class Retrieval:
         near = await self._near(PASSAGES, scope_id, wanted.query.text, passage_rows.narrowed(scope_id, wanted))
         return await self._db.read(lambda conn: passage_rows.search(conn, scope_id, wanted, near))
 
-    async def _near(self, kind: Kind, scope_id: int, words: str, allowed: Any) -> dict[int, float]:
-        """Row key to similarity of the nearest rows that may be shown; nothing where meaning cannot be asked now. allowed: a query of their row
+    async def _near(self, kind: Kind, scope_id: int, words: str, allowed: Any) -> Near:
+        """The nearest rows that may be shown; nothing where meaning cannot be asked now. allowed: a query of their row
         keys, None for all."""
         meaning = self.meaning
         if meaning is None or not words.strip():
-            return {}
+            return Near()
         part = Part(kind, scope_id, meaning.embed.model)
         try:
             owner = await self._db.read(lambda conn: vector_rows.owner(conn, scope_id))
             many = await self._db.read(lambda conn: vector_rows.count(conn, part, meaning.exact_below, allowed))
             if owner is None or not many:
-                return {}
+                return Near()
             vector = await self._vector(meaning.embed, owner[0], words)
             if meaning.index is not None and many >= meaning.exact_below:
-                return await meaning.index.nearest(_name(part), unpacked(packed(vector)), POOL)
-            return await self._db.read(lambda conn: scored(vector, vector_rows.of_scope(conn, part, allowed), POOL))
+                return Near(await meaning.index.nearest(_name(part), unpacked(packed(vector)), POOL), many)
+            return Near(await self._db.read(lambda conn: scored(vector, vector_rows.of_scope(conn, part, allowed), POOL)), many)
         except (EmbedUnavailable, StoreUnavailable, TimeoutError):
-            return {}
+            return Near()
 
     async def _vector(self, embed: Embed, tenant: str, words: str) -> list[float]:
         """The query's vector. Raises EmbedUnavailable, TimeoutError."""

@@ -119,7 +119,7 @@ class Life(RuleBasedStateMachine):
         if len(history) > 8 and data.draw(st.booleans()):  # eviction: a fresh epoch that stands for a beginning
             last = max(i for i, m in enumerate(history[:-2]) if m["role"] == "user" and i > 0)
             made.epoch = begun(list(blocks.values()), store.scope.tag, store.edits, summary="so far", cut=turn.chain.before(last))
-            made.reason, made.notes, made.splices, made.carriers, made.note, made.told = "compaction", {}, {}, [], "", {}
+            made.reason, made.notes, made.splices, made.places, made.note, made.told = "compaction", {}, {}, {}, "", {}
         if made.epoch.cut in turn.chain.links:
             drop = frozenset(i for i in range(1, turn.chain.links.index(made.epoch.cut) + 1) if history[i]["role"] != "system")
         body = placed({"messages": history}, Placement(made.epoch.core, made.notes, made.splices, drop))

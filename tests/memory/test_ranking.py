@@ -1,12 +1,14 @@
 """The order of hits, and its reasons."""
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.dates import When, dates_in
-from memory.ranking import Found, Matches, Ranking, spread, weighed
+from memory.ranking import MEANING, Found, Matches, Near, Ranking, spread, weighed
 from memory.search import parse_time
 
 DAY = 86400.0
@@ -47,7 +49,7 @@ def test_a_name_alone_finds_what_they_said():
 
 
 def order(weight, pool, query="q", beside=None, near=None, **matches):
-    return Ranking(query, Matches(dict(weight), **matches), pool, near or {}).order(beside or {})
+    return Ranking(query, Matches(dict(weight), **matches), pool, near or Near()).order(beside or {})
 
 
 def test_what_stands_beside_a_strong_hit_is_found_with_it():
@@ -71,30 +73,79 @@ def test_speaker_date_and_time_words_count():
     assert out[1].why == {"keyword": 1.0, "speaker": 0.2, "session": 0.4}
 
 
-def test_meaning_lifts_what_words_found_barely_and_reorders_nothing_they_found_well():
-    pool = [Found(k, k, 0, "") for k in (1, 2, 3, 4)]
-    out = order({1: 4.0, 2: 3.0, 4: 0.4}, pool, near={1: 0.1, 2: 0.2, 3: 0.9, 4: 0.5})
-    assert list(out) == [1, 2, 3, 4]
-    assert out[3].why["meaning"] == 0.3
-    assert "meaning" not in out[1].why | out[2].why
-    assert out[4].why["keyword"] + out[4].why["meaning"] == pytest.approx(0.15)
+WORDS = {k: 10.0 - k for k in range(1, 9)}  # what the words found, the best first
+ALL = [Found(k, k, 0, "") for k in range(1, 61)]
+KNOWS = {**{k: 0.5 + k / 100 for k in WORDS}, 40: 0.9, **dict.fromkeys(range(50, 58), 0.1)}  # an embedder that agrees with the words, and found the 40th
+
+
+def test_meaning_counts_for_as_much_of_the_query_as_the_words_left_uncovered():
+    said = {k: order(WORDS, ALL, near=Near(KNOWS, 400), asked=asked)[40].why.get("meaning") for k, asked in (("none", 9.0), ("half", 18.0), ("most", 90.0))}
+    assert said == {"none": None, "half": pytest.approx(MEANING / 2), "most": pytest.approx(MEANING * 0.9)}
+
+
+def test_what_the_words_found_well_keeps_its_order():
+    out = order(WORDS, ALL, near=Near(KNOWS, 400), asked=18.0)
+    assert [k for k in out if k in WORDS][:4] == [1, 2, 3, 4]
+    assert all("meaning" not in out[k].why for k in (1, 2, 3))
+    assert list(out).index(40) < list(out).index(8)
+
+
+def test_words_alone_say_which_conversations_matter():
+    pool = [Found(k, 7 if k < 5 else 8, 0, "") for k in WORDS] + [Found(40, 9, 0, ""), Found(50, 9, 0, "")]
+    alone, with_meaning = order(WORDS, pool[:-2], asked=90.0), order(WORDS, pool, near=Near(KNOWS, 400), asked=90.0)
+    assert {k: with_meaning[k].why.get("session") for k in WORDS} == {k: alone[k].why.get("session") for k in WORDS}
+    assert "session" not in with_meaning[40].why
+
+
+def ignorant(kind, keys):
+    """The nearest fifty by an embedder that knows nothing of the query, or the contrary of what the words know."""
+    chosen = random.Random(kind)
+    similar = {k: {"constant": 0.7, "contrary": -WORDS.get(k, 0.0)}.get(kind, chosen.random()) for k in keys}
+    return Near({k: similar[k] for k in sorted(similar, key=lambda k: -similar[k])[:50]}, len(keys))
+
+
+@pytest.mark.parametrize("kind", ["constant", "contrary", 1, 2, 3])
+@pytest.mark.parametrize("size", [12, 60, 600])
+@pytest.mark.parametrize("asked", [10.0, 100.0])
+def test_an_embedder_that_knows_nothing_changes_nothing_that_words_found(kind, size, asked):
+    near = ignorant(kind, range(1, size + 1))
+    alone, out = (order(WORDS, [Found(k, k % 3, 0, "") for k in keys], near=n, asked=asked) for keys, n in ((WORDS, Near()), (dict.fromkeys([*WORDS, *near]), near)))
+    assert list(out)[: len(WORDS)] == list(alone)
+    assert all(out[k] == alone[k] for k in WORDS)
+    assert [r.score for r in list(out.values())[len(WORDS):]] == [0.0] * len(near.keys() - WORDS.keys())
+
+
+def test_noise_is_hardly_ever_believed():
+    """By chance five of ten hits or more are among the nearest 50 of 400 in 0.4 of 100 queries."""
+    chosen = random.Random(5)
+    draws = [Near({k: chosen.random() for k in chosen.sample(range(400), 50)}, 400) for _ in range(4000)]
+    assert sum(near.agrees(range(10)) for near in draws) / len(draws) < 0.01
+
+
+def test_an_embedder_is_judged_in_small_scopes_too():
+    hits = range(8)
+    assert Near({k: 1 - k / 30 for k in range(30)}, 30).agrees(hits)
+    assert not Near({k: k / 30 for k in range(30)}, 30).agrees(hits)
+    assert not Near({1: 0.9, 2: 0.1}, 2).agrees([1])
+    assert not Near({1: 0.9}, 1).agrees([1])
+    assert not Near().agrees([1])
 
 
 def test_what_has_no_vector_yet_loses_nothing():
     pool = [Found(k, k, 0, "") for k in (1, 2, 3)]
-    alone, partly = order({1: 4.0, 2: 3.0}, pool[:2]), order({1: 4.0, 2: 3.0}, pool, near={3: 0.9})
+    alone, partly = order({1: 4.0, 2: 3.0}, pool[:2]), order({1: 4.0, 2: 3.0}, pool, near=Near({3: 0.9}, 1), asked=20.0)
     assert [partly[k].why["keyword"] for k in (1, 2)] == [alone[k].why["keyword"] for k in (1, 2)]
     assert list(partly) == [1, 2, 3]
 
 
 def test_where_no_word_is_found_meaning_is_all():
-    assert order({}, [Found(1, 1, 0, ""), Found(2, 2, 0, "")], near={1: 0.9, 2: 0.1})[1].why["meaning"] == 1.0
+    assert order({}, [Found(1, 1, 0, ""), Found(2, 2, 0, "")], near=Near({1: 0.9, 2: 0.1}, 2))[1].why["meaning"] == 1.0
 
 
-@given(st.dictionaries(st.integers(1, 20), st.floats(0.1, 9), max_size=8), st.dictionaries(st.integers(1, 20), st.floats(-1, 1), max_size=8))
-def test_every_candidate_is_ranked_once_and_explained(weight, near):
+@given(st.dictionaries(st.integers(1, 20), st.floats(0.1, 9), max_size=8), st.dictionaries(st.integers(1, 20), st.floats(-1, 1), max_size=8), st.integers(0, 400))
+def test_every_candidate_is_ranked_once_and_explained(weight, near, more):
     pool = [Found(k, k % 3, k * DAY, "") for k in {*weight, *near}]
-    out = order(weight, pool, near=near)
+    out = order(weight, pool, near=Near(near, len(near) + more), asked=20.0)
     assert set(out) == {f.key for f in pool}
     assert [r.score for r in out.values()] == sorted((r.score for r in out.values()), reverse=True)
     assert all(abs(r.score - sum(r.why.values())) < 0.01 for r in out.values())

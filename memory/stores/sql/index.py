@@ -4,7 +4,7 @@ SQLite's FTS5. A search reads the postings of its words in its own scope and sco
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
@@ -14,7 +14,7 @@ import msgspec
 from sqlalchemy import Connection, func, select
 
 from memory.errors import StoreUnavailable
-from memory.ranking import POOL, Found, Matches, Ranked, Ranking, weighed
+from memory.ranking import POOL, Found, Matches, Near, Ranked, Ranking, weighed
 from memory.search import indexed, looks, scope_mark, spoken_day
 from memory.stores.sql import schema as t
 from memory.stores.sql.rows import driver
@@ -90,9 +90,9 @@ class Corner:
     beside: Beside | None = None
 
 
-def found(conn: Connection, corner: Corner, query: str, near: Mapping[int, float], wanted: int) -> dict[int, Ranked] | None:
+def found(conn: Connection, corner: Corner, query: str, near: Near, wanted: int) -> dict[int, Ranked] | None:
     """Row keys with their scores, best first, at least `wanted` where there are so many; None when there are no words to look
-    for. near: similarity of the rows nearest by meaning. Raises StoreUnavailable."""
+    for. near: the rows nearest by meaning. Raises StoreUnavailable."""
     if conn.dialect.name != "sqlite":
         raise StoreUnavailable("this version searches in SQLite only")
     asked = list(looks(corner.scope_id, query))

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from sqlalchemy import Connection, delete, func, select, text
 from memory.ids import new_id, new_key, time_of
 from memory.jobs.queue import Job, enqueue
 from memory.messages import Json, is_system, text_of
+from memory.ranking import Near
 from memory.search import named
 from memory.stores.sql import index, vectors
 from memory.stores.sql import schema as t
@@ -188,14 +189,14 @@ class Query:
     skip: int = 0
 
 
-def search(conn: Connection, scope_id: int, q: Query, near: Mapping[int, float] | None = None) -> list[dict[str, Any]]:
-    """Hits, best first; without words: the newest. Each with id, role, content, conversation, created_at, score and why. near: similarity
-    of the rows nearest by meaning."""
+def search(conn: Connection, scope_id: int, q: Query, near: Near | None = None) -> list[dict[str, Any]]:
+    """Hits, best first; without words: the newest. Each with id, role, content, conversation, created_at, score and why. near: the rows
+    nearest by meaning."""
     rows = _allowed(select(m.id, m.conversation, m.created_at, func.substr(m.content, 1, TEXT)).where(m.scope_id + 0 == scope_id), q)  # + 0: by row key
     hits = select(m.id, m.public_id, m.role, m.content, m.created_at, m.aborted, t.conversations.c.name.label("conversation")).join(
         t.conversations, t.conversations.c.id == m.conversation)
     newest = _allowed(hits.where(m.scope_id == scope_id), q)
-    return ranked(conn, Corner("messages_fts", scope_id, rows, m.id, _beside), (hits, newest), q, near or {})
+    return ranked(conn, Corner("messages_fts", scope_id, rows, m.id, _beside), (hits, newest), q, near or Near())
 
 
 def narrowed(scope_id: int, q: Query) -> Any:
@@ -275,7 +276,7 @@ def _allowed(query: Any, q: Query) -> Any:
     return query
 
 
-def ranked(conn: Connection, corner: Corner, queries: tuple[Any, Any], q: Query, near: Mapping[int, float]) -> list[dict[str, Any]]:
+def ranked(conn: Connection, corner: Corner, queries: tuple[Any, Any], q: Query, near: Near) -> list[dict[str, Any]]:
     """Runs a search over an index, or by date when there are no words to look for. queries: for whole rows, and for the newest
     of those that may be shown."""
     hits, newest = queries

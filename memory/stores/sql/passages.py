@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from memory.errors import BadArguments
 from memory.ids import new_id, new_key
 from memory.jobs.queue import enqueue
 from memory.messages import mac, squeeze
+from memory.ranking import Near
 from memory.search import named, passages_of
 from memory.stores.sql import index, vectors
 from memory.stores.sql import schema as t
@@ -93,13 +94,12 @@ def shown(row: Row[Any]) -> dict[str, Any]:
             "superseded_by": row.superseded_by}
 
 
-def search(conn: Connection, scope_id: int, f: Filter, near: Mapping[int, float] | None = None) -> list[dict[str, Any]]:
-    """Hits, best first, or the newest when there are no words to look for. near: similarity of the rows nearest by
-    meaning."""
+def search(conn: Connection, scope_id: int, f: Filter, near: Near | None = None) -> list[dict[str, Any]]:
+    """Hits, best first, or the newest when there are no words to look for. near: the rows nearest by meaning."""
     rows = _allowed(select(p.id, literal(0), p.created_at, func.substr(p.content, 1, TEXT)).where(p.scope_id + 0 == scope_id), f)  # + 0: by row key
     hits = select(t.passages)
     newest = _allowed(hits.where(p.scope_id == scope_id), f)
-    found = ranked(conn, Corner("passages_fts", scope_id, rows, p.id, _beside), (hits, newest), f.query, near or {})
+    found = ranked(conn, Corner("passages_fts", scope_id, rows, p.id, _beside), (hits, newest), f.query, near or Near())
     return [{"key": h["id"], "id": h["public_id"], "content": h["content"], "tags": decode(h["tags"]), "type": h["type"], "importance": h["importance"],
              "created_at": h["created_at"], "score": h["score"], "why": h["why"]} for h in found]
 

@@ -1,6 +1,6 @@
 """`python -m tests.bench.retrieval`: does the gateway's own search find what was said?
 
-LoCoMo and a small Chinese set, stored in a store of the gateway's own and asked for through its own tool, beside plain FTS5.
+LoCoMo, a small Chinese set and paraphrases, stored in a store of the gateway's own and asked for through its own tool, beside plain FTS5.
 `--embedder`: the same by words alone and with an embedder, side by side. `--latency`: how long a search takes as stores grow. LoCoMo is read from `../shared` beside the project (or --data), never copied.
 """
 from __future__ import annotations
@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from memory import ranking
+from memory.embed.base import Embed
 from memory.retrieval import Meaning
-from tests.bench.retrieval import chinese, latency, locomo
+from tests.bench.retrieval import chinese, latency, locomo, paraphrases
 from tests.bench.retrieval.embedders import STAND_INS, embedder
 from tests.bench.retrieval.plain import Plain
-from tests.bench.retrieval.stored import DEPTH, Store
+from tests.bench.retrieval.stored import DEPTH, Store, Utterance
 
 Row = tuple[str, int, dict[str, float]]
 Search = Callable[[str], Awaitable[list[str]]]
@@ -103,15 +104,24 @@ def gained(rows: list[Row], before: list[Row]) -> str:
     return f"{out[0]:9.4f} {out[2]:9.4f} {out[0] - out[1]:+8.4f} {out[2] - out[3]:+7.4f}"
 
 
-async def chinese_set() -> None:
-    async with Store() as store:
-        found = chinese.utterances()
-        user, bare = await store.user("zh", found), Plain(found)
-        ranks = [((await user.search(q)), bare.search(q, DEPTH), {wanted}) for q, wanted in chinese.QUESTIONS]
-        for name, which in (("Chinese set", 0), ("plain FTS5", 1)):
-            first = sum(r[which][:1] == [next(iter(r[2]))] for r in ranks) / len(ranks)
-            three = sum(bool(r[2] & set(r[which][:3])) for r in ranks) / len(ranks)
-            print(f"{name:24} first {first:.3f}   in the first three {three:.3f}   of {len(ranks)}")
+async def small(name: str, found: Sequence[Utterance], questions: Sequence[tuple[str, str]], embed: Embed | None = None) -> None:
+    """A set of which each question has one answer."""
+    async with Store(Meaning(embed) if embed else None) as store:
+        user, bare = await store.user(name, found), Plain(found)
+        while await store.memory.retrieval.embed_scope(user.scope_id):
+            pass
+        ranks = [(await user.search(q), bare.search(q, DEPTH), wanted) for q, wanted in questions]
+    for label, which in ((f"{name}, {embed.model if embed else 'words'}", 0), *(() if embed else (("plain FTS5", 1),))):
+        shares = " ".join(f"  in the first {n}: {sum(r[2] in r[which][:n] for r in ranks) / len(ranks):.3f}" for n in (1, 3, 10))
+        print(f"{label:24} {shares}   of {len(ranks)}")
+
+
+async def own_sets(names: Sequence[str]) -> None:
+    """The sets of our own, by words alone and with each embedder."""
+    for name, found, questions, more in (
+            ("Chinese", chinese.utterances(), chinese.QUESTIONS, ()), ("paraphrases", paraphrases.utterances(), paraphrases.questions(), (paraphrases.thesaurus(),))):
+        for embed in (None, *more, *(embedder(n, [u.text for u in found]) for n in names)):
+            await small(name, found, questions, embed)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -133,10 +143,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     elif args.embedder:
         asyncio.run(beside(metrics, args.data, args.embedder))
-        return 0
     else:
         asyncio.run(english(metrics, args.data))
-    asyncio.run(chinese_set())
+    asyncio.run(own_sets(args.embedder or []))
     return 0
 
 

@@ -1,7 +1,8 @@
 """Embedders to measure with. The stand-ins are poor on purpose: whatever is configured, search must find no less than words alone do.
 
-A real one: `onnx:<folder>`, where `memgate fetch embedder` put its files. `random` knows nothing; `hashing` knows words but not what they
-mean; `trigrams` is the bundled demo model's; `context` learns from which words stand near each other in the very chats it is asked about.
+A real one: `onnx:<folder>`, where `memgate fetch embedder` put its files. `random` and `constant` know nothing; `hashing` knows words but not
+what they mean; `trigrams` is the bundled demo model's; `topics` and `context` learn from the very chats they are asked about, which words are
+in the same messages and which stand near each other.
 """
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from memory.embed.onnx import OnnxEmbed
 from memory.words import STOP
 
 DIMENSIONS = 256
-STAND_INS = ("random", "hashing", "trigrams", "context")
+STAND_INS = ("random", "constant", "hashing", "trigrams", "topics", "context")
 Texts = Sequence[str]
 
 
@@ -34,16 +36,17 @@ class StandIn:
 
 
 def embedder(name: str, corpus: Texts) -> Embed:
-    """The embedder of that name. corpus: what `context` learns from. Raises ValueError."""
+    """The embedder of that name. corpus: what `topics` and `context` learn from. Raises ValueError."""
     if name.startswith("onnx:"):
         return OnnxEmbed(Path(name.removeprefix("onnx:")))
-    made = {"random": _random, "hashing": _hashing, "trigrams": vector}.get(name)
-    if made is None and name != "context":
+    made = {"random": noise, "constant": lambda text: [1.0, 0.0], "hashing": _hashing, "trigrams": vector}.get(name)
+    learnt = {"topics": _topics, "context": _context}.get(name)
+    if made is None and learnt is None:
         raise ValueError(f"the embedder is {name!r}: use {', '.join(STAND_INS)} or onnx:<folder>")
-    return StandIn(name, made or _context(corpus))
+    return StandIn(name, made or learnt(corpus))
 
 
-def _random(text: str) -> list[float]:
+def noise(text: str) -> list[float]:
     chosen = random.Random(text)
     return [chosen.gauss(0, 1) for _ in range(DIMENSIONS)]
 
@@ -60,23 +63,57 @@ def _words(text: str) -> list[str]:
     return [re.sub(r"(?<=\w{3})(?:ing|ed|es|s|ly)$", "", w) for w in re.findall(r"[^\W_]+", text.lower()) if w not in STOP]
 
 
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The words of some texts that more than one of them holds. rarity: of each, the logarithm of one over its share of the texts."""
+
+    place: dict[str, int]
+    rarity: Any
+
+    def counted(self, text: str) -> Any:
+        """How often the text holds each word."""
+        import numpy as np
+
+        row = np.zeros(len(self.place))
+        for w in _words(text):
+            if w in self.place:
+                row[self.place[w]] += 1
+        return row
+
+    def weighed(self, text: str) -> Any:
+        """The same, the rare ones weighing more."""
+        import numpy as np
+
+        return np.log1p(self.counted(text)) * self.rarity
+
+
+def _vocabulary(corpus: Texts) -> Vocabulary:
+    import numpy as np
+
+    frequency = Counter(w for text in corpus for w in set(_words(text)))
+    place = {w: i for i, w in enumerate(w for w, count in frequency.items() if count > 1)}
+    return Vocabulary(place, np.array([np.log(len(corpus) / frequency[w]) for w in place]))
+
+
+def _topics(corpus: Texts) -> Callable[[str], list[float]]:
+    """Latent semantic analysis (Deerwester et al. 1990): texts as weighed words, reduced to their largest directions."""
+    import numpy as np
+
+    known = _vocabulary(corpus)
+    said = np.array([known.weighed(text) for text in corpus], dtype=np.float32)
+    said /= np.linalg.norm(said, axis=1, keepdims=True) + 1e-9
+    strength, directions = np.linalg.eigh(said.T @ said)
+    largest = directions[:, np.argsort(-strength)[:DIMENSIONS]]
+    return lambda text: [float(x) for x in known.weighed(text) @ largest]
+
+
 def _context(corpus: Texts) -> Callable[[str], list[float]]:
     """Positive pointwise mutual information of words within a message and the two beside it, reduced to its largest directions
     (Levy and Goldberg 2014); a text is the mean of its words, the rare ones weighing more."""
     import numpy as np
 
-    frequency = Counter(w for text in corpus for w in set(_words(text)))
-    place = {w: i for i, w in enumerate(w for w, count in frequency.items() if count > 1)}
-    rarity = np.array([np.log(len(corpus) / frequency[w]) for w in place])
-
-    def counted(text: str) -> Any:
-        row = np.zeros(len(place))
-        for w in _words(text):
-            if w in place:
-                row[place[w]] += 1
-        return row
-
-    said = np.array([counted(text) > 0 for text in corpus], dtype=np.float32)
+    known = _vocabulary(corpus)
+    said = np.array([known.counted(text) > 0 for text in corpus], dtype=np.float32)
     near = said.copy()
     near[1:] += said[:-1]
     near[:-1] += said[1:]
@@ -88,4 +125,4 @@ def _context(corpus: Texts) -> Callable[[str], list[float]]:
     largest = np.argsort(-np.abs(strength))[:DIMENSIONS]
     words = directions[:, largest] * np.sqrt(np.abs(strength[largest]))
     words /= np.linalg.norm(words, axis=1, keepdims=True) + 1e-9
-    return lambda text: [float(x) for x in (np.log1p(counted(text)) * rarity) @ words]
+    return lambda text: [float(x) for x in known.weighed(text) @ words]
