@@ -8,7 +8,7 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -20,6 +20,7 @@ from memory.stores.sql.glance import NONE
 USER_CHARACTERS = 1024
 BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 Headers = Mapping[bytes, bytes]
+UNLIMITED, UNBOUNDED = Limits(), Budget()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,8 @@ class Principal:
     default_user: str = ""
     models: tuple[str, ...] = ("*",)
     authorization: bytes | None = None
-    limits: Limits = field(default_factory=Limits)
-    budget: Budget = field(default_factory=Budget)
+    limits: Limits = UNLIMITED
+    budget: Budget = UNBOUNDED
 
     def may_name(self, user: str) -> bool:
         return self.trusted or self.admin or user in self.users or (bool(self.default_user) and user == self.default_user)

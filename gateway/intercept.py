@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
-from gateway.wire.chat import Chunk, Fold, Head, Json, Segment, decode, encode
+from gateway.wire.chat import Chunk, Fold, Head, Json, Segment, decode, encode, lane_of, lowered
 from gateway.wire.delta import grown_name, usage_sum
 from gateway.wire.mould import Mould, mould
 
+CUT = ("length", "content_filter")  # finishes of an answer that is not all of it
 POURED = 256  # texts of one mould that are kept apart
 TRIES = 8  # moulds that are made in a row without use: in some streams no event is like the one before
 
@@ -280,13 +282,27 @@ class Interceptor:
             ours=[c for c in calls if _name(c) in self._ours],
             theirs=[c for c in calls if _name(c) not in self._ours],
             complete=ended and self._error is None,
-            cut=any(r in ("length", "content_filter") for r in reasons),
+            cut=any(r in CUT for r in reasons),
             text_shown=self.text_shown,
             usage=self._usage,
             error=self._error,
         )
         self._received = Fold()
         return out, result
+
+    def whole(self, chunk: Chunk | None) -> Round | None:
+        """What a round came to that was answered at once and holds no call: nothing of it is hidden and nothing edited, so it is not
+        taken apart. None where it must be fed."""
+        if chunk is None or chunk.error is not None or any(s.kind == "call" for s in chunk.segments):
+            return None
+        lanes = [lane_of(choice) for choice in chunk.body["choices"]]
+        if any(a >= b for a, b in pairwise(lanes)):
+            return None
+        reasons = {s.lane: s.value for s in chunk.segments if s.kind == "finish"}
+        self.usage = chunk.usage
+        self.text_shown = any(s.kind == "text" for s in chunk.segments)
+        return Round(lowered(chunk.body), [], [], complete=bool(lanes) and reasons.keys() >= set(lanes), cut=any(r in CUT for r in reasons.values()),
+                     text_shown=self.text_shown, usage=chunk.usage)
 
     def proceed(self) -> None:
         """Another round follows: its chunks continue the answer the client is reading."""
@@ -307,7 +323,7 @@ class Interceptor:
             chunk, segment = lane.waiting
             visible = any(not call.ours for call in lane.calls)
             reason = segment.value
-            if reason not in ("length", "content_filter"):
+            if reason not in CUT:
                 reason = "tool_calls" if visible else "stop"
             segment.shown = lane.finish = reason
             self._show(chunk, [segment], out)

@@ -145,15 +145,18 @@ class Turn:
             while True:
                 reply = self.reply = await self._forwarded()
                 self.icpt.alias = self.forward.alias
+                result = None if self.stream or self.used or self.trail else self.icpt.whole(reply.chunk)
                 try:
                     await self._in_time(self.bounds.patience)
-                    async for shown in played(reply, self.icpt, self.forward):
-                        yield shown
+                    if result is None:
+                        async for shown in played(reply, self.icpt, self.forward):
+                            yield shown
                 finally:
                     await reply.incoming.close()
-                rest, result = self.icpt.close()
-                if rest:
-                    yield framed(rest)
+                if result is None:
+                    rest, result = self.icpt.close()
+                    if rest:
+                        yield framed(rest)
                 self._checked(reply, result)
                 if result.ours:
                     self._begin(at_once=True)

@@ -13,7 +13,7 @@ from memory.stores.sql.engine import Database
 from memory.stores.sql.turns import Snapshot
 
 MOST = 2048  # lines; about 4 KB each, and what was sent
-BYTES = 16 << 20  # of what was sent, in all of them
+BYTES = 8 << 20  # of what was sent, in all of them
 
 
 def called(name: str) -> bytes:

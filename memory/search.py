@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -41,9 +41,12 @@ def scope_mark(scope_id: int) -> str:
     return f"s{digits}x"
 
 
-def indexed(scope_id: int, text: str) -> str:
-    """Text as it is put into the index: its words, each once (a search asks whether a word is there), each with the scope's mark."""
-    words = dict.fromkeys(WORD.findall(text.lower() if text.isascii() else split_cjk(text)))
+def indexed(scope_id: int, text: str, *, telling: bool = False) -> str:
+    """Text as it is put into the index: its words, each once (a search asks whether a word is there), each with the scope's mark.
+    telling: without those that a search leaves out."""
+    words: Iterable[str] = dict.fromkeys(WORD.findall(text.lower() if text.isascii() else split_cjk(text)))
+    if telling:
+        words = [w for w in words if w not in STOP]
     mark = scope_mark(scope_id)
     return mark + f" {mark}".join(words) if words else ""
 

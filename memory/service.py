@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -146,7 +145,9 @@ class Memory:
             turn, lead, prepended = self._turn(ask, messages), leading(ask.messages), len(messages) - len(ask.messages)
         at = turn.newest
         sent = found.sent if found.sent is not None and found.sent.goes_on(turn.messages) else None
-        return replace(found, turn=turn, past=replace(found.past, at=at, places=sent.places if sent else None), sent=sent, lead=lead, prepended=prepended)
+        found.turn, found.sent, found.lead, found.prepended = turn, sent, lead, prepended  # it is nobody else's any more
+        found.past.at, found.past.places = at, sent.places if sent else None
+        return found
 
     async def _read(self, asked: turns.Ask, deadline: float) -> turns.Snapshot:
         try:

@@ -215,6 +215,11 @@ def lift(completion: Json) -> Json:
     return {**completion, "object": "chat.completion.chunk", "choices": [_lifted(c) for c in choices]}
 
 
+def lowered(body: Json) -> Json:
+    """The completion that was lifted to this chunk, where its choices are in order and hold no call."""
+    return {**body, "object": "chat.completion", "choices": [_whole(c) for c in body["choices"]]}
+
+
 def _lifted(choice: Json) -> Json:
     message = choice["message"]
     if isinstance(calls := message.get("tool_calls"), list):

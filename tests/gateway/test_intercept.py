@@ -48,6 +48,31 @@ def test_a_reply_without_our_calls_passes_as_the_bytes_that_came(data):
     assert shown == [json.dumps(c, ensure_ascii=False).encode() for c in chunks]
 
 
+odd = st.sampled_from([{}, {"usage": None}, {"usage": {"prompt_tokens": 3}}, {"choices": []}, {"service_tier": None, "x": [1]}])
+odd_choice = st.sampled_from([{}, {"finish_reason": None}, {"finish_reason": "length"}, {"index": 3}, {"index": None}, {"logprobs": {"content": []}}, {"x": 1}, {"message": {"content": None}},
+                              {"message": {"content": "", "refusal": "no", "tool_calls": []}}, {"message": {"content": "a", "reasoning_content": "b", "function_call": {"name": "f", "arguments": "{}"}}}])
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_a_whole_answer_without_calls_comes_to_what_taking_it_apart_does(data):
+    completion = {**data.draw(completions()), **data.draw(odd)}
+    completion["choices"] = [{**c, **data.draw(odd_choice)} for c in completion["choices"]]
+    try:
+        at_once, apart = Interceptor(OURS), Interceptor(OURS)
+        found = at_once.whole(chat.chunk(lift(completion), b""))
+    except chat.Malformed:
+        return
+    lanes = [c.get("index") or 0 for c in completion["choices"]]
+    assert (found is None) == (any(c["message"].get("tool_calls") for c in completion["choices"]) or lanes != sorted(set(lanes)))
+    if found is None:
+        return
+    apart.feed(chat.chunk(lift(completion), b""))
+    _, expected = apart.close()
+    assert found == expected
+    assert at_once.usage == apart.usage
+
+
 @given(st.data())
 def test_stream_and_plain_show_the_same_answer(data):
     completion = data.draw(completions(n=1))

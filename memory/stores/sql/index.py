@@ -47,7 +47,7 @@ def put(conn: Connection, table: str, key: int, doc: Doc) -> None:
     s = doc.scope_id
     raw.execute(
         f"INSERT OR REPLACE INTO {table} (rowid, scope, body, speaker, prev, day) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608 - table is ours
-        (key, scope_mark(s)[:-1], indexed(s, doc.body), indexed(s, doc.speaker), indexed(s, doc.before[:500]), indexed(s, _day(int(doc.at // DAY)))))
+        (key, scope_mark(s)[:-1], indexed(s, doc.body), indexed(s, doc.speaker), indexed(s, doc.before[:500], telling=True), indexed(s, _day(int(doc.at // DAY)))))
 
 
 @lru_cache(64)

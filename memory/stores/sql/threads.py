@@ -25,6 +25,7 @@ T = TypeVar("T")
 Work = Callable[[Connection], T]
 READERS = 3
 SLOW, SHARE, REST = 0.01, 0.02, 10.0  # seconds that writes on the loop's thread may take on average, the newest one's share in that, and seconds without
+PAGE = 2048  # bytes, of a database that is new: a turn touches a dozen pages and a commit writes each of them whole
 CHECKPOINT = 256  # writes on the loop's thread between checkpoints
 
 
@@ -117,7 +118,7 @@ class SqliteThreads:
         conn = aiosqlite.connect(self._path, isolation_level=None, cached_statements=256)
         await conn
         self._all.append(thread := Thread(conn, begin))
-        for pragma in ("journal_mode=WAL", f"synchronous={self._synchronous}", "busy_timeout=5000", "temp_store=MEMORY"):
+        for pragma in (f"page_size={PAGE}", "journal_mode=WAL", f"synchronous={self._synchronous}", "busy_timeout=5000", "temp_store=MEMORY"):
             await conn.execute(f"PRAGMA {pragma}")
         return thread
 
