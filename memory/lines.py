@@ -76,11 +76,22 @@ class Lines:
         began.lines[link] = line
         self._count += 1
         self._bytes += weight(line)
-        while self._count > MOST or self._bytes > BYTES:
+        while self._count > MOST:
             oldest, shelf = next(iter(self._shelves.items()))
             self.take(shelf, next(iter(shelf.lines), b""))
             if not shelf.lines:
                 del self._shelves[oldest]
+        if self._bytes > BYTES:
+            self._lighten()
+
+    def _lighten(self) -> None:
+        """Leaves the oldest lines without what was sent: their next turns read no more, but send all of it anew."""
+        for shelf in self._shelves.values():
+            for there in shelf.lines.values():
+                self._bytes -= weight(there)
+                there.sent = there.kept = None
+                if self._bytes <= BYTES * 3 // 4:
+                    return
 
     def forget(self, scope: bytes) -> None:
         """Takes away what is kept of a scope, now and by the turns of it that are under way."""
