@@ -9,7 +9,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -27,7 +27,8 @@ from gateway.slots import Held
 from gateway.sse import DONE, Event, Framer
 from gateway.upstream.base import Incoming, Outgoing
 from gateway.wire.chat import Chunk, Json, Malformed, chunk, decode, encode, lift, read
-from gateway.wire.place import native
+from gateway.wire.place import Piece, joined, native, pieces
+from memory.prefix import Messages
 
 log = logging.getLogger("memgate")
 ERROR_BYTES = 1 << 20
@@ -38,8 +39,8 @@ LONGEST_PAUSE = 10.0  # seconds; a client told to wait longer is told so at once
 @dataclass(slots=True)
 class Reply:
     """An upstream's accepted answer. events: those that came up to the first with data, where it is a stream; the rest is the incoming
-    body's. chunk: what the completion is, where it came whole, and `plain`, its bytes. messages: what it
-    was asked, as JSON without the brackets."""
+    body's. chunk: what the completion is, where it came whole, and `plain`, its bytes. messages: what
+    it was asked."""
 
     target: Target
     attempts: int
@@ -49,7 +50,7 @@ class Reply:
     events: list[Event] = field(default_factory=list)
     chunk: Chunk | None = None
     plain: bytes | None = None
-    messages: bytes = b""
+    messages: Sequence[Piece] = ()
 
 
 @dataclass(slots=True)
@@ -65,7 +66,7 @@ class Passed:
     framer: Framer = field(default_factory=Framer)
 
 
-Composed = tuple[Json, bytes]  # a request, and the JSON of messages that come before its own
+Composed = tuple[Json, Sequence[Piece], Messages | None]  # a request, what went for the messages before its own, and where those came from
 Answered = TypeVar("Answered", Reply, Passed)
 
 
@@ -106,24 +107,23 @@ class Forwarder:
 
         compose: the request for a target. another: not the body that the client's Idempotency-Key stands for, so it goes under a key of its own: under the same,
         an upstream would refuse it or give the answer to the first again. frozen: see `Outgoing`."""
-        text = b""
+        found: list[Piece] = []
 
         def outgoing(target: Target) -> Outgoing:
-            nonlocal text
-            body, sent = compose(target)
-            text = encode(native(body["messages"], target.label, thoughts=target.settings.kind == "anthropic"))[1:-1]
-            text = b",".join(x for x in (sent, text) if x)
-            return Outgoing("/chat/completions", encode({**body, "model": target.model, "messages": msgspec.Raw(b"[%b]" % text)}), frozen=frozen)
+            nonlocal found
+            body, sent, client = compose(target)
+            found = pieces(native(body["messages"], target.label, thoughts=target.settings.kind == "anthropic"), client, sent)
+            return Outgoing("/chat/completions", encode({**body, "model": target.model, "messages": msgspec.Raw(joined(found, client))}), frozen=frozen)
 
         reply = await self._tried(lambda target: self._sent(target, outgoing(target), another))
-        reply.messages = text
+        reply.messages = found
         self.meter.began(reply.target, reply.framer, len(reply.plain or b""))
         return reply
 
     async def message(self, body: Json) -> Json:
         """The assistant's message of a completion that no client sees; its usage is told to the meter. Raises GatewayError, and
         LookupError, TypeError or DecodeError for what is no such message."""
-        reply = await self.open(lambda _: (body, b""))
+        reply = await self.open(lambda _: (body, (), None))
         await reply.incoming.close()
         found = decode(reply.plain or b"{}")
         self.meter.told(found.get("usage"))

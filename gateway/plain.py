@@ -25,7 +25,7 @@ class PlainWork(Completing):
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         options = self._body.get("stream_options")
         wants = isinstance(options, dict) and bool(options.get("include_usage"))
-        reply = self._reply = await self._forward.open(lambda _: (self._body, b""))
+        reply = self._reply = await self._forward.open(lambda _: (self._body, (), None))
         icpt = Interceptor((), wants or not self.stream, self._forward.alias)
         try:
             async for shown in played(reply, icpt, self._forward):

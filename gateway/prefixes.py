@@ -7,7 +7,6 @@ first message (members given twice, for example), the whole body is read. Nothin
 """
 from __future__ import annotations
 
-import re
 import secrets
 from collections import deque
 from dataclasses import dataclass
@@ -15,8 +14,8 @@ from dataclasses import dataclass
 import msgspec
 
 from gateway.intake import check_messages, parse
-from gateway.wire.chat import Json, decode
-from memory.prefix import Messages, Prefix
+from gateway.wire.chat import Json, decode, whole
+from memory.prefix import Messages, Prefix, Source, elements
 
 STANDIN = f"memgate-{secrets.token_hex(16)}"
 _STANDIN = msgspec.json.encode(STANDIN)
@@ -25,19 +24,20 @@ WINDOW = 1024  # bytes before a power of two by which bodies are looked up
 TAIL = 48  # bytes by which candidates are told apart before they are hashed
 SAME = 64  # candidates behind one window
 SPACE = b" \t\r\n"
-_flat = re.compile(rb'[^"\[\]{}]*(?:"[^"\\]*(?:\\.[^"\\]*)*"[^"\[\]{}]*)*', re.DOTALL).match
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 @dataclass(slots=True)
 class _Known:
-    """start: where the messages begin in the body. end: where the last of them ends. tail: the TAIL bytes before `end`."""
+    """start: where the messages begin in the body. end: where the last of them ends. tail: the TAIL bytes before `end`. good: they may be
+    sent on as they came, which holds no half of a surrogate pair."""
 
     start: int
     end: int
     tail: bytes
     hash: int
     prefix: Prefix
+    good: bool
 
 
 class Prefixes:
@@ -58,13 +58,17 @@ class Prefixes:
         if data is None or known is None:
             short, data, prefix, shift, known = body, parse(body), Prefix(), 0, None
         check_messages(data, prefix.count)
+        good = whole(short) and (known is None or known.good)
+        if known is None:
+            span, new = _span(body) if len(body) > SHORTEST else None, []
+        else:
+            new = [(a + shift, b + shift) for a, b in elements(short, known.start + len(_STANDIN))]
+            span = known.start, new[-1][1] if new else known.end
         start, end = (known.start, known.end) if known is not None else (0, 0)
-        messages = Messages(prefix, data["messages"], lambda: decode(b"".join((b"[", body[start:end], b"]"))))
+        messages = Messages(prefix, data["messages"], lambda: decode(b"".join((b"[", body[start:end], b"]"))), Source(body, span[0], new) if good and span else None)
         data["messages"] = messages
-        if messages.new and len(body) > SHORTEST:
-            span = (start, _end(short, start + len(_STANDIN)) + shift) if known is not None else _span(body)
-            if span is not None:
-                self._keep(who, body, span, messages.after)
+        if messages.new and span is not None:
+            self._keep(who, body, _Known(*span, body[span[1] - TAIL : span[1]], hash(body[: span[1]]), messages.after, good))
         return data
 
     def _find(self, who: object, body: bytes) -> _Known | None:
@@ -81,17 +85,16 @@ class Prefixes:
             at >>= 1
         return None
 
-    def _keep(self, who: object, body: bytes, span: tuple[int, int], prefix: Prefix) -> None:
-        start, end = span
-        if end < SHORTEST:
+    def _keep(self, who: object, body: bytes, known: _Known) -> None:
+        if known.end < SHORTEST:
             return
-        at = 1 << (end.bit_length() - 1)
+        at = 1 << (known.end.bit_length() - 1)
         name = (who, at, hash(body[max(0, at - WINDOW) : at]))
         if (found := self._now.get(name)) is None:
             if len(self._now) >= self._most:
                 self._before, self._now = self._now, {}
             found = self._now[name] = self._before.get(name) or deque(maxlen=SAME)
-        found.append(_Known(start, end, body[end - TAIL : end], hash(body[:end]), prefix))
+        found.append(known)
 
 
 def _resumed(short: bytes) -> Json | None:
@@ -119,14 +122,3 @@ def _span(text: bytes) -> tuple[int, int] | None:
             end = at + len(raw) - 1
             return at + 1, end - len(raw[1:-1]) + len(raw[1:-1].rstrip(SPACE))
     return None
-
-
-def _end(text: bytes, at: int) -> int:
-    """Where the last message ends, in a request that is good and stands among its messages at `at`."""
-    begun, depth = at, 0
-    while depth >= 0:
-        found = _flat(text, at)
-        at = found.end() if found else at
-        depth += 1 if text[at] in b"[{" else -1
-        at += 1
-    return begun + len(text[begun : at - 1].rstrip(SPACE))

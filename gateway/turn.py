@@ -229,7 +229,7 @@ class Turn:
         """The request as it goes upstream now. What the turn before sent to this target is gone on from."""
         s = self.session
         if self.bare:
-            return self.body, b""
+            return self.body, (), s.client
         tools = () if self.toolless else s.offered
         sent = s.sent if s.sent is not None and s.sent.by == target.label else None
         body = placed({**self.body, "messages": s.messages}, Placement(s.core, s.notes, s.splices, s.drop, s.swap, s.recall, tools, sent.of.count if sent else 0))
@@ -240,7 +240,7 @@ class Turn:
         options = body.get("stream_options")
         if self.stream and self.ask_usage and (options is None or isinstance(options, dict)):
             body["stream_options"] = {**(options or {}), "include_usage": True}
-        return body, sent.text if sent else b""
+        return body, sent.pieces if sent else (), s.client
 
     async def _forwarded(self) -> Reply:
         """One upstream call, composed anew after a refusal for size, or for our additions in the first round. What does not fit

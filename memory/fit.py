@@ -17,7 +17,7 @@ from memory.blocks import Block
 from memory.epoch import Plan, begun
 from memory.history import Turn
 from memory.messages import EMPTY, Json, is_system
-from memory.prefix import Messages, Prefix
+from memory.prefix import Messages, Prefix, Span
 from memory.summary import Complete, summarise, transcript
 from memory.tokens import Counter
 from memory.window import HARD, LOW, SOFT, STUB, cut_at, elidable, groups, stub, within_turn
@@ -75,12 +75,13 @@ class Fitted:
 class Sent:
     """What went upstream for the messages of `of`, kept for the turn that goes on from them.
 
-    by: the target it was written for. text: the messages with what was placed among them, as JSON without the brackets.
+    by: the target it was written for. pieces: the messages with what was placed among them, as JSON; where they are the client's own,
+    where they stood in its body: a body that begins with the same bytes holds them too.
     """
 
     of: Prefix
     by: str
-    text: bytes
+    pieces: Sequence[bytes | Span]
     fitted: Fitted
     places: dict[int, int]
 

@@ -6,6 +6,7 @@ somebody asks for them. So the cost of a turn does not grow with the conversatio
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import overload
@@ -60,14 +61,43 @@ class Prefix:
         self.links[key] = link
 
 
+_flat = re.compile(rb'[^"\[\]{}]*(?:"[^"\\]*(?:\\.[^"\\]*)*"[^"\[\]{}]*)*', re.DOTALL)  # JSON up to the next bracket outside a string
+Span = tuple[int, int]  # from where to where in a text
+
+
+def elements(text: bytes, at: int) -> list[Span]:
+    """Where the objects of a JSON array stand, of good JSON from `at`, among its elements, to its end."""
+    out: list[Span] = []
+    begun = depth = 0
+    while depth >= 0:
+        found = _flat.match(text, at)
+        at = found.end() + 1 if found else len(text)
+        if text[at - 1] in b"[{":
+            begun, depth = at - 1 if depth == 0 else begun, depth + 1
+        else:
+            depth -= 1
+            if depth == 0:
+                out.append((begun, at))
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The text that messages were read from. start: where the first of them begins. new: where the new ones stand, where that is known."""
+
+    text: bytes
+    start: int
+    new: Sequence[Span] = ()
+
+
 class Messages(Sequence[Json]):
     """The messages of a request. before: what is known of the first of them. new: the rest. after: what is known of all.
-    load: gives the first ones, `before.count` of them."""
+    load: gives the first ones, `before.count` of them. source: where they may be sent on from as they came."""
 
-    __slots__ = ("_all", "_load", "after", "before", "new")
+    __slots__ = ("_all", "_load", "after", "before", "new", "source")
 
-    def __init__(self, before: Prefix, new: list[Json], load: Callable[[], Sequence[Json]] = tuple) -> None:
-        self.before, self.new, self._load = before, new, load
+    def __init__(self, before: Prefix, new: list[Json], load: Callable[[], Sequence[Json]] = tuple, source: Source | None = None) -> None:
+        self.before, self.new, self._load, self.source = before, new, load, source
         self.after = before.then(new)
         self._all: list[Json] | None = None if before.count else new
 
@@ -82,6 +112,19 @@ class Messages(Sequence[Json]):
         if self._all is None:
             self._all = [*self._load(), *self.new]
         return self._all
+
+    @property
+    def text(self) -> bytes:
+        """What they may be sent on from; empty for nothing."""
+        return self.source.text if self.source is not None else b""
+
+    def spans(self) -> dict[int, Span]:
+        """Where those that are decoded stand in their source, by `id`."""
+        if (source := self.source) is None:
+            return {}
+        if source.new and self._all is None:
+            return dict(zip(map(id, self.new), source.new, strict=True))
+        return dict(zip(map(id, self.all), elements(source.text, source.start), strict=True))
 
     def __len__(self) -> int:
         return self.before.count + len(self.new)

@@ -26,7 +26,7 @@ from memory.jobs.queue import Job
 from memory.keeping import Attempt, Keeper, Summaries
 from memory.lines import called
 from memory.messages import Json, squeeze, text_of
-from memory.prefix import Messages, kept
+from memory.prefix import Messages, Span, kept
 from memory.recall import ITEMS, relevant, told
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import facts as fact_rows
@@ -192,17 +192,22 @@ class Session:
         told = epochs.overlaid(self.fitted.plan.epoch.blocks, self.fitted.plan.told)
         return {b.label: b.version for b in shown if told.get(b.label) == b.value}
 
-    def went(self, by: str, text: bytes) -> None:
+    def went(self, by: str, pieces: Sequence[bytes | Span]) -> None:
         """What was sent for the messages of this turn, and to whom: the next one goes on from it, unless something in it is not replayed
         or stands elsewhere then."""
         fitted, after = self.fitted, self._snap.turn.messages.after
         if not self.recall and self.core and fitted.cut < after.user:
-            self._went = Sent(after, by, text, fitted, fitted.plan.places)
+            self._went = Sent(after, by, pieces, fitted, fitted.plan.places)
 
     @property
     def messages(self) -> Messages:
         """The history to send: the client's messages, after the server-kept ones where it sends none."""
         return self._snap.turn.messages
+
+    @property
+    def client(self) -> Messages | None:
+        """The messages as they came, where the next request will begin with them."""
+        return None if self._kept else self._snap.turn.messages
 
     def inject_nothing(self) -> None:
         """The target took only the client's own body: nothing of ours was in it, so none of it may be believed placed."""

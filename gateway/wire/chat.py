@@ -36,6 +36,11 @@ def decode(data: bytes) -> Any:
         return _decode(mended)
 
 
+def whole(data: bytes) -> bool:
+    """Whether no half of a surrogate pair is in a JSON text, so that it may be sent on as it came."""
+    return (b"\\ud" not in data and b"\\uD" not in data) or LONE.search(data) is None
+
+
 class Malformed(ValueError):
     """The upstream sent something that is not a chat completion."""
 

@@ -9,7 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
+from memory.prefix import Messages, Span
+
 Json = dict[str, Any]
+encode = msgspec.json.Encoder().encode
 SYSTEM = ("system", "developer")
 BY = "memgate_by"  # in a hidden message, where it is kept: the target that gave it
 COMMON = ("role", "content", "name", "refusal", "tool_calls", "tool_call_id")
@@ -66,6 +71,31 @@ def _with_core(messages: list[Json], core: str) -> list[Json]:
         if message.get("role") in SYSTEM:
             return [*messages[:i], with_text(message, core), *messages[i + 1 :]]
     return [{"role": "system", "content": core}, *messages]
+
+
+Piece = bytes | Span  # of a list of messages as JSON: text of ours, or from where to where in the client's
+
+
+def pieces(messages: Sequence[Json], client: Messages | None, before: Sequence[Piece]) -> list[Piece]:
+    """What goes upstream for these messages after what went for those before them. client: the request they are of; those that are its
+    very own are sent on as they came."""
+    out = list(before)
+    spans, text = (client.spans(), client.text) if client is not None else ({}, b"")
+    for message in messages:
+        span = spans.get(id(message))
+        if span is None:
+            out.append(encode(message))
+        elif out and type(last := out[-1]) is tuple and not text[last[1] : span[0]].strip(b", \t\r\n"):
+            out[-1] = last[0], span[1]
+        else:
+            out.append(span)
+    return out
+
+
+def joined(found: Sequence[Piece], client: Messages | None) -> bytes:
+    """The pieces as JSON."""
+    text = memoryview(client.text if client is not None else b"")
+    return b"[%b]" % b",".join([p if type(p) is bytes else text[p[0] : p[1]] for p in found])
 
 
 def native(messages: Sequence[Json], label: str, *, thoughts: bool) -> list[Json]:

@@ -11,6 +11,8 @@ from gateway import prefixes
 from gateway.errors import BadRequest
 from gateway.intake import check_messages, parse
 from gateway.prefixes import Prefixes
+from gateway.wire.chat import decode
+from gateway.wire.place import joined, pieces
 from memory.history import Chain
 from memory.messages import Seen
 from memory.prefix import Messages
@@ -69,6 +71,12 @@ def test_bodies_that_grow_are_read_as_ever(messages, ends, others, how, first):
         expected = as_ever(body)
         assert read(known, body) == expected
         if isinstance(expected, dict):
+            fresh = Prefixes().read("me", body)["messages"]
+            more = spelt({**others, "messages": messages[: end + 2]}, how, first)
+            later = [known.read("me", more)["messages"]] if isinstance(as_ever(more), dict) else []
+            for of in (fresh, *later):
+                assert decode(joined(pieces(of, of, ()), of)) == of.all == decode(joined(pieces(of.new, of, pieces(of.all[: of.before.count], of, ())), of))
+                assert all(decode(of.text[a:b]) == {id(m): m for m in of}[i] for i, (a, b) in of.spans().items())
             data = known.read("me", body)  # the same again: nothing of it is new
             assert members_of(data["messages"]) == members_of(Messages.of(expected["messages"]))
 
