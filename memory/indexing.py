@@ -1,4 +1,4 @@
-"""Recorded messages on their way into the search index: a few at a time behind the turns, and a scope's own at once before it is searched.
+"""Recorded messages on their way into the search index: while nobody is being answered, and a scope's own at once before it is searched.
 
 To index a message costs more than all else that its turn writes, and few are ever searched for. A message is durable with its turn, and
 how far the index has come is stored with the index; so none is lost, and a search finds what was said a moment ago.
@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Collection
 
 from memory.errors import StoreUnavailable
 from memory.stores.sql import messages as rows
 from memory.stores.sql.engine import Database
 
 BATCH, PAUSE = 16, 0.1  # messages a write, seconds between writes: a fiftieth of one core at most
-GATHER = 1.0  # seconds
+GATHER = 1.0  # seconds between looks whether turns are under way
+LOOKS = 60  # after so many they put it off no longer
 SEARCH_BATCH, SEARCH_SECONDS = 32, 4.0  # before a search
 
 
 class Indexing:
-    """One a memory. The index behind the database `db`."""
+    """One a memory. The index behind the database `db`. busy: the open nodes of turns under way."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    def __init__(self, db: Database, busy: Collection[int] = ()) -> None:
+        self._db, self._busy = db, busy
         self._some = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -60,7 +62,10 @@ class Indexing:
     async def _work_on(self) -> None:
         while True:
             await self._some.wait()
-            await asyncio.sleep(GATHER)
+            for _ in range(LOOKS):
+                await asyncio.sleep(GATHER)
+                if not self._busy:
+                    break
             self._some.clear()
             try:
                 await self._batches(BATCH, PAUSE)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -57,11 +57,11 @@ class Meaning:
 
 
 class Retrieval:
-    """Implements the tools' Finder over the database."""
+    """Implements the tools' Finder over the database. busy: see `Indexing`."""
 
-    def __init__(self, db: Database, meaning: Meaning | None = None) -> None:
+    def __init__(self, db: Database, meaning: Meaning | None = None, busy: Collection[int] = ()) -> None:
         self._db = db
-        self.indexing = Indexing(db)
+        self.indexing = Indexing(db, busy)
         self.meaning = meaning
         self._asked: dict[tuple[str, str], list[float]] = {}
 

@@ -45,14 +45,14 @@ class Memory:
         self.lines = Lines(db)
         self.seen = Seen()
         self._scopes: dict[tuple[str, str | None, str], Scope] = {}
-        self.retrieval = Retrieval(db, meaning)
+        self.busy_nodes: set[int] = set()
+        self.retrieval = Retrieval(db, meaning, self.busy_nodes)
         self.spill = Spill(data / "spill.ndjson" if data else None, secret)
         self._ready = asyncio.Event()
         self._failures = 0
         self._closed_until = 0.0
         self.outdated = ""  # why the database cannot be used before an upgrade
         self._flights: dict[bytes, asyncio.Event] = {}
-        self.busy_nodes: set[int] = set()
         self.continued: dict[int, bytes] = {}
 
     async def open(self) -> None:

@@ -1,11 +1,13 @@
 """The search index over a store: what it finds, that it stays in its scope, and that it can be made anew."""
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
 from sqlalchemy import insert, select
 
+from memory import indexing
 from memory.ask import Policy
 from memory.jobs import chores, queue
 from memory.jobs.reindex import Mark, begin, step
@@ -105,7 +107,7 @@ async def test_live_turns_index_the_message_before(memory):
     scope_id = await filled(memory)
     found = await memory.db.read(lambda conn: conn.exec_driver_sql("SELECT prev FROM messages_fts ORDER BY rowid").scalars().all())
     assert [bool(p) for p in found] == [False, True, True, True]
-    assert found[2] == " ".join(f"{scope_mark(scope_id)}{w}" for w in ("a", "lasagna", "it", "was", "success"))  # each once
+    assert found[2] == " ".join(f"{scope_mark(scope_id)}{w}" for w in ("lasagna", "success"))  # each once, and none that no search asks for
 
 
 def old(conn):
@@ -234,3 +236,31 @@ def test_a_message_comes_back_from_its_row_as_it_was(message):
     (row,) = messages.rows_of(1, messages.Place(1, 1, "chat", MAY), [(message, b"d")])
     found = messages.said(row["body"], row["role"], row["content"])
     assert list(found.items()) == list(message.items())
+
+
+async def test_the_index_waits_for_turns_under_way_but_not_for_ever(tmp_path, monkeypatch):
+    """A search finds what waits all the same."""
+    monkeypatch.setattr(indexing, "GATHER", 0.01)
+    memory = opened(tmp_path)
+    memory.busy_nodes.add(1)
+    await memory.open()
+
+    async def waits(said):
+        ada = await spoken(memory, "ada", {"role": "user", "content": said})
+        memory.retrieval.indexing.added()
+        await asyncio.sleep(0.2)
+        return ada, await memory.db.read(lambda conn: messages.index_waits(conn, ada))
+
+    ada, there = await waits("a kettle")
+    assert there
+    assert await asked(memory, ada, "kettle") == ["a kettle"]
+    memory.busy_nodes.clear()
+    assert not (await waits("a teapot"))[1]
+    memory.busy_nodes.add(1)
+    assert (await waits("a cup"))[1]
+    memory.busy_nodes.clear()
+    assert not (await waits("a spoon"))[1]
+    monkeypatch.setattr(indexing, "LOOKS", 2)
+    memory.busy_nodes.add(1)
+    assert not (await waits("a sieve"))[1]
+    await memory.close()
