@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from gateway.wire.chat import Json
-from memory.messages import text_of
+from memory.messages import is_system, text_of
 from memory.prefix import Messages
 
 # A task of Open WebUI's speaks of a history or a form of output; a person's own "### Task:" need not be one of them.
@@ -59,7 +59,7 @@ class Background:
         """Whether this request is a UI's own, not its user's."""
         before, after = messages.before, messages.after
         last = before.asides[0] if after.user < before.count and before.asides else after.user >= 0 and self._one(messages[after.user])
-        system = before.asides[1] if before.system and before.asides else bool(after.system) and self._one(after.system[0])
+        system = before.asides[1] if before.system and before.asides else bool(after.system) and self._one(next(filter(is_system, messages)))
         after.asides = last, system
         return last or system
 

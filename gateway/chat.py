@@ -39,7 +39,7 @@ from memory.ask import Ask
 from memory.errors import MemoryFault
 from memory.jobs.worker import Worker
 from memory.messages import mac
-from memory.prefix import Messages
+from memory.prefix import Messages, first_of
 from memory.scope import Scope
 from memory.service import Memory
 
@@ -194,9 +194,11 @@ def answering(gateway: Gateway, forward: Forwarder, entry: Entry, make: Prepare)
 def beginning(body: Json, explicit: str | None, whose: str) -> bytes:
     """What stays the same in a conversation, for it to stay with its target: its name, else its first user message."""
     messages = body.get("messages")
-    found = messages.after.first if isinstance(messages, Messages) else next((m for m in messages or () if isinstance(m, dict) and m.get("role") == "user"), None)
-    first = found.get("content") if found else None
-    return mac(b"beginning", whose.encode("utf-8", "surrogatepass"), explicit.encode("utf-8", "surrogatepass") if explicit else SORTED.encode(first))
+    if isinstance(messages, Messages):
+        first = messages.after.first
+    else:
+        first = next((first_of(m) for m in messages or () if isinstance(m, dict) and m.get("role") == "user"), b"")
+    return mac(b"beginning", whose.encode("utf-8", "surrogatepass"), explicit.encode("utf-8", "surrogatepass") if explicit else first)
 
 
 def forwarder(gateway: Gateway, route: Route, headers: Mapping[bytes, bytes], principal: Principal) -> Forwarder:

@@ -27,7 +27,7 @@ SPACE = b" \t\r\n"
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Known:
     """start: where the messages begin in the body. end: where the last of them ends. tail: the TAIL bytes before `end`. good: they may be
     sent on as they came, which holds no half of a surrogate pair."""
@@ -41,16 +41,17 @@ class _Known:
 
 
 class Prefixes:
-    """What is known of the beginnings of bodies. most: entries in each of two generations; the older leaves with what nobody asked for."""
+    """What is known of the beginnings of bodies, of each conversation its newest. most: kept in each of two generations; the older leaves with
+    what nobody asked for."""
 
     def __init__(self, most: int = 2048) -> None:
-        self._most = most
+        self._most, self._count = most, 0
         self._now: dict[tuple[object, int, int], deque[_Known]] = {}
         self._before = self._now
 
     def read(self, who: object, body: bytes) -> Json:
         """A chat request, checked, its `messages` as `Messages`. who: whose bodies it is looked up among. Raises BadRequest."""
-        known = self._find(who, body)
+        bucket, known = self._find(who, body)
         short, data, prefix, shift = body, None, Prefix(), 0
         if known is not None:
             short = b"".join((body[: known.start], _STANDIN, body[known.end :]))
@@ -68,10 +69,12 @@ class Prefixes:
         messages = Messages(prefix, data["messages"], lambda: decode(b"".join((b"[", body[start:end], b"]"))), Source(body, span[0], new) if good and span else None)
         data["messages"] = messages
         if messages.new and span is not None:
+            if known is not None and known in bucket:
+                bucket.remove(known)  # what goes on from it stands for it
             self._keep(who, body, _Known(*span, body[span[1] - TAIL : span[1]], hash(body[: span[1]]), messages.after, good))
         return data
 
-    def _find(self, who: object, body: bytes) -> _Known | None:
+    def _find(self, who: object, body: bytes) -> tuple[deque[_Known], _Known | None]:
         size = len(body)
         at = 1 << (size.bit_length() - 1)
         while at >= SHORTEST:
@@ -81,20 +84,21 @@ class Prefixes:
                 self._now[name] = found
             for known in reversed(found or ()):
                 if known.end < size and body.startswith(known.tail, known.end - TAIL) and hash(body[: known.end]) == known.hash:
-                    return known
+                    return found or deque(), known
             at >>= 1
-        return None
+        return deque(), None
 
     def _keep(self, who: object, body: bytes, known: _Known) -> None:
         if known.end < SHORTEST:
             return
         at = 1 << (known.end.bit_length() - 1)
         name = (who, at, hash(body[max(0, at - WINDOW) : at]))
+        if self._count >= self._most:
+            self._before, self._now, self._count = self._now, {}, 0
         if (found := self._now.get(name)) is None:
-            if len(self._now) >= self._most:
-                self._before, self._now = self._now, {}
             found = self._now[name] = self._before.get(name) or deque(maxlen=SAME)
         found.append(known)
+        self._count += 1
 
 
 def _resumed(short: bytes) -> Json | None:

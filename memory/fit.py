@@ -88,7 +88,7 @@ class Sent:
     def goes_on(self, messages: Messages) -> bool:
         """Whether these are the same and an answer, and more: system messages among that belong to the beginning."""
         before = messages.before
-        return before is self.of and messages.after.newest == before.count and messages.after.system is before.system
+        return before is self.of and messages.after.newest == before.count and messages.after.system == before.system
 
 
 def index_of(turn: Turn, link: bytes | None) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from memory.messages import Json, Seen, canonical, is_system, linked, mac, squeeze, text_of
+from memory.messages import Json, Seen, canonical, is_system, linked, mac, squeeze, system_text, text_of
 from memory.prefix import Messages
 
 SILENT = canonical({"role": "assistant", "content": ""})  # an answer that says nothing identifies nothing
@@ -53,17 +53,17 @@ class Node:
 class Chain:
     """The history of one request as hashes: `link(i)` names messages 0..i, `digest(i)` message i alone.
 
-    key: the scope's. seed: for a request that names nobody, its system text; then only the exact chain is believed. What an earlier
-    request ended in is hashed again only where somebody asks for its links.
+    key: the scope's. seeded: for a request that names nobody, its system text is in all of it; then only the exact chain is believed.
+    What an earlier request ended in is hashed again only where somebody asks for its links.
     """
 
-    def __init__(self, key: bytes, messages: Sequence[Json], seed: bytes = b"", seen: Seen | None = None) -> None:
+    def __init__(self, key: bytes, messages: Sequence[Json], seeded: bool = False, seen: Seen | None = None) -> None:
         self._key, self._messages, self._seen = key, (found := Messages.of(messages)), Seen() if seen is None else seen
-        self.start = mac(key, b"start", seed)
-        link = None if seed and any(map(is_system, found.new)) else found.before.links.get(key)
-        self._known = 0 if link is None else found.before.count
-        self._links, self._digests = linked(key, link or self.start, found.new if self._known else found, self._seen)
-        found.after.named(key, self.end)
+        links = None if seeded and found.after.system != found.before.system else found.before.links.get(key)
+        self._known = 0 if links is None else found.before.count
+        self.start, link = links or (mac(key, b"start", system_text(filter(is_system, found)) if seeded else b""),) * 2
+        self._links, self._digests = linked(key, link, found.new if self._known else found, self._seen)
+        found.after.named(key, self.start, self.end)
 
     def link(self, index: int) -> bytes:
         """The link that names messages 0 to `index`."""
@@ -106,9 +106,9 @@ class Turn:
     _assistants: list[int] | None = None
 
     @classmethod
-    def of(cls, key: bytes, messages: Sequence[Json], seed: bytes = b"", seen: Seen | None = None) -> Turn:
+    def of(cls, key: bytes, messages: Sequence[Json], seeded: bool = False, seen: Seen | None = None) -> Turn:
         found = Messages.of(messages)
-        return cls(found, Chain(key, found, seed, seen), mac(key, SILENT))
+        return cls(found, Chain(key, found, seeded, seen), mac(key, SILENT))
 
     @property
     def assistants(self) -> list[int]:

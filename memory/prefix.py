@@ -6,6 +6,7 @@ somebody asks for them. So the cost of a turn does not grow with the conversatio
 """
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,26 +17,29 @@ import msgspec
 from memory.messages import Json, canonical, is_system
 
 decode, encode = msgspec.json.decode, msgspec.json.encode
+_sorted = msgspec.json.Encoder(order="sorted").encode
 SCOPES = 8  # whose links are kept of one prefix: texts are seldom shared
 
 
 @dataclass(slots=True, eq=False)
 class Prefix:
-    """What is known of the first messages of a history. One object stands for one text: `is` tells whether two are the same.
+    """What is known of the first messages of a history, and nothing of what they say. One object stands for one text: `is` tells whether
+    two are the same.
 
     count: messages. newest, user: indexes of the last assistant's and the last user's, -1 for none. texts: no content is a list
-    of parts. system: its system messages. first: the first of a user. asides: whether its last user's
-    message and its first system message were found to be a chat UI's own, not its user's. links: by a scope's key, the link that names these messages.
+    of parts. system, first: digests of its system messages and of the first of a user, empty for none. asides: whether its last user's
+    message and its first system message were found to be a chat UI's own, not its user's. links: by a scope's key, the links that name
+    nothing yet, and these messages.
     """
 
     count: int = 0
     newest: int = -1
     user: int = -1
     texts: bool = True
-    system: tuple[Json, ...] = ()
-    first: Json | None = None
+    system: bytes = b""
+    first: bytes = b""
     asides: tuple[bool, bool] | None = None
-    links: dict[bytes, bytes] = field(default_factory=dict)
+    links: dict[bytes, tuple[bytes, bytes]] = field(default_factory=dict)
 
     def then(self, new: Sequence[Json]) -> Prefix:
         """What is known once these follow."""
@@ -48,17 +52,26 @@ class Prefix:
                 out.newest = i
             elif role == "user":
                 out.user = i
-                out.first = out.first or message
+                out.first = out.first or first_of(message)
             elif is_system(message):
-                out.system = (*out.system, message)
+                out.system = _digest(out.system + encode(message))
             out.texts = out.texts and type(message.get("content")) is not list
         return out
 
-    def named(self, key: bytes, link: bytes) -> None:
-        """Keeps the link that names these messages in the scope of this key."""
+    def named(self, key: bytes, start: bytes, end: bytes) -> None:
+        """Keeps the links of these messages in the scope of this key."""
         if len(self.links) >= SCOPES:
             self.links.clear()
-        self.links[key] = link
+        self.links[key] = start, end
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def first_of(message: Json) -> bytes:
+    """What tells a conversation from others by the first message of its user."""
+    return _digest(_sorted(message.get("content")))
 
 
 _flat = re.compile(rb'[^"\[\]{}]*(?:"[^"\\]*(?:\\.[^"\\]*)*"[^"\[\]{}]*)*', re.DOTALL)  # JSON up to the next bracket outside a string
@@ -177,7 +190,7 @@ class Kept:
         message again (a regeneration), results of calls."""
         lead = leading(asked)
         rest = asked[lead:]
-        if tuple(asked[:lead]) != self.of.system or not rest or any(is_system(m) or m.get("role") == "tool" for m in rest) or canonical(rest[-1]) == self.asked:
+        if Prefix().then(asked[:lead]).system != self.of.system or not rest or any(is_system(m) or m.get("role") == "tool" for m in rest) or canonical(rest[-1]) == self.asked:
             return None
         return Messages(self.of, [self.answer, *rest], lambda: decode(b"[%b]" % self.said))
 

@@ -15,7 +15,7 @@ from memory.errors import MemoryFault, NotUpgraded, StoreUnavailable
 from memory.history import Turn
 from memory.keeping import Attempt
 from memory.lines import Lines, Shelf, called
-from memory.messages import Seen, mac, system_text
+from memory.messages import Seen, mac
 from memory.prefix import Messages, leading
 from memory.retrieval import Meaning, Retrieval
 from memory.scope import Scope
@@ -31,7 +31,7 @@ SCOPES = 4096  # whose keys are kept
 
 def request_key(ask: Ask, turn: Turn) -> bytes:
     """What names a request among its retries: the full scope, its history and other members, the client's own key if any."""
-    return mac(ask.scope.key, b"request", ask.idempotency.encode("utf-8", "surrogatepass"), b"\x00", turn.chain.end, *map(encode, turn.messages.after.system), ask.rest)
+    return mac(ask.scope.key, b"request", ask.idempotency.encode("utf-8", "surrogatepass"), b"\x00", turn.chain.end, turn.messages.after.system, ask.rest)
 
 
 class Memory:
@@ -128,7 +128,7 @@ class Memory:
         return session
 
     def _turn(self, ask: Ask, messages: Messages) -> Turn:
-        return Turn.of(ask.scope.key, messages, b"" if ask.scope.named else system_text(messages.after.system), self.seen)
+        return Turn.of(ask.scope.key, messages, not ask.scope.named, self.seen)
 
     def _known(self, ask: Ask, turn: Turn, shelf: Shelf | None) -> turns.Snapshot | None:
         """What the store would answer, where the turn before left it; None where it must be asked."""

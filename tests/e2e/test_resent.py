@@ -132,7 +132,7 @@ async def talked(data, seed, app=Client):
 @pytest.mark.parametrize("seed", range(6))
 async def test_what_goes_upstream_is_the_same(tmp_path, seed, monkeypatch):
     fast, known = await talked(tmp_path / "fast", seed)
-    monkeypatch.setattr(Prefixes, "_find", lambda self, who, body: None)
+    monkeypatch.setattr(Prefixes, "_find", lambda self, who, body: ((), None))
     slow, unknown = await talked(tmp_path / "slow", seed)
     assert known > TURNS / 2
     assert unknown == 0

@@ -13,7 +13,7 @@ from gateway.wire.place import Placement, placed
 from memory.blocks import Block, appended, apply_note, compiled, unescape
 from memory.epoch import Past, Present, Rules, begun, opened, plan
 from memory.history import Node, Turn, closed, recognise
-from memory.messages import after, system_text
+from memory.messages import after
 from memory.scope import Scope
 
 OUR_CALL = "core_memory_append"
@@ -109,8 +109,7 @@ class Life(RuleBasedStateMachine):
     def _request(self, chat, data):
         user, history = chat
         store = self.stores[user]
-        seed = b"" if user else system_text(history)
-        turn = Turn.of(store.scope.key, history, seed)
+        turn = Turn.of(store.scope.key, history, not user)
         past = store.past(turn)
         branch = past.node.branch if past.node and not user else 0
         blocks = store.blocks[branch]

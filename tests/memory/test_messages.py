@@ -32,7 +32,7 @@ def test_a_longer_history_keeps_the_links_of_the_shorter(messages):
 def test_system_text_is_left_out_unless_it_seeds_the_chain():
     a, b = [{"role": "system", "content": "x"}, user("hi")], [{"role": "developer", "content": "y"}, user("hi")]
     assert Chain(KEY, a).end == Chain(KEY, b).end
-    assert Chain(KEY, a, b"x").end != Chain(KEY, b, b"y").end
+    assert Chain(KEY, a, True).end != Chain(KEY, b, True).end
     assert Chain(b"o" * 32, a).end != Chain(KEY, a).end
 
 

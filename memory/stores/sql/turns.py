@@ -17,7 +17,7 @@ from memory.errors import Erased
 from memory.fit import Sent
 from memory.history import Node, Turn, recognise, trail_after
 from memory.jobs.queue import Job, enqueue
-from memory.messages import Json, canonical, is_system, mac, system_text
+from memory.messages import Json, canonical, is_system, mac
 from memory.prefix import Kept, leading
 from memory.scope import Scope
 from memory.stores.sql import blocks as block_rows
@@ -115,9 +115,8 @@ def snapshot(conn: Connection, ask: Ask) -> Snapshot:
         out.conversation = conversation(conn, scope_id, ask.explicit)
     if out.conversation and out.conversation.head and turn.newest < 0 and not out.conversation.resent:
         kept = kept_history(conn, scope_id, out.conversation, turn.messages)
-        seed = b"" if ask.scope.named else system_text(turn.messages.after.system)
         out.lead = lead = leading(turn.messages)
-        out.turn = turn = Turn.of(ask.scope.key, [*turn.messages[:lead], *kept, *turn.messages[lead:]], seed)
+        out.turn = turn = Turn.of(ask.scope.key, [*turn.messages[:lead], *kept, *turn.messages[lead:]], not ask.scope.named)
         out.prepended = len(kept)
     node, at = recognise(turn, ask.scope.named, Nodes(conn, scope_id))
     if node:
