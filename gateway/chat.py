@@ -148,7 +148,8 @@ def answer(gateway: Gateway, request: Request) -> Any:
     principal = request.principal
     mode = mode_of(request.headers)
     body = parse(request.body) if mode == "off" else gateway.prefixes.read((principal.tenant, principal.key, request.headers.get(b"x-memory-user"), request.path_user), request.body)
-    check_model(body)
+    if mode == "off":
+        check_model(body)
     route = gateway.router.route(body["model"], principal)
     user = gateway.names.user(principal, request.headers, request.path_user, body)
     off = mode == "off" or gateway.background.matches(body["messages"])

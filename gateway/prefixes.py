@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gateway.intake import check_messages, parse
+from gateway.intake import check_messages, check_model, parse
 from gateway.wire.chat import Json, decode, whole
 from memory.prefix import Messages, Prefix, Source, elements
 
@@ -58,6 +58,7 @@ class Prefixes:
             data, prefix, shift = _resumed(short), known.prefix, known.end - known.start - len(_STANDIN)
         if data is None or known is None:
             short, data, prefix, shift, known = body, parse(body), Prefix(), 0, None
+        check_model(data)
         check_messages(data, prefix.count)
         good = whole(short) and (known is None or known.good)
         if known is None:
@@ -76,7 +77,7 @@ class Prefixes:
 
     def _find(self, who: object, body: bytes) -> tuple[deque[_Known], _Known | None]:
         size = len(body)
-        at = 1 << (size.bit_length() - 1)
+        at = 1 << size.bit_length() >> 1
         while at >= SHORTEST:
             name = (who, at, hash(body[max(0, at - WINDOW) : at]))
             found = self._now.get(name)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway import prefixes
 from gateway.errors import BadRequest
-from gateway.intake import check_messages, parse
+from gateway.intake import check_messages, check_model, parse
 from gateway.prefixes import Prefixes
 from gateway.wire.chat import decode
 from gateway.wire.place import joined, pieces
@@ -21,13 +21,13 @@ KEY = b"k" * 32
 words = st.text(max_size=12) | st.sampled_from(["\ud83d", '"messages":[', "]}", '\\"', "😀", "\\u005d", prefixes.STANDIN])
 parts = st.lists(st.fixed_dictionaries({"type": st.just("text"), "text": words}), max_size=2)
 message = st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "system", "developer", "tool"]), "content": words | parts | st.none()}, optional={"name": words})
-members = st.dictionaries(st.sampled_from(["model", "tools", "metadata", "temperature", "user"]), st.recursive(st.none() | st.integers() | words, lambda x: st.lists(x, max_size=2) | st.dictionaries(words, x, max_size=2)), max_size=3)
+members = st.dictionaries(st.sampled_from(["tools", "metadata", "temperature", "user"]), st.recursive(st.none() | st.integers() | words, lambda x: st.lists(x, max_size=2) | st.dictionaries(words, x, max_size=2)), max_size=3)
 SPELLINGS = [{}, {"separators": (",", ":")}, {"indent": 1}, {"ensure_ascii": False}]
 
 
 def spelt(body, how, first):
     """The body as JSON text, its messages before or after its other members."""
-    messages = {"messages": body.pop("messages")}
+    messages = {"messages": body.pop("messages"), "model": body.pop("model", "m")}
     text = json.dumps({**messages, **body} if first else {**body, **messages}, **how)
     return text.encode("utf-8", "surrogatepass")
 
@@ -36,6 +36,7 @@ def as_ever(body):
     """What reading the whole gives: the members and messages, or the error."""
     try:
         data = parse(body)
+        check_model(data)
         check_messages(data)
     except BadRequest as e:
         return str(e)
@@ -92,12 +93,12 @@ def test_a_body_that_differs_anywhere_is_read_as_ever(messages, other, at, gone)
 
 
 @pytest.mark.parametrize("then", [
-    b'{"messages":[%b,{"role":"user","content":"new"}],"messages":[{"role":"user","content":"other"}]}',
-    b'{"messages":[%b],"messages":[%b,{"role":"user","content":"two"}]}',
-    b'{"x":{"messages":[%b]},"messages":[{"role":"user","content":"three"}]}',
-    b'{"messages":[%b,]}', b'{"messages":[%b', b'{"messages":[%b]', b'{"messages":[%b{}]}', b'{"messages":[%b],"x":{"messages":[%b, 3]}}', b'{"messages":[%b,3]}',
-    b'{"messages":[%b,{"role":"user"}]}', b'{"messages":[%b  ,\n {"role":"user"} ] }', b'{"messages":[%b,{"content":"no role"}]}', b'{"messages":[%b,{"role":"tool","tool_calls":3}]}'])
-@pytest.mark.parametrize("before", [b'{"messages":[%b]}', b'{"x":{"messages":[%b]},"messages":[%b]}', b'{"messages":[%b],"messages":[%b]}', b'{ "messages" : [ %b ] }'])
+    b'{"model":"m","messages":[%b,{"role":"user","content":"new"}],"messages":[{"role":"user","content":"other"}]}',
+    b'{"model":"m","messages":[%b],"messages":[%b,{"role":"user","content":"two"}]}',
+    b'{"model":"m","x":{"messages":[%b]},"messages":[{"role":"user","content":"three"}]}',
+    b'{"model":"m","messages":[%b,]}', b'{"model":"m","messages":[%b', b'{"model":"m","messages":[%b]', b'{"model":"m","messages":[%b{}]}', b'{"model":"m","messages":[%b],"x":{"messages":[%b, 3]}}', b'{"model":"m","messages":[%b,3]}',
+    b'{"model":"m","messages":[%b,{"role":"user"}]}', b'{"model":"m","messages":[%b  ,\n {"role":"user"} ] }', b'{"model":"m","messages":[%b,{"content":"no role"}]}', b'{"model":"m","messages":[%b,{"role":"tool","tool_calls":3}]}'])
+@pytest.mark.parametrize("before", [b'{"model":"m","messages":[%b]}', b'{"model":"m","x":{"messages":[%b]},"messages":[%b]}', b'{"model":"m","messages":[%b],"messages":[%b]}', b'{ "model":"m","messages" : [ %b ] }'])
 def test_members_given_twice_and_broken_ends(before, then):
     said = b'{"role":"user","content":"%s"},{"role":"assistant","content":"b"}' % (b"long " * 80)
     first, second = before.replace(b"%b", said), then.replace(b"%b", said)
@@ -142,3 +143,9 @@ def test_little_is_decoded_and_little_is_kept():
         assert messages[-1] == talk[-1]
         assert messages._all is None
     assert sum(len(entries) for held in (known._now, known._before) for entries in held.values()) <= 2 * 64 + 1
+
+
+@pytest.mark.parametrize("body", [b"", b" ", b"{", b"{}", b"[]", b'"x"', b'{"model":"m","messages":[]}', b'{"model":"m"}', b'{"messages":{}}', b"\xef\xbb\xbf{}", b"\x00"])
+def test_what_is_no_request_is_refused_as_ever(body):
+    assert isinstance(as_ever(body), str)
+    assert read(Prefixes(), body) == as_ever(body)
