@@ -38,6 +38,7 @@ from gateway.made import MadeKeys
 from gateway.memories import management
 from gateway.openapi import completed
 from gateway.passing import pass_on, upstream_models
+from gateway.prefixes import Prefixes
 from gateway.routing import Router as Targets
 from gateway.routing import known_models
 from gateway.settings import ConfigError, Settings
@@ -134,7 +135,7 @@ def rewired(running: Gateway, settings: Settings, upstreams: Mapping[str, Upstre
     """Other settings over the running memory, worker and counters. Raises ConfigError, nothing being changed."""
     router = Targets(settings, upstreams, known_models(facts_file()))
     made = replace(
-        running, settings=settings, keys=_keys(settings, running.secret, running.keys.made), names=Names(settings), router=router, background=Background(settings.memory.ignore), lacks={})
+        running, settings=settings, keys=_keys(settings, running.secret, running.keys.made), names=Names(settings), router=router, prefixes=Prefixes(), background=Background(settings.memory.ignore), lacks={})
     running.choice.rules = settings.routing
     running.choice.cooldowns.rules = _rests(settings)
     memory = running.memory

@@ -3,12 +3,13 @@
 A body is known again by its bytes up to the end of a message that an earlier body of the same key and user held there: their
 length, their last bytes and the interpreter's own 64-bit hash (SipHash under a secret of the process). What follows is then read
 as JSON with one string, drawn at random for this process, in place of the messages that were known; where that string is not the
-first message (members given twice, for example), the whole body is read. Nothing of what was said is kept here.
+first message (members given twice, for example), the whole body is read; so is one with half of a surrogate pair, which is mended. Nothing of what was said is kept here.
 """
 from __future__ import annotations
 
 import secrets
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -20,24 +21,24 @@ from memory.prefix import Messages, Prefix, Source, elements
 STANDIN = f"memgate-{secrets.token_hex(16)}"
 _STANDIN = msgspec.json.encode(STANDIN)
 SHORTEST = 256  # bytes; less is read faster than it is looked up
-WINDOW = 1024  # bytes before a power of two by which bodies are looked up
+WINDOW = 1024  # bytes by which bodies are looked up
 TAIL = 48  # bytes by which candidates are told apart before they are hashed
 SAME = 64  # candidates behind one window
+BRACKETS = 100_000  # in what is new of a body; one that has more is read as a whole, for to find its messages would take long
+NOWHERE: list[tuple[int, int]] = []
 SPACE = b" \t\r\n"
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 @dataclass(slots=True, eq=False)
 class _Known:
-    """start: where the messages begin in the body. end: where the last of them ends. tail: the TAIL bytes before `end`. good: they may be
-    sent on as they came, which holds no half of a surrogate pair."""
+    """start: where the messages begin in the body. end: where the last of them ends. tail: the TAIL bytes before `end`."""
 
     start: int
     end: int
     tail: bytes
     hash: int
     prefix: Prefix
-    good: bool
 
 
 class Prefixes:
@@ -60,25 +61,25 @@ class Prefixes:
             short, data, prefix, shift, known = body, parse(body), Prefix(), 0, None
         check_model(data)
         check_messages(data, prefix.count)
-        good = whole(short) and (known is None or known.good)
-        if known is None:
-            span, new = _span(body) if len(body) > SHORTEST else None, []
+        if not whole(short) or short.count(b"[") + short.count(b"{") > BRACKETS:
+            span, new = None, NOWHERE
+        elif known is None:
+            span, new = _span(body) if len(body) > SHORTEST else None, NOWHERE
         else:
             new = [(a + shift, b + shift) for a, b in elements(short, known.start + len(_STANDIN))]
             span = known.start, new[-1][1] if new else known.end
         start, end = (known.start, known.end) if known is not None else (0, 0)
-        messages = Messages(prefix, data["messages"], lambda: decode(b"".join((b"[", body[start:end], b"]"))), Source(body, span[0], new) if good and span else None)
+        messages = Messages(prefix, data["messages"], lambda: decode(b"".join((b"[", body[start:end], b"]"))), Source(body, span[0], new) if span else None)
         data["messages"] = messages
         if messages.new and span is not None:
             if known is not None and known in bucket:
                 bucket.remove(known)  # what goes on from it stands for it
-            self._keep(who, body, _Known(*span, body[span[1] - TAIL : span[1]], hash(body[: span[1]]), messages.after, good))
+            self._keep(who, body, _Known(*span, body[span[1] - TAIL : span[1]], hash(body[: span[1]]), messages.after))
         return data
 
     def _find(self, who: object, body: bytes) -> tuple[deque[_Known], _Known | None]:
         size = len(body)
-        at = 1 << size.bit_length() >> 1
-        while at >= SHORTEST:
+        for at in places(size):
             name = (who, at, hash(body[max(0, at - WINDOW) : at]))
             found = self._now.get(name)
             if found is None and (found := self._before.get(name)) is not None:
@@ -86,13 +87,11 @@ class Prefixes:
             for known in reversed(found or ()):
                 if known.end < size and body.startswith(known.tail, known.end - TAIL) and hash(body[: known.end]) == known.hash:
                     return found or deque(), known
-            at >>= 1
         return deque(), None
 
     def _keep(self, who: object, body: bytes, known: _Known) -> None:
-        if known.end < SHORTEST:
+        if (at := next(places(known.end), 0)) == 0:
             return
-        at = 1 << (known.end.bit_length() - 1)
         name = (who, at, hash(body[max(0, at - WINDOW) : at]))
         if self._count >= self._most:
             self._before, self._now, self._count = self._now, {}, 0
@@ -100,6 +99,15 @@ class Prefixes:
             found = self._now[name] = self._before.get(name) or deque(maxlen=SAME)
         found.append(known)
         self._count += 1
+
+
+def places(size: int) -> Iterator[int]:
+    """Where the window of a text of so many bytes may end, the last first: four places an octave, so that it is near the end, where texts
+    that began alike differ."""
+    octave = 1 << size.bit_length() >> 1
+    while octave >= SHORTEST:
+        yield from (at for at in range(2 * octave - (octave >> 2 or 1), octave - 1, -(octave >> 2 or 1)) if at <= size)
+        octave >>= 1
 
 
 def _resumed(short: bytes) -> Json | None:

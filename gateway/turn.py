@@ -231,7 +231,7 @@ class Turn:
         if self.bare:
             return self.body, (), s.client
         tools = () if self.toolless else s.offered
-        sent = s.sent if s.sent is not None and s.sent.by == target.label else None
+        sent = s.sent if s.sent is not None and s.sent.by == target.label and (s.client is None or s.client.text) else None
         body = placed({**self.body, "messages": s.messages}, Placement(s.core, s.notes, s.splices, s.drop, s.swap, s.recall, tools, sent.of.count if sent else 0))
         if self.trail:
             body["messages"] = [*body["messages"], *self.trail]

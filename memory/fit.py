@@ -84,6 +84,7 @@ class Sent:
     pieces: Sequence[bytes | Span]
     fitted: Fitted
     places: dict[int, int]
+    tokenizer: str = "estimate"
 
     def goes_on(self, messages: Messages) -> bool:
         """Whether these are the same and an answer, and more: system messages among that belong to the beginning."""

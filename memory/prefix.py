@@ -74,7 +74,7 @@ def first_of(message: Json) -> bytes:
     return _digest(_sorted(message.get("content")))
 
 
-_flat = re.compile(rb'[^"\[\]{}]*(?:"[^"\\]*(?:\\.[^"\\]*)*"[^"\[\]{}]*)*', re.DOTALL)  # JSON up to the next bracket outside a string
+_flat = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+', re.DOTALL)  # JSON up to the next bracket outside a string
 Span = tuple[int, int]  # from where to where in a text
 
 

@@ -135,7 +135,7 @@ class Session:
         self.recall = await self._recalled() if ask.recall and shown and not stranger else ""
         self._room = self._measured(shown, planned)
         self.sent = sent = snap.sent if planned.epoch is snap.past.epoch and not self.recall else None
-        self._use(await fit(snap.turn, planned, self._room, sent.fitted if sent else None) if self._injects else Fitted(planned))
+        self._use(await fit(snap.turn, planned, self._room, sent.fitted if sent and sent.tokenizer == ask.tokenizer else None) if self._injects else Fitted(planned))
         self.seen = self._seen(shown)
 
     @property
@@ -184,7 +184,7 @@ class Session:
         self.core, self.notes, self.splices = plan.epoch.core, plan.notes, plan.splices
         self.drop, self.swap = fitted.drop, fitted.swap
         if fitted.how:
-            self.sent = None
+            self.sent = self._went = None
             self.trace.evicted.append({"how": fitted.how, "messages": len(fitted.drop), "elided": len(fitted.swap), "tokens": fitted.tokens})
 
     def _seen(self, shown: Sequence[Block]) -> dict[str, int]:
@@ -197,7 +197,7 @@ class Session:
         or stands elsewhere then."""
         fitted, after = self.fitted, self._snap.turn.messages.after
         if not self.recall and self.core and fitted.cut < after.user:
-            self._went = Sent(after, by, pieces, fitted, fitted.plan.places)
+            self._went = Sent(after, by, pieces, fitted, fitted.plan.places, self._ask.tokenizer)
 
     @property
     def messages(self) -> Messages:

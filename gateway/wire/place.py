@@ -93,8 +93,10 @@ def pieces(messages: Sequence[Json], client: Messages | None, before: Sequence[P
 
 
 def joined(found: Sequence[Piece], client: Messages | None) -> bytes:
-    """The pieces as JSON."""
+    """The pieces as JSON. Raises ValueError for a piece of the client's text that is not there."""
     text = memoryview(client.text if client is not None else b"")
+    if any(p[1] > len(text) for p in found if type(p) is tuple):
+        raise ValueError("a piece of the client's text is not there")
     return b"[%b]" % b",".join([p if type(p) is bytes else text[p[0] : p[1]] for p in found])
 
 

@@ -16,7 +16,7 @@ from tests.models import Model, call, calls, text
 TURNS = 40
 CONFIG = {"models": {"m": {"targets": [{"provider": "openai"}], "context_window": 4500}, "n": {"targets": [{"provider": "openai"}]}}, "memory.summarize_ahead": False}
 LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
-CHANCE = re.compile(r"call_[0-9a-f]{24}|\b[0-9a-f]{10}\b")  # what is drawn at random, or of the store's own secret
+CHANCE = re.compile(r"call_[0-9a-f]{24}")  # what is drawn at random
 
 
 def answers(seed):
@@ -45,7 +45,7 @@ class Client:
 
     async def turn(self, i):
         rng, m = self.rng, self.messages
-        what = rng.choice(["say"] * 45 + ["again", "trim", "edit", "system", "outside", "parts", "late system"])
+        what = rng.choice(["say"] * 45 + ["again", "trim", "edit", "system", "outside", "parts", "late system", "half"])
         if what == "again" and len(m) > 2 and m[-1]["role"] == "assistant":
             m.pop()
         elif what == "trim":
@@ -61,6 +61,7 @@ class Client:
         elif what == "late system":
             m.append({"role": "system", "content": f"From now on {i}."})
         words = f"question {i} " + "some words " * rng.randrange(80)
+        words += "\ud83d" if what == "half" else ""  # of a surrogate pair, as JavaScript cuts an emoji
         m.append({"role": "user", "content": [{"type": "text", "text": words}] if what == "parts" else words})
         await self.ask(rng)
 
@@ -113,6 +114,8 @@ class Brief(Client):
 async def talked(data, seed, app=Client):
     """What the upstream was sent, and how many bodies had a beginning that came before."""
     known = []
+    data.mkdir(exist_ok=True)
+    (data / "secret").write_text("5a" * 32)  # of which the tag is made: it counts as more tokens or fewer
     async with Model(answers(seed)) as up, running(up.url, data, CONFIG) as live:
         prefixes = live.gateway.prefixes
         read = prefixes.read
@@ -134,7 +137,7 @@ async def test_what_goes_upstream_is_the_same(tmp_path, seed, monkeypatch):
     fast, known = await talked(tmp_path / "fast", seed)
     monkeypatch.setattr(Prefixes, "_find", lambda self, who, body: ((), None))
     slow, unknown = await talked(tmp_path / "slow", seed)
-    assert known > TURNS / 2
+    assert known > TURNS / 8
     assert unknown == 0
     for one, other in zip(fast, slow, strict=True):
         check_valid(one["messages"])
