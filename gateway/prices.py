@@ -58,7 +58,7 @@ def _first(members: Mapping[str, Any], *names: str) -> int | None:
     """The first of these members that is a count: one beyond all answers would spend a budget that nobody used."""
     for name in names:
         value = members.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST:
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= MOST:
             return int(value)
     return None
 

@@ -54,7 +54,7 @@ class Chain:
     """The history of one request as hashes: `link(i)` names messages 0..i, `digest(i)` message i alone.
 
     key: the scope's. seeded: for a request that names nobody, its system text is in all of it; then only the exact chain is believed.
-    What an earlier request ended in is hashed again only where somebody asks for its links.
+    What an earlier request ended in is hashed again only where somebody asks for its links. end: the link that names all.
     """
 
     def __init__(self, key: bytes, messages: Sequence[Json], seeded: bool = False, seen: Seen | None = None) -> None:
@@ -63,6 +63,7 @@ class Chain:
         self._known = 0 if links is None else found.before.count
         self.start, link = links or (mac(key, b"start", system_text(filter(is_system, found)) if seeded else b""),) * 2
         self._links, self._digests = linked(key, link, found.new if self._known else found, self._seen)
+        self.end = self._links[-1] if self._links else link
         found.after.named(key, self.start, self.end)
 
     def link(self, index: int) -> bytes:
@@ -90,10 +91,6 @@ class Chain:
     def before(self, index: int) -> bytes:
         """The link that names everything before message `index`."""
         return self.link(index - 1) if index > 0 else self.start
-
-    @property
-    def end(self) -> bytes:
-        return self.link(len(self._messages) - 1) if self._messages else self.start
 
 
 @dataclass(slots=True)

@@ -79,17 +79,30 @@ Piece = bytes | Span  # of a list of messages as JSON: text of ours, or from whe
 def pieces(messages: Sequence[Json], client: Messages | None, before: Sequence[Piece]) -> list[Piece]:
     """What goes upstream for these messages after what went for those before them. client: the request they are of; those that are its
     very own are sent on as they came."""
-    out = list(before)
+    out, fresh = list(before), list[bytes]()
     spans, text = (client.spans(), client.text) if client is not None else ({}, b"")
     for message in messages:
         span = spans.get(id(message))
         if span is None:
-            out.append(encode(message))
-        elif out and type(last := out[-1]) is tuple and not text[last[1] : span[0]].strip(b", \t\r\n"):
+            fresh.append(encode(message))
+            continue
+        _merged(out, fresh)
+        if out and type(last := out[-1]) is tuple and not text[last[1] : span[0]].strip(b", \t\r\n"):
             out[-1] = last[0], span[1]
         else:
             out.append(span)
+    _merged(out, fresh)
     return out
+
+
+def _merged(out: list[Piece], fresh: list[bytes]) -> None:
+    """Puts texts of ours behind the pieces, as part of the last one where that is ours: there are few, however long a history is."""
+    if fresh:
+        if out and type(last := out[-1]) is bytes:
+            out[-1] = b",".join((last, *fresh))
+        else:
+            out.append(b",".join(fresh))
+        fresh.clear()
 
 
 def joined(found: Sequence[Piece], client: Messages | None) -> bytes:
