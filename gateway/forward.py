@@ -27,7 +27,7 @@ from gateway.slots import Held
 from gateway.sse import DONE, Event, Framer
 from gateway.upstream.base import Incoming, Outgoing
 from gateway.wire.chat import Chunk, Json, Malformed, chunk, decode, encode, lift, read
-from gateway.wire.place import Piece, joined, native, pieces
+from gateway.wire.place import Piece, native, pieces, written
 from memory.prefix import Messages
 
 log = logging.getLogger("memgate")
@@ -113,7 +113,7 @@ class Forwarder:
             nonlocal found
             body, sent, client = compose(target)
             found = pieces(native(body["messages"], target.label, thoughts=target.settings.kind == "anthropic"), client, sent)
-            return Outgoing("/chat/completions", encode({**body, "model": target.model, "messages": msgspec.Raw(joined(found, client))}), frozen=frozen)
+            return Outgoing("/chat/completions", written({**body, "model": target.model}, found, client), frozen=frozen)
 
         reply = await self._tried(lambda target: self._sent(target, outgoing(target), another))
         reply.messages = found

@@ -23,7 +23,7 @@ def called(name: str) -> bytes:
 
 def weight(line: Snapshot) -> int:
     """Bytes of text that a line holds."""
-    return (sum(len(p) for p in line.sent.pieces if type(p) is bytes) if line.sent else 0) + (len(line.kept.said) if line.kept else 0)
+    return (sum(len(p) for p in line.sent.pieces if type(p) is bytes) if line.sent else 0) + (sum(map(len, line.kept.said)) if line.kept else 0)
 
 
 @dataclass(slots=True, eq=False)

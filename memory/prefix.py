@@ -18,6 +18,7 @@ from memory.messages import Json, canonical, is_system
 
 decode, encode = msgspec.json.decode, msgspec.json.encode
 _sorted = msgspec.json.Encoder(order="sorted").encode
+PIECES = 32  # after which they are joined
 SCOPES = 8  # whose links are kept of one prefix: texts are seldom shared
 
 
@@ -178,10 +179,10 @@ def leading(messages: Sequence[Json]) -> int:
 @dataclass(frozen=True, slots=True)
 class Kept:
     """A conversation whose client sends its newest messages alone. of: what the last request came to, with the history before it.
-    said: its messages, as JSON without the brackets. answer: what it was given. asked: the last of what the client said, normalised."""
+    said: its messages, as pieces of JSON. answer: what it was given. asked: the last of what the client said, normalised."""
 
     of: Prefix
-    said: bytes
+    said: tuple[bytes, ...]
     answer: Json
     asked: bytes
 
@@ -192,15 +193,13 @@ class Kept:
         rest = asked[lead:]
         if Prefix().then(asked[:lead]).system != self.of.system or not rest or any(is_system(m) or m.get("role") == "tool" for m in rest) or canonical(rest[-1]) == self.asked:
             return None
-        return Messages(self.of, [self.answer, *rest], lambda: decode(b"[%b]" % self.said))
+        return Messages(self.of, [self.answer, *rest], lambda: decode(b"[%b]" % b",".join(self.said)))
 
 
 def kept(messages: Messages, before: Kept | None, answer: Json) -> Kept | None:
     """What is kept for the turn after this one; None where the client must give results first."""
     if answer.get("tool_calls") or not messages or is_system(messages[-1]):
         return None
-    if before is not None and before.of is messages.before:
-        said = b"%b,%b" % (before.said, encode(messages.new)[1:-1])
-    else:
-        said = encode(messages.all)[1:-1]
-    return Kept(messages.after, said, answer, canonical(messages[-1]))
+    goes_on = before is not None and before.of is messages.before
+    said = *(before.said if before is not None and goes_on else ()), encode(messages.new if goes_on else messages.all)[1:-1]
+    return Kept(messages.after, said if len(said) < PIECES else (b",".join(said),), answer, canonical(messages[-1]))

@@ -5,8 +5,10 @@ after it; the history with hidden exchanges and notes at their fixed places. The
 """
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -16,6 +18,9 @@ from memory.prefix import Messages, Span
 Json = dict[str, Any]
 encode = msgspec.json.Encoder().encode
 SYSTEM = ("system", "developer")
+PIECES = 32  # after which those of ours are joined
+PLACE = f"memgate-{secrets.token_hex(16)}"  # what stands for the messages, unlike anything that a request says
+_PLACE = msgspec.json.encode(PLACE)
 BY = "memgate_by"  # in a hidden message, where it is kept: the target that gave it
 COMMON = ("role", "content", "name", "refusal", "tool_calls", "tool_call_id")
 THOUGHTS = ("reasoning_content", "thinking_blocks")  # how a model's thinking is told
@@ -79,38 +84,34 @@ Piece = bytes | Span  # of a list of messages as JSON: text of ours, or from whe
 def pieces(messages: Sequence[Json], client: Messages | None, before: Sequence[Piece]) -> list[Piece]:
     """What goes upstream for these messages after what went for those before them. client: the request they are of; those that are its
     very own are sent on as they came."""
-    out, fresh = list(before), list[bytes]()
+    out = list(before)
     spans, text = (client.spans(), client.text) if client is not None else ({}, b"")
     for message in messages:
         span = spans.get(id(message))
         if span is None:
-            fresh.append(encode(message))
-            continue
-        _merged(out, fresh)
-        if out and type(last := out[-1]) is tuple and not text[last[1] : span[0]].strip(b", \t\r\n"):
+            out.append(encode(message))
+        elif out and type(last := out[-1]) is tuple and not text[last[1] : span[0]].strip(b", \t\r\n"):
             out[-1] = last[0], span[1]
         else:
             out.append(span)
-    _merged(out, fresh)
+    if len(out) > PIECES:  # there are few, however long a history is
+        return [x for ours, run in groupby(out, _ours) for x in ([b",".join(p for p in run if type(p) is bytes)] if ours else run)]
     return out
 
 
-def _merged(out: list[Piece], fresh: list[bytes]) -> None:
-    """Puts texts of ours behind the pieces, as part of the last one where that is ours: there are few, however long a history is."""
-    if fresh:
-        if out and type(last := out[-1]) is bytes:
-            out[-1] = b",".join((last, *fresh))
-        else:
-            out.append(b",".join(fresh))
-        fresh.clear()
+def _ours(piece: Piece) -> bool:
+    return type(piece) is bytes
 
 
-def joined(found: Sequence[Piece], client: Messages | None) -> bytes:
-    """The pieces as JSON. Raises ValueError for a piece of the client's text that is not there."""
+def written(body: Json, found: Sequence[Piece], client: Messages | None) -> bytes:
+    """The request as JSON, with the pieces for its messages: they are copied once. Raises ValueError for a piece of the client's text that
+    is not there."""
     text = memoryview(client.text if client is not None else b"")
     if any(p[1] > len(text) for p in found if type(p) is tuple):
         raise ValueError("a piece of the client's text is not there")
-    return b"[%b]" % b",".join([p if type(p) is bytes else text[p[0] : p[1]] for p in found])
+    head, _, tail = encode({**body, "messages": PLACE}).partition(_PLACE)
+    commas = [x for p in found for x in (b",", p if type(p) is bytes else text[p[0] : p[1]])]
+    return b"".join((head, b"[", *commas[1:], b"]", tail))
 
 
 def native(messages: Sequence[Json], label: str, *, thoughts: bool) -> list[Json]:

@@ -12,7 +12,7 @@ from gateway.errors import BadRequest
 from gateway.intake import check_messages, check_model, parse
 from gateway.prefixes import Prefixes
 from gateway.wire.chat import decode
-from gateway.wire.place import joined, pieces
+from gateway.wire.place import pieces, written
 from memory.history import Chain
 from memory.messages import Seen
 from memory.prefix import Messages
@@ -76,7 +76,8 @@ def test_bodies_that_grow_are_read_as_ever(messages, ends, others, how, first):
             more = spelt({**others, "messages": messages[: end + 2]}, how, first)
             later = [known.read("me", more)["messages"]] if isinstance(as_ever(more), dict) else []
             for of in (fresh, *later):
-                assert decode(joined(pieces(of, of, ()), of)) == of.all == decode(joined(pieces(of.new, of, pieces(of.all[: of.before.count], of, ())), of))
+                for found in (pieces(of, of, ()), pieces(of.new, of, pieces(of.all[: of.before.count], of, ()))):
+                    assert decode(written({"model": "m"}, found, of)) == {"model": "m", "messages": of.all}
                 assert all(decode(of.text[a:b]) == {id(m): m for m in of}[i] for i, (a, b) in of.spans().items())
             data = known.read("me", body)  # the same again: nothing of it is new
             assert members_of(data["messages"]) == members_of(Messages.of(expected["messages"]))
