@@ -147,9 +147,10 @@ def answer(gateway: Gateway, request: Request) -> Any:
     """The ASGI response to a chat request. Raises GatewayError for what can be told without an upstream."""
     principal = request.principal
     mode = mode_of(request.headers)
-    body = parse(request.body) if mode == "off" else gateway.prefixes.read((principal.tenant, principal.key, request.headers.get(b"x-memory-user"), request.path_user), request.body)
     if mode == "off":
-        check_model(body)
+        check_model(body := parse(request.body))
+    else:
+        body = gateway.prefixes.read((principal.tenant, principal.key, request.headers.get(b"x-memory-user"), request.path_user), request.body)
     route = gateway.router.route(body["model"], principal)
     user = gateway.names.user(principal, request.headers, request.path_user, body)
     off = mode == "off" or gateway.background.matches(body["messages"])

@@ -115,7 +115,7 @@ def counted(turn: Turn, now: Fitted, room: Room) -> Fitted:
 def view(turn: Turn, plan: Plan, sizes: Sequence[int], room: Room) -> Fitted:
     """What the plan's epoch leaves out and stubs, and what is left in tokens."""
     cut, elide = index_of(turn, plan.epoch.cut), index_of(turn, plan.epoch.elide)
-    newest = max((i for i, m in enumerate(turn.messages) if m.get("role") == "user"), default=-1)
+    newest = turn.messages.after.user
     drop = frozenset(i for i in range(cut + 1) if not is_system(turn.messages[i]) and i != newest)
     swap = {i: stub(turn.messages[i], sizes[i]) for i in elidable(turn.messages, sizes, elide + 1) if i not in drop}
     held = room.counter.text(plan.epoch.core) + sum(size for i, size in enumerate(sizes) if i not in drop and i not in swap and i not in plan.splices)
@@ -196,7 +196,7 @@ async def ahead(turn: Turn, now: Fitted, room: Room, answers: Sequence[Json]) ->
     cut = index_of(turn, now.plan.epoch.cut)
     cutter = _Cutter(turn, room, sizes_of(turn, room.counter), cut, [])
     allowance = cutter.allowance(0)
-    newest = max((i for i, m in enumerate(turn.messages) if m.get("role") == "user"), default=-1)
+    newest = turn.messages.after.user
     at = min(newest, cutter.until(max(0, now.tokens - int((HARD - LOW) * room.budget)) - allowance))
     if at <= max(0, cut + 1):
         return None
@@ -250,7 +250,7 @@ class _Cutter:
     def between(self, after: int, before: int) -> list[int]:
         """The messages after one index and before another that can be left out."""
         messages = self.turn.messages
-        newest = max((i for i, m in enumerate(messages) if m.get("role") == "user"), default=-1)
+        newest = messages.after.user
         return [i for i in range(after + 1, before) if not is_system(messages[i]) and i != newest]
 
     async def evict(self, goal: int, *, coming: bool = False) -> Fitted:

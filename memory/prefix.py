@@ -6,7 +6,6 @@ somebody asks for them. So the cost of a turn does not grow with the conversatio
 """
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from typing import overload
 
 import msgspec
 
-from memory.messages import Json, canonical, is_system
+from memory.messages import Json, canonical, is_system, mac
 
 decode, encode = msgspec.json.decode, msgspec.json.encode
 _sorted = msgspec.json.Encoder(order="sorted").encode
@@ -55,7 +54,7 @@ class Prefix:
                 out.user = i
                 out.first = out.first or first_of(message)
             elif is_system(message):
-                out.system = _digest(out.system + encode(message))
+                out.system = mac(b"", out.system, encode(message))
             out.texts = out.texts and type(message.get("content")) is not list
         return out
 
@@ -66,13 +65,9 @@ class Prefix:
         self.links[key] = start, end
 
 
-def _digest(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=16).digest()
-
-
 def first_of(message: Json) -> bytes:
     """What tells a conversation from others by the first message of its user."""
-    return _digest(_sorted(message.get("content")))
+    return mac(b"", _sorted(message.get("content")))
 
 
 _flat = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+', re.DOTALL)  # JSON up to the next bracket outside a string

@@ -146,7 +146,7 @@ class Session:
         """What automatic recall adds: found once for a user's turn, the same while its tools run."""
         snap, waiting = self._snap, self._snap.waiting
         messages, node = snap.turn.messages, snap.past.node
-        newest = max((i for i, m in enumerate(messages) if m.get("role") == "user"), default=-1)
+        newest = messages.after.user
         if newest < 0 or self._scope_id is None:
             return ""
         if self._adopted and waiting is not None and waiting.recall is not None:
