@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import pytest
 
+from memory.errors import NotUpgraded
 from memory.ids import new_id, new_key
 from memory.scope import Scope
 from memory.stores.sql import owners
@@ -38,3 +39,14 @@ async def test_each_attempt_at_a_turn_keeps_its_record(db):
     for wrong in (f"{new_id('explain')}{node:016x}", first[:-1], f"{first}0", f"{new_id('explain')}{2**63:016x}", ""):
         assert await db.read(lambda conn, i=wrong: explained(conn, reach, i)) is None
     assert await db.read(lambda conn: explained(conn, owners.Reach("other"), first)) is None
+
+
+async def test_a_database_that_an_unreleased_version_made_is_refused_by_name(tmp_path):
+    """It tells the version of this one and lacks a table: each turn would fail."""
+    url = f"sqlite+aiosqlite:///{tmp_path}/m.db"
+    made = Database(url)
+    await made.open()
+    await made.write(lambda conn: conn.exec_driver_sql("DROP TABLE marks"))
+    await made.close()
+    with pytest.raises(NotUpgraded, match="lacks marks"):
+        await Database(url).open()
