@@ -213,9 +213,21 @@ async def test_each_message_is_put_in_once_by_whoever_comes_first(memory):
 async def test_a_long_import_does_not_keep_what_is_said_after_it(memory, monkeypatch):
     await memory.retrieval.indexing.stop()
     monkeypatch.setattr(messages, "WINDOW", 3)
+    await spoken(memory, "bob", {"role": "user", "content": "a teapot"})  # waits, so the import may not pass it over
     await filled(memory, "cy")
     await spoken(memory, "ada", {"role": "user", "content": "a kettle"})
-    assert await memory.db.write(lambda conn: [messages.index_new(conn, 16) for _ in range(3)]) == [16, 1, 0]
+    assert await memory.db.write(lambda conn: [messages.index_new(conn, 16) for _ in range(3)]) == [16, 16, 0]
+    assert await indexed(memory) == await memory.db.read(lambda conn: conn.execute(select(t.messages.c.id).order_by(t.messages.c.id)).scalars().all())
+
+
+async def test_an_import_is_not_looked_through_for_what_waits(memory):
+    await memory.retrieval.indexing.stop()
+    await filled(memory, "cy")
+    await filled(memory, "di")
+    assert await memory.db.read(messages.newest_key) == await memory.db.read(lambda conn: conn.execute(messages.MARK).scalar())
+    ada = await spoken(memory, "ada", {"role": "user", "content": "a kettle"})
+    assert await memory.db.read(lambda conn: messages.index_waits(conn, ada))
+    assert await memory.db.write(lambda conn: [messages.index_new(conn, 16) for _ in range(2)]) == [1, 0]
 
 
 async def test_what_is_said_with_the_clock_set_back_is_found(memory, monkeypatch):
