@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -23,6 +23,7 @@ _STANDIN = msgspec.json.encode(STANDIN)
 SHORTEST = 256  # bytes; less is read faster than it is looked up
 WINDOW = 1024  # bytes by which bodies are looked up
 TAIL = 48  # bytes by which candidates are told apart before they are hashed
+PARTS = 8  # of which a hash is made at most: what is new of a body is hashed, not all of it
 SAME = 64  # candidates behind one window
 BRACKETS = 100_000  # in what is new of a body; one that has more is read as a whole, for to find its messages would take long
 NOWHERE: list[tuple[int, int]] = []
@@ -32,11 +33,13 @@ _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 @dataclass(slots=True, eq=False)
 class _Known:
-    """start: where the messages begin in the body. end: where the last of them ends. tail: the TAIL bytes before `end`."""
+    """start: where the messages begin in the body. end: where the last of them ends. tail: the TAIL bytes before `end`. cuts: the ends of
+    the parts that `hash` was made of, the last of them `end`."""
 
     start: int
     end: int
     tail: bytes
+    cuts: tuple[int, ...]
     hash: int
     prefix: Prefix
 
@@ -74,7 +77,9 @@ class Prefixes:
         if messages.new and span is not None:
             if known is not None and known in bucket:
                 bucket.remove(known)  # what goes on from it stands for it
-            self._keep(who, body, _Known(*span, body[span[1] - TAIL : span[1]], hash(body[: span[1]]), messages.after))
+            at = span[1]
+            cuts, base = (known.cuts, known.hash) if known is not None and len(known.cuts) < PARTS else ((), 0)
+            self._keep(who, body, _Known(*span, body[at - TAIL : at], (*cuts, at), hashed(body, (at,), cuts[-1] if cuts else 0, base), messages.after))
         return data
 
     def _find(self, who: object, body: bytes) -> tuple[deque[_Known], _Known | None]:
@@ -85,7 +90,7 @@ class Prefixes:
             if found is None and (found := self._before.get(name)) is not None:
                 self._now[name] = found
             for known in reversed(found or ()):
-                if known.end < size and body.startswith(known.tail, known.end - TAIL) and hash(body[: known.end]) == known.hash:
+                if known.end < size and body.startswith(known.tail, known.end - TAIL) and hashed(body, known.cuts) == known.hash:
                     return found or deque(), known
         return deque(), None
 
@@ -99,6 +104,14 @@ class Prefixes:
             found = self._now[name] = self._before.get(name) or deque(maxlen=SAME)
         found.append(known)
         self._count += 1
+
+
+def hashed(body: bytes, cuts: Sequence[int], at: int = 0, base: int = 0) -> int:
+    """The hash of the parts of a body that end at `cuts`, the first of them from `at`, after what `base` is the hash of. Copies nothing."""
+    view = memoryview(body)
+    for cut in cuts:
+        base, at = hash((base, hash(view[at:cut]))), cut
+    return base
 
 
 def places(size: int) -> Iterator[int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Collection
 
 from memory.errors import StoreUnavailable
@@ -14,7 +15,7 @@ from memory.stores.sql import messages as rows
 from memory.stores.sql.engine import Database
 
 BATCH, PAUSE = 16, 0.1  # messages a write, seconds between writes: a fiftieth of one core at most
-GATHER = 1.0  # seconds between looks whether turns are under way
+GATHER = 1.0  # seconds between looks whether turns are under way, and without one before it begins
 LOOKS = 60  # after so many they put it off no longer
 SEARCH_BATCH, SEARCH_SECONDS = 32, 4.0  # before a search
 
@@ -26,6 +27,7 @@ class Indexing:
         self._db, self._busy = db, busy
         self._some = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._latest = 0.0  # when a turn was recorded
 
     def start(self) -> None:
         if self._task is None:
@@ -34,6 +36,7 @@ class Indexing:
 
     def added(self) -> None:
         """Tells that messages were recorded."""
+        self._latest = time.monotonic()
         self._some.set()
 
     async def caught_up(self, scope_id: int) -> None:
@@ -43,7 +46,7 @@ class Indexing:
             if not await self._db.read(lambda conn: rows.index_waits(conn, scope_id)):
                 return
             async with asyncio.timeout(SEARCH_SECONDS):
-                await self._batches(SEARCH_BATCH, 0, scope_id)
+                await self._batches(scope_id)
 
     async def stop(self) -> None:
         task, self._task = self._task, None
@@ -52,22 +55,30 @@ class Indexing:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def _batches(self, size: int, pause: float, scope_id: int | None = None) -> None:
+    async def _batches(self, scope_id: int | None = None) -> None:
         """Indexes until nothing waits, of one scope or of all; requests go on meanwhile."""
-        done = size
-        while done == size:
-            done = await self._db.write(lambda conn: rows.index_new(conn, size, scope_id), small=True)
-            await asyncio.sleep(pause)
+        done = SEARCH_BATCH
+        while done == SEARCH_BATCH:
+            done = await self._db.write(lambda conn: rows.index_new(conn, SEARCH_BATCH, scope_id), small=True)
+            await asyncio.sleep(0)
 
     async def _work_on(self) -> None:
         while True:
             await self._some.wait()
-            for _ in range(LOOKS):
-                await asyncio.sleep(GATHER)
-                if not self._busy:
-                    break
             self._some.clear()
-            try:
-                await self._batches(BATCH, PAUSE)
-            except StoreUnavailable:
-                self._some.set()
+            patience, done = LOOKS, BATCH
+            while done == BATCH:
+                patience = await self._quiet(patience)
+                try:
+                    done = await self._db.write(lambda conn: rows.index_new(conn, BATCH), small=True)
+                except StoreUnavailable:
+                    await asyncio.sleep(GATHER)
+
+    async def _quiet(self, patience: int) -> int:
+        """Waits until no turn is under way and none ended a moment ago, for `patience` looks at most. Returns the looks that are left: turns
+        that put it off for too long put it off no longer, until nothing waits."""
+        await asyncio.sleep(PAUSE)
+        while patience > 0 and (self._busy or time.monotonic() - self._latest < GATHER):
+            await asyncio.sleep(GATHER)
+            patience -= 1
+        return patience

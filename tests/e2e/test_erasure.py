@@ -67,7 +67,7 @@ async def lived(live, local, monkeypatch):
     indexing = live.gateway.memory.retrieval.indexing
     await live.gateway.worker.stop()  # its writes are not the turn's, nor are the index's
     await indexing.stop()
-    await indexing._batches(32, 0)
+    await indexing._batches()
     with monkeypatch.context() as patch:
         breaking(patch, writes=2)
         r = await live.chat(f"This is lost, {WORD}", user=USER, stream=True)  # whose answer left before the store failed

@@ -32,7 +32,9 @@ VERSION_SECONDS = 0.02  # within which another process's write may go unseen
 
 
 class Connections(Protocol):
-    """Where works run: reads side by side, writes one group after the other, each in one transaction."""
+    """Where works run: reads side by side, writes one group after the other, each in one transaction. pause: small writes wait for it."""
+
+    pause: asyncio.Future[None] | None
 
     async def open(self) -> None: ...
 
@@ -56,6 +58,8 @@ CLOSE_SECONDS = 2.0  # whoever waits for a write that long has given up or spill
 
 class Engine:
     """Connections over SQLAlchemy's asynchronous engine: for servers, whose drivers are asynchronous themselves."""
+
+    pause: asyncio.Future[None] | None = None
 
     def __init__(self, url: str) -> None:
         self._engine: AsyncEngine = create_async_engine(url, pool_size=8, max_overflow=8, hide_parameters=True)
@@ -122,6 +126,8 @@ class Database:
         if self._writer is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
+                    while self._small:
+                        await asyncio.sleep(0.001)
                     await self._queue.join()
             self._writer.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -164,8 +170,11 @@ class Database:
             self._queue.put_nowait((work, done))
         return await done
 
-    def _write_small(self) -> None:
+    def _write_small(self, _: object = None) -> None:
         """Makes the small writes that came together at once, or else lets them wait their turn."""
+        if self._connections.pause is not None:  # some ms: to be made by another connection costs every cached line its validity
+            self._connections.pause.add_done_callback(self._write_small)
+            return
         group, self._small = self._small, []
         if self._queue.empty() and not self._committing:
             with contextlib.suppress(Exception):  # one of them failed, and is told so where it runs alone

@@ -26,7 +26,10 @@ Work = Callable[[Connection], T]
 READERS = 3
 SLOW, SHARE, REST = 0.01, 0.02, 10.0  # seconds that writes on the loop's thread may take on average, the newest one's share in that, and seconds without
 PAGE = 2048  # bytes, of a database that is new: a turn touches a dozen pages and a commit writes each of them whole
-CHECKPOINT = 256  # writes on the loop's thread between checkpoints
+CHECKPOINT = 1024  # works on the loop's thread between checkpoints: some 15 MB of log
+LONG = 2048  # pages in the log (4 MB) after which it is begun anew
+BUSY = 5000  # ms that a write waits for another's
+EVERYWHERE = ("temp_store=MEMORY", f"journal_size_limit={64 << 20}")  # bytes to which the log's file is cut once a larger write is over
 
 
 class Lite:
@@ -77,12 +80,22 @@ class Thread:
         except sqlite3.Error as e:
             raise OSError(f"{type(e).__name__}: {e}") from e
 
-    def checkpoint(self) -> None:
-        self._lite.raw.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    def checkpoint(self) -> int:
+        """Brings the log into the database beside the writes that go on. Returns the pages in the log."""
+        return int(self._lite.raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1])
+
+    def checkpoint_rest(self) -> None:
+        """Brings the rest of the log into the database while nobody writes, so that the next write begins it anew; not where it is in use."""
+        _set(self._lite.raw, "busy_timeout=0", "wal_checkpoint(FULL)", f"busy_timeout={BUSY}")
 
     async def close(self) -> None:
         await self.call(self._lite.let_go)
         await self._conn.close()
+
+
+def _set(raw: sqlite3.Connection, *pragmas: str) -> None:
+    for pragma in pragmas:
+        raw.execute(f"PRAGMA {pragma}").fetchall()  # a statement with a row left keeps its connection busy
 
 
 class SqliteThreads:
@@ -97,6 +110,7 @@ class SqliteThreads:
         self._rests_until = self._pace = 0.0
         self._since_checkpoint = 0
         self._checkpoint: asyncio.Task[None] | None = None
+        self.pause: asyncio.Future[None] | None = None
 
     async def open(self) -> None:
         """Connects; safe to call again after a failure. Raises OSError."""
@@ -107,8 +121,7 @@ class SqliteThreads:
                 self._readers.put_nowait(await self._connected("BEGIN"))
             if self._synchronous == "NORMAL" and self._path != ":memory:":
                 raw = sqlite3.connect(self._path, isolation_level=None, timeout=0, cached_statements=256)
-                for pragma in ("synchronous=NORMAL", "wal_autocheckpoint=0", "temp_store=MEMORY"):
-                    raw.execute(f"PRAGMA {pragma}")
+                _set(raw, "synchronous=NORMAL", "wal_autocheckpoint=0", *EVERYWHERE)
                 self._here = Lite(raw, "BEGIN IMMEDIATE")
         except sqlite3.Error as e:
             await self.close()
@@ -118,8 +131,7 @@ class SqliteThreads:
         conn = aiosqlite.connect(self._path, isolation_level=None, cached_statements=256)
         await conn
         self._all.append(thread := Thread(conn, begin))
-        for pragma in (f"page_size={PAGE}", "journal_mode=WAL", f"synchronous={self._synchronous}", "busy_timeout=5000", "temp_store=MEMORY"):
-            await conn.execute(f"PRAGMA {pragma}")
+        await thread.call(_set, conn._conn, f"page_size={PAGE}", "journal_mode=WAL", f"synchronous={self._synchronous}", f"busy_timeout={BUSY}", *EVERYWHERE)
         return thread
 
     async def read(self, work: Work[T]) -> T:
@@ -149,15 +161,23 @@ class SqliteThreads:
             self._pace += SHARE * (now - begun - self._pace)
             if self._pace > SLOW:
                 self._rests_until, self._pace = now + REST, 0.0
-        self._since_checkpoint += 1
+        self._since_checkpoint += len(works)
         if self._since_checkpoint >= CHECKPOINT and (self._checkpoint is None or self._checkpoint.done()):
             self._since_checkpoint = 0
             self._checkpoint = asyncio.create_task(self._checkpointed(), name="memory-checkpoint")
         return found
 
     async def _checkpointed(self) -> None:
-        if self._writer is not None:
-            await self._writer.call(self._writer.checkpoint)
+        """Writes that go on beside a checkpoint never let it end ("checkpoint starvation", sqlite.org/wal.html): the log grows without bound,
+        and a file that grows costs more to write to. So they wait for the end of a long one, by when little is left to do."""
+        if self._writer is None or await self._writer.call(self._writer.checkpoint) < LONG:
+            return
+        self.pause = asyncio.get_running_loop().create_future()
+        try:
+            await self._writer.call(self._writer.checkpoint_rest)
+        finally:
+            pause, self.pause = self.pause, None
+            pause.set_result(None)
 
     def version(self) -> int | None:
         """A number that stays the same while nobody but `at_once` has written, in whichever process; None where that cannot be told."""
