@@ -168,6 +168,8 @@ def header_text(headers: Headers, name: bytes) -> str | None:
     label = name.decode()
     try:
         text = raw.decode("utf-8")
+        if "%" not in text:
+            return text
         if BAD_PERCENT.search(text):
             raise BadRequest(f"The header {label} holds a malformed percent-encoding. Encode the value as UTF-8, percent-encoded.", param=label)
         return unquote(text, errors="strict")

@@ -12,7 +12,8 @@ from typing import Any
 from gateway.settings import Model, Price
 
 MOST = 2**31 - 1  # of one count: what a column holds
-NOTHING: Mapping[str, Any] = {}
+NUMBERS = (int, float)
+NOTHING: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +36,20 @@ def tokens_of(usage: Mapping[str, Any] | None) -> Tokens | None:
     it holds no count. Of a streamed message, give the members of `message_start` with those of the last `message_delta` over them."""
     if not isinstance(usage, Mapping):
         return None
-    read, written = _first(usage, "cache_read_input_tokens"), _first(usage, "cache_creation_input_tokens")
-    taken, made, total = _first(usage, "prompt_tokens"), _first(usage, "completion_tokens", "output_tokens"), _first(usage, "total_tokens")
-    if taken is None and (taken := _first(usage, "input_tokens")) is not None:
-        taken += (read or 0) + (written or 0)  # Anthropic's input leaves out both; OpenAI's has neither member
+    counts = _counts(usage)
+    read, written = counts.get("cache_read_input_tokens", 0), counts.get("cache_creation_input_tokens", 0)
+    taken, made, total = counts.get("prompt_tokens"), counts.get("completion_tokens"), counts.get("total_tokens")
+    made = counts.get("output_tokens") if made is None else made
+    if taken is None and (taken := counts.get("input_tokens")) is not None:
+        taken += read + written  # Anthropic's input leaves out both; OpenAI's has neither member
     if taken is None and made is None and total is None:
         return None
     if taken is None:
         taken = total or 0 if made is None else 0
     before, after = _part(usage, "prompt_tokens_details", "input_tokens_details"), _part(usage, "completion_tokens_details", "output_tokens_details")
-    cached = _first(before, "cached_tokens") or _first(usage, "prompt_cache_hit_tokens") or read or 0
-    written = _first(before, "cache_creation_tokens", "cache_write_tokens") or written or 0
-    reasoning = _first(after, "reasoning_tokens") or 0
+    cached = before.get("cached_tokens") or counts.get("prompt_cache_hit_tokens") or read
+    written = before.get("cache_creation_tokens", before.get("cache_write_tokens", 0)) or written
+    reasoning = after.get("reasoning_tokens", 0)
     if made is not None and (beside := (total or 0) - taken - made) > 0 and reasoning in (0, beside):
         made, reasoning = made + beside, beside  # xAI and Gemini count reasoning beside the completion, and only the total holds it
     taken, made = min(taken, MOST), min(made or 0, MOST)
@@ -54,17 +57,16 @@ def tokens_of(usage: Mapping[str, Any] | None) -> Tokens | None:
     return Tokens(taken, cached, min(written, taken - cached), made, min(reasoning, made))
 
 
-def _first(members: Mapping[str, Any], *names: str) -> int | None:
-    """The first of these members that is a count: one beyond all answers would spend a budget that nobody used."""
+def _counts(members: Mapping[str, Any]) -> Mapping[str, int]:
+    """The members that are counts: one beyond all answers would spend a budget that nobody used."""
+    return {name: int(value) for name, value in members.items() if type(value) in NUMBERS and 0 <= value <= MOST}
+
+
+def _part(usage: Mapping[str, Any], *names: str) -> Mapping[str, int]:
     for name in names:
-        value = members.get(name)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= MOST:
-            return int(value)
-    return None
-
-
-def _part(usage: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    return next((usage[n] for n in names if isinstance(usage.get(n), Mapping)), NOTHING)
+        if isinstance(part := usage.get(name), Mapping):
+            return _counts(part)
+    return NOTHING
 
 
 def cost_of(tokens: Tokens, price: Price | None) -> float | None:

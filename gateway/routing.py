@@ -4,7 +4,7 @@ from __future__ import annotations
 import fnmatch
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,10 @@ class Target:
     window: int | None = None
     supports_tools: bool = True
     tokenizer: str = "estimate"
+    label: str = field(init=False)  # its name in headers and logs, without addresses
 
-    @property
-    def label(self) -> str:
-        """Its name in headers and logs, without addresses."""
-        return f"{self.provider}/{self.model}"
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", f"{self.provider}/{self.model}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,12 +74,16 @@ COLUMNS = tuple(f.name for f in fields(Record))
 _values = attrgetter(*COLUMNS)
 
 
-def _fit(value: Any) -> Any:
-    """The value as the column takes it: one record that no store takes would hold up the others."""
-    kind = type(value)
-    if kind is str and not (len(value) <= USER_CHARACTERS and value.isascii()):
-        return value[:USER_CHARACTERS].encode("utf-8", "replace").decode()
-    return MOST if kind is int and value > MOST else value
+def _row(record: Record) -> dict[str, Any]:
+    """The record as the columns take it: one that no store takes would hold up the others."""
+    row = dict(zip(COLUMNS, _values(record), strict=True))
+    for name, value in row.items():
+        kind = type(value)
+        if kind is str and not (len(value) <= USER_CHARACTERS and value.isascii()):
+            row[name] = value[:USER_CHARACTERS].encode("utf-8", "replace").decode()
+        elif kind is int and value > MOST:
+            row[name] = MOST
+    return row
 
 
 class UsageLog:
@@ -178,7 +182,7 @@ class UsageLog:
         return None
 
     def _rows(self, batch: Sequence[Record]) -> list[dict[str, Any]]:
-        out = [dict(zip(COLUMNS, map(_fit, _values(r)), strict=True)) for r in batch]
+        out = [_row(r) for r in batch]
         for row in out:
             erased = self._erased.get((row["tenant"], row["user"]))
             if erased is not None and row["created_at"] <= erased:

@@ -99,13 +99,13 @@ class Turn:
 
     messages: Messages
     chain: Chain
-    silent: bytes = b""  # the digest of an answer that says nothing
+    key: bytes = b""
     _assistants: list[int] | None = None
 
     @classmethod
     def of(cls, key: bytes, messages: Sequence[Json], seeded: bool = False, seen: Seen | None = None) -> Turn:
         found = Messages.of(messages)
-        return cls(found, Chain(key, found, seeded, seen), mac(key, SILENT))
+        return cls(found, Chain(key, found, seeded, seen), key)
 
     @property
     def assistants(self) -> list[int]:
@@ -113,6 +113,11 @@ class Turn:
         if self._assistants is None:
             self._assistants = [i for i, m in enumerate(self.messages) if m.get("role") == "assistant"]
         return self._assistants
+
+    @property
+    def silent(self) -> bytes:
+        """The digest of an answer that says nothing."""
+        return mac(self.key, SILENT)
 
     @property
     def newest(self) -> int:
@@ -208,7 +213,8 @@ def recognise(turn: Turn, named: bool, lookup: Lookup) -> tuple[Node | None, int
 
 
 def _newest_known(turn: Turn, lookup: Lookup) -> tuple[Node | None, int]:
-    spoken = [i for i in reversed(turn.assistants) if turn.chain.digests[i] != turn.silent]
+    silent = turn.silent
+    spoken = [i for i in reversed(turn.assistants) if turn.chain.digests[i] != silent]
     for some in (spoken[:FIRST_LOOK], spoken[FIRST_LOOK:]):
         candidates = lookup.by_digest([turn.chain.digests[i] for i in some]) if some else []
         if candidates:  # the lookup is bounded: among many equal answers the one at exactly this history may be missing

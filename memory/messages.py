@@ -45,6 +45,8 @@ def canonical(message: Json) -> bytes:
     """The normalised bytes of one message; equal for messages that say the same."""
     role = message.get("role")
     role = "system" if role in SYSTEM else role
+    if len(message) == 2 and "role" in message and type(text := message.get("content")) is str and "<think" not in text:
+        return _encode([str(role), None, [text] if (text := squeeze(text)) else [], []])  # what nearly every message is
     said = _parts(message)
     if role == "assistant" and said and isinstance(said[0], str) and "<think" in said[0]:
         said[0] = squeeze(_THINK.sub("", said[0]))

@@ -126,8 +126,8 @@ class Database:
         if self._writer is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
-                    while self._small:
-                        await asyncio.sleep(0.001)
+                    if self._connections.pause is not None:
+                        await self._connections.pause
                     await self._queue.join()
             self._writer.cancel()
             with contextlib.suppress(asyncio.CancelledError):
