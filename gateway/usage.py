@@ -131,7 +131,13 @@ class UsageLog:
             self._task = asyncio.create_task(self._work_on(), name="usage-writer")
 
     async def flush(self) -> None:
-        """Writes all that is queued. Raises StoreUnavailable when that fails, or takes longer than `FLUSH_SECONDS`."""
+        """Writes all that is queued now. Raises StoreUnavailable when that fails, or one pass over it takes longer than `FLUSH_SECONDS`."""
+        if self._writing is not None and not self._writing.done():
+            await self._passed()  # it may have begun before the newest records came
+        await self._passed()
+
+    async def _passed(self) -> None:
+        """Waits for the pass under way, or for one that it begins."""
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write(), name="usage-flush")
         done, _ = await asyncio.wait({self._writing}, timeout=FLUSH_SECONDS)
@@ -168,8 +174,11 @@ class UsageLog:
                 self._warn(f"{len(self._queue)} usage records wait for the store: {e}")
 
     async def _write(self) -> MemoryFault | None:
-        """Writes until nothing is queued. A task of its own: whoever waits for it may leave without records being written twice."""
-        while batch := list(islice(self._queue, BATCH)):
+        """Writes what is queued when it begins; under load more comes all the time. A task of its own: whoever waits for it may leave without
+        records being written twice."""
+        left = len(self._queue)
+        while batch := list(islice(self._queue, min(left, BATCH))):
+            left -= len(batch)
             try:
                 await self._db.write(lambda conn, b=batch: rows.insert(conn, self._rows(b)), small=True)  # type: ignore[misc]
             except MemoryFault as e:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import contextlib
 import logging
 import sqlite3
@@ -165,6 +166,29 @@ async def test_whoever_stops_waiting_for_a_flush_doubles_nothing(db):
         log.add(record("b"))
     await asyncio.gather(*waiting[1:])
     assert await stored(db) == ["a", "b"]
+
+
+async def test_records_that_keep_coming_do_not_keep_a_flush(db):
+    log = UsageLog(db, opened)
+    log.add(record("first"))
+    ended = asyncio.Event()
+
+    async def more():
+        for i in itertools.count():
+            if ended.is_set():
+                return
+            log.add(record(f"r{i}"))
+            await asyncio.sleep(0)
+
+    coming = asyncio.create_task(more())
+    for i in range(3):
+        log.add(record(f"mine {i}"))
+        async with asyncio.timeout(5):
+            await log.flush()
+        assert f"mine {i}" in await stored(db)
+    ended.set()
+    await coming
+    await log.flush()
 
 
 async def test_texts_and_numbers_that_no_store_takes_are_made_to_fit(db):

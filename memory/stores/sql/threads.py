@@ -26,7 +26,7 @@ Work = Callable[[Connection], T]
 READERS = 3
 SLOW, SHARE, REST = 0.01, 0.02, 10.0  # seconds that writes on the loop's thread may take on average, the newest one's share in that, and seconds without
 PAGE = 2048  # bytes, of a database that is new: a turn touches a dozen pages and a commit writes each of them whole
-CHECKPOINT = 1024  # works on the loop's thread between checkpoints: some 15 MB of log
+CHECKPOINT = 512  # works on the loop's thread between checkpoints: some 8 MB of log
 LONG = 2048  # pages in the log (4 MB) after which it is begun anew
 BUSY = 5000  # ms that a write waits for another's
 EVERYWHERE = ("temp_store=MEMORY", f"journal_size_limit={64 << 20}")  # bytes to which the log's file is cut once a larger write is over

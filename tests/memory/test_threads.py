@@ -1,0 +1,80 @@
+"""SQLite's write-ahead log under writes that never stop."""
+import asyncio
+import os
+
+import pytest
+from sqlalchemy import text
+
+from memory.stores.sql import threads
+from memory.stores.sql.engine import Database
+
+ROW = "INSERT INTO marks (name, upto) VALUES (:name, 1)"
+
+
+@pytest.fixture
+async def db(tmp_path):
+    out = Database(f"sqlite+aiosqlite:///{tmp_path}/a.db")
+    await out.open()
+    yield out
+    await out.close()
+
+
+def writing(name):
+    return lambda conn: conn.execute(text(ROW), {"name": name}) and None
+
+
+async def names(db):
+    return await db.read(lambda conn: conn.execute(text("SELECT name FROM marks ORDER BY name")).scalars().all())
+
+
+async def test_the_log_does_not_grow_without_bound_and_nothing_is_lost(db, tmp_path, monkeypatch):
+    monkeypatch.setattr(threads, "CHECKPOINT", 64)
+    monkeypatch.setattr(threads, "LONG", 128)
+    sizes = []
+
+    async def client(c):
+        for i in range(500):
+            await db.write(writing(f"{c:02} {i:03}"), small=True)
+            sizes.append(os.path.getsize(tmp_path / "a.db-wal"))
+
+    await asyncio.gather(*map(client, range(4)))
+    assert await names(db) == [f"{c:02} {i:03}" for c in range(4) for i in range(500)]
+    assert max(sizes) < 4 * 128 * threads.PAGE
+    await db.write(writing("last"))  # by the writer's own connection
+    assert len(await names(db)) == 2001
+
+
+async def test_small_writes_wait_for_the_end_of_a_long_log_and_what_is_kept_stays_good(db):
+    version = db.version
+    pause = db._connections.pause = asyncio.get_running_loop().create_future()
+    made = [asyncio.create_task(db.write(writing(f"{i}"), small=True)) for i in range(3)]
+    await asyncio.sleep(0.05)
+    made.append(asyncio.create_task(db.write(writing("3"), small=True)))
+    made[0].cancel()
+    await asyncio.sleep(0.05)
+    assert not any(task.done() for task in made[1:])
+    db._connections.pause = None
+    pause.set_result(None)
+    await asyncio.gather(*made[1:])
+    assert await names(db) == ["1", "2", "3"]
+    assert db._connections.version() == version[1]
+
+
+async def test_a_close_waits_for_the_small_writes_that_wait(tmp_path):
+    db = Database(f"sqlite+aiosqlite:///{tmp_path}/a.db")
+    await db.open()
+    pause = db._connections.pause = asyncio.get_running_loop().create_future()
+    made = asyncio.create_task(db.write(writing("a"), small=True))
+    await asyncio.sleep(0)
+
+    def over():
+        db._connections.pause = None
+        pause.set_result(None)
+
+    asyncio.get_running_loop().call_later(0.1, over)
+    await db.close()
+    await made
+    again = Database(f"sqlite+aiosqlite:///{tmp_path}/a.db")
+    await again.open()
+    assert await names(again) == ["a"]
+    await again.close()
