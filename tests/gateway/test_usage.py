@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import contextlib
+import itertools
 import logging
 import sqlite3
 import threading
