@@ -27,7 +27,7 @@ class Call:
     usage: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Bill:
     """tokens, and the part of them the client did not see. cost in USD, None where a price is unknown; known: of the
     calls whose price is known. estimated: some counts are guesses."""

@@ -8,8 +8,9 @@ first message (members given twice, for example), the whole body is read; so is 
 from __future__ import annotations
 
 import secrets
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -21,6 +22,8 @@ from memory.prefix import Messages, Prefix, Source, elements
 STANDIN = f"memgate-{secrets.token_hex(16)}"
 _STANDIN = msgspec.json.encode(STANDIN)
 SHORTEST = 256  # bytes; less is read faster than it is looked up
+# Where the window of a text may end: four places an octave, so that the last of them is near its end, where texts that began alike differ.
+PLACES = [SHORTEST << octave | SHORTEST * quarter << octave >> 2 for octave in range(32) for quarter in range(4)]
 WINDOW = 1024  # bytes by which bodies are looked up
 TAIL = 48  # bytes by which candidates are told apart before they are hashed
 PARTS = 8  # of which a hash is made at most: what is new of a body is hashed, not all of it
@@ -84,7 +87,8 @@ class Prefixes:
 
     def _find(self, who: object, body: bytes) -> tuple[deque[_Known], _Known | None]:
         size = len(body)
-        for at in places(size):
+        for i in range(bisect_right(PLACES, size) - 1, -1, -1):
+            at = PLACES[i]
             name = (who, at, hash(body[max(0, at - WINDOW) : at]))
             found = self._now.get(name)
             if found is None and (found := self._before.get(name)) is not None:
@@ -95,8 +99,9 @@ class Prefixes:
         return deque(), None
 
     def _keep(self, who: object, body: bytes, known: _Known) -> None:
-        if (at := next(places(known.end), 0)) == 0:
+        if known.end < SHORTEST:
             return
+        at = PLACES[bisect_right(PLACES, known.end) - 1]
         name = (who, at, hash(body[max(0, at - WINDOW) : at]))
         if self._count >= self._most:
             self._before, self._now, self._count = self._now, {}, 0
@@ -112,15 +117,6 @@ def hashed(body: bytes, cuts: Sequence[int], at: int = 0, base: int = 0) -> int:
     for cut in cuts:
         base, at = hash((base, hash(view[at:cut]))), cut
     return base
-
-
-def places(size: int) -> Iterator[int]:
-    """Where the window of a text of so many bytes may end, the last first: four places an octave, so that it is near the end, where texts
-    that began alike differ."""
-    octave = 1 << size.bit_length() >> 1
-    while octave >= SHORTEST:
-        yield from (at for at in range(2 * octave - (octave >> 2 or 1), octave - 1, -(octave >> 2 or 1)) if at <= size)
-        octave >>= 1
 
 
 def _resumed(short: bytes) -> Json | None:

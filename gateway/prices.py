@@ -16,7 +16,7 @@ NUMBERS = (int, float)
 NOTHING: Mapping[str, int] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Tokens:
     """cached_input and cache_write are parts of input, reasoning is a part of output."""
 

@@ -24,7 +24,7 @@ from gateway.wire.chat import Json, chunk, decode, encode, lift
 from gateway.wire.place import BY, Placement, placed, without_tools
 from memory.errors import Erased, StoreUnavailable
 from memory.session import Session
-from memory.tools import OURS, Call, client_names
+from memory.tools import OURS, Call, as_json, client_names
 
 ADDITIONS_REFUSED = (400, 404, 422)
 TOGETHER_SECONDS = 0.05  # that a request waits for a whole answer, to be written with it
@@ -123,7 +123,9 @@ class Turn:
     def __post_init__(self) -> None:
         options = self.body.get("stream_options")
         wants = isinstance(options, dict) and bool(options.get("include_usage"))
-        hidden = OURS - client_names(self.body.get("tools")) if self.session.offered or self.session.core else frozenset()
+        theirs = self.body.get("tools")
+        ours = OURS - client_names(theirs) if theirs else OURS
+        hidden = ours if self.session.offered or self.session.core else frozenset()
         self.stream = bool(self.body.get("stream"))
         self.icpt = Interceptor(hidden, wants or not self.stream, self.forward.alias)
         self.json_only = (self.body.get("response_format") or {}).get("type") in ("json_object", "json_schema") if isinstance(self.body.get("response_format"), dict) else False
@@ -230,7 +232,7 @@ class Turn:
         s = self.session
         if self.bare:
             return self.body, (), s.client
-        tools = () if self.toolless else s.offered
+        tools = () if self.toolless else as_json(s.offered)
         sent = s.sent if s.sent is not None and s.sent.by == target.label and (s.client is None or s.client.text) else None
         body = placed({**self.body, "messages": s.messages}, Placement(s.core, s.notes, s.splices, s.drop, s.swap, s.recall, tools, sent.of.count if sent else 0))
         if self.trail:

@@ -81,7 +81,7 @@ def begun(blocks: Sequence[Block], tag: str, edits: int, *, summary: str = "", c
     return Epoch(new_id("epoch"), compiled(blocks, tag, summary), values(blocks), edits, cut)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Present:
     """What is so now. edits: the scope's count of edits made from outside the conversation. at: seconds since 1970."""
 

@@ -9,7 +9,7 @@ from memory.epoch import Plan
 from memory.messages import Json
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Injected:
     """What was put into the request. core: None where it is the epoch's, which is on record itself. history: messages kept here that
     went before the client's."""

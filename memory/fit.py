@@ -71,7 +71,7 @@ class Fitted:
     coming: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sent:
     """What went upstream for the messages of `of`, kept for the turn that goes on from them.
 

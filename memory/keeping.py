@@ -23,7 +23,7 @@ from memory.stores.sql.rows import put_row
 from memory.tokens import Counter
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Attempt:
     """key: what names the request among its retries. first: no other attempt at it is in flight."""
 
@@ -48,7 +48,7 @@ class Keeper(Protocol):
     def land(self, flight: bytes | None) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Summaries:
     """The kept summaries of one scope, as `fit` asks for them. found: the conversation this turn goes on, None for none. into: the one
     that new ones belong to, None where nothing is stored. notes: told what went wrong."""

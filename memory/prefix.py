@@ -90,7 +90,7 @@ def elements(text: bytes, at: int) -> list[Span]:
     return out
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Source:
     """The text that messages were read from. start: where the first of them begins. new: where the new ones stand, where that is known."""
 

@@ -59,6 +59,7 @@ OURS = WRITES | SEARCHES | frozenset(HABITS)
 
 ALL, READ_ONLY = (sorted(found, key=lambda t: str(t["function"]["name"])) for found in ([*WRITING, *SEARCHING], SEARCHING))
 _texts = {id(found): msgspec.json.encode(found).decode() for found in (ALL, READ_ONLY)}
+_raw = {id(tool): msgspec.Raw(msgspec.json.encode(tool)) for tool in ALL}
 
 
 def offered(client_tools: Any, *, write: bool) -> list[Json]:
@@ -71,6 +72,11 @@ def offered(client_tools: Any, *, write: bool) -> list[Json]:
 def text_of(tools: list[Json]) -> str:
     """Tools of ours as a request has them; known where none was left out, which is nearly always."""
     return _texts.get(id(tools)) or msgspec.json.encode(tools).decode()
+
+
+def as_json(tools: Sequence[Json]) -> list[msgspec.Raw]:
+    """Tools of ours as they are sent, which is always the same."""
+    return [_raw[id(tool)] for tool in tools]
 
 
 def client_names(client_tools: Any) -> set[str]:

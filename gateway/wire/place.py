@@ -40,7 +40,7 @@ class Placement:
     drop: frozenset[int] = frozenset()
     swap: dict[int, Json] = field(default_factory=dict)
     recall: str = ""
-    tools: Sequence[Json] = ()
+    tools: Sequence[Json | msgspec.Raw] = ()
     since: int = 0
 
 

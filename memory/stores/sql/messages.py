@@ -23,7 +23,7 @@ m, n = t.messages.c, t.nodes.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Place:
     """Where messages belong. source: chat (of a request), answer, evicted, import. at: seconds since 1970.
 
