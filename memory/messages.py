@@ -125,7 +125,7 @@ class Seen:
     that is keyed by the scope: nothing of what was said is kept, and nobody is taken for another. most: messages in each of two
     generations; what the older one holds and nobody asks for leaves with it."""
 
-    def __init__(self, most: int = 16_384) -> None:
+    def __init__(self, most: int = 4_096) -> None:
         self._most = most
         self.known: dict[tuple[bytes, Any, int, int], tuple[bytes, bytes]] = {}
         self._before = self.known

@@ -80,7 +80,7 @@ def middle(runs: list[Figures]) -> Figures:
     return {**{key: over(key) for key in runs[0]}, "errors": sum(r["errors"] for r in runs), "cpu_range": [min(r["cpu_us"] for r in runs), max(r["cpu_us"] for r in runs)]}
 
 
-EARLY, LATE, WINDOW, PARTS = 100, 2000, 10, 4
+EARLY, LATE, WINDOW, PARTS = 100, 2000, 10, 10
 CLIENTS = {  # by what they resend
     "all of its history": {},
     "its newest 40 messages": {"newest": 40},
@@ -96,7 +96,7 @@ async def growth(mock: Mock, subject: Subject, floor: Subject, told: Callable[[s
         found: Figures = {}
         for at in (EARLY, LATE):
             told(f"growth, a client that resends {client}: to turn {at}")
-            await Load(subject.url, subject.headers).play([talk], 1, at - PARTS * WINDOW)
+            await Load(subject.url, subject.headers).play([talk], 1, at - PARTS * WINDOW // 2)
             same = copy.copy(talk)
             same.messages = list(talk.messages)
             ours, bare = [await _turn_cpu(mock, which, one) for which, one in ((subject, talk), (floor, same))]
