@@ -75,10 +75,12 @@ class Indexing:
                     await asyncio.sleep(GATHER)
 
     async def _quiet(self, patience: int) -> int:
-        """Waits until no turn is under way and none ended a moment ago, for `patience` looks at most. Returns the looks that are left: turns
-        that put it off for too long put it off no longer, until nothing waits."""
+        """Waits until no turn is under way and none ended a moment ago, for `patience` looks at most. Returns the looks that are left for the
+        next batch: turns that leave no such moment put it off no longer, until nothing waits."""
         await asyncio.sleep(PAUSE)
-        while patience > 0 and (self._busy or time.monotonic() - self._latest < GATHER):
+        while self._busy or time.monotonic() - self._latest < GATHER:
+            if patience <= 0:
+                return 0
             await asyncio.sleep(GATHER)
             patience -= 1
-        return patience
+        return LOOKS

@@ -119,27 +119,27 @@ def after(key: bytes, link: bytes, message: Json) -> tuple[bytes, bytes]:
 
 
 class Seen:
-    """What messages hash to, each after the link before it: a history that is resent with every request is hashed once.
+    """What messages hash to: one that is resent with every request is normalised once.
 
-    A message is known again by the interpreter's own 64-bit hash (SipHash under a secret of the process) and its length, behind a link
-    that is keyed by the scope: nothing of what was said is kept, and nobody is taken for another. most: messages in each of two
+    A message is known again by the interpreter's own 64-bit hash (SipHash under a secret of the process) and its length, under the key of
+    the scope: nothing of what was said is kept, and nobody is taken for another. most: messages in each of two
     generations; what the older one holds and nobody asks for leaves with it."""
 
-    def __init__(self, most: int = 4_096) -> None:
+    def __init__(self, most: int = 8_192) -> None:
         self._most = most
-        self.known: dict[tuple[bytes, Any, int, int], tuple[bytes, bytes]] = {}
+        self.known: dict[tuple[bytes, Any, int, int], bytes] = {}
         self._before = self.known
 
     def after(self, key: bytes, link: bytes, message: Json) -> tuple[bytes, bytes]:
         """See the function of this name."""
         content = message.get("content")
         said: str | bytes = content if type(content) is str and len(message) == 2 else _encode(message)
-        name = (link, message.get("role"), hash(said), len(said))
-        if (found := self.known.get(name)) is None:
+        name = (key, message.get("role"), hash(said), len(said))
+        if (digest := self.known.get(name)) is None:
             if len(self.known) >= self._most:
                 self._before, self.known = self.known, {}
-            found = self.known[name] = self._before.get(name) or after(key, link, message)
-        return found
+            digest = self.known[name] = self._before.get(name) or mac(key, canonical(message))
+        return digest, mac(key, link, digest)
 
 
 def linked(key: bytes, link: bytes, messages: Iterable[Json], seen: Seen) -> tuple[list[bytes], list[bytes]]:
