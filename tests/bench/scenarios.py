@@ -99,12 +99,13 @@ async def growth(mock: Mock, subject: Subject, floor: Subject, told: Callable[[s
             await Load(subject.url, subject.headers).play([talk], 1, at - PARTS * WINDOW // 2)
             same = copy.copy(talk)
             same.messages = list(talk.messages)
-            ours, bare = [await _turn_cpu(mock, which, one) for which, one in ((subject, talk), (floor, same))]
+            windows = [[await _turn_cpu(mock, which, one) for which, one in ((subject, talk), (floor, same))] for _ in range(PARTS)]
+            ours, bare = map(statistics.median, zip(*windows, strict=True))
             found |= {f"turn {at}": ours - bare, f"floor at {at}": bare}
         out[client] = {**found, "ratio": found[f"turn {LATE}"] / found[f"turn {EARLY}"]}
     return out
 
 
 async def _turn_cpu(mock: Mock, subject: Subject, talk: Talk) -> float:
-    """The median of PARTS windows, in us."""
-    return statistics.median([(await measured(mock, subject, [talk], 1, talk.turn + WINDOW)).cpu * 1e6 / WINDOW for _ in range(PARTS)])
+    """Of the next WINDOW turns, in us."""
+    return (await measured(mock, subject, [talk], 1, talk.turn + WINDOW)).cpu * 1e6 / WINDOW
