@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from litestar import delete, get, post
+from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery
 from sqlalchemy import Connection
 
@@ -13,7 +15,7 @@ from gateway.errors import BadRequest, NotFound
 from gateway.errors import Conflict as Ambiguous
 from gateway.front import segment
 from gateway.manage.door import AtDesk, AtDoor, Caller, Cursor, PageLimit, told, window
-from gateway.manage.searching import asked
+from gateway.manage.searching import Sought
 from gateway.manage.shapes import (
     Conversation,
     ConversationPost,
@@ -106,11 +108,8 @@ async def messages(desk: AtDesk, ident: FromPath[str], cursor: Cursor = None, li
 
 
 @get("/users/{user:str}/messages/search", summary="Search everything said with a user; without words, the newest")
-async def search_messages(  # noqa: PLR0913 - the query parameters of the contract
-    desk: AtDesk, q: FromQuery[str] = "", role: FromQuery[str | None] = None, since: FromQuery[str | None] = None, until: FromQuery[str | None] = None,
-    cursor: Cursor = None, limit: PageLimit = 10,
-) -> Page[MessageHit]:
-    query = asked(q, (since, until), cursor, limit, role)
+async def search_messages(desk: AtDesk, search: Sought, role: FromQuery[str | None] = None) -> Page[MessageHit]:
+    query, limit = search.by(role), search.limit
     scope_id = await desk.scope_id()
     if scope_id is None:
         return Page([])
@@ -120,9 +119,24 @@ async def search_messages(  # noqa: PLR0913 - the query parameters of the contra
     return Page([MessageHit(h["public_id"], h["content"], h["score"], iso(h["created_at"]), h["why"], h["role"], h["conversation"]) for h in found[:limit]], rest)
 
 
-def _one(conn: Connection, caller: Caller, name: str, which: tuple[str | None, str | None]) -> rows.Found:
+@dataclass(slots=True)
+class Owner:
+    """Whose conversation is meant, where several have one of its name."""
+
+    user: str | None
+    agent: str | None
+
+
+async def whose(user: FromQuery[str | None] = None, agent: FromQuery[str | None] = None) -> Owner:
+    return Owner(user, agent)
+
+
+Whose = NamedDependency[Owner]
+
+
+def _one(conn: Connection, caller: Caller, name: str, which: Owner) -> rows.Found:
     """Raises NotFound, Ambiguous."""
-    found = rows.reached(conn, caller.reach, name, *which)
+    found = rows.reached(conn, caller.reach, name, which.user, which.agent)
     if not found:
         raise NotFound(f"There is no conversation {name[:80]!r} that this key may see.")
     if len(found) > 1:
@@ -130,17 +144,12 @@ def _one(conn: Connection, caller: Caller, name: str, which: tuple[str | None, s
     return found[0]
 
 
-Only = FromQuery[str | None]
-
-
 @get("/conversations/{ident:str}", summary="Any conversation this key may see, with its messages")
-async def conversation(  # noqa: PLR0913 - the query parameters of the contract
-    caller: AtDoor, ident: FromPath[str], user: Only = None, agent: Only = None, cursor: Cursor = None, limit: PageLimit = 50,
-) -> WholeConversation:
+async def conversation(caller: AtDoor, ident: FromPath[str], whose: Whose, cursor: Cursor = None, limit: PageLimit = 50) -> WholeConversation:
     name, after = segment(ident), place_of(cursor, int) or 0
 
     def work(conn: Connection) -> tuple[rows.Found, list[dict[str, Any]]]:
-        found = _one(conn, caller, name, (user, agent))
+        found = _one(conn, caller, name, whose)
         return found, message_rows.page(conn, found.key, after, limit + 1)
 
     found, listed = await caller.read(work)
@@ -148,9 +157,9 @@ async def conversation(  # noqa: PLR0913 - the query parameters of the contract
 
 
 @delete("/conversations/{ident:str}", status_code=200, summary="Delete a conversation and what hangs on it")
-async def delete_conversation(caller: AtDoor, ident: FromPath[str], user: Only = None, agent: Only = None) -> Gone:
+async def delete_conversation(caller: AtDoor, ident: FromPath[str], whose: Whose) -> Gone:
     name = segment(ident)
-    await caller.write(lambda conn: outside.forget_conversation(conn, _one(conn, caller, name, (user, agent))))
+    await caller.write(lambda conn: outside.forget_conversation(conn, _one(conn, caller, name, whose)))
     return Gone(name, "conversation")
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from gateway.errors import NotFound
 from gateway.manage.door import AtDesk, Cursor, PageLimit, told, window
-from gateway.manage.searching import asked
+from gateway.manage.searching import Sought
 from gateway.manage.shapes import Gone, Page, Passage, PassageHit, PassagePost, cursor_of, place_of, taking, time_of
 from memory import outside
 from memory.search import iso
@@ -50,11 +50,8 @@ async def make_passage(desk: AtDesk) -> Page[Passage]:
 
 
 @get("/users/{user:str}/passages/search", summary="Search a user's passages; without words, the newest")
-async def search_passages(  # noqa: PLR0913 - the query parameters of the contract
-    desk: AtDesk, q: FromQuery[str] = "", tags: FromQuery[list[str] | None] = None, since: FromQuery[str | None] = None, until: FromQuery[str | None] = None,
-    cursor: Cursor = None, limit: PageLimit = 10,
-) -> Page[PassageHit]:
-    query = asked(q, (since, until), cursor, limit)
+async def search_passages(desk: AtDesk, search: Sought, tags: FromQuery[list[str] | None] = None) -> Page[PassageHit]:
+    query, limit = search.query, search.limit
     all_tags = [t.strip() for some in tags or () for t in some.split(",") if t.strip()]
     scope_id = await desk.scope_id()
     if scope_id is None:

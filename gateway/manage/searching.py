@@ -1,9 +1,14 @@
-"""What both searches read from a query string."""
+"""What several routes read from a query string, each once."""
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
+
+from litestar.di import NamedDependency
+from litestar.params import FromQuery
 
 from gateway.errors import BadRequest
+from gateway.manage.door import Cursor, PageLimit
 from gateway.manage.shapes import place_of
 from memory.search import parse_time
 from memory.stores.sql.messages import Query
@@ -11,13 +16,40 @@ from memory.stores.sql.messages import Query
 BARE_ZONE = re.compile(r" (\d\d:?\d\d)$")  # the plus of a zone that nobody percent-encoded
 
 
-def asked(words: str, between: tuple[str | None, str | None], cursor: str | None, limit: int, role: str | None = None) -> Query:
-    """The search, for one hit more than `limit`, so that it is known whether there are more. Raises BadRequest."""
-    if role is not None and role not in ("user", "assistant", "tool"):
-        raise BadRequest(f"`role` is {role[:40]!r}: use user, assistant or tool.", param="role")
-    since, until = bound(between[0], "since"), bound(between[1], "until")
-    offset = place_of(cursor, int) or 0
-    return Query(words, (role,) if role else (), since, until, limit + 1, max(offset, 0))
+@dataclass(slots=True)
+class Span:
+    """Seconds since 1970, both included; None for no bound."""
+
+    since: float | None
+    until: float | None
+
+
+async def span(since: FromQuery[str | None] = None, until: FromQuery[str | None] = None) -> Span:
+    """Raises BadRequest."""
+    return Span(bound(since, "since"), bound(until, "until"))
+
+
+@dataclass(slots=True)
+class Search:
+    """query: for one hit more than `limit`, so that it is known whether there are more."""
+
+    query: Query
+    limit: int
+
+    def by(self, role: str | None) -> Query:
+        """The query, of one role's messages where one is named. Raises BadRequest."""
+        if role is not None and role not in ("user", "assistant", "tool"):
+            raise BadRequest(f"`role` is {role[:40]!r}: use user, assistant or tool.", param="role")
+        return replace(self.query, roles=(role,)) if role else self.query
+
+
+Within = NamedDependency[Span]
+Sought = NamedDependency[Search]
+
+
+async def search(span: Within, q: FromQuery[str] = "", cursor: Cursor = None, limit: PageLimit = 10) -> Search:
+    """Raises BadRequest."""
+    return Search(Query(q, (), span.since, span.until, limit + 1, max(place_of(cursor, int) or 0, 0)), limit)
 
 
 def bound(value: str | None, name: str) -> float | None:

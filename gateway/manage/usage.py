@@ -6,17 +6,19 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import get
+from litestar.di import NamedDependency
 from litestar.params import FromQuery, QueryParameter
 from msgspec import UNSET, Meta, UnsetType
 
 from gateway.errors import BadRequest, Forbidden
 from gateway.manage.door import AtDoor, Caller, Cursor, PageLimit, named, told, window
-from gateway.manage.searching import bound
+from gateway.manage.searching import Within
 from gateway.manage.shapes import Page, place_of
 from memory.search import iso
 from memory.stores.sql import usage as rows
 from memory.stores.sql.usage import SUMMED, Which
 
+Only = FromQuery[str | None]
 GroupBy = Annotated[str, QueryParameter(description=f"any of {', '.join(rows.MEMBERS)}, with commas between; or request, for single requests")]
 DAYS = Annotated[int, Meta(ge=-1_000_000, le=1_000_000)]
 ROW_KEY = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -79,12 +81,15 @@ class UsageRequest(msgspec.Struct, kw_only=True):
     object: str = "usage.request"
 
 
+async def wanted(caller: AtDoor, span: Within, user: Only = None, key: Only = None, model: Only = None) -> Which:
+    """The requests that are asked for. Raises BadRequest, Forbidden."""
+    return Which(caller.reach.tenant, _user(caller, user), key, model, span.since, span.until)
+
+
 @get("/usage", summary="What requests used and cost, by groups or one by one")
-async def usage(  # noqa: PLR0913 - the query parameters of the contract
-    caller: AtDoor, group_by: GroupBy = "day", since: FromQuery[str | None] = None, until: FromQuery[str | None] = None, user: FromQuery[str | None] = None,
-    key: FromQuery[str | None] = None, model: FromQuery[str | None] = None, cursor: Cursor = None, limit: PageLimit = 50,
+async def usage(
+    caller: AtDoor, wanted: NamedDependency[Which], group_by: GroupBy = "day", cursor: Cursor = None, limit: PageLimit = 50,
 ) -> Page[UsageGroup | UsageRequest]:
-    which = Which(caller.reach.tenant, _user(caller, user), key, model, bound(since, "since"), bound(until, "until"))
     by = [name.strip() for name in group_by.split(",")]
     single = by == ["request"]
     if not single and not set(by) <= set(rows.MEMBERS):
@@ -92,11 +97,11 @@ async def usage(  # noqa: PLR0913 - the query parameters of the contract
     with told():
         await caller.gateway.usage.flush()  # what has ended by now is shown
     if single:
-        return await _requests(caller, which, cursor, limit)
+        return await _requests(caller, wanted, cursor, limit)
     by = list(dict.fromkeys(by))
     kind: Any = GenericAlias(tuple, tuple(DAYS if name == "day" else str for name in by))
     after = place_of(cursor, kind)
-    mine, rest = window(await caller.read(lambda conn: rows.grouped(conn, by, which, after, limit + 1)), limit, lambda g: g.place)
+    mine, rest = window(await caller.read(lambda conn: rows.grouped(conn, by, wanted, after, limit + 1)), limit, lambda g: g.place)
     return Page([UsageGroup(**g.members, **g.sums) for g in mine], rest)
 
 
