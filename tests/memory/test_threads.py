@@ -1,6 +1,8 @@
 """SQLite's write-ahead log under writes that never stop."""
 import asyncio
 import os
+import sqlite3
+from contextlib import closing
 
 import pytest
 from sqlalchemy import text
@@ -58,6 +60,21 @@ async def test_small_writes_wait_for_the_end_of_a_long_log_and_what_is_kept_stay
     await asyncio.gather(*made[1:])
     assert await names(db) == ["1", "2", "3"]
     assert db._connections.version() == version[1]
+
+
+async def test_a_file_that_cannot_be_set_up_leaves_no_connection(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as other:
+        other.execute("CREATE TABLE x (y)")
+        other.execute("BEGIN EXCLUSIVE")  # so that it cannot be made a WAL database
+        found = threads.SqliteThreads(str(tmp_path / "a.db"), "NORMAL")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(threads, "BUSY", 1)
+            with pytest.raises(OSError, match="locked"):
+                await found.open()
+        assert found._all == []
+        other.execute("COMMIT")
+    await found.open()
+    await found.close()
 
 
 async def test_a_close_waits_for_the_small_writes_that_wait(tmp_path):
