@@ -213,9 +213,10 @@ async def test_fifty_parallel_appends_all_survive(data):
             return "ok"
         return calls(call("core_memory_append", {"label": "human", "content": f"fact {next(counter):03d}"}))
 
-    async with Model(reply) as up, running(up.url, data) as live:
+    # The law is about parallel edits; on a machine that is busy with else, a store late by 2 s would have turns go without memory, as it should.
+    async with Model(reply) as up, running(up.url, data, {"memory.read_deadline_ms": 20_000}) as live:
         answers = await asyncio.gather(*(live.chat(f"m {i}", user="ada") for i in range(50)))
-        assert {a.status_code for a in answers} == {200}
+        assert {(a.status_code, a.headers["x-memory-status"]) for a in answers} == {(200, "ok")}
         up.script = ["done"]
         await live.chat("?", user="ada")
         assert all(f"fact {i:03d}" in system(up.bodies[-1]) for i in range(50))
