@@ -162,6 +162,7 @@ class Turn:
                 self._checked(reply, result)
                 if result.ours:
                     self._begin(at_once=True)
+                    await self._in_time(self.bounds.patience)  # what it writes now has not had the upstream's time for it
                 await self._settled()
                 if not await self._goes_on(result):
                     break

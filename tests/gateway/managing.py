@@ -32,7 +32,7 @@ def as_key(key: str) -> dict[str, Any]:
 
 
 async def rows(live: Live) -> dict[str, int]:
-    """How many rows each table holds that is about anybody: `marks` holds a counter. What a request leaves behind it is there by then."""
+    """How many rows each table holds that is about anybody: `marks` holds a counter."""
     from sqlalchemy import func, select
 
     from memory.stores.sql import schema
@@ -41,5 +41,4 @@ async def rows(live: Live) -> dict[str, int]:
         assert {*conn.execute(select(schema.marks.c.name)).scalars()} <= {"messages"}
         return {t.name: conn.execute(select(func.count()).select_from(t)).scalar() for t in schema.metadata.sorted_tables if t is not schema.marks}
 
-    await live.gateway.usage.flush()
     return await live.gateway.memory.db.read(counted)
