@@ -13,14 +13,6 @@ from memory.stores.sql.rows import execute
 from memory.stores.sql.turns import explaining
 
 
-@pytest.fixture
-async def db(tmp_path):
-    out = Database(f"sqlite+aiosqlite:///{tmp_path}/a.db")
-    await out.open()
-    yield out
-    await out.close()
-
-
 async def test_each_attempt_at_a_turn_keeps_its_record(db):
     node = new_key()
     first, second = (f"{new_id('explain')}{node:016x}" for _ in range(2))

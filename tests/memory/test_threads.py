@@ -13,14 +13,6 @@ from memory.stores.sql.engine import Database
 ROW = "INSERT INTO marks (name, upto) VALUES (:name, 1)"
 
 
-@pytest.fixture
-async def db(tmp_path):
-    out = Database(f"sqlite+aiosqlite:///{tmp_path}/a.db")
-    await out.open()
-    yield out
-    await out.close()
-
-
 def writing(name):
     return lambda conn: conn.execute(text(ROW), {"name": name}) and None
 
