@@ -123,9 +123,7 @@ class Turn:
     def __post_init__(self) -> None:
         options = self.body.get("stream_options")
         wants = isinstance(options, dict) and bool(options.get("include_usage"))
-        theirs = self.body.get("tools")
-        ours = OURS - client_names(theirs) if theirs else OURS
-        hidden = ours if self.session.offered or self.session.core else frozenset()
+        hidden = OURS - client_names(self.body.get("tools")) if self.session.offered or self.session.core else frozenset()
         self.stream = bool(self.body.get("stream"))
         self.icpt = Interceptor(hidden, wants or not self.stream, self.forward.alias)
         self.json_only = (self.body.get("response_format") or {}).get("type") in ("json_object", "json_schema") if isinstance(self.body.get("response_format"), dict) else False

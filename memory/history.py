@@ -58,7 +58,7 @@ class Chain:
     """
 
     def __init__(self, key: bytes, messages: Sequence[Json], seeded: bool = False, seen: Seen | None = None) -> None:
-        self._key, self._messages, self._seen = key, (found := Messages.of(messages)), Seen() if seen is None else seen
+        self.key, self._messages, self._seen = key, (found := Messages.of(messages)), Seen() if seen is None else seen
         links = None if seeded and found.after.system != found.before.system else found.before.links.get(key)
         self._known = 0 if links is None else found.before.count
         self.start, link = links or (mac(key, b"start", system_text(filter(is_system, found)) if seeded else b""),) * 2
@@ -85,7 +85,7 @@ class Chain:
 
     def _hash(self) -> None:
         if self._known:
-            self._links, self._digests = linked(self._key, self.start, self._messages, self._seen)
+            self._links, self._digests = linked(self.key, self.start, self._messages, self._seen)
             self._known = 0
 
     def before(self, index: int) -> bytes:
@@ -99,13 +99,12 @@ class Turn:
 
     messages: Messages
     chain: Chain
-    key: bytes = b""
     _assistants: list[int] | None = None
 
     @classmethod
     def of(cls, key: bytes, messages: Sequence[Json], seeded: bool = False, seen: Seen | None = None) -> Turn:
         found = Messages.of(messages)
-        return cls(found, Chain(key, found, seeded, seen), key)
+        return cls(found, Chain(key, found, seeded, seen))
 
     @property
     def assistants(self) -> list[int]:
@@ -117,7 +116,7 @@ class Turn:
     @property
     def silent(self) -> bytes:
         """The digest of an answer that says nothing."""
-        return mac(self.key, SILENT)
+        return mac(self.chain.key, SILENT)
 
     @property
     def newest(self) -> int:

@@ -83,21 +83,17 @@ def add(conn: Connection, scope_id: int, place: Place, found: Sequence[tuple[Jso
     before = place.before or ("" if place.source == "evicted" else words_before(conn, place.conversation, place.node, None))
     there = _there(conn, place.conversation, [digest for _, digest in found]) if once else set()
     new = list({digest: (message, digest) for message, digest in reversed(found) if digest not in there}.values())[::-1] if once else found
-    rows, passed = list(rows_of(scope_id, place, new)), _nothing_waits(conn)
+    rows, known = list(rows_of(scope_id, place, new)), execute(conn, NEWEST, {}).one()
+    greatest = indexed = known.indexed or 0
     for i, row in enumerate(rows):
         key = new_key() + i
+        greatest = max(greatest, key)
         add_row(conn, t.messages, id=key, **row)
         index.put(conn, "messages_fts", key, Doc(scope_id, row["content"], speaker(said(row["body"], row["role"], row["content"])), before, place.at))
         before = row["content"]
-    if rows and passed:  # a search need not look through an import for what waits
-        put_row(conn, t.marks, ("name",), name="messages", upto=newest_key(conn))
+    if rows and driver(conn) is not None and (known.stored or 0) <= indexed:  # nothing waits: a search need not look through an import for it
+        put_row(conn, t.marks, ("name",), name="messages", upto=greatest)
     return len(rows)
-
-
-def _nothing_waits(conn: Connection) -> bool:
-    """Whether the index has passed over every message."""
-    found = execute(conn, NEWEST, {}).one()
-    return driver(conn) is not None and (found.stored or 0) <= (found.indexed or 0)
 
 
 def _there(conn: Connection, conversation: int, digests: Sequence[bytes]) -> set[bytes]:

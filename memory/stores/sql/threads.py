@@ -123,9 +123,12 @@ class SqliteThreads:
                 raw = sqlite3.connect(self._path, isolation_level=None, timeout=0, cached_statements=256)
                 _set(raw, "synchronous=NORMAL", "wal_autocheckpoint=0", *EVERYWHERE)
                 self._here = Lite(raw, "BEGIN IMMEDIATE")
-        except (sqlite3.Error, OSError) as e:
+        except sqlite3.Error as e:
             await self.close()
-            raise e if isinstance(e, OSError) else OSError(f"{type(e).__name__}: {e}") from e
+            raise OSError(f"{type(e).__name__}: {e}") from e
+        except OSError:
+            await self.close()
+            raise
 
     async def _connected(self, begin: str) -> Thread:
         conn = aiosqlite.connect(self._path, isolation_level=None, cached_statements=256)
