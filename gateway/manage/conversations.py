@@ -25,7 +25,6 @@ from gateway.manage.shapes import (
     MessageHit,
     Page,
     WholeConversation,
-    cursor_of,
     place_of,
     taking,
     time_of,
@@ -109,14 +108,13 @@ async def messages(desk: AtDesk, ident: FromPath[str], cursor: Cursor = None, li
 
 @get("/users/{user:str}/messages/search", summary="Search everything said with a user; without words, the newest")
 async def search_messages(desk: AtDesk, search: Sought, role: FromQuery[str | None] = None) -> Page[MessageHit]:
-    query, limit = search.by(role), search.limit
+    query = search.by(role)
     scope_id = await desk.scope_id()
     if scope_id is None:
         return Page([])
     with told():
-        found = await desk.caller.gateway.memory.retrieval.messages(scope_id, query)
-    rest = cursor_of(query.offset + limit) if len(found) > limit else None
-    return Page([MessageHit(h["public_id"], h["content"], h["score"], iso(h["created_at"]), h["why"], h["role"], h["conversation"]) for h in found[:limit]], rest)
+        found, rest = search.page(await desk.caller.gateway.memory.retrieval.messages(scope_id, query))
+    return Page([MessageHit(h["public_id"], h["content"], h["score"], iso(h["created_at"]), h["why"], h["role"], h["conversation"]) for h in found], rest)
 
 
 @dataclass(slots=True)

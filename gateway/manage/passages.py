@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from gateway.errors import NotFound
 from gateway.manage.door import AtDesk, Cursor, PageLimit, told, window
 from gateway.manage.searching import Sought
-from gateway.manage.shapes import Gone, Page, Passage, PassageHit, PassagePost, cursor_of, place_of, taking, time_of
+from gateway.manage.shapes import Gone, Page, Passage, PassageHit, PassagePost, place_of, taking, time_of
 from memory import outside
 from memory.search import iso
 from memory.stores.sql import facts as fact_rows
@@ -51,15 +51,13 @@ async def make_passage(desk: AtDesk) -> Page[Passage]:
 
 @get("/users/{user:str}/passages/search", summary="Search a user's passages; without words, the newest")
 async def search_passages(desk: AtDesk, search: Sought, tags: FromQuery[list[str] | None] = None) -> Page[PassageHit]:
-    query, limit = search.query, search.limit
     all_tags = [t.strip() for some in tags or () for t in some.split(",") if t.strip()]
     scope_id = await desk.scope_id()
     if scope_id is None:
         return Page([])
     with told():
-        found = await desk.caller.gateway.memory.retrieval.passages(scope_id, passage_rows.Filter(query, all_tags))
-    rest = cursor_of(query.offset + limit) if len(found) > limit else None
-    return Page([PassageHit(h["id"], h["content"], h["score"], iso(h["created_at"]), h["why"], h["tags"], h["type"]) for h in found[:limit]], rest)
+        found, rest = search.page(await desk.caller.gateway.memory.retrieval.passages(scope_id, passage_rows.Filter(search.query, all_tags)))
+    return Page([PassageHit(h["id"], h["content"], h["score"], iso(h["created_at"]), h["why"], h["tags"], h["type"]) for h in found], rest)
 
 
 @get("/users/{user:str}/passages/{ident:str}", summary="One passage")

@@ -2,17 +2,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from litestar.di import NamedDependency
 from litestar.params import FromQuery
 
 from gateway.errors import BadRequest
 from gateway.manage.door import Cursor, PageLimit
-from gateway.manage.shapes import place_of
+from gateway.manage.shapes import cursor_of, place_of
 from memory.search import parse_time
 from memory.stores.sql.messages import Query
 
+T = TypeVar("T")
 BARE_ZONE = re.compile(r" (\d\d:?\d\d)$")  # the plus of a zone that nobody percent-encoded
 
 
@@ -31,10 +34,14 @@ async def span(since: FromQuery[str | None] = None, until: FromQuery[str | None]
 
 @dataclass(slots=True)
 class Search:
-    """query: for one hit more than `limit`, so that it is known whether there are more."""
+    """query: for one hit more than a page has, so that it is known whether there are more."""
 
     query: Query
-    limit: int
+
+    def page(self, found: Sequence[T]) -> tuple[Sequence[T], str | None]:
+        """The hits of this page, and the cursor to the rest."""
+        limit = self.query.limit - 1
+        return found[:limit], cursor_of(self.query.offset + limit) if len(found) > limit else None
 
     def by(self, role: str | None) -> Query:
         """The query, of one role's messages where one is named. Raises BadRequest."""
@@ -49,7 +56,7 @@ Sought = NamedDependency[Search]
 
 async def search(span: Within, q: FromQuery[str] = "", cursor: Cursor = None, limit: PageLimit = 10) -> Search:
     """Raises BadRequest."""
-    return Search(Query(q, (), span.since, span.until, limit + 1, max(place_of(cursor, int) or 0, 0)), limit)
+    return Search(Query(q, (), span.since, span.until, limit + 1, max(place_of(cursor, int) or 0, 0)))
 
 
 def bound(value: str | None, name: str) -> float | None:
