@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from gateway.turn import STORE_SECONDS
 from memory.errors import StoreUnavailable
 from memory.stores.sql.engine import Database
 from tests.conftest import events, running, said
@@ -257,6 +258,25 @@ async def test_a_store_that_is_slow_is_not_waited_for(data, monkeypatch):
         response = await live.chat("hi")
         assert loop.time() - begun < 1
         assert response.headers["x-memory-status"] == "degraded"
+
+
+async def test_a_memory_call_that_comes_at_once_has_the_patience_of_every_other(data, monkeypatch):
+    async with Model("hello", REMEMBER, "fine") as up, running(up.url, data, {"memory.read_deadline_ms": 5000}) as live:
+        await live.chat("hello", user="ada")  # what a first write costs is not what is late here
+        await live.gateway.worker.stop()
+        original = Database.write
+
+        async def late(self, *a, **k):
+            await asyncio.sleep(2 * STORE_SECONDS)
+            return await original(self, *a, **k)
+
+        monkeypatch.setattr(Database, "write", late)
+        response = await live.chat("hi", user="ada")
+        assert response.headers["x-memory-status"] == "ok"
+        assert "unavailable" not in up.bodies[-1]["messages"][-1]["content"]
+        monkeypatch.undo()
+        blocks = await live.gateway.memory.db.read(lambda c: [r.value for r in c.exec_driver_sql("SELECT value FROM blocks")])
+        assert any("Likes tea" in value for value in blocks)
 
 
 async def test_draining_says_so_and_refuses_new_work(data):
