@@ -27,6 +27,7 @@ from memory.tokens import Counter
 
 encode = msgspec.json.Encoder().encode
 SCOPES = 4096  # whose keys are kept
+SMALL = 64  # messages, of which a few rows by their keys tell whether they are known
 
 
 def request_key(ask: Ask, turn: Turn) -> bytes:
@@ -151,7 +152,8 @@ class Memory:
 
     async def _read(self, asked: turns.Ask, deadline: float) -> turns.Snapshot:
         try:
-            found = await self.db.read(lambda conn: turns.snapshot(conn, asked), deadline)
+            small = (asked.explicit is None or asked.turn.newest >= 0) and len(asked.turn.messages) <= SMALL  # no history kept here, nor a long one
+            found = await self.db.read(lambda conn: turns.snapshot(conn, asked), deadline, small=small)
         except StoreUnavailable:
             self._failures += 1
             if self._failures >= 3:

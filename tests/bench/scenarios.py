@@ -81,6 +81,7 @@ def middle(runs: list[Figures]) -> Figures:
 
 
 EARLY, LATE, WINDOW, PARTS = 100, 2000, 10, 10
+SIDE = 4  # conversations that grow side by side: a server that sleeps between two turns wakes at a cost of its own
 CLIENTS = {  # by what they resend
     "all of its history": {},
     "its newest 40 messages": {"newest": 40},
@@ -89,23 +90,27 @@ CLIENTS = {  # by what they resend
 
 
 async def growth(mock: Mock, subject: Subject, floor: Subject, told: Callable[[str], None]) -> dict[str, Figures]:
-    """By client: CPU us of a turn around turns EARLY and LATE of one conversation, beyond what the floor pays for the same bodies."""
+    """By client: CPU us of a turn around turns EARLY and LATE of its conversation, beyond what the floor pays for the same bodies, and how far
+    the middle half of the windows lies apart."""
     out = {}
     for client, kind in CLIENTS.items():
-        talk = Talk(Shape(1, 1, size=40, model="brief", newest=kind.get("newest", 0)), next(NUMBERS), f"growth-{len(out)}", kind.get("named", False))
-        found: Figures = {}
+        shape = Shape(SIDE, SIDE, size=40, model="brief", newest=kind.get("newest", 0))
+        found = [Talk(shape, next(NUMBERS), f"growth-{len(out)}-{i}", kind.get("named", False)) for i in range(SIDE)]
+        figures: Figures = {}
         for at in (EARLY, LATE):
-            told(f"growth, a client that resends {client}: to turn {at}")
-            await Load(subject.url, subject.headers).play([talk], 1, at - PARTS * WINDOW // 2)
-            same = copy.copy(talk)
-            same.messages = list(talk.messages)
-            windows = [[await _turn_cpu(mock, which, one) for which, one in ((subject, talk), (floor, same))] for _ in range(PARTS)]
-            ours, bare = map(statistics.median, zip(*windows, strict=True))
-            found |= {f"turn {at}": ours - bare, f"floor at {at}": bare}
-        out[client] = {**found, "ratio": found[f"turn {LATE}"] / found[f"turn {EARLY}"]}
+            told(f"growth, clients that resend {client}: to turn {at}")
+            await Load(subject.url, subject.headers).play(found, SIDE, at - PARTS * WINDOW // 2)
+            same = [copy.copy(t) for t in found]
+            for talk in same:
+                talk.messages = list(talk.messages)
+            windows = [[await _turn_cpu(mock, which, these) for which, these in ((subject, found), (floor, same))] for _ in range(PARTS)]
+            beyond = [ours - bare for ours, bare in windows]
+            quarters = statistics.quantiles(beyond, n=4)
+            figures |= {f"turn {at}": quarters[1], f"+- {at}": (quarters[2] - quarters[0]) / 2, f"floor at {at}": statistics.median(bare for _, bare in windows)}
+        out[client] = {**figures, "ratio": figures[f"turn {LATE}"] / figures[f"turn {EARLY}"]}
     return out
 
 
-async def _turn_cpu(mock: Mock, subject: Subject, talk: Talk) -> float:
-    """Of the next WINDOW turns, in us."""
-    return (await measured(mock, subject, [talk], 1, talk.turn + WINDOW)).cpu * 1e6 / WINDOW
+async def _turn_cpu(mock: Mock, subject: Subject, talks: Sequence[Talk]) -> float:
+    """Of the next WINDOW turns of each, in us."""
+    return (await measured(mock, subject, talks, len(talks), talks[0].turn + WINDOW)).cpu * 1e6 / WINDOW / len(talks)

@@ -1,13 +1,17 @@
 """SQLite's write-ahead log under writes that never stop."""
 import asyncio
 import os
+import re
 import sqlite3
+import threading
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.dialects import sqlite
 
-from memory.stores.sql import threads
+from memory.stores.sql import threads, turns
 from memory.stores.sql.engine import Database
 
 ROW = "INSERT INTO marks (name, upto) VALUES (:name, 1)"
@@ -22,7 +26,7 @@ async def names(db):
 
 
 async def test_the_log_does_not_grow_without_bound_and_nothing_is_lost(db, tmp_path, monkeypatch):
-    monkeypatch.setattr(threads, "CHECKPOINT", 64)
+    monkeypatch.setattr(threads, "CHECKPOINT", 16)
     monkeypatch.setattr(threads, "LONG", 128)
     sizes = []
 
@@ -52,6 +56,38 @@ async def test_small_writes_wait_for_the_end_of_a_long_log_and_what_is_kept_stay
     await asyncio.gather(*made[1:])
     assert await names(db) == ["1", "2", "3"]
     assert db._connections.version() == version[1]
+
+
+@pytest.mark.parametrize("reading", [True, False])
+async def test_works_that_take_long_on_the_loops_thread_have_a_thread_of_their_own_for_a_while(db, monkeypatch, reading):
+    def where(conn):
+        return threading.get_ident()
+
+    async def once():
+        return await (db.read(where, small=True) if reading else db.write(where, small=True)) == threading.get_ident()
+
+    assert await once()
+    clock = iter(range(1000))
+    monkeypatch.setattr(threads, "time", SimpleNamespace(monotonic=lambda: next(clock)))  # each takes a second
+    assert await once()
+    assert not await once()
+    monkeypatch.setattr(threads, "time", SimpleNamespace(monotonic=lambda: 1000 + threads.REST))
+    assert await once()
+
+
+async def test_a_small_read_sees_what_others_wrote_and_waits_for_nobody(db, tmp_path):
+    with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as other:
+        other.execute("INSERT INTO marks (name, upto) VALUES ('theirs', 1)")
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("INSERT INTO marks (name, upto) VALUES ('unfinished', 1)")
+        assert await db.read(lambda conn: conn.execute(text("SELECT name FROM marks")).scalars().all(), small=True) == ["theirs"]
+        other.execute("ROLLBACK")
+
+
+def test_no_statement_of_a_turn_compares_a_state_with_a_parameter():
+    """SQLite looks at such a one for its partial indexes, and prepares the statement anew with every use."""
+    of_nodes = [turns._by_digest(4), turns.BY_CHAIN, turns.ABORTED, turns.ABORTED_AFTER, turns.ONE, turns.WAITING, turns.ATTEMPT]
+    assert not [sql for s in of_nodes if re.search(r"state\W+\?", sql := str(s.compile(dialect=sqlite.dialect())))]
 
 
 async def test_a_file_that_cannot_be_set_up_leaves_no_connection(tmp_path):

@@ -42,8 +42,8 @@ class Connections(Protocol):
 
     async def write(self, works: Sequence[Work[Any]]) -> list[Any]: ...
 
-    def at_once(self, works: Sequence[Work[Any]]) -> list[Any] | None:
-        """Makes small writes here and now, in one transaction; None where they have to wait their turn."""
+    def at_once(self, works: Sequence[Work[Any]], *, reading: bool = False) -> list[Any] | None:
+        """Does small writes, or reads, here and now, in one transaction; None where they have to wait their turn."""
         ...
 
     def version(self) -> int | None:
@@ -75,7 +75,7 @@ class Engine:
         async with self._engine.begin() as conn:
             return await conn.run_sync(lambda c: [work(c) for work in works])
 
-    def at_once(self, works: Sequence[Work[Any]]) -> list[Any] | None:
+    def at_once(self, works: Sequence[Work[Any]], *, reading: bool = False) -> list[Any] | None:
         return None
 
     def version(self) -> int | None:
@@ -136,8 +136,13 @@ class Database:
             await asyncio.wait(self._reads, timeout=CLOSE_SECONDS / 2)
         await self._connections.close()
 
-    async def read(self, work: Work[T], deadline: float | None = None) -> T:
-        """Runs `work` in a read transaction. Raises StoreUnavailable past `deadline` seconds or when the database fails."""
+    async def read(self, work: Work[T], deadline: float | None = None, *, small: bool = False) -> T:
+        """Runs `work` in a read transaction. Raises StoreUnavailable past `deadline` seconds or when the database fails.
+
+        small: a few rows by their keys, so that it may run at once, on this thread."""
+        if small and (found := self._connections.at_once([work], reading=True)) is not None:
+            one: T = found[0]
+            return one
         task = asyncio.ensure_future(self._read(work))
         self._reads.add(task)
         task.add_done_callback(self._reads.discard)

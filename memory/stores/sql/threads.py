@@ -1,9 +1,9 @@
 """SQLite connections: readers and a writer, each with a thread of its own (aiosqlite's) on which a whole work runs in one hop, and
-one on the event loop's own thread for small writes.
+one on the event loop's own thread for small reads and writes.
 
 - A hop to a thread and back costs more than a turn's statements do (measured: 100 to 200 us against 60), and while two threads
-  run Python each waits for the other. So a small write is made *at once*, on the loop's thread, where nothing can hold it up:
-  never while another connection writes (it is tried without waiting), never with `synchronous = FULL` (a commit would wait for
+  run Python each waits for the other. So a small work is done *at once*, on the loop's thread, where nothing can hold it up:
+  never a write while another connection writes (it is tried without waiting), never with `synchronous = FULL` (a commit would wait for
   the disk), and for a while not when they took long on average (a disk that stalls). Checkpoints, which do wait for the disk, have a thread.
 - SQLAlchemy works on a connection's own sqlite3 connection, synchronously. Transactions are begun and ended on the driver, reads
   deferred and writes immediate: SQLAlchemy's own begin and commit cost as much as three inserts.
@@ -24,7 +24,8 @@ from sqlalchemy.pool import StaticPool
 T = TypeVar("T")
 Work = Callable[[Connection], T]
 READERS = 3
-SLOW, SHARE, REST = 0.01, 0.02, 10.0  # seconds that writes on the loop's thread may take on average, the newest one's share in that, and seconds without
+READING, WRITING = "BEGIN", "BEGIN IMMEDIATE"
+SLOW, SHARE, REST = 0.01, 0.02, 10.0  # seconds that works on the loop's thread may take on average, the newest one's share in that, and seconds without
 PAGE = 2048  # bytes, of a database that is new: a turn touches a dozen pages and a commit writes each of them whole
 CHECKPOINT = 512  # works on the loop's thread between checkpoints: some 8 MB of log
 LONG = 2048  # pages in the log (4 MB) after which it is begun anew
@@ -33,7 +34,7 @@ EVERYWHERE = ("temp_store=MEMORY", f"journal_size_limit={64 << 20}")  # bytes to
 
 
 class Lite:
-    """One connection and SQLAlchemy over it, for one thread."""
+    """One connection and SQLAlchemy over it, for one thread. begin: how its transactions do."""
 
     def __init__(self, raw: sqlite3.Connection, begin: str) -> None:
         self.raw, self._begin = raw, begin
@@ -106,7 +107,7 @@ class SqliteThreads:
         self._all: list[Thread] = []
         self._readers: asyncio.LifoQueue[Thread] = asyncio.LifoQueue()
         self._writer: Thread | None = None
-        self._here: Lite | None = None
+        self._here: tuple[Lite, Lite] | None = None  # one connection, as it reads and as it writes
         self._rests_until = self._pace = 0.0
         self._since_checkpoint = 0
         self._checkpoint: asyncio.Task[None] | None = None
@@ -116,13 +117,13 @@ class SqliteThreads:
         """Connects; safe to call again after a failure. Raises OSError."""
         await self.close()
         try:
-            self._writer = await self._connected("BEGIN IMMEDIATE")
+            self._writer = await self._connected(WRITING)
             for _ in range(READERS):
-                self._readers.put_nowait(await self._connected("BEGIN"))
+                self._readers.put_nowait(await self._connected(READING))
             if self._synchronous == "NORMAL" and self._path != ":memory:":
                 raw = sqlite3.connect(self._path, isolation_level=None, timeout=0, cached_statements=256)
                 _set(raw, "synchronous=NORMAL", "wal_autocheckpoint=0", *EVERYWHERE)
-                self._here = Lite(raw, "BEGIN IMMEDIATE")
+                self._here = Lite(raw, READING), Lite(raw, WRITING)
         except sqlite3.Error as e:
             await self.close()
             raise OSError(f"{type(e).__name__}: {e}") from e
@@ -150,13 +151,13 @@ class SqliteThreads:
             raise OSError("the database is not open")
         return await self._writer.run(works)
 
-    def at_once(self, works: Sequence[Work[Any]]) -> list[Any] | None:
-        """Makes small writes on this thread, in one transaction. None where they have to wait their turn. Raises what a work raised."""
+    def at_once(self, works: Sequence[Work[Any]], *, reading: bool = False) -> list[Any] | None:
+        """Does small works on this thread, in one transaction. None where they have to wait their turn. Raises what a work raised."""
         here, begun = self._here, time.monotonic()
         if here is None or begun < self._rests_until:
             return None
         try:
-            found = here.run(works)
+            found = here[not reading].run(works)
         except (sqlite3.Error, SQLAlchemyError):
             return None  # another connection writes; or it fails, and will again where it waits its turn
         finally:
@@ -164,11 +165,16 @@ class SqliteThreads:
             self._pace += SHARE * (now - begun - self._pace)
             if self._pace > SLOW:
                 self._rests_until, self._pace = now + REST, 0.0
-        self._since_checkpoint += len(works)
+        if not reading:
+            self._count(len(works))
+        return found
+
+    def _count(self, works: int) -> None:
+        """Counts small writes; after so many of them the log is brought into the database."""
+        self._since_checkpoint += works
         if self._since_checkpoint >= CHECKPOINT and (self._checkpoint is None or self._checkpoint.done()):
             self._since_checkpoint = 0
             self._checkpoint = asyncio.create_task(self._checkpointed(), name="memory-checkpoint")
-        return found
 
     async def _checkpointed(self) -> None:
         """Writes that go on beside a checkpoint never let it end ("checkpoint starvation", sqlite.org/wal.html): the log grows without bound,
@@ -187,7 +193,7 @@ class SqliteThreads:
         if self._here is None:
             return None
         try:
-            return int(self._here.raw.execute("PRAGMA data_version").fetchone()[0])
+            return int(self._here[0].raw.execute("PRAGMA data_version").fetchone()[0])
         except sqlite3.Error:
             return None
 
@@ -196,8 +202,9 @@ class SqliteThreads:
             await asyncio.wait([self._checkpoint])
         here, self._here = self._here, None
         if here is not None:
-            here.let_go()
-            here.raw.close()
+            for lite in here:
+                lite.let_go()
+            here[0].raw.close()
         for thread in self._all:
             await thread.close()
         self._all.clear()

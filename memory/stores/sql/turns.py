@@ -178,16 +178,17 @@ def _nodes(*which: Any) -> Any:
 
 @cache
 def _by_digest(size: int) -> Any:
-    return _nodes(n.digest.in_([bindparam(f"d{k}") for k in range(size)]), n.state != "open")
+    return _nodes(n.digest.in_([bindparam(f"d{k}") for k in range(size)]), ANSWERED)
 
 
-BY_CHAIN = _nodes(n.digest == bindparam("digest"), n.chain == bindparam("chain"), n.state != "open")
-# As the indexes of these few spell it, or a database does not see that they serve.
-NOT_DONE, CUT_OFF = n.state != literal_column("'done'"), n.state == literal_column("'aborted'")
-ABORTED = _nodes(NOT_DONE, n.state == "aborted", n.asked == bindparam("asked"))
+# States as the partial indexes spell them: a parameter in their place is looked at with each use, and the statement prepared anew (30 us).
+OPEN, ANSWERED, NOT_DONE, CUT_OFF = (
+    n.state == literal_column("'open'"), n.state != literal_column("'open'"), n.state != literal_column("'done'"), n.state == literal_column("'aborted'"))
+BY_CHAIN = _nodes(n.digest == bindparam("digest"), n.chain == bindparam("chain"), ANSWERED)
+ABORTED = _nodes(NOT_DONE, CUT_OFF, n.asked == bindparam("asked"))
 ABORTED_AFTER = _nodes(CUT_OFF, n.parent == bindparam("parent"))
 ONE = _nodes(n.id == bindparam("node"))
-WAITING = _nodes(NOT_DONE, n.asked == bindparam("asked"), n.state == "open")
+WAITING = _nodes(NOT_DONE, OPEN, n.asked == bindparam("asked"))
 
 
 class Nodes:

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from memory.stores.sql.engine import Database
+from memory.stores.sql.threads import SqliteThreads
 from tests.conftest import events, running, said
 from tests.e2e.wire.reading import asked, both, case, check_valid
 from tests.e2e.wire.rows import row
@@ -89,6 +90,7 @@ async def test_a_store_that_cannot_be_read_is_passed_by_within_a_quarter_of_a_se
             await live.gateway.memory.db.write(lambda c: [c.exec_driver_sql(f"DROP TABLE {t}") for t in ("messages", "blocks", "scopes")])
         elif how == "hangs":
             monkeypatch.setattr(Database, "_read", broken)
+            monkeypatch.setattr(SqliteThreads, "at_once", lambda *_, **__: None)  # as once it was slow
         else:
             monkeypatch.setattr("memory.stores.sql.threads.Lite.run", lambda lite, works: (_ for _ in ()).throw(sqlite3.OperationalError("disk I/O error")))
         took = []
