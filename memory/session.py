@@ -271,12 +271,16 @@ class Session:
         return turns.Opening(snap.owner, self.conversation, self.forked_from, node, fresh, self._attempt.key, self._adopted, self.rounds, snap.scope_id)
 
     async def drop_all(self) -> None:
-        """Takes the opened turn back (the upstream refused its credentials)."""
+        """Takes the opened turn back (the upstream refused its credentials). A store that is late goes on with it by itself."""
         self._over = True
-        if self._opened and self._scope_id is not None and not self._adopted:
-            scope_id = self._scope_id
-            await self._memory.db.write(lambda conn: turns.drop_turn(conn, scope_id, self.node_id))
-        self.release()
+        try:
+            if self._opened and self._scope_id is not None and not self._adopted:
+                scope_id = self._scope_id
+                dropping = asyncio.ensure_future(self._memory.db.write(lambda conn: turns.drop_turn(conn, scope_id, self.node_id)))
+                dropping.add_done_callback(lambda task: task.cancelled() or task.exception())
+                await asyncio.wait([dropping], timeout=WRITE_SECONDS)
+        finally:
+            self.release()
 
     async def run(self, calls: Sequence[tools.Call], reply: Json) -> list[str]:
         """Runs one round's calls. reply: the completion they came in, for the ledger. Returns a result a call; never raises
@@ -422,12 +426,13 @@ class Session:
             self.release()
             return
         try:
-            if not self._opened:
-                await self.open()
-            else:
-                await self._memory.db.write(lambda conn: turns.attempt_failed(conn, self.node_id), small=True)
+            async with asyncio.timeout(WRITE_SECONDS):  # the client has not been told why yet
+                if not self._opened:
+                    await self.open()
+                else:
+                    await self._memory.db.write(lambda conn: turns.attempt_failed(conn, self.node_id), small=True)
             self._over = True
-        except (StoreUnavailable, Erased):
+        except (StoreUnavailable, Erased, TimeoutError):
             self.trace.notes.append("the failed attempt could not be noted")
         finally:
             self.release()

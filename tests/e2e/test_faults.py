@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 
 import pytest
 
 from gateway.turn import STORE_SECONDS
 from memory.errors import StoreUnavailable
+from memory.session import WRITE_SECONDS
 from memory.stores.sql.engine import Database
 from tests.conftest import events, running, said
 from tests.models import Model, call, calls
@@ -277,6 +279,49 @@ async def test_a_memory_call_that_comes_at_once_has_the_patience_of_every_other(
         monkeypatch.undo()
         blocks = await live.gateway.memory.db.read(lambda c: [r.value for r in c.exec_driver_sql("SELECT value FROM blocks")])
         assert any("Likes tea" in value for value in blocks)
+
+
+async def test_a_refused_turn_that_the_store_does_not_take_back_holds_up_no_repetition(data, monkeypatch):
+    async def refuses(seen, wire):
+        await asyncio.sleep(STORE_SECONDS)
+        await wire.json({"error": {"message": "no such key"}}, 401)
+
+    async with Model("hello", refuses, "fine") as up, running(up.url, data) as live:
+        await live.chat("hello", user="ada")
+        await live.gateway.worker.stop()  # its writes are not the turn's
+        with monkeypatch.context() as patch:
+            breaking(patch, writes=2)
+            assert (await live.chat("hi", {"idempotency-key": "k"}, user="ada", stream=True)).status_code == 401
+        async with asyncio.timeout(5):
+            assert (await live.chat("hi", {"idempotency-key": "k"}, user="ada", stream=True)).status_code == 200
+
+
+@pytest.mark.parametrize("status", [401, 500])
+async def test_an_error_of_the_upstreams_does_not_wait_for_a_store_that_is_stuck(data, status):
+    began, go = asyncio.Event(), asyncio.Event()
+
+    async def fails(seen, wire):
+        began.set()
+        await go.wait()
+        await wire.json({"error": {"message": "no"}}, status)
+
+    async with Model("hello", fails) as up, running(up.url, data, {"routing.retries": 0}) as live:
+        await live.chat("hello", user="ada")
+        asked = asyncio.create_task(live.chat("hi", user="ada", stream=True))
+        await began.wait()
+        memory, loop = live.gateway.memory, asyncio.get_running_loop()
+        while len(await memory.db.read(lambda c: list(c.exec_driver_sql("SELECT id FROM nodes")))) < 2:
+            await asyncio.sleep(0.01)
+        other = sqlite3.connect(data / "memgate.db", isolation_level=None)
+        try:
+            other.execute("BEGIN IMMEDIATE")
+            begun = loop.time()
+            go.set()
+            assert (await asked).status_code == status
+            assert loop.time() - begun < WRITE_SECONDS + 1
+        finally:
+            other.close()
+        assert not memory.busy_nodes
 
 
 async def test_draining_says_so_and_refuses_new_work(data):
