@@ -94,9 +94,9 @@ class Session:
     def _taken(self) -> None:
         """Nobody else goes on from what is kept of the answer that this turn continues, or of the one it replaces."""
         if self.stores:
-            for node in (self._snap.past.node, self._snap.waiting):
-                if node is not None:
-                    self._memory.lines.take(self._attempt.shelf or self._memory.lines.shelf(self._ask.scope.key), node.chain)
+            ends = [node.chain for node in (self._snap.past.node, self._snap.waiting) if node is not None]
+            for end in [*ends, called(self._ask.explicit)] if self._ask.explicit else ends:
+                self._memory.lines.take(self._memory.lines.shelf(self._ask.scope.key), end)
 
     def _conversation(self) -> turns.Conversation:
         """The one of the earlier attempt, the one named, the one continued, a fork of it, or a new one."""
@@ -351,9 +351,8 @@ class Session:
         """What the next turn of this conversation would read is kept for it, where it is as plain as that turn will ask for it."""
         self._memory.retrieval.indexing.added()
         snap, node, line = self._snap, record.nodes[0], self.conversation
-        shelf = self._attempt.shelf or self._memory.lines.shelf(self._ask.scope.key)
-        if line.explicit:
-            self._memory.lines.take(shelf, called(line.name))
+        if line.explicit:  # where it stands now: another turn may have left it since this one began
+            self._memory.lines.take(self._memory.lines.shelf(self._ask.scope.key), called(line.name))
         overtaken = node.parent != (snap.past.node.id if snap.past.node else None)
         if len(record.nodes) > 1 or node.state != "done" or head != node.turn or overtaken or self._adopted or not node.epoch:
             return
