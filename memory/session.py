@@ -306,7 +306,8 @@ class Session:
                 results = await self._memory.db.write(work, small=True) if self.stores else {**found, **tools.refused(calls, hands)}
         except (StoreUnavailable, Erased, TimeoutError):
             results = {**dict.fromkeys(range(len(calls)), UNAVAILABLE), **found}
-        self._memory.lines.forget(self._ask.scope.key)  # what was edited, others must read
+        finally:  # a client that leaves may do so the moment it is written
+            self._memory.lines.forget(self._ask.scope.key)  # what was edited, others must read
         told = [results[i] for i in range(len(calls))]
         self.rounds.append({"reply": reply, "results": told})
         took = round((time.perf_counter() - started) * 1000, 2)

@@ -10,7 +10,7 @@ import pytest
 from gateway.turn import STORE_SECONDS
 from memory.errors import StoreUnavailable
 from memory.session import WRITE_SECONDS
-from memory.stores.sql.engine import Database
+from memory.stores.sql.engine import VERSION_SECONDS, Database
 from tests.conftest import events, running, said
 from tests.models import Model, call, calls
 
@@ -322,6 +322,28 @@ async def test_an_error_of_the_upstreams_does_not_wait_for_a_store_that_is_stuck
         finally:
             other.close()
         assert not memory.busy_nodes
+
+
+async def test_what_was_edited_as_its_client_left_is_told_in_every_conversation(data, monkeypatch):
+    async with Model("fine") as up, running(up.url, data) as live:
+        await live.gateway.worker.stop()  # its writes are not the turn's
+        await live.chat("hello", user="ada")
+        await asyncio.sleep(2 * VERSION_SECONDS)
+        await live.chat("hi", user="ada")
+        original = Database.write
+
+        async def left(self, work, **how):
+            done = await original(self, work, **how)
+            if "run." in work.__qualname__:
+                raise asyncio.CancelledError
+            return done
+
+        up.script = [REMEMBER, "fine"]
+        with monkeypatch.context() as patch:
+            patch.setattr(Database, "write", left)
+            await live.chat("I like tea", user="ada")
+        await live.chat([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "fine"}, {"role": "user", "content": "so?"}], user="ada")
+        assert "Likes tea" in up.bodies[-1]["messages"][-1]["content"]
 
 
 async def test_draining_says_so_and_refuses_new_work(data):
