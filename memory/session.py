@@ -129,7 +129,7 @@ class Session:
         shown = list(self.blocks.values()) if self._injects else []
         planned = epochs.plan(snap.turn, snap.past if self._injects else epochs.Past(), epochs.Present(shown, ask.scope.tag, snap.edits, time.time()), self._policy.rules)
         waiting = snap.waiting
-        if self._adopted and waiting and waiting.epoch == planned.epoch.id and planned.note and waiting.note:
+        if self._adopted and self.rounds and waiting and waiting.epoch == planned.epoch.id and planned.note and waiting.note:  # what its rounds edited, they tell
             planned.notes[len(snap.turn.messages) - 1] = planned.note = waiting.note
             planned.told = waiting.told
         self.recall = await self._recalled() if ask.recall and shown and not stranger else ""

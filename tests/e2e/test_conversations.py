@@ -195,6 +195,24 @@ async def test_a_request_repeated_after_a_failed_round_resumes_and_writes_once(d
         assert await texts(live) == ["I like tea", "Saving.\n\nSaved!", "I like tea", "Again"]
 
 
+async def test_a_request_repeated_after_a_failure_is_told_what_changed_since(data):
+    async def remembers(live, up, content):
+        up.script = [calls(call("core_memory_append", {"label": "human", "content": content}, content)), "noted"]
+        await live.chat("elsewhere", user="ada")
+
+    async with Model("fine") as up, running(up.url, data, {"routing.retries": 0}) as live:
+        first = await live.chat("hello", user="ada")
+        history = [user("hello"), said(first), user("so?")]
+        await remembers(live, up, "Likes tea")
+        up.script = [(500, {"error": {"message": "busy"}})]
+        assert (await live.chat(history, user="ada")).status_code == 500
+        assert "Likes tea" in up.bodies[-1]["messages"][-1]["content"]
+        await remembers(live, up, "Likes jam")
+        up.script = ["fine"]
+        await live.chat(history, user="ada")
+        assert "Likes jam" in up.bodies[-1]["messages"][-1]["content"]
+
+
 async def test_a_retry_resumes_across_a_restart(data):
     async def die(seen, wire):
         wire.reset()
