@@ -127,14 +127,14 @@ class Seen:
 
     def __init__(self, most: int = 8_192) -> None:
         self._most = most
-        self.known: dict[tuple[bytes, Any, int, int], bytes] = {}
+        self.known: dict[tuple[bytes, Any, type, int, int], bytes] = {}
         self._before = self.known
 
     def after(self, key: bytes, link: bytes, message: Json) -> tuple[bytes, bytes]:
         """See the function of this name."""
         content = message.get("content")
         said: str | bytes = content if type(content) is str and len(message) == 2 else _encode(message)
-        name = (key, message.get("role"), hash(said), len(said))
+        name = (key, message.get("role"), type(said), hash(said), len(said))  # a text hashes to what its bytes do
         if (digest := self.known.get(name)) is None:
             if len(self.known) >= self._most:
                 self._before, self.known = self.known, {}

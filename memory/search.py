@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 
 from memory.words import DAYS, FORMS, MONTHS, STOP
@@ -108,13 +108,21 @@ def parse_time(value: str, *, end: bool = False) -> float:
     """Seconds since 1970 of an ISO 8601 date or time; without a zone: UTC. A date alone covers its whole day: with `end`,
     its last moment. Raises ValueError."""
     text = value.strip()
-    whole_day = bool(re.fullmatch(r"\d{4}-\d{2}-\d{2}", text))
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    if whole_day and end:
+    if end and _is_date(text):
         moment += timedelta(days=1) - timedelta(microseconds=1)
     return moment.timestamp()
+
+
+def _is_date(text: str) -> bool:
+    """Whether it is a date without a time, in any spelling: 2026-03-01, 20260301, 2026-W09-7."""
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def iso(at: float) -> str:

@@ -94,9 +94,9 @@ class Session:
     def _taken(self) -> None:
         """Nobody else goes on from what is kept of the answer that this turn continues, or of the one it replaces."""
         if self.stores:
-            for node in (self._snap.past.node, self._snap.waiting):
-                if node is not None:
-                    self._memory.lines.take(self._attempt.shelf or self._memory.lines.shelf(self._ask.scope.key), node.chain)
+            ends = [node.chain for node in (self._snap.past.node, self._snap.waiting) if node is not None]
+            for end in [*ends, called(self._ask.explicit)] if self._ask.explicit else ends:
+                self._memory.lines.take(self._memory.lines.shelf(self._ask.scope.key), end)
 
     def _conversation(self) -> turns.Conversation:
         """The one of the earlier attempt, the one named, the one continued, a fork of it, or a new one."""
@@ -129,7 +129,7 @@ class Session:
         shown = list(self.blocks.values()) if self._injects else []
         planned = epochs.plan(snap.turn, snap.past if self._injects else epochs.Past(), epochs.Present(shown, ask.scope.tag, snap.edits, time.time()), self._policy.rules)
         waiting = snap.waiting
-        if self._adopted and waiting and waiting.epoch == planned.epoch.id and planned.note and waiting.note:
+        if self._adopted and self.rounds and waiting and waiting.epoch == planned.epoch.id and planned.note and waiting.note:  # what its rounds edited, they tell
             planned.notes[len(snap.turn.messages) - 1] = planned.note = waiting.note
             planned.told = waiting.told
         self.recall = await self._recalled() if ask.recall and shown and not stranger else ""
@@ -271,12 +271,16 @@ class Session:
         return turns.Opening(snap.owner, self.conversation, self.forked_from, node, fresh, self._attempt.key, self._adopted, self.rounds, snap.scope_id)
 
     async def drop_all(self) -> None:
-        """Takes the opened turn back (the upstream refused its credentials)."""
+        """Takes the opened turn back (the upstream refused its credentials). A store that is late goes on with it by itself."""
         self._over = True
-        if self._opened and self._scope_id is not None and not self._adopted:
-            scope_id = self._scope_id
-            await self._memory.db.write(lambda conn: turns.drop_turn(conn, scope_id, self.node_id))
-        self.release()
+        try:
+            if self._opened and self._scope_id is not None and not self._adopted:
+                scope_id = self._scope_id
+                dropping = asyncio.ensure_future(self._memory.db.write(lambda conn: turns.drop_turn(conn, scope_id, self.node_id)))
+                dropping.add_done_callback(lambda task: task.cancelled() or task.exception())
+                await asyncio.wait([dropping], timeout=WRITE_SECONDS)
+        finally:
+            self.release()
 
     async def run(self, calls: Sequence[tools.Call], reply: Json) -> list[str]:
         """Runs one round's calls. reply: the completion they came in, for the ledger. Returns a result a call; never raises
@@ -302,7 +306,8 @@ class Session:
                 results = await self._memory.db.write(work, small=True) if self.stores else {**found, **tools.refused(calls, hands)}
         except (StoreUnavailable, Erased, TimeoutError):
             results = {**dict.fromkeys(range(len(calls)), UNAVAILABLE), **found}
-        self._memory.lines.forget(self._ask.scope.key)  # what was edited, others must read
+        finally:  # a client that leaves may do so the moment it is written
+            self._memory.lines.forget(self._ask.scope.key)  # what was edited, others must read
         told = [results[i] for i in range(len(calls))]
         self.rounds.append({"reply": reply, "results": told})
         took = round((time.perf_counter() - started) * 1000, 2)
@@ -347,9 +352,8 @@ class Session:
         """What the next turn of this conversation would read is kept for it, where it is as plain as that turn will ask for it."""
         self._memory.retrieval.indexing.added()
         snap, node, line = self._snap, record.nodes[0], self.conversation
-        shelf = self._attempt.shelf or self._memory.lines.shelf(self._ask.scope.key)
-        if line.explicit:
-            self._memory.lines.take(shelf, called(line.name))
+        if line.explicit:  # where it stands now: another turn may have left it since this one began
+            self._memory.lines.take(self._memory.lines.shelf(self._ask.scope.key), called(line.name))
         overtaken = node.parent != (snap.past.node.id if snap.past.node else None)
         if len(record.nodes) > 1 or node.state != "done" or head != node.turn or overtaken or self._adopted or not node.epoch:
             return
@@ -422,12 +426,13 @@ class Session:
             self.release()
             return
         try:
-            if not self._opened:
-                await self.open()
-            else:
-                await self._memory.db.write(lambda conn: turns.attempt_failed(conn, self.node_id), small=True)
+            async with asyncio.timeout(WRITE_SECONDS):  # the client has not been told why yet
+                if not self._opened:
+                    await self.open()
+                else:
+                    await self._memory.db.write(lambda conn: turns.attempt_failed(conn, self.node_id), small=True)
             self._over = True
-        except (StoreUnavailable, Erased):
+        except (StoreUnavailable, Erased, TimeoutError):
             self.trace.notes.append("the failed attempt could not be noted")
         finally:
             self.release()

@@ -108,8 +108,13 @@ def claim(conn: Connection, kinds: Collection[str], lease: float) -> Claim | Non
     row = conn.execute(select(t.jobs).where(_ripe(kinds, now)).order_by(j.run_at, j.id).limit(1).with_for_update(skip_locked=True)).first()
     if row is None:
         return None
+    try:
+        payload = msgspec.json.decode(row.payload)
+    except msgspec.DecodeError as e:  # nobody can ever run it: it must not stop those who try
+        conn.execute(update(t.jobs).where(j.id == row.id).values(state="dead", lease_until=None, dedupe=None, error=type(e).__name__))
+        return None
     conn.execute(update(t.jobs).where(j.id == row.id).values(state="running", attempts=row.attempts + 1, lease_until=now + lease, dedupe=None))
-    job = Job(row.kind, msgspec.json.decode(row.payload), row.scope_id, conversation=row.conversation, held=(row.id, row.attempts + 1))
+    job = Job(row.kind, payload, row.scope_id, conversation=row.conversation, held=(row.id, row.attempts + 1))
     return Claim(row.id, job, row.attempts + 1, now + lease)
 
 

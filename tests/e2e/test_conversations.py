@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import func, select
 
 from memory.stores.sql import schema as t
+from memory.stores.sql.engine import VERSION_SECONDS
 from tests.conftest import running
 from tests.models import Model, call, calls
 
@@ -194,6 +195,24 @@ async def test_a_request_repeated_after_a_failed_round_resumes_and_writes_once(d
         assert await texts(live) == ["I like tea", "Saving.\n\nSaved!", "I like tea", "Again"]
 
 
+async def test_a_request_repeated_after_a_failure_is_told_what_changed_since(data):
+    async def remembers(live, up, content):
+        up.script = [calls(call("core_memory_append", {"label": "human", "content": content}, content)), "noted"]
+        await live.chat("elsewhere", user="ada")
+
+    async with Model("fine") as up, running(up.url, data, {"routing.retries": 0}) as live:
+        first = await live.chat("hello", user="ada")
+        history = [user("hello"), said(first), user("so?")]
+        await remembers(live, up, "Likes tea")
+        up.script = [(500, {"error": {"message": "busy"}})]
+        assert (await live.chat(history, user="ada")).status_code == 500
+        assert "Likes tea" in up.bodies[-1]["messages"][-1]["content"]
+        await remembers(live, up, "Likes jam")
+        up.script = ["fine"]
+        await live.chat(history, user="ada")
+        assert "Likes jam" in up.bodies[-1]["messages"][-1]["content"]
+
+
 async def test_a_retry_resumes_across_a_restart(data):
     async def die(seen, wire):
         wire.reset()
@@ -279,6 +298,41 @@ async def test_turns_at_once_in_one_kept_conversation_are_all_on_its_line(data, 
             assert sent[sent.index(x) + 1] == f"answer to {x}"
         await live.chat("then", named, user="ada")
         assert [m["content"] for m in up.bodies[-1]["messages"][1:]] == [*sent, "answer to now", "then"]
+
+
+async def test_a_turn_that_another_overtook_is_in_what_the_next_is_sent(data):
+    began, go = asyncio.Event(), asyncio.Event()
+
+    async def late(seen, wire):
+        began.set()
+        await go.wait()
+        await slowly(seen, wire)
+
+    named = {"x-memory-conversation": "c"}
+    async with Model("fine", late, "quick", "last") as up, running(up.url, data) as live:
+        await live.chat("hello", named, user="ada")
+        first = asyncio.create_task(live.chat("one", named, user="ada"))
+        await began.wait()
+        await live.gateway.memory.db.write(lambda conn: None)  # as a job does, or the API
+        await live.chat("two", named, user="ada")
+        go.set()
+        await first
+        await live.chat("now", named, user="ada")
+        assert [m["content"] for m in up.bodies[-1]["messages"][1:]] == ["hello", "fine", "two", "quick", "one", "answer to one", "now"]
+
+
+async def test_a_failed_retry_in_a_kept_conversation_is_recorded_once(data):
+    named = {"x-memory-conversation": "c"}
+    async with Model("fine", "fine", (500, {"error": {"message": "busy"}})) as up, running(up.url, data, {"routing.retries": 0}) as live:
+        await live.chat("hello", named, user="ada")
+        await live.gateway.worker.stop()  # its writes are not the turn's
+        await asyncio.sleep(2 * VERSION_SECONDS)
+        await live.chat("again", named, user="ada")
+        assert (await live.chat("one", {**named, "x-stainless-retry-count": "1"}, user="ada")).status_code == 500
+        up.script = ["fine"]
+        await live.chat("one", named, user="ada")
+        said = await live.gateway.memory.db.read(lambda c: [r.content for r in c.exec_driver_sql("SELECT content FROM messages ORDER BY id")])
+        assert said == ["hello", "fine", "again", "fine", "one", "fine"]
 
 
 async def test_two_continuations_at_once_are_two_conversations(data):

@@ -3,12 +3,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 
 import pytest
 
 from gateway.turn import STORE_SECONDS
 from memory.errors import StoreUnavailable
-from memory.stores.sql.engine import Database
+from memory.session import WRITE_SECONDS
+from memory.stores.sql.engine import VERSION_SECONDS, Database
 from memory.stores.sql.threads import SqliteThreads
 from tests.conftest import events, running, said
 from tests.models import Model, call, calls
@@ -280,6 +282,71 @@ async def test_a_memory_call_that_comes_at_once_has_the_patience_of_every_other(
         monkeypatch.undo()
         blocks = await live.gateway.memory.db.read(lambda c: [r.value for r in c.exec_driver_sql("SELECT value FROM blocks")])
         assert any("Likes tea" in value for value in blocks)
+
+
+async def test_a_refused_turn_that_the_store_does_not_take_back_holds_up_no_repetition(data, monkeypatch):
+    async def refuses(seen, wire):
+        await asyncio.sleep(STORE_SECONDS)
+        await wire.json({"error": {"message": "no such key"}}, 401)
+
+    async with Model("hello", refuses, "fine") as up, running(up.url, data) as live:
+        await live.chat("hello", user="ada")
+        await live.gateway.worker.stop()  # its writes are not the turn's
+        with monkeypatch.context() as patch:
+            breaking(patch, writes=2)
+            assert (await live.chat("hi", {"idempotency-key": "k"}, user="ada", stream=True)).status_code == 401
+        async with asyncio.timeout(5):
+            assert (await live.chat("hi", {"idempotency-key": "k"}, user="ada", stream=True)).status_code == 200
+
+
+@pytest.mark.parametrize("status", [401, 500])
+async def test_an_error_of_the_upstreams_does_not_wait_for_a_store_that_is_stuck(data, status):
+    began, go = asyncio.Event(), asyncio.Event()
+
+    async def fails(seen, wire):
+        began.set()
+        await go.wait()
+        await wire.json({"error": {"message": "no"}}, status)
+
+    async with Model("hello", fails) as up, running(up.url, data, {"routing.retries": 0}) as live:
+        await live.chat("hello", user="ada")
+        asked = asyncio.create_task(live.chat("hi", user="ada", stream=True))
+        await began.wait()
+        memory, loop = live.gateway.memory, asyncio.get_running_loop()
+        while len(await memory.db.read(lambda c: list(c.exec_driver_sql("SELECT id FROM nodes")))) < 2:
+            await asyncio.sleep(0.01)
+        other = sqlite3.connect(data / "memgate.db", isolation_level=None)
+        try:
+            other.execute("BEGIN IMMEDIATE")
+            begun = loop.time()
+            go.set()
+            assert (await asked).status_code == status
+            assert loop.time() - begun < WRITE_SECONDS + 1
+        finally:
+            other.close()
+        assert not memory.busy_nodes
+
+
+async def test_what_was_edited_as_its_client_left_is_told_in_every_conversation(data, monkeypatch):
+    async with Model("fine") as up, running(up.url, data) as live:
+        await live.gateway.worker.stop()  # its writes are not the turn's
+        await live.chat("hello", user="ada")
+        await asyncio.sleep(2 * VERSION_SECONDS)
+        await live.chat("hi", user="ada")
+        original = Database.write
+
+        async def left(self, work, **how):
+            done = await original(self, work, **how)
+            if "run." in work.__qualname__:
+                raise asyncio.CancelledError
+            return done
+
+        up.script = [REMEMBER, "fine"]
+        with monkeypatch.context() as patch:
+            patch.setattr(Database, "write", left)
+            await live.chat("I like tea", user="ada")
+        await live.chat([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "fine"}, {"role": "user", "content": "so?"}], user="ada")
+        assert "Likes tea" in up.bodies[-1]["messages"][-1]["content"]
 
 
 async def test_draining_says_so_and_refuses_new_work(data):

@@ -115,6 +115,26 @@ async def test_a_job_that_kills_its_workers_ends_dead(db):
     assert (await jobs(db))[0]["state"] == "dead"
 
 
+async def test_a_job_that_cannot_be_read_ends_dead_and_the_others_go_on(db):
+    done = []
+
+    async def handle(job):
+        done.append(job.payload)
+
+    worker = Worker(db, poll=0.01)
+    worker.register("k", handle)
+    await add(db, Job("k", {"n": 1}))
+    await set_all(db, payload="{")
+    await add(db, Job("k", {"n": 2}))
+    worker.start()
+    async with asyncio.timeout(5):
+        while not done:
+            await asyncio.sleep(0.01)
+    await worker.stop()
+    assert done == [{"n": 2}]
+    assert [(j["state"], j["error"]) for j in await jobs(db)] == [("dead", "DecodeError")]
+
+
 async def test_a_stop_puts_the_running_job_back(db):
     started = asyncio.Event()
 

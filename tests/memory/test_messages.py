@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.history import Chain
-from memory.messages import canonical, text_of
+from memory.messages import Seen, canonical, text_of
 
 KEY = b"k" * 32
 message = st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "tool"]), "content": st.text(max_size=8)})
@@ -34,6 +34,14 @@ def test_system_text_is_left_out_unless_it_seeds_the_chain():
     assert Chain(KEY, a).end == Chain(KEY, b).end
     assert Chain(KEY, a, True).end != Chain(KEY, b, True).end
     assert Chain(b"o" * 32, a).end != Chain(KEY, a).end
+
+
+def test_a_message_is_not_taken_for_one_whose_text_it_quotes():
+    named = user("hi", name="Ada")
+    quoting = user(json.dumps(named, separators=(",", ":")))
+    for pair in ((named, quoting), (quoting, named)):
+        seen = Seen()
+        assert [Chain(KEY, [m], seen=seen).end for m in pair] == [Chain(KEY, [m]).end for m in pair]
 
 
 SAME = [

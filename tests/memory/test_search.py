@@ -75,7 +75,8 @@ def test_passages_are_cut_at_sentence_ends():
 
 @pytest.mark.parametrize(("text", "end", "expected"), [
     ("2026-03-01", False, "2026-03-01T00:00:00.000Z"), ("2026-03-01", True, "2026-03-01T23:59:59.999Z"), ("2026-03-01T12:00:00+02:00", True, "2026-03-01T10:00:00.000Z"),
-    ("2026-03-01T12:00", False, "2026-03-01T12:00:00.000Z"),
+    ("2026-03-01T12:00", False, "2026-03-01T12:00:00.000Z"), ("20260301", False, "2026-03-01T00:00:00.000Z"), ("20260301", True, "2026-03-01T23:59:59.999Z"),
+    ("2026-W09-7", True, "2026-03-01T23:59:59.999Z"), ("20260301T1200", True, "2026-03-01T12:00:00.000Z"),
 ])
 def test_a_date_without_a_time_covers_its_whole_day(text, end, expected):
     assert iso(parse_time(text, end=end)) == expected
