@@ -129,8 +129,5 @@ def warnings(settings: Settings) -> list[str]:
     out += [text] if (text := lacking(settings)) else []
     if settings.mode == "own-key" and not settings.single_user:
         out.append(f"keys name nobody: {conversation}")
-    out += [f"providers.{name}.base_url is {p.base_url}: Anthropic's API is at .../v1, without it every call is a 404"
-            for name, p in settings.providers.items() if p.kind == "anthropic" and not p.base_url.rstrip("/").endswith("/v1")]
-    memory = settings.memory
-    unbuilt = {"memory.extract": memory.extract != "off", "memory.reflect": memory.reflect.every_turns or memory.reflect.idle_seconds}
-    return out + [f"{name} is set, but this version does not act on it" for name, is_set in unbuilt.items() if is_set]
+    return out + [f"providers.{name}.base_url is {p.base_url}: Anthropic's API is at .../v1, without it every call is a 404"
+                  for name, p in settings.providers.items() if p.kind == "anthropic" and not p.base_url.rstrip("/").endswith("/v1")]
