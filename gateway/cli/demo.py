@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from gateway.cli.beside import tool_lines
-from gateway.cli.options import Failed
+from gateway.cli.options import Failed, private
 
 if TYPE_CHECKING:
     import socket
@@ -143,7 +143,7 @@ def _data() -> Iterator[Path]:
 
     folder = data_folder() / "demo"
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private(folder)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except (OSError, RuntimeError):  # no home, or not ours to write

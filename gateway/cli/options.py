@@ -52,6 +52,13 @@ def with_database(config: Path | None) -> Settings:
     return settings
 
 
+def private(folder: Path) -> None:
+    """Makes the folder and those above it that are missing, for this user alone: mkdir gives its mode to the last one only."""
+    for part in (*reversed(folder.parents), folder):
+        if not part.exists():
+            part.mkdir(exist_ok=True, mode=0o700)
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 
 

@@ -231,6 +231,12 @@ def test_the_demos_second_session_answers_from_what_the_first_learned(tmp_path):
     assert not (tmp_path / "memgate.db").exists()
 
 
+def test_a_data_folder_that_the_demo_makes_is_its_users_alone(tmp_path):
+    data = tmp_path / "share" / "memgate"
+    assert memgate(data, "demo", "--once", "--port", "0").returncode == 0
+    assert [oct(p.stat().st_mode & 0o777) for p in (data, data / "demo")] == ["0o700", "0o700"]
+
+
 def test_the_demo_shows_the_memory_calls_beside(tmp_path):
     done = memgate(tmp_path, "demo", "--once", "--port", "0")
     first, second = sessions(done.stdout)

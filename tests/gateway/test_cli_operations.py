@@ -245,6 +245,7 @@ def test_the_embedders_archive_is_taken_from_chromas_cache_when_it_is_the_publis
     assert not (tmp_path / "data" / "embedder").exists()
     monkeypatch.setattr("memory.embed.onnx.SHA256", hashlib.sha256(archive.read_bytes()).hexdigest())
     assert "verified" in CliRunner().invoke(cli, ["fetch", "embedder"]).output
+    assert oct((tmp_path / "data").stat().st_mode & 0o777) == "0o700"
     assert "already there" in CliRunner().invoke(cli, ["fetch", "embedder"]).output
 
 
