@@ -48,7 +48,7 @@ class Person:
 def person_options(command: Callable[..., None]) -> Callable[..., Any]:
     """--user, --agent and where, handed to the command as one `person`."""
 
-    @click.option("--agent", help="One of the user's agents.  [default: default]")
+    @click.option("--agent", help="One of the user's agents.  [default: default; for export and import all of them]")
     @click.option("--user", default="me", show_default=True, help="Whose memory.")
     @where_options
     @wraps(command)
@@ -239,12 +239,14 @@ def import_(person: Person, file: Any) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @person_options
 def erase(person: Person, yes: bool) -> None:
-    """Erase everything of the user, of all their agents, and print the receipt. `memgate db vacuum` then clears the files.
+    """Erase everything of the user, always of all their agents, and print the receipt. `memgate db vacuum` then clears the files.
 
     \b
     Example:
       memgate memory erase --user ada
     """
+    if person.params:
+        raise Failed("A user is erased whole, with all agents, so --agent cannot be given. Leave it out.")
     if not yes:
         click.confirm(f"Erase every block, passage and message of {person.user!r}? This cannot be taken back", abort=True, err=True)
     shown_json(person.api.call("DELETE", person.path()))

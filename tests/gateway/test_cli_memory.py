@@ -103,6 +103,8 @@ def test_agents_of_a_user_are_apart(memory):
     memory("edit", "human", "--value", "For the cook", "--agent", "cook")
     assert "For the cook" in memory("show", "--agent", "cook")
     assert "For the cook" not in memory("show")
+    assert "--agent" in memory("erase", "--yes", "--agent", "waiter", code=1)  # all agents would go, not that one
+    assert "For the cook" in memory("show", "--agent", "cook")
 
 
 @pytest.mark.parametrize("user", ["a/b", "ä ö", "100%", "%2F", "?x=1#y"])
