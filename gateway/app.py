@@ -85,7 +85,7 @@ def create_app(settings: Settings, *, transport: httpx.AsyncBaseTransport | None
         for name, provider in settings.providers.items():
             if name not in wires:
                 wires[name] = _wire(transport, provider.max_connections)
-        return upstreams or _upstreams(settings, wires)
+        return upstreams or upstreams_of(settings, wires)
 
     gateway = wire(settings, connected(settings))
     app = Litestar(
@@ -225,7 +225,7 @@ def _wire(transport: httpx.AsyncBaseTransport | None, max_connections: int) -> W
     return TransportWire(transport)
 
 
-def _upstreams(settings: Settings, wires: Mapping[str, Wire]) -> dict[str, Upstream]:
+def upstreams_of(settings: Settings, wires: Mapping[str, Wire]) -> dict[str, Upstream]:
     out: dict[str, Upstream] = {}
     facts = Targets(settings, {}, known_models(facts_file())).facts
     for name, p in settings.providers.items():
