@@ -407,7 +407,9 @@ def _http(request: Request[Any, Any, Any], error: HTTPException) -> Response[byt
     if error.status_code == 404:
         return _told(request, NotFound(f"There is nothing at {path!r}."))
     if error.status_code == 405:
-        return _told(request, MethodNotAllowed(f"{request.scope['method']} is not possible at {path!r}."))
+        there = set((error.headers or {}).get("allow", "").split(", "))
+        allow = ", ".join(sorted(there | ({"HEAD"} if "GET" in there else set())))  # the front answers it as a GET
+        return _told(request, MethodNotAllowed(f"{request.scope['method']} is not possible at {path!r}: use {allow}.", headers=[(b"allow", allow.encode())]))
     if isinstance(error, ValidationException) and isinstance(error.extra, list) and error.extra:
         return _told(request, _unfit(request, error.extra[0]))
     told = GatewayError(str(error.detail))
