@@ -283,6 +283,13 @@ def test_a_demo_whose_upstream_is_away_says_so(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+def test_a_demo_in_whose_folder_keys_were_made_says_what_to_remove(tmp_path):
+    assert memgate(tmp_path / "demo", "keys", "create", "--name", "a", "--tenant", "t").returncode == 0
+    done = memgate(tmp_path, "demo", "--once", "--port", "0")
+    assert done.returncode == 1
+    assert f"Remove {tmp_path / 'demo'}" in done.stderr
+
+
 # --- chat ----------------------------------------------------------------------------------------------------------
 
 
