@@ -127,6 +127,8 @@ def test_the_start_tells_the_mode_and_whom_a_key_names():
     assert "single-user: this machine alone" in alone
     assert "warning" not in alone
     assert "keys name nobody" in "\n".join(told(load(None, {}, {"server.host": "0.0.0.0"}), "http://x"))
+    typo = {"providers": {"a": {"base_url": "localhost:11434/v1"}}}
+    assert "providers.a.base_url is localhost:11434/v1: no http or https address, every call is a 502" in "\n".join(told(load(None, {}, typo), "http://x"))
     claude = {"providers": {"a": {"kind": "anthropic", "base_url": "https://api.anthropic.com"}}}
     assert "every call is a 404" in "\n".join(told(load(None, {}, claude), "http://x"))
     background = {"memory.extract": "auto", "memory.reflect": {"every_turns": 3}, "memory.cleanup": "auto"}
