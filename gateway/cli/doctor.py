@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from gateway.cli.keys import counted, lacking
-from gateway.cli.options import Failed, config_option, installed_version, settings_from
+from gateway.cli.options import Failed, config_option, installed_version, settings_from, shown_url
 
 if TYPE_CHECKING:
     from gateway.settings import Settings
@@ -129,8 +129,8 @@ def _upstream(name: str, settings: Settings) -> Finding:
     try:
         status = asyncio.run(_status(name, settings))
     except GatewayError as e:
-        return Finding("upstream", "failed", f"{name}: {provider.base_url} does not answer: {e.__cause__ or e}")
-    told = f"{name}: {provider.base_url} answers {status}"
+        return Finding("upstream", "failed", f"{name}: {shown_url(provider.base_url)} does not answer: {e.__cause__ or e}")
+    told = f"{name}: {shown_url(provider.base_url)} answers {status}"
     if status in (401, 403) and provider.api_key:
         return Finding("upstream", "failed", f"{told}: it refuses providers.{name}.api_key")
     if status == 401 and settings.mode != "own-key":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.keys import counted, lacking
-from gateway.cli.options import Failed, config_option, settings_from
+from gateway.cli.options import Failed, config_option, settings_from, shown_url
 
 if TYPE_CHECKING:
     from gateway.front import Front
@@ -116,7 +116,7 @@ def told(settings: Settings, url: str) -> list[str]:
         lines.append("  users      single-user: this machine alone, one memory for all its apps (user 'me', unless a request names another)")
     if settings.mode == "managed":
         lines.append(f"  keys       {counted(settings)}")
-    lines += [f"  upstream   {name}: {provider.base_url}" for name, provider in settings.providers.items()]
+    lines += [f"  upstream   {name}: {shown_url(provider.base_url)}" for name, provider in settings.providers.items()]
     lines += [f"  memory     {settings.data} ({settings.database.partition('+')[0].partition(':')[0]})"]
     lines += [f"  warning    {text}" for text in warnings(settings)]
     return lines

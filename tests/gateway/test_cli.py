@@ -129,6 +129,8 @@ def test_the_start_tells_the_mode_and_whom_a_key_names():
     assert "keys name nobody" in "\n".join(told(load(None, {}, {"server.host": "0.0.0.0"}), "http://x"))
     typo = {"providers": {"a": {"base_url": "localhost:11434/v1"}}}
     assert "providers.a.base_url is localhost:11434/v1: no http or https address, every call is a 502" in "\n".join(told(load(None, {}, typo), "http://x"))
+    named = {"providers": {"a": {"base_url": "https://bob:hunter2@models.example/v1"}}}
+    assert "upstream   a: https://models.example/v1" in "\n".join(told(load(None, {}, named), "http://x"))
     claude = {"providers": {"a": {"kind": "anthropic", "base_url": "https://api.anthropic.com"}}}
     assert "every call is a 404" in "\n".join(told(load(None, {}, claude), "http://x"))
     background = {"memory.extract": "auto", "memory.reflect": {"every_turns": 3}, "memory.cleanup": "auto"}
