@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import click
 import httpx
@@ -183,6 +184,16 @@ def test_serve_starts_answers_and_ends_with_0_once_its_stream_is_done(tmp_path):
         assert pieces[-1].choices[0].finish_reason == "stop"
         assert len(pieces) > 5
         assert process.popen.wait(10) == 0
+        assert "Traceback" not in "\n".join(process.lines)
+
+
+def test_a_second_signal_ends_it_at_once_and_without_a_traceback(tmp_path, bundled):
+    with started(tmp_path, "serve", "--port", "0", "--upstream", bundled.url) as process:
+        httpx.get(f"{process.url}/health")
+        process.popen.send_signal(signal.SIGINT)
+        time.sleep(0.02)  # two that come together are one
+        assert process.stopped(signal.SIGINT) == 0
+        process._reader.join(5)
         assert "Traceback" not in "\n".join(process.lines)
 
 
