@@ -85,7 +85,7 @@ def create_app(settings: Settings, *, transport: httpx.AsyncBaseTransport | None
         for name, provider in settings.providers.items():
             if name not in wires:
                 wires[name] = _wire(transport, provider.max_connections)
-        return upstreams or _upstreams(settings, wires)
+        return upstreams or upstreams_of(settings, wires)
 
     gateway = wire(settings, connected(settings))
     app = Litestar(
@@ -225,7 +225,7 @@ def _wire(transport: httpx.AsyncBaseTransport | None, max_connections: int) -> W
     return TransportWire(transport)
 
 
-def _upstreams(settings: Settings, wires: Mapping[str, Wire]) -> dict[str, Upstream]:
+def upstreams_of(settings: Settings, wires: Mapping[str, Wire]) -> dict[str, Upstream]:
     out: dict[str, Upstream] = {}
     facts = Targets(settings, {}, known_models(facts_file())).facts
     for name, p in settings.providers.items():
@@ -407,7 +407,9 @@ def _http(request: Request[Any, Any, Any], error: HTTPException) -> Response[byt
     if error.status_code == 404:
         return _told(request, NotFound(f"There is nothing at {path!r}."))
     if error.status_code == 405:
-        return _told(request, MethodNotAllowed(f"{request.scope['method']} is not possible at {path!r}."))
+        there = set((error.headers or {}).get("allow", "").split(", "))
+        allow = ", ".join(sorted(there | ({"HEAD"} if "GET" in there else set())))  # the front answers it as a GET
+        return _told(request, MethodNotAllowed(f"{request.scope['method']} is not possible at {path!r}: use {allow}.", headers=[(b"allow", allow.encode())]))
     if isinstance(error, ValidationException) and isinstance(error.extra, list) and error.extra:
         return _told(request, _unfit(request, error.extra[0]))
     told = GatewayError(str(error.detail))

@@ -5,6 +5,7 @@ handlers decode the rest of a segment.
 """
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -84,7 +85,7 @@ class Front:
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, _unless_cut_short(send))
             return
         scope[REQUEST_ID] = name = new_id("req")
         headers = dict(scope["headers"])
@@ -137,6 +138,18 @@ def _cors(origin: str, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, byte
     asked = headers.get(b"access-control-request-headers", b"")
     return [(b"access-control-allow-origin", origin.encode("latin-1")), (b"access-control-allow-methods", METHODS), (b"access-control-allow-headers", asked),
             (b"access-control-max-age", b"600"), (b"vary", b"Origin, Access-Control-Request-Headers")]
+
+
+def _unless_cut_short(send: Send) -> Send:
+    """A lifespan's `send`. A second signal ends the process without waiting for it: that is no failure, so it is not told as one."""
+
+    async def sent(message: Any) -> None:
+        task = asyncio.current_task()
+        if message["type"] == "lifespan.shutdown.failed" and task is not None and task.cancelling():
+            message = {**message, "message": ""}
+        await send(message)
+
+    return sent
 
 
 def _with_name(send: Send, name: bytes) -> Send:

@@ -28,6 +28,8 @@ from memory.blocks import LABEL, RESERVED
 from memory.stores.sql.glance import NONE, Made
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
+VECTORS = re.compile(r"chroma:https?://[^/]")
+SHAPES = {"tuple_type": 'this is a list, such as ["a", "b"]'} | dict.fromkeys(("model_type", "dict_type"), "this is a table, in JSON an object")
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -71,6 +73,13 @@ class Storage(Part):
     redis: str = ""
     exact_below: int = Field(5000, ge=0)
     synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
+
+    @field_validator("vectors")
+    @classmethod
+    def _store(cls, where: str) -> str:
+        if where not in ("chroma:embedded", "none") and not VECTORS.match(where):
+            raise ValueError("use chroma:embedded, chroma:http://host:8000 or none")
+        return where
 
 
 class Timeouts(Part):
@@ -398,4 +407,4 @@ def told(error: Any) -> str:
     where = ".".join(str(p) for p in error["loc"]) or "configuration"
     if error["type"] == "extra_forbidden":
         return f"{where}: there is no such setting; config/gateway.toml lists them all"
-    return f"{where}: {error['msg'].removeprefix('Value error, ')}"
+    return f"{where}: {SHAPES.get(error['type']) or error['msg'].removeprefix('Value error, ')}"

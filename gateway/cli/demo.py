@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from gateway.cli.beside import tool_lines
-from gateway.cli.options import Failed
+from gateway.cli.options import Failed, private
 
 if TYPE_CHECKING:
     import socket
@@ -89,6 +89,8 @@ def _run(port: int, once: bool) -> None:
     with _model(os.environ) as upstream, _port(port) as sock, _data() as data:
         # Not from the environment: what the demo says must not end up in somebody's real memory.
         settings = load(None, {}, {"storage.data": str(data), "upstream": upstream.url, "server.open": upstream.bundled})
+        if settings.mode == "managed":
+            raise Failed(f"Managed keys were made in the demo's data folder, so the demo's own client would be refused. Remove {data}, which holds nothing but demos, and start again.")
         with hosted(settings, sock) as url, noted(data, url), connected(url, local_token(data)) as api:
             user = f"ada-{secrets.token_hex(2)}"
             _introduce(url, upstream, user)
@@ -143,7 +145,7 @@ def _data() -> Iterator[Path]:
 
     folder = data_folder() / "demo"
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private(folder)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except (OSError, RuntimeError):  # no home, or not ours to write

@@ -1,6 +1,7 @@
 """`memgate doctor`: is everything there that `serve` needs, and what is missing for more. Changes nothing."""
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import platform
@@ -15,10 +16,10 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from gateway.cli.keys import counted, lacking
-from gateway.cli.options import Failed, config_option, installed_version, settings_from
+from gateway.cli.options import Failed, config_option, installed_version, settings_from, shown_url
 
 if TYPE_CHECKING:
-    from gateway.settings import Provider, Settings
+    from gateway.settings import Settings
 
 SECONDS = 5.0
 COLOURS = {"ok": "green", "note": "yellow", "failed": "red"}
@@ -70,8 +71,8 @@ def checks(config: Path | None) -> Iterator[Finding]:
     yield _data(settings)
     yield _full_text()
     yield _database(settings)
-    for name, provider in settings.providers.items():
-        yield _upstream(name, provider)
+    for name in settings.providers:
+        yield _upstream(name, settings)
     yield _tokenizers(settings)
     yield _port(settings)
 
@@ -121,18 +122,43 @@ def _database(settings: Settings) -> Finding:
     return Finding("database", "ok", f"{path}, version {found}")
 
 
-def _upstream(name: str, provider: Provider) -> Finding:
-    import httpx
+def _upstream(name: str, settings: Settings) -> Finding:
+    from gateway.errors import GatewayError
 
-    key = provider.api_key
-    headers = {"authorization": f"Bearer {key.get_secret_value()}"} if key else {}
+    provider = settings.providers[name]
     try:
-        status = httpx.get(f"{provider.base_url.rstrip('/')}/models", headers=headers, timeout=SECONDS, follow_redirects=False).status_code
-    except (httpx.HTTPError, httpx.InvalidURL) as e:
-        return Finding("upstream", "failed", f"{name}: {provider.base_url} does not answer: {e}")
-    if key and status in (401, 403):
-        return Finding("upstream", "failed", f"{name}: {provider.base_url} answers {status}: it refuses providers.{name}.api_key")
-    return Finding("upstream", "ok" if status < 500 else "note", f"{name}: {provider.base_url} answers {status}")
+        status = asyncio.run(_status(name, settings))
+    except GatewayError as e:
+        return Finding("upstream", "failed", f"{name}: {shown_url(provider.base_url)} does not answer: {e.__cause__ or e}")
+    told = f"{name}: {shown_url(provider.base_url)} answers {status}"
+    if status in (401, 403) and provider.api_key:
+        return Finding("upstream", "failed", f"{told}: it refuses providers.{name}.api_key")
+    if status == 401 and settings.mode != "own-key":
+        return Finding("upstream", "failed", f"{told}: it wants a key, and clients send none of theirs here: set providers.{name}.api_key")
+    return Finding("upstream", "ok" if status < 500 else "note", told)
+
+
+async def _status(name: str, settings: Settings) -> int:
+    """What the list of models is answered with, asked for as the gateway asks: each kind of provider has its own header for the key.
+
+    Raises GatewayError.
+    """
+    from gateway.app import upstreams_of
+    from gateway.settings import Timeouts
+    from gateway.upstream.base import Outgoing
+    from gateway.upstream.http1 import Http1
+
+    provider = settings.providers[name]
+    impatient = provider.model_copy(update={"timeouts": Timeouts(connect=SECONDS, first_token=SECONDS, idle=SECONDS, total=SECONDS)})
+    key = [(b"authorization", b"Bearer " + provider.api_key.get_secret_value().encode())] if provider.api_key else []
+    wire = Http1(1)
+    try:
+        upstream = upstreams_of(settings.model_copy(update={"providers": {**settings.providers, name: impatient}}), dict.fromkeys(settings.providers, wire))[name]
+        incoming = await upstream.send(Outgoing("/models", None, key, "GET"))
+        await incoming.close()
+        return incoming.status
+    finally:
+        await wire.aclose()
 
 
 def _tokenizers(settings: Settings) -> Finding:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gateway.cli.options import Failed, config_option, settings_from
+from gateway.cli.options import Failed, config_option, private, settings_from
 
 if TYPE_CHECKING:
     from gateway.tokenizers import Published
@@ -77,6 +77,7 @@ def embedder(config: Path | None) -> None:
             archive = source(Path(scratch))
             try:
                 if archive is not None:
+                    private(into.parent)
                     unpack(archive, into)
                     click.echo(f"{into}: from {name}, verified")
                     return
@@ -126,7 +127,7 @@ def _fetched(wanted: Published, into: Path, sources: tuple[tuple[str, Source], .
 
 def _kept(path: Path, data: bytes) -> None:
     """Written whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private(path.parent)
     fd, name = tempfile.mkstemp(dir=path.parent, prefix=".fetch-")
     with os.fdopen(fd, "wb") as file:
         file.write(data)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gateway.settings import Settings
 
 OWN = "memgate-keys-command"
+FIRST = ("It is the first key of this data folder: from now on every request needs a managed key, also once all are revoked. "
+         "What single-user mode remembered belongs to the tenant 'local'.")
 LIMITS = ("rpm", "tpm", "concurrent")
 BUDGET = ("usd", "period")
 
@@ -99,13 +101,14 @@ def create(where: Where, as_json: bool, **asked: Any) -> None:
     body |= {"limits": {name: given[name] for name in LIMITS if name in given}, "budget": {name: given[name] for name in BUDGET if name in given}}
     with administered(where) as api:
         made = api.call("POST", "/keys", json=body)
+        first = made["note"] is None and [k["name"] for k in api.pages("/keys") if k["name"] != OWN] == [made["name"]]
     if as_json:
         shown_json(made)
         return
     click.echo(f"{made['id']}: {made['name']} of {made['tenant']}, {may(made)}. Keep the key, it is shown this once:", err=True)
     click.echo(made["key"])
-    if made["note"]:
-        click.echo(made["note"], err=True)
+    if note := FIRST if first else made["note"]:
+        click.echo(note, err=True)
 
 
 def may(key: dict[str, Any]) -> str:

@@ -10,8 +10,10 @@ from urllib.parse import quote
 
 import click
 
-from gateway.cli.client import Api, opened, user_path
+from gateway.cli.client import Api, message_of, opened, user_path
 from gateway.cli.options import Failed, Where, json_option, shown_json, where_options
+
+FRAME = 2  # lines of an export that are no record: its first and its last
 
 
 @click.group(short_help="See and steer a user's memory.")
@@ -48,22 +50,24 @@ class Person:
 def person_options(command: Callable[..., None]) -> Callable[..., Any]:
     """--user, --agent and where, handed to the command as one `person`."""
 
-    @click.option("--agent", help="One of the user's agents.  [default: default]")
+    @click.option("--agent", help="One of the user's agents.  [default: default; for export and import all of them]")
     @click.option("--user", default="me", show_default=True, help="Whose memory.")
     @where_options
     @wraps(command)
     def wrapped(where: Where, user: str, agent: str | None, **options: Any) -> None:
+        if not user:
+            raise Failed("--user is empty. Name the user whose memory is meant.")
         with opened(where) as api:
             command(person=Person(api, user, agent), **options)
 
     return wrapped
 
 
-@memory.command(short_help="The memory blocks, and how much else is stored.")
+@memory.command(short_help="The memory blocks and the newest passages.")
 @json_option
 @person_options
 def show(person: Person, as_json: bool) -> None:
-    """Show what is always before the model's eyes: the user's memory blocks.
+    """Show the user's memory blocks, which are always before the model's eyes, and the newest passages.
 
     \b
     Example:
@@ -110,6 +114,7 @@ def remember(person: Person, text: str, tags: tuple[str, ...]) -> None:
 @person_options
 def edit(person: Person, label: str, value: str | None) -> None:
     """Change the block LABEL: by --value, from standard input, or in your $EDITOR. Refused when it changed meanwhile.
+    A LABEL that is not there yet makes a block.
 
     \b
     Examples:
@@ -169,6 +174,8 @@ def history(person: Person, label: str, as_json: bool) -> None:
     if as_json:
         shown_json(versions)
         return
+    if not versions:
+        click.echo(f"{label} was never changed.", err=True)
     for version in versions:
         click.secho(f"version {version['version']}  {version['created_at']}  by {version['actor']}", bold=True)
         for mark, text in (("-", version["before"]), ("+", version["after"])):
@@ -213,12 +220,18 @@ def export(person: Person, output: Path | None) -> None:
     """
     answer = person.api.send("GET", person.path("export"), params=person.params)
     if answer.status_code == 404:
-        raise Failed(f"Nothing is stored of the user {person.user!r}.")
+        raise Failed(message_of(answer))
+    records = answer.content.count(b"\n") - FRAME
+    if not records:
+        raise Failed(f"Nothing is stored of the user {person.user!r}. Check --user, --agent and --url.")
     if output is None:
         sys.stdout.buffer.write(answer.content)
         return
-    output.write_bytes(answer.content)
-    click.echo(f"{len(answer.content.splitlines())} records in {output}")
+    try:
+        output.write_bytes(answer.content)
+    except OSError as e:
+        raise Failed(f"{output} cannot be written: {e.strerror}. Choose another --output.") from e
+    click.echo(f"{records} records in {output}")
 
 
 @memory.command("import", short_help="Take an export back.")
@@ -239,12 +252,14 @@ def import_(person: Person, file: Any) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @person_options
 def erase(person: Person, yes: bool) -> None:
-    """Erase everything of the user, of all their agents, and print the receipt. `memgate db vacuum` then clears the files.
+    """Erase everything of the user, always of all their agents, and print the receipt. `memgate db vacuum` then clears the files.
 
     \b
     Example:
       memgate memory erase --user ada
     """
+    if person.params:
+        raise Failed("A user is erased whole, with all agents, so --agent cannot be given. Leave it out.")
     if not yes:
         click.confirm(f"Erase every block, passage and message of {person.user!r}? This cannot be taken back", abort=True, err=True)
     shown_json(person.api.call("DELETE", person.path()))

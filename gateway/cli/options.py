@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -50,6 +51,18 @@ def with_database(config: Path | None) -> Settings:
     if path and not path.exists():
         raise Failed(f"There is no database at {path} yet.")
     return settings
+
+
+def shown_url(url: str) -> str:
+    """An address without the user and password that may stand in it."""
+    return re.sub(r"(?<=//)[^/]*@", "", url)
+
+
+def private(folder: Path) -> None:
+    """Makes the folder and those above it that are missing, for this user alone: mkdir gives its mode to the last one only."""
+    for part in (*reversed(folder.parents), folder):
+        if not part.exists():
+            part.mkdir(exist_ok=True, mode=0o700)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.keys import counted, lacking
-from gateway.cli.options import Failed, config_option, settings_from
+from gateway.cli.options import Failed, config_option, settings_from, shown_url
 
 if TYPE_CHECKING:
     from gateway.front import Front
@@ -116,7 +116,7 @@ def told(settings: Settings, url: str) -> list[str]:
         lines.append("  users      single-user: this machine alone, one memory for all its apps (user 'me', unless a request names another)")
     if settings.mode == "managed":
         lines.append(f"  keys       {counted(settings)}")
-    lines += [f"  upstream   {name}: {provider.base_url}" for name, provider in settings.providers.items()]
+    lines += [f"  upstream   {name}: {shown_url(provider.base_url)}" for name, provider in settings.providers.items()]
     lines += [f"  memory     {settings.data} ({settings.database.partition('+')[0].partition(':')[0]})"]
     lines += [f"  warning    {text}" for text in warnings(settings)]
     return lines
@@ -129,8 +129,7 @@ def warnings(settings: Settings) -> list[str]:
     out += [text] if (text := lacking(settings)) else []
     if settings.mode == "own-key" and not settings.single_user:
         out.append(f"keys name nobody: {conversation}")
-    out += [f"providers.{name}.base_url is {p.base_url}: Anthropic's API is at .../v1, without it every call is a 404"
-            for name, p in settings.providers.items() if p.kind == "anthropic" and not p.base_url.rstrip("/").endswith("/v1")]
-    memory = settings.memory
-    unbuilt = {"memory.extract": memory.extract != "off", "memory.reflect": memory.reflect.every_turns or memory.reflect.idle_seconds}
-    return out + [f"{name} is set, but this version does not act on it" for name, is_set in unbuilt.items() if is_set]
+    out += [f"providers.{name}.base_url is {p.base_url}: no http or https address, every call is a 502"
+            for name, p in settings.providers.items() if not p.base_url.startswith(("http://", "https://"))]
+    return out + [f"providers.{name}.base_url is {p.base_url}: Anthropic's API is at .../v1, without it every call is a 404"
+                  for name, p in settings.providers.items() if p.kind == "anthropic" and not p.base_url.rstrip("/").endswith("/v1")]

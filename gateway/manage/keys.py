@@ -23,7 +23,7 @@ from memory.search import iso
 from memory.stores.sql import keys
 
 K = TypeVar("K", bound=Key)
-FROM_NEXT_START = "This gateway runs in single-user mode until it is restarted, or reads its configuration anew; from then on every request needs a managed key."
+FROM_NEXT_START = "This gateway runs in single-user mode until it is restarted, or reads its configuration anew; from then on every request needs a managed key. What it remembers until then belongs to the tenant 'local'."
 NO_ADMIN = (
     "No admin key is left, so that no more keys can be made or revoked through a running gateway: with it stopped, `memgate keys create --admin` makes one.")
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.app import _upstreams
+from gateway.app import upstreams_of
 from gateway.loading import load
 from gateway.upstream.base import Upstream, Wire
 from tests.contract import messages_server
@@ -35,7 +35,7 @@ class Kind:
     def upstream(self, server: Model, wire: Wire, **members: Any) -> Upstream:
         """The adapter as the gateway wires it."""
         settings = load(None, {}, {**self.config(**members), "upstream": self.address(server)})
-        return _upstreams(settings, {"p": wire})["p"]
+        return upstreams_of(settings, {"p": wire})["p"]
 
 
 KINDS = [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.app import _upstreams
+from gateway.app import upstreams_of
 from gateway.loading import load
 
 FILE = Path(__file__).parents[2] / "config" / "providers.toml"
@@ -29,7 +29,7 @@ def test_each_example_loads_once_uncommented(tmp_path, name):
     settings = load(tmp_path / "g.toml", ENV)
     assert list(settings.providers) == [name]
     assert [t.provider for m in settings.models.values() for t in m.targets] == [name]
-    assert list(_upstreams(settings, {name: None})) == [name]
+    assert list(upstreams_of(settings, {name: None})) == [name]
 
 
 def test_all_load_together(tmp_path):

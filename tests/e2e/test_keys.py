@@ -202,6 +202,7 @@ async def test_the_command_makes_the_first_key_on_a_fresh_machine_and_steers_the
         done = await run("keys", "create", "--name", "ops", "--tenant", "acme", "--admin")
         assert done.returncode == 0, done.stderr
         admin = done.stdout.removesuffix("\n")
+        assert "from now on every request needs a managed key" in done.stderr
         not_a_number = await run("keys", "create", "--name", "x", "--tenant", "acme", "--usd", "nan")
         assert (admin.startswith("mg-"), "\n" in admin, admin in done.stderr, "shown this once" in done.stderr) == (True, False, False, True)
         with started(data, "serve", "--port", "0", **env) as process:
@@ -218,6 +219,7 @@ async def test_the_command_makes_the_first_key_on_a_fresh_machine_and_steers_the
                 made = await run("keys", "create", "--name", "phone", "--tenant", "acme", "--no-trusted", "--user", "ada", "--model", "m", "--rpm", "60", "--tpm", "1", "--concurrent", "2",
                                  "--usd", "5", "--period", "day", "--json", MEMGATE_KEY=admin)
                 phone = json.loads(made.stdout)
+                assert "the first key" not in made.stderr
                 assert (phone["limits"], phone["budget"]) == ({"rpm": 60, "tpm": 1, "concurrent": 2}, {"usd": 5, "period": "day"})
                 assert [await asked(phone["key"], user) for user in ("ada", "eve")] == [200, 403]
                 ended = await run("keys", "revoke", "phone", MEMGATE_KEY=admin)
@@ -235,7 +237,7 @@ def test_with_no_gateway_running_the_command_needs_no_key(tmp_path, monkeypatch)
         assert done.exit_code == code, done.output
         return done
 
-    run("create", "--name", "ops", "--tenant", "acme", "--admin")
+    assert "the first key" not in run("create", "--name", "ops", "--tenant", "acme", "--admin").stderr  # one stands in the configuration
     run("create", "--name", "phone", "--tenant", "acme", "--no-trusted", "--default-user", "ada", "--model", "gpt-*", "--rpm", "60", "--usd", "2.5")
     shown = run("list").stdout
     for line in ("root  of ops, in the configuration", "ops  of acme, made ", "admin; any user", "phone  of acme, made ", "users ada; models gpt-*; rpm 60; 2.5 USD a month"):

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import click
 import httpx
@@ -127,10 +128,14 @@ def test_the_start_tells_the_mode_and_whom_a_key_names():
     assert "single-user: this machine alone" in alone
     assert "warning" not in alone
     assert "keys name nobody" in "\n".join(told(load(None, {}, {"server.host": "0.0.0.0"}), "http://x"))
+    typo = {"providers": {"a": {"base_url": "localhost:11434/v1"}}}
+    assert "providers.a.base_url is localhost:11434/v1: no http or https address, every call is a 502" in "\n".join(told(load(None, {}, typo), "http://x"))
+    named = {"providers": {"a": {"base_url": "https://bob:hunter2@models.example/v1"}}}
+    assert "upstream   a: https://models.example/v1" in "\n".join(told(load(None, {}, named), "http://x"))
     claude = {"providers": {"a": {"kind": "anthropic", "base_url": "https://api.anthropic.com"}}}
     assert "every call is a 404" in "\n".join(told(load(None, {}, claude), "http://x"))
-    unbuilt = told(load(None, {}, {"memory.extract": "auto", "memory.reflect": {"every_turns": 3}}), "http://x")
-    assert sum("does not act on it" in line for line in unbuilt) == 2
+    background = {"memory.extract": "auto", "memory.reflect": {"every_turns": 3}, "memory.cleanup": "auto"}
+    assert "warning" not in "\n".join(told(load(None, {}, background), "http://x"))  # all of it is acted on
 
 
 # --- pure bits -----------------------------------------------------------------------------------------------------
@@ -179,6 +184,16 @@ def test_serve_starts_answers_and_ends_with_0_once_its_stream_is_done(tmp_path):
         assert pieces[-1].choices[0].finish_reason == "stop"
         assert len(pieces) > 5
         assert process.popen.wait(10) == 0
+        assert "Traceback" not in "\n".join(process.lines)
+
+
+def test_a_second_signal_ends_it_at_once_and_without_a_traceback(tmp_path, bundled):
+    with started(tmp_path, "serve", "--port", "0", "--upstream", bundled.url) as process:
+        httpx.get(f"{process.url}/health")
+        process.popen.send_signal(signal.SIGINT)
+        time.sleep(0.02)  # two that come together are one
+        assert process.stopped(signal.SIGINT) == 0
+        process._reader.join(5)
         assert "Traceback" not in "\n".join(process.lines)
 
 
@@ -231,6 +246,12 @@ def test_the_demos_second_session_answers_from_what_the_first_learned(tmp_path):
     assert not (tmp_path / "memgate.db").exists()
 
 
+def test_a_data_folder_that_the_demo_makes_is_its_users_alone(tmp_path):
+    data = tmp_path / "share" / "memgate"
+    assert memgate(data, "demo", "--once", "--port", "0").returncode == 0
+    assert [oct(p.stat().st_mode & 0o777) for p in (data, data / "demo")] == ["0o700", "0o700"]
+
+
 def test_the_demo_shows_the_memory_calls_beside(tmp_path):
     done = memgate(tmp_path, "demo", "--once", "--port", "0")
     first, second = sessions(done.stdout)
@@ -275,6 +296,13 @@ def test_a_demo_whose_upstream_is_away_says_so(tmp_path):
     assert "did not answer" in done.stderr
     assert "offline" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_demo_in_whose_folder_keys_were_made_says_what_to_remove(tmp_path):
+    assert memgate(tmp_path / "demo", "keys", "create", "--name", "a", "--tenant", "t").returncode == 0
+    done = memgate(tmp_path, "demo", "--once", "--port", "0")
+    assert done.returncode == 1
+    assert f"Remove {tmp_path / 'demo'}" in done.stderr
 
 
 # --- chat ----------------------------------------------------------------------------------------------------------

@@ -87,6 +87,7 @@ def test_an_export_is_taken_back_after_an_erasure(memory, tmp_path):
     memory("remember", "The spare key is with Bob")
     file = tmp_path / "ada.ndjson"
     assert f"records in {file}" in memory("export", "-o", str(file))
+    assert "3 records in" in memory("export", "-o", str(file))
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert memory("export").splitlines()[0][:1] == "{"
     assert len(lines) >= 2
@@ -103,6 +104,8 @@ def test_agents_of_a_user_are_apart(memory):
     memory("edit", "human", "--value", "For the cook", "--agent", "cook")
     assert "For the cook" in memory("show", "--agent", "cook")
     assert "For the cook" not in memory("show")
+    assert "--agent" in memory("erase", "--yes", "--agent", "waiter", code=1)  # all agents would go, not that one
+    assert "For the cook" in memory("show", "--agent", "cook")
 
 
 @pytest.mark.parametrize("user", ["a/b", "ä ö", "100%", "%2F", "?x=1#y"])
@@ -115,6 +118,10 @@ def test_any_name_is_a_user(memory, user):
 def test_refusals_are_told_without_a_traceback(memory):
     assert "4000" in memory("edit", "human", "--value", "x" * 5000, code=1)
     assert memory("undo", "nothing_here", code=1).startswith("Error: ")
+    assert "Nothing is stored of the user 'nobody_here'" in memory("export", user="nobody_here", code=1)
+    assert "--user is empty" in memory("show", user="", code=1)
+    memory("edit", "human", "--value", "Name: Ada")
+    assert "/nowhere/ada.ndjson cannot be written" in memory("export", "-o", "/nowhere/ada.ndjson", code=1)
     assert memory("import", "-", stdin="not json\n", code=1).startswith("Error: ")
 
 

@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import http.server
 import io
 import json
 import socket
 import sqlite3
 import tarfile
+import threading
 import time
 
 import pytest
@@ -168,6 +170,36 @@ def test_the_doctor_names_what_fails(tmp_path):
     assert "server.prot: there is no such setting" in done.stdout
 
 
+class Picky(http.server.BaseHTTPRequestHandler):
+    """A provider that answers who brings the key in its own header, and 401 to others."""
+
+    def do_GET(self):
+        self.send_response(200 if "the-key" in (self.headers.get("x-api-key"), self.headers.get("api-key")) else 401)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def test_the_doctor_asks_each_kind_of_provider_as_the_gateway_does(tmp_path):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Picky) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        base = f"http://127.0.0.1:{server.server_port}"
+        providers = {
+            "claude": {"kind": "anthropic", "base_url": f"{base}/v1", "api_key": "the-key"}, "azure": {"kind": "azure", "base_url": base, "api_key": "the-key"},
+            "wrong": {"kind": "azure", "base_url": base, "api_key": "another"}, "none": {"base_url": f"{base}/v1"}, "typo": {"base_url": "localhost/v1"}}
+        env = {"MEMGATE_PROVIDERS": json.dumps(providers), "MEMGATE_SERVER__PORT": "0"}
+        lent = memgate(tmp_path, "doctor", "--json", **env, MEMGATE_SERVER__OPEN="true")
+        own = memgate(tmp_path, "doctor", "--json", MEMGATE_UPSTREAM=f"{base}/v1", MEMGATE_SERVER__PORT="0")
+        server.shutdown()
+    found = {f["told"].split(":")[0]: (f["state"], f["told"]) for f in json.loads(lent.stdout) if f["what"] == "upstream"}
+    assert {name: state for name, (state, _) in found.items()} == {"claude": "ok", "azure": "ok", "wrong": "failed", "none": "failed", "typo": "failed"}
+    assert "refuses providers.wrong.api_key" in found["wrong"][1]
+    assert "set providers.none.api_key" in found["none"][1]
+    assert states(own)["upstream"] == "ok"  # each client brings its own
+
+
 # --- db ------------------------------------------------------------------------------------------------------------
 
 
@@ -245,6 +277,7 @@ def test_the_embedders_archive_is_taken_from_chromas_cache_when_it_is_the_publis
     assert not (tmp_path / "data" / "embedder").exists()
     monkeypatch.setattr("memory.embed.onnx.SHA256", hashlib.sha256(archive.read_bytes()).hexdigest())
     assert "verified" in CliRunner().invoke(cli, ["fetch", "embedder"]).output
+    assert oct((tmp_path / "data").stat().st_mode & 0o777) == "0o700"
     assert "already there" in CliRunner().invoke(cli, ["fetch", "embedder"]).output
 
 

@@ -121,6 +121,9 @@ async def test_a_wrong_method_is_a_json_405(shared, method, path):
     response = await shared.live.http.request(method, shared.live.root + path)
     assert is_json_error(response, 405)["code"] == "method_not_allowed"
     assert method in response.json()["error"]["message"]
+    there = response.headers["allow"].split(", ")
+    assert method not in there
+    assert ", ".join(there) in response.json()["error"]["message"]
     assert not shared.up.requests
 
 
