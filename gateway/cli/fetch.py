@@ -84,12 +84,17 @@ def embedder(config: Path | None) -> None:
                 click.echo(f"{name}: not there", err=True)
             except Unusable as e:
                 click.echo(f"{name}: not the published file: {e}", err=True)
-    raise Failed("Not to be had. Without it search is by words. Run this again where there is a network, or put the archive where Chroma keeps it.")
+    raise Failed(f"Not to be had. Without it search is by words. Run this again where there is a network, or put the archive at {_chromas()}, where Chroma keeps it.")
 
 
 def _from_chroma(_: Path) -> Path | None:
-    path = Path.home() / ".cache" / "chroma" / "onnx_models" / "all-MiniLM-L6-v2" / "onnx.tar.gz"
+    path = _chromas()
     return path if path.is_file() else None
+
+
+def _chromas() -> Path:
+    """Where Chroma keeps its archive."""
+    return Path.home() / ".cache" / "chroma" / "onnx_models" / "all-MiniLM-L6-v2" / "onnx.tar.gz"
 
 
 def _from_publisher(scratch: Path) -> Path | None:

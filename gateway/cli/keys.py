@@ -174,7 +174,7 @@ def lacking(settings: Settings) -> str | None:
     if settings.mode != "managed" or settings.made is None:
         return None
     if not settings.keys and not settings.made.live:
-        return "every key is revoked, so nobody is served: `memgate keys create` makes another"
+        return "every key is revoked, so nobody is served: `memgate keys create --name NAME --tenant TENANT` makes another"
     if not settings.made.admins and not any(key.admin for key in settings.keys):
-        return "no key is an admin's, so keys are made and revoked only while the gateway is stopped: `memgate keys create --admin` makes one"
+        return "no key is an admin's, so keys are made and revoked only while the gateway is stopped: `memgate keys create --admin --name NAME --tenant TENANT` makes one"
     return None

@@ -129,7 +129,7 @@ def warnings(settings: Settings) -> list[str]:
     out += [text] if (text := lacking(settings)) else []
     if settings.mode == "own-key" and not settings.single_user:
         out.append(f"keys name nobody: {conversation}")
-    out += [f"providers.{name}.base_url is {p.base_url}: no http or https address, every call is a 502"
+    out += [f"providers.{name}.base_url is {shown_url(p.base_url)}: no http or https address, every call is a 502"
             for name, p in settings.providers.items() if not p.base_url.startswith(("http://", "https://"))]
-    return out + [f"providers.{name}.base_url is {p.base_url}: Anthropic's API is at .../v1, without it every call is a 404"
+    return out + [f"providers.{name}.base_url is {shown_url(p.base_url)}: Anthropic's API is at .../v1, without it every call is a 404"
                   for name, p in settings.providers.items() if p.kind == "anthropic" and not p.base_url.rstrip("/").endswith("/v1")]

@@ -250,7 +250,7 @@ async def test_while_the_store_fails_the_keys_last_read_stay_and_it_is_told_once
         key = (await create(live))["key"]
         read = Database.read
 
-        async def failing(self, work, deadline=None):
+        async def failing(self, *_, **__):
             raise StoreUnavailable("gone")
 
         with caplog.at_level(logging.WARNING, "memgate"):

@@ -90,6 +90,11 @@ def test_no_statement_of_a_turn_compares_a_state_with_a_parameter():
     assert not [sql for s in of_nodes if re.search(r"state\W+\?", sql := str(s.compile(dialect=sqlite.dialect())))]
 
 
+async def test_the_files_are_their_owners_alone(db, tmp_path):
+    await db.write(writing("a"))
+    assert {f.name: oct(f.stat().st_mode & 0o777) for f in tmp_path.iterdir()} == dict.fromkeys(("a.db", "a.db-wal", "a.db-shm"), "0o600")
+
+
 async def test_a_file_that_cannot_be_set_up_leaves_no_connection(tmp_path):
     with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as other:
         other.execute("CREATE TABLE x (y)")

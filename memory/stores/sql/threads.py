@@ -11,6 +11,8 @@ one on the event loop's own thread for small reads and writes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -116,6 +118,9 @@ class SqliteThreads:
     async def open(self) -> None:
         """Connects; safe to call again after a failure. Raises OSError."""
         await self.close()
+        if self._path != ":memory:":
+            with contextlib.suppress(FileExistsError):  # whose memories they are may read them; what SQLite puts beside it has the same mode
+                os.close(os.open(self._path, os.O_CREAT | os.O_EXCL, 0o600))
         try:
             self._writer = await self._connected(WRITING)
             for _ in range(READERS):

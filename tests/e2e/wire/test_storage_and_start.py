@@ -62,9 +62,9 @@ async def test_with_memory_one_read_at_most_stands_before_the_upstream(data, str
     reached, reads, before = asyncio.Event(), [], []
     read, write = Database.read, Database.write
 
-    async def counted(self, work, deadline=None):
+    async def counted(self, work, deadline=None, **how):
         reads.append(deadline)
-        return await read(self, work, deadline)
+        return await read(self, work, deadline, **how)
 
     async def late(self, work, **how):
         await asyncio.wait_for(reached.wait(), 5)
