@@ -132,7 +132,7 @@ begun = time.process_time()
 from gateway.app import create_app
 from gateway.loading import load
 app = create_app(load(None, {}, {"storage.data": tempfile.mkdtemp(), "upstream": "http://127.0.0.1:9/v1"}))
-heavy = {"chromadb", "onnxruntime", "numpy", "redis", "alembic", "tiktoken", "tokenizers", "httpx", "aiohttp"} & set(sys.modules)
+heavy = {"chromadb", "onnxruntime", "numpy", "redis", "alembic", "tiktoken", "tokenizers", "httpx", "aiohttp", "sqlalchemy.orm", "sqlalchemy.dialects.postgresql"} & set(sys.modules)
 print(sorted(heavy))
 """
 

@@ -21,18 +21,15 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, or_, select, true, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from memory.errors import Conflict
 from memory.stores.sql import schema as t
-from memory.stores.sql.rows import execute
+from memory.stores.sql.rows import execute, inserting
 
 j = t.jobs.c
 ATTEMPTS = 16  # some six hours in all
 ANSWERS = 3  # of a model that gave nothing to use: what it is asked does not change
 COLUMNS = ("scope_id", "conversation", "kind", "payload", "dedupe", "run_at", "created_at")
-INSERTED = {name: insert(t.jobs).values({c: bindparam(c) for c in COLUMNS}).on_conflict_do_nothing(index_elements=["dedupe"])
-            for name, insert in (("sqlite", sqlite.insert), ("postgresql", postgresql.insert))}
 BACKOFF, LONGEST = 2.0, 3600.0  # seconds before the second attempt, and at most
 
 
@@ -75,9 +72,14 @@ def enqueue(conn: Connection, job: Job) -> None:
         return
     if job.alone and job.conversation is not None and under_way(conn, job.kind, job.conversation):
         return
-    execute(conn, INSERTED[conn.dialect.name], {
+    execute(conn, _unless_there(conn.dialect.name), {
         "scope_id": job.scope_id, "conversation": job.conversation, "kind": job.kind, "payload": msgspec.json.encode(job.payload).decode(), "dedupe": job.dedupe,
         "run_at": now + job.delay, "created_at": now})
+
+
+@cache
+def _unless_there(dialect: str) -> Any:
+    return inserting(dialect, t.jobs, COLUMNS).on_conflict_do_nothing(index_elements=["dedupe"])
 
 
 def under_way(conn: Connection, kind: str, conversation: int) -> bool:

@@ -11,6 +11,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Connection,
     Float,
     ForeignKey,
     Index,
@@ -93,8 +94,16 @@ nodes = Table(
     Column("request", LargeBinary), Column("rounds", Text),  # what names the request among its retries, and the finished hidden rounds of it
     Index("ix_nodes_digest", "scope_id", "digest"), Index("ix_nodes_request", "request"))
 # An index costs every turn a page to write: these hold what is not answered, and what was cut off.
-for _name, _columns, _state in (("ix_nodes_asked", ("scope_id", "asked"), "state != 'done'"), ("ix_nodes_parent", ("parent",), "state = 'aborted'")):
-    Index(_name, *(nodes.c[c] for c in _columns), sqlite_where=sql_text(_state), postgresql_where=sql_text(_state))
+_PARTIAL = (
+    (Index("ix_nodes_asked", nodes.c.scope_id, nodes.c.asked), sql_text("state != 'done'")), (Index("ix_nodes_parent", nodes.c.parent), sql_text("state = 'aborted'")))
+
+
+@event.listens_for(metadata, "before_create")
+def _partial(target: MetaData, connection: Connection, **_: object) -> None:
+    """Told here, since to name a dialect's option loads the dialect."""
+    for found, where in _PARTIAL:
+        found.dialect_options[connection.dialect.name]["where"] = where
+
 
 messages = Table(
     "messages", metadata, key(), Column("public_id", String(64), nullable=False), scoped(),  # nobody asks for one by it

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, Row, bindparam, delete, literal_column, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from memory.blocks import Block
 from memory.epoch import Epoch, Past
@@ -25,7 +24,7 @@ from memory.stores.sql import facts as fact_rows
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import owners
 from memory.stores.sql import schema as t
-from memory.stores.sql.rows import add_row, execute, put_row
+from memory.stores.sql.rows import add_row, execute, inserting, put_row
 
 n, cv = t.nodes.c, t.conversations.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
@@ -394,7 +393,7 @@ def record(conn: Connection, r: Record, opening: Opening | None = None) -> int:
 def explaining(dialect: str) -> Any:
     """Keeps a turn's explain record; those of other attempts at the turn stay before it."""
     x = t.explains.c
-    statement = (postgresql if dialect == "postgresql" else sqlite).insert(t.explains).values({c.name: bindparam(c.name) for c in x})
+    statement = inserting(dialect, t.explains, x.keys())
     return statement.on_conflict_do_update(index_elements=["id"], set_={
         "record": x.record + "\n" + statement.excluded.record, "created_at": statement.excluded.created_at})
 
