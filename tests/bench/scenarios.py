@@ -90,24 +90,28 @@ CLIENTS = {  # by what they resend
 
 
 async def growth(mock: Mock, subject: Subject, floor: Subject, told: Callable[[str], None]) -> dict[str, Figures]:
-    """By client: CPU us of a turn around turns EARLY and LATE of its conversation, beyond what the floor pays for the same bodies, and how far
-    the middle half of the windows lies apart."""
+    """By client: CPU us of a turn around turns EARLY and LATE of its conversation, and the floor's for the same bodies, all in turn.
+
+    ratio: late to early, without what the floor too pays more for the client's longer body. beyond: the same of what is beyond all of the floor's.
+    """
     out = {}
     for client, kind in CLIENTS.items():
         shape = Shape(SIDE, SIDE, size=40, model="brief", newest=kind.get("newest", 0))
-        found = [Talk(shape, next(NUMBERS), f"growth-{len(out)}-{i}", kind.get("named", False)) for i in range(SIDE)]
-        figures: Figures = {}
-        for at in (EARLY, LATE):
+        played: list[tuple[Subject, list[Talk]]] = []
+        for at in (LATE, EARLY):
             told(f"growth, clients that resend {client}: to turn {at}")
-            await Load(subject.url, subject.headers).play(found, SIDE, at - PARTS * WINDOW // 2)
-            same = [copy.copy(t) for t in found]
+            talks = [Talk(shape, next(NUMBERS), f"growth-{len(out)}-{at}-{i}", kind.get("named", False)) for i in range(SIDE)]
+            await Load(subject.url, subject.headers).play(talks, SIDE, at - PARTS * WINDOW // 2)
+            same = [copy.copy(t) for t in talks]
             for talk in same:
                 talk.messages = list(talk.messages)
-            windows = [[await _turn_cpu(mock, which, these) for which, these in ((subject, found), (floor, same))] for _ in range(PARTS)]
-            beyond = [ours - bare for ours, bare in windows]
-            quarters = statistics.quantiles(beyond, n=4)
-            figures |= {f"turn {at}": quarters[1], f"+- {at}": (quarters[2] - quarters[0]) / 2, f"floor at {at}": statistics.median(bare for _, bare in windows)}
-        out[client] = {**figures, "ratio": figures[f"turn {LATE}"] / figures[f"turn {EARLY}"]}
+            played += [(subject, talks), (floor, same)]
+        told(f"growth, clients that resend {client}: both in turn")
+        windows = [[await _turn_cpu(mock, which, talks) for which, talks in played] for _ in range(PARTS)]
+        late, floor_late, early, floor_early = map(statistics.median, zip(*windows, strict=True))
+        out[client] = {
+            f"turn {EARLY}": early, f"floor at {EARLY}": floor_early, f"turn {LATE}": late, f"floor at {LATE}": floor_late,
+            "ratio": (late - floor_late + floor_early) / early, "beyond": (late - floor_late) / (early - floor_early)}
     return out
 
 

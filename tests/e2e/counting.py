@@ -2,13 +2,14 @@
 
 A process of its own, since what is counted is counted at the edges, which are put in place before anything of ours is imported: the
 statements that SQLite traces, the calls from other threads that wake the loop, the JSON that msgspec and json read and write where it
-is at least as long as a message, and the calls of the scripted upstream. Of five turns the least counts: a poll of the background may
-fall into any one of them.
+is at least as long as a message, and the calls of the scripted upstream; and the calls of functions, of Python's and of C's, that the
+interpreter tells a profiler of. Of five turns the least counts: a poll of the background may fall into any one of them.
 """
 from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import json
 import sqlite3
 import sys
@@ -22,6 +23,8 @@ import msgspec
 LENGTH = 400  # bytes of each message's text: JSON that is shorter is not counted
 QUIET = 0.05  # seconds without an event, after which a turn is over
 TURNS, LAST = (10, 100), 5
+LONG = (60, 400)  # turns whose calls are counted
+RESENT = {"all of it": 0, "its newest 40": 40, "its newest, by name": 1}  # what a client sends of its history: messages, 0 for all
 loads, dumps = json.loads, json.dumps
 KINDS = ("calls", "reads before", "writes before", "hops before", "reads", "writes", "commits", "hops", "decodes", "encodes")
 EVENTS: list[str] = []  # what happened since the turn began; appended by any thread
@@ -94,17 +97,19 @@ def instrument() -> None:
 
 
 class Client:
-    """A client that resends its history. mode: of X-Memory."""
+    """A client that resends its history, or the newest messages of it. mode: of X-Memory."""
 
-    def __init__(self, app: Any, mode: str, stream: bool) -> None:
-        self._app, self._stream = app, stream
-        self._user = f"{mode}-{stream}"
+    def __init__(self, app: Any, mode: str, stream: bool, newest: int = 0) -> None:
+        self._app, self._stream, self._newest = app, stream, newest
+        self._user = f"{mode}-{stream}-{newest}"
         self._headers = [(b"host", b"127.0.0.1"), (b"authorization", b"Bearer k"), (b"content-type", b"application/json"), (b"x-memory", mode.encode())]
+        if newest == 1:
+            self._headers.append((b"x-memory-conversation", b"named"))
         self._history: list[dict[str, str]] = []
 
     async def turn(self) -> None:
         self._history.append({"role": "user", "content": f"{len(self._history)} of {self._user} ".ljust(LENGTH, "x")})
-        body = dumps({"model": "m", "user": self._user, "messages": self._history, "stream": self._stream}).encode()
+        body = dumps({"model": "m", "user": self._user, "messages": self._history[-self._newest :], "stream": self._stream}).encode()
         scope = {"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "method": "POST", "scheme": "http", "path": "/v1/chat/completions",
                  "raw_path": b"/v1/chat/completions", "query_string": b"", "root_path": "", "headers": [*self._headers, (b"content-length", b"%d" % len(body))],
                  "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "state": {}}
@@ -119,7 +124,7 @@ class Client:
         await self._app(scope, receive, send)
         assert sent[0]["status"] == 200, sent
         assert dict(sent[0]["headers"])[b"x-memory-status"] == (b"off" if b"off" in dict(self._headers).values() else b"ok")
-        self._history.append({"role": "assistant", "content": answer(len(self._history))})
+        self._history.append({"role": "assistant", "content": said(b"".join(m.get("body", b"") for m in sent), self._stream)})
 
     async def counts(self, turn: int) -> dict[str, int]:
         """What turn `turn` takes; `before`: of that, what came before the upstream was called. messages: in the shortest request of those counted."""
@@ -138,8 +143,30 @@ class Client:
         return {**{kind: min(f[kind] for f in last) for kind in KINDS}, "messages": 2 * (turn - LAST) + 1}
 
 
+    async def calls(self, turn: int) -> int:
+        """How many functions turn `turn` calls."""
+        while len(self._history) < 2 * (turn - LAST):
+            await self.turn()
+        found = []
+        for _ in range(LAST):
+            events: Counter[str] = Counter()
+            sys.setprofile(lambda frame, event, arg, seen=events: seen.update((event,)))  # type: ignore[misc]
+            await self.turn()
+            sys.setprofile(None)
+            found.append(events["call"] + events["c_call"])
+        return min(found)
+
+
 def answer(number: int) -> str:
     return f"answer {number} ".ljust(LENGTH, "y")
+
+
+def said(body: bytes, stream: bool) -> str:
+    """The text of an answer."""
+    if not stream:
+        return str(loads(body)["choices"][0]["message"]["content"])
+    events = [loads(line[6:]) for line in body.splitlines() if line.startswith(b"data: {")]
+    return "".join(c["delta"].get("content") or "" for e in events for c in e["choices"])
 
 
 async def parts(found: list[bytes]) -> AsyncIterator[bytes]:
@@ -153,10 +180,12 @@ async def main(folder: str) -> None:
     from gateway.upstream.base import Incoming
     from gateway.upstream.scripted import ScriptedUpstream
 
+    numbers = itertools.count()
+
     def answered(request: Any) -> Incoming:
         EVENTS.append("calls")
         asked = loads(request.body)
-        text = answer(sum(m["role"] != "system" for m in asked["messages"]))
+        text = answer(next(numbers))
         head = {"id": "c", "created": 1, "model": "m"}
         if not asked["stream"]:
             message = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
@@ -184,6 +213,9 @@ async def main(folder: str) -> None:
             out[f"{mode} {'stream' if streamed else 'plain'}"] = [await client.counts(turn) for turn in TURNS]
     await app.gateway.worker.stop()
     await app.gateway.keys.made.stop()
+    for resent, newest in RESENT.items():
+        client = Client(app, "full", False, newest)
+        out[resent] = [await client.calls(turn) for turn in LONG]
     gc.collect()
     gc.disable()
     for mode in ("full", "off"):

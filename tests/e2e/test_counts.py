@@ -48,6 +48,13 @@ def test_a_late_turn_of_a_conversation_costs_what_an_early_one_does(found, way):
     assert late == early
 
 
+@pytest.mark.parametrize("resent", counting.RESENT)
+def test_a_late_turn_calls_no_more_functions_than_an_early_one(found, resent):
+    """Whatever a client sends of its history: what grows with it is copied, not gone through."""
+    early, late = found[resent]
+    assert late <= 1.05 * early
+
+
 def test_memory_off_waits_for_no_storage(found):
     for way in ("off plain", "off stream"):
         assert [c[kind] for c in found[way][:2] for kind in ("reads before", "writes before", "hops before")] == [0] * 6
