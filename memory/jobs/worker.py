@@ -106,7 +106,7 @@ class Worker:
 
     async def _one(self, kinds: Collection[str]) -> bool:
         """Runs one job of these kinds. Returns whether there was one."""
-        if not kinds or not await self._db.read(lambda conn: queue.due(conn, kinds)):
+        if not kinds or not await self._db.read(lambda conn: queue.due(conn, kinds), small=True):
             return False
         claimed = await self._db.write(lambda conn: queue.claim(conn, kinds, self._lease))
         if claimed is None:

@@ -12,7 +12,7 @@ from tests.bench.load import OPENING, SETTLE, Load, Result, Shape, Talk
 from tests.bench.subjects import Mock, Subject
 
 SCENARIOS = {  # streams first: what others leave to be indexed later is not theirs
-    "stream": Shape(users=16, conversations=32, turns=4, stream=True),
+    "stream": Shape(users=16, conversations=64, turns=4, stream=True),
     "small": Shape(users=16, conversations=320, old=2, size=550),  # at the third turn: 8 messages, 4 KB
     "big": Shape(users=8, conversations=48, old=54, size=3500),  # 60 messages, 200 KB
     "one": Shape(users=1, conversations=100, old=2, size=550),
