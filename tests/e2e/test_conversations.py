@@ -213,6 +213,28 @@ async def test_a_request_repeated_after_a_failure_is_told_what_changed_since(dat
         assert "Likes jam" in up.bodies[-1]["messages"][-1]["content"]
 
 
+async def test_a_repetition_that_resumes_rounds_is_told_what_those_were_told(data):
+    async def remembers(live, up, content):
+        up.script = [calls(call("core_memory_append", {"label": "human", "content": content}, content)), "noted"]
+        await live.chat("elsewhere", user="ada")
+
+    busy = (500, {"error": {"message": "busy"}})
+    async with Model("fine") as up, running(up.url, data, {"routing.retries": 0}) as live:
+        first = await live.chat("hello", user="ada")
+        history = [user("hello"), said(first), user("so?")]
+        await remembers(live, up, "Likes tea")
+        up.script = [busy]
+        await live.chat(history, user="ada")
+        await remembers(live, up, "Likes jam")
+        up.script = [calls(REMEMBER), busy]
+        await live.chat(history, user="ada")
+        told = up.bodies[-1]["messages"]
+        assert "Likes jam" in told[3]["content"]
+        up.script = ["fine"]
+        await live.chat(history, user="ada")
+        assert up.bodies[-1]["messages"][3] == told[3]
+
+
 async def test_a_retry_resumes_across_a_restart(data):
     async def die(seen, wire):
         wire.reset()

@@ -37,7 +37,8 @@ BY_KEY = select(t.conversations).where(cv.scope_id == bindparam("scope"), cv.id 
 EPOCH = select(t.epochs).where(t.epochs.c.scope_id == bindparam("scope"), t.epochs.c.id == bindparam("epoch"))
 ATTEMPT = select(t.nodes).where(n.request == bindparam("request"), n.scope_id == bindparam("scope")).order_by(n.id.desc()).limit(1)
 TRIED = update(t.nodes).where(n.id == bindparam("node")).values(at=bindparam("now"))
-TRIED_ANEW = TRIED.values(request=bindparam("asked"), rounds=bindparam("so_far"))
+PLANNED = ("epoch", "note", "told", "carriers")
+TRIED_ANEW = TRIED.values(**{name: bindparam(name) for name in ("request", "rounds", *PLANNED)})
 MOVED = update(t.conversations).where(cv.id == bindparam("which"), cv.scope_id == bindparam("scope")).values(
     head=bindparam("head"), resent=bindparam("resent"), updated_at=bindparam("updated_at"))
 TURN_OF = select(n.turn).where(n.id == bindparam("which"))
@@ -279,7 +280,8 @@ def open_turn(conn: Connection, o: Opening, *, answered: bool = False) -> int:
             add_row(conn, t.conversations, id=c.id, scope_id=scope_id, name=c.name, explicit=c.explicit, resent=c.resent, forked_from=o.forked_from, head=None, created_at=now, updated_at=now)
     rounds = encode(o.rounds).decode() if o.rounds else None
     if o.adopted:
-        execute(conn, TRIED_ANEW, {"node": o.node.id, "now": now, "asked": o.request, "so_far": rounds})
+        row = columns(o.node, scope_id)  # what this attempt is told: a later one that resumes its rounds is told the same
+        execute(conn, TRIED_ANEW, {"node": o.node.id, "now": now, "request": o.request, "rounds": rounds, **{name: row[name] for name in PLANNED}})
         return scope_id
     if not answered:
         add_row(conn, t.nodes, **columns(o.node, scope_id), request=o.request, rounds=rounds)
