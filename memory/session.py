@@ -94,9 +94,10 @@ class Session:
     def _taken(self) -> None:
         """Nobody else goes on from what is kept of the answer that this turn continues, or of the one it replaces."""
         if self.stores:
-            ends = [node.chain for node in (self._snap.past.node, self._snap.waiting) if node is not None]
-            for end in [*ends, called(self._ask.explicit)] if self._ask.explicit else ends:
-                self._memory.lines.take(self._memory.lines.shelf(self._ask.scope.key), end)
+            ends = [n.chain for n in (self._snap.past.node, self._snap.waiting) if n] + [called(name) for name in (self._ask.explicit,) if name]
+            shelf = self._memory.lines.shelf(self._ask.scope.key) if ends else None
+            for end in ends:
+                self._memory.lines.take(shelf, end)
 
     def _conversation(self) -> turns.Conversation:
         """The one of the earlier attempt, the one named, the one continued, a fork of it, or a new one."""

@@ -153,7 +153,7 @@ async def _status(name: str, settings: Settings) -> int:
     key = [(b"authorization", b"Bearer " + provider.api_key.get_secret_value().encode())] if provider.api_key else []
     wire = Http1(1)
     try:
-        upstream = upstreams_of(settings.model_copy(update={"providers": {**settings.providers, name: impatient}}), dict.fromkeys(settings.providers, wire))[name]
+        upstream = upstreams_of(settings.model_copy(update={"providers": {name: impatient}}), {name: wire})[name]
         incoming = await upstream.send(Outgoing("/models", None, key, "GET"))
         await incoming.close()
         return incoming.status

@@ -30,6 +30,7 @@ j = t.jobs.c
 ATTEMPTS = 16  # some six hours in all
 ANSWERS = 3  # of a model that gave nothing to use: what it is asked does not change
 COLUMNS = ("scope_id", "conversation", "kind", "payload", "dedupe", "run_at", "created_at")
+DEAD = {"state": "dead", "lease_until": None, "dedupe": None}
 BACKOFF, LONGEST = 2.0, 3600.0  # seconds before the second attempt, and at most
 
 
@@ -106,14 +107,14 @@ def _due(kinds: tuple[str, ...]) -> Any:
 def claim(conn: Connection, kinds: Collection[str], lease: float) -> Claim | None:
     """Takes the oldest job that is due, for `lease` seconds; jobs that died in too many hands are set aside."""
     now = time.time()
-    conn.execute(update(t.jobs).where(_ripe(kinds, now), j.attempts >= ATTEMPTS).values(state="dead", lease_until=None, dedupe=None))
+    conn.execute(update(t.jobs).where(_ripe(kinds, now), j.attempts >= ATTEMPTS).values(**DEAD))
     row = conn.execute(select(t.jobs).where(_ripe(kinds, now)).order_by(j.run_at, j.id).limit(1).with_for_update(skip_locked=True)).first()
     if row is None:
         return None
     try:
         payload = msgspec.json.decode(row.payload)
     except msgspec.DecodeError as e:  # nobody can ever run it: it must not stop those who try
-        conn.execute(update(t.jobs).where(j.id == row.id).values(state="dead", lease_until=None, dedupe=None, error=type(e).__name__))
+        conn.execute(update(t.jobs).where(j.id == row.id).values(**DEAD, error=type(e).__name__))
         return None
     conn.execute(update(t.jobs).where(j.id == row.id).values(state="running", attempts=row.attempts + 1, lease_until=now + lease, dedupe=None))
     job = Job(row.kind, payload, row.scope_id, conversation=row.conversation, held=(row.id, row.attempts + 1))

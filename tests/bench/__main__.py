@@ -52,7 +52,7 @@ BARS: list[Bar] = [
     ("ms to the first token, 16 streams, over the floor", 3.0, 1.0, added("stream", "first_ms", "floor")),
     ("s from start to the first answer", 1.5, 0.8, lambda r: r["process"]["on"]["start_s"]),
     ("MiB resident after the load", 110, 80, lambda r: r["process"]["on"]["loaded_mib"]),
-    ("CPU of turn 2,000 to turn 100, without the client's bytes", 1.2, 1.05, lambda r: max(f["ratio"] for f in r["growth"].values())),
+    ("CPU of turn 2,000 to turn 100, beyond the client's bytes", 1.2, 1.05, lambda r: max(f["ratio"] for f in r["growth"].values())),
 ]
 COLUMNS = {"cpu_us": "CPU us", "cpu_us_event": "us/event", "rps": "a second", "p50_ms": "p50 ms", "first_ms": "first ms", "hop_ms": "hop ms", "round_ms": "round ms",
            "warm": "warm", "recorded": "recorded", "calls": "calls", "bytes": "bytes", "errors": "errors"}
@@ -112,7 +112,7 @@ def load(names: Sequence[str], rounds: int, told: Callable[[str], None]) -> Resu
 
 
 def grown(found: dict[str, Figures]) -> str:
-    lines = [f"\n## growth: CPU us of a turn; ratio: without what the floor too pays for a longer body; beyond: of what is beyond all of the floor's\n{'a client that resends':30} " + " ".join(f"{k:>14}" for k in next(iter(found.values())))]
+    lines = [f"\n## growth: CPU us of a turn; ratio: of what is beyond the floor's for the same bodies; of all: without what the floor too pays more for a longer one\n{'a client that resends':30} " + " ".join(f"{k:>14}" for k in next(iter(found.values())))]
     return "\n".join(lines + [f"{client:30} " + " ".join(f"{number(v):>14}" for v in f.values()) for client, f in found.items()])
 
 

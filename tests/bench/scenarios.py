@@ -92,7 +92,7 @@ CLIENTS = {  # by what they resend
 async def growth(mock: Mock, subject: Subject, floor: Subject, told: Callable[[str], None]) -> dict[str, Figures]:
     """By client: CPU us of a turn around turns EARLY and LATE of its conversation, and the floor's for the same bodies, all in turn.
 
-    ratio: late to early, without what the floor too pays more for the client's longer body. beyond: the same of what is beyond all of the floor's.
+    ratio: late to early, of what is beyond the floor's. of all: of the whole, without what the floor too pays more for the client's longer body.
     """
     out = {}
     for client, kind in CLIENTS.items():
@@ -111,7 +111,7 @@ async def growth(mock: Mock, subject: Subject, floor: Subject, told: Callable[[s
         late, floor_late, early, floor_early = map(statistics.median, zip(*windows, strict=True))
         out[client] = {
             f"turn {EARLY}": early, f"floor at {EARLY}": floor_early, f"turn {LATE}": late, f"floor at {LATE}": floor_late,
-            "ratio": (late - floor_late + floor_early) / early, "beyond": (late - floor_late) / (early - floor_early)}
+            "ratio": (late - floor_late) / (early - floor_early), "of all": (late - floor_late + floor_early) / early}
     return out
 
 
