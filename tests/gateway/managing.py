@@ -32,13 +32,16 @@ def as_key(key: str) -> dict[str, Any]:
 
 
 async def rows(live: Live) -> dict[str, int]:
-    """How many rows each table holds that is about anybody: `marks` holds a counter."""
+    """How many rows of each table are about anybody: `marks` holds a counter, and a usage record that names no user stays when its user is erased."""
     from sqlalchemy import func, select
 
     from memory.stores.sql import schema
 
     def counted(conn):
         assert {*conn.execute(select(schema.marks.c.name)).scalars()} <= {"messages"}
-        return {t.name: conn.execute(select(func.count()).select_from(t)).scalar() for t in schema.metadata.sorted_tables if t is not schema.marks}
+        found = {t.name: select(func.count()).select_from(t) for t in schema.metadata.sorted_tables if t is not schema.marks}
+        found["usage"] = found["usage"].where(schema.usage.c.user.is_not(None))
+        return {name: conn.execute(query).scalar() for name, query in found.items()}
 
+    await live.gateway.usage.flush()  # else whether they are there yet is a matter of the second
     return await live.gateway.memory.db.read(counted)
