@@ -27,6 +27,7 @@ async def names(db):
 
 async def test_the_log_does_not_grow_without_bound_and_nothing_is_lost(db, tmp_path, monkeypatch):
     monkeypatch.setattr(threads, "CHECKPOINT", 16)
+    monkeypatch.setattr(threads, "BEHIND", 48)
     monkeypatch.setattr(threads, "LONG", 128)
     sizes = []
 
@@ -40,6 +41,36 @@ async def test_the_log_does_not_grow_without_bound_and_nothing_is_lost(db, tmp_p
     assert max(sizes) < 4 * 128 * threads.PAGE
     await db.write(writing("last"))  # by the writer's own connection
     assert len(await names(db)) == 2001
+
+
+async def test_writes_that_outrun_a_checkpoint_wait_for_it(db, monkeypatch):
+    """A slow disk, or a thread that gets no processor: the log is bounded by what was written, not by how long that took."""
+    monkeypatch.setattr(threads, "CHECKPOINT", 16)
+    monkeypatch.setattr(threads, "BEHIND", 64)
+    writer, go = db._connections._writer, threading.Event()
+    checkpoint = writer.checkpoint
+    monkeypatch.setattr(writer, "checkpoint", lambda: go.wait(10) and checkpoint())
+    done = 0
+
+    async def client():
+        nonlocal done
+        for i in range(300):
+            await db.write(writing(f"{i:03}"), small=True)
+            done += 1
+
+    one = asyncio.create_task(client())
+    try:
+        while db._connections.pause is None:
+            await asyncio.sleep(0.01)
+            assert not one.done()
+        reached = done
+        await asyncio.sleep(0.1)
+        assert 16 + 64 - 1 <= reached == done
+    finally:
+        go.set()
+    async with asyncio.timeout(10):
+        await one
+    assert await names(db) == [f"{i:03}" for i in range(300)]
 
 
 async def test_small_writes_wait_for_the_end_of_a_long_log_and_what_is_kept_stays_good(db):

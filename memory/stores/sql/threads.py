@@ -30,6 +30,7 @@ READING, WRITING = "BEGIN", "BEGIN IMMEDIATE"
 SLOW, SHARE, REST = 0.01, 0.02, 10.0  # seconds that works on the loop's thread may take on average, the newest one's share in that, and seconds without
 PAGE = 2048  # bytes, of a database that is new: a turn touches a dozen pages and a commit writes each of them whole
 CHECKPOINT = 512  # works on the loop's thread between checkpoints: some 8 MB of log
+BEHIND = 2048  # works beside one checkpoint, after which they wait for it
 LONG = 2048  # pages in the log (4 MB) after which it is begun anew
 BUSY = 5000  # ms that a write waits for another's
 EVERYWHERE = ("temp_store=MEMORY", f"journal_size_limit={64 << 20}")  # bytes to which the log's file is cut once a larger write is over
@@ -177,21 +178,25 @@ class SqliteThreads:
     def _count(self, works: int) -> None:
         """Counts small writes; after so many of them the log is brought into the database."""
         self._since_checkpoint += works
-        if self._since_checkpoint >= CHECKPOINT and (self._checkpoint is None or self._checkpoint.done()):
-            self._since_checkpoint = 0
-            self._checkpoint = asyncio.create_task(self._checkpointed(), name="memory-checkpoint")
+        if self._checkpoint is None or self._checkpoint.done():
+            if self._since_checkpoint >= CHECKPOINT:
+                self._since_checkpoint = 0
+                self._checkpoint = asyncio.create_task(self._checkpointed(), name="memory-checkpoint")
+        elif self._since_checkpoint >= BEHIND and self.pause is None:
+            self.pause = asyncio.get_running_loop().create_future()
 
     async def _checkpointed(self) -> None:
         """Writes that go on beside a checkpoint never let it end ("checkpoint starvation", sqlite.org/wal.html): the log grows without bound,
-        and a file that grows costs more to write to. So they wait for the end of a long one, by when little is left to do."""
-        if self._writer is None or await self._writer.call(self._writer.checkpoint) < LONG:
-            return
-        self.pause = asyncio.get_running_loop().create_future()
+        and a file that grows costs more to write to. So they wait for the end of a long one, by when little is left to do, and for one
+        that they outrun."""
         try:
-            await self._writer.call(self._writer.checkpoint_rest)
+            if self._writer is not None and (await self._writer.call(self._writer.checkpoint) >= LONG or self.pause is not None):
+                self.pause = self.pause or asyncio.get_running_loop().create_future()
+                await self._writer.call(self._writer.checkpoint_rest)
         finally:
-            pause, self.pause = self.pause, None
-            pause.set_result(None)
+            if (pause := self.pause) is not None:
+                self.pause = None
+                pause.set_result(None)
 
     def version(self) -> int | None:
         """A number that stays the same while nobody but `at_once` has written, in whichever process; None where that cannot be told."""
