@@ -118,6 +118,8 @@ class Answer:
         self._head: Head | None = None
         self._busy = self._cut = False
         self._task: asyncio.Task[Any] | None = None
+        self._comment: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._work: Work | None = None
         self._last = 0.0
 
@@ -165,46 +167,56 @@ class Answer:
         return None
 
     async def _sent(self, send: Send, work: Work) -> None:
-        keeper = asyncio.ensure_future(self._keep(send, work)) if work.stream and self._commit else None
+        self._send, self._last = send, self._loop.time()
+        if work.stream and self._commit:
+            self._look_in(self._commit)
         try:
             async with contextlib.aclosing(work.parts()) as parts:
                 async for part in parts:
-                    await self._write(send, part)
-                    if keeper is None and self._quiet and self._head is not None and self._head.events:
-                        keeper = asyncio.ensure_future(self._keep(send, work))
+                    await self._write(part)
             if self._head is None:
-                await self._write(send, b"")
+                await self._write(b"")
         finally:
-            if keeper is not None:
-                keeper.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._comment is not None:
+                self._comment.cancel()
 
-    async def _write(self, send: Send, data: bytes, *, committed: bool = False) -> None:
+    async def _write(self, data: bytes, *, committed: bool = False) -> None:
         self._busy = True
-        try:
-            if self._head is None:
-                assert self._work is not None  # noqa: S101 - prepared
-                self._head = self._work.head(committed=committed)
-                headers = [*self._base, *self._work.named(), *self._head.headers]
-                if not any(k == b"x-request-id" for k, _ in self._head.headers):  # the upstream's, else ours: clients log it
-                    headers.append((b"x-request-id", self._name))
-                await send({"type": "http.response.start", "status": self._head.status, "headers": headers})
-            await send({"type": "http.response.body", "body": data, "more_body": True})
-            self._last = self._loop.time()
-        finally:
-            self._busy = False
+        if self._head is None:
+            await self._begin(committed=committed)
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        self._last, self._busy = self._loop.time(), False
 
-    async def _keep(self, send: Send, work: Work) -> None:
-        """Comments on a line that fell silent; the first of them commits the status. Never while a write is under way."""
-        loop = self._loop
-        self._last = loop.time()
-        while True:
-            limit = self._commit if self._head is None else self._quiet
-            left = self._last + limit - loop.time()
-            if not limit or left > 0 or self._busy:
-                # The status may leave meanwhile, and the shorter of the two limits then counts.
-                await asyncio.sleep(max(min(left, self._quiet or left), 0.05) if limit else 1)
-                continue
-            await self._write(send, work.comment(), committed=self._head is None)
+    async def _begin(self, *, committed: bool) -> None:
+        assert self._work is not None  # noqa: S101 - prepared
+        head = self._head = self._work.head(committed=committed)
+        headers = [*self._base, *self._work.named(), *head.headers]
+        if not any(k == b"x-request-id" for k, _ in head.headers):  # the upstream's, else ours: clients log it
+            headers.append((b"x-request-id", self._name))
+        await self._send({"type": "http.response.start", "status": head.status, "headers": headers})
+        if head.events and self._quiet and self._timer is None:
+            self._look_in(self._quiet)
+
+    def _look_in(self, seconds: float) -> None:
+        """Sets the timer: sooner where the status may leave meanwhile, since the shorter of the two limits then counts."""
+        self._timer = self._loop.call_later(max(min(seconds, self._quiet or seconds), 0.05), self._look)
+
+    def _look(self) -> None:
+        """Comments on a line that fell silent; the first of them commits the status. Never while a write is under way.
+
+        A timer and no task: a stream seldom falls silent, and to begin and to end a task costs it as much as two events."""
+        if limit := self._commit if self._head is None else self._quiet:
+            left = self._last + limit - self._loop.time()
+            if left <= 0 and not self._busy:
+                self._comment, left = asyncio.ensure_future(self._commented()), limit
+            self._look_in(left)
+
+    async def _commented(self) -> None:
+        assert self._work is not None  # noqa: S101 - prepared
+        if not self._busy:  # by now
+            await self._write(self._work.comment(), committed=self._head is None)
 
     async def _told(self, send: Send, error: GatewayError) -> None:
         if self._head is None:
