@@ -58,7 +58,7 @@ class AnthropicUpstream:
             body = {**body, "model": request.model}
         sent = messages_request(body, self._facts(str(body.get("model"))), self._max_tokens, request.frozen)
         headers = _with_beta(request.headers, BINDING) if "block_binding" in sent.get("thinking", {}) else request.headers
-        return _translated(_named(await self._wire.send(replace(request, path=f"/messages{mark}{query}", body=encode(sent), headers=headers))), body)
+        return _translated(_named(await self._wire.send(replace(request, path=f"/messages{mark}{query}", content=encode(sent), headers=headers))), body)
 
     def _headers(self, headers: Sequence[tuple[bytes, bytes]]) -> Headers:
         out = [_keyed(v) if k == b"authorization" else (k, v) for k, v in headers]

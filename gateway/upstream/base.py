@@ -11,6 +11,17 @@ from gateway.errors import GatewayError
 from gateway.upstream.clock import Clock
 
 Headers = list[tuple[bytes, bytes]]
+Content = bytes | Sequence[bytes | memoryview]  # a body, or its parts: to join those of a long history costs as much as to send it
+
+
+def joined(content: Content) -> bytes:
+    """A body in one piece."""
+    return content if isinstance(content, bytes) else b"".join(content)
+
+
+def size_of(content: Content | None) -> int:
+    """The bytes of a body; 0 for none."""
+    return len(content) if isinstance(content, bytes) else sum(len(part) for part in content or ())
 
 
 @dataclass(slots=True)
@@ -22,12 +33,17 @@ class Outgoing:
     """
 
     path: str
-    body: bytes | None
+    content: Content | None
     headers: Sequence[tuple[bytes, bytes]] = ()
     method: str = "POST"
     model: str = ""
     frozen: bool = False
     until: float = float("inf")  # the loop's time by which the caller's own limit ends it
+
+    @property
+    def body(self) -> bytes | None:
+        """The content in one piece."""
+        return None if self.content is None else joined(self.content)
 
 
 @dataclass(slots=True)
@@ -100,7 +116,7 @@ class Request:
     method: str
     target: bytes
     headers: Headers
-    body: bytes | None
+    content: Content | None
 
 
 class Wire(Protocol):

@@ -20,12 +20,13 @@ from functools import partial
 from typing import Any, cast
 
 from gateway.errors import StreamIncomplete, Unavailable, UpstreamTimeout, UpstreamUnreachable
-from gateway.upstream.base import Incoming, Origin, Request
+from gateway.upstream.base import Content, Incoming, Origin, Request, joined, size_of
 from gateway.upstream.clock import Clock
 from gateway.upstream.dial import dialled
 from gateway.upstream.response import PIECE, Malformed, Response
 
-WRITTEN = 1 << 16  # bytes of a request's body that are written at a time
+WRITTEN = 1 << 17  # bytes of a request's body that are written at a time
+AT_ONCE = 1 << 15  # bytes that are sooner copied than written in parts
 UNREAD = 1 << 18  # bytes that wait for their reader before the server has to
 IDLE = 30.0  # seconds that an unused connection is kept
 
@@ -38,20 +39,21 @@ class Connection(asyncio.Protocol):
         self.since = 0.0  # by the loop's time, while it is kept
         self._pool = pool
         self._response: Response | None = None
-        self._rest: memoryview = memoryview(b"")  # of the request, to be written
+        self._rest: deque[memoryview] = deque()  # of the request, to be written
         self._full = self._paused = False
         self._waiter: asyncio.Future[None] | None = None
 
-    def begin(self, head: bytes, body: bytes, bodyless: bool) -> Response:
+    def begin(self, head: bytes, body: Content | None, bodyless: bool) -> Response:
         """Sends a request; a large one as the server takes it, while its answer may be under way already."""
         response = self._response = Response(bodyless)
         if self.closing:
             self._over("closed at once")
-        elif len(body) <= WRITTEN:
-            self._transport.write(head + body)
+        elif size_of(body) <= AT_ONCE:
+            self._transport.write(head + joined(body or b""))
         else:
-            self._transport.write(head)
-            self._rest = memoryview(body)
+            for part in (head, body) if isinstance(body, bytes) else (head, *(body or ())):
+                view = memoryview(part)
+                self._rest.extend(view[at : at + WRITTEN] for at in range(0, len(view), WRITTEN))
             self._write()
         return response
 
@@ -89,7 +91,7 @@ class Connection(asyncio.Protocol):
             return
         response.end(fault)
         reusable = response.reusable and not self._rest and not self.closing and not self._transport.get_write_buffer_size()
-        self._rest = memoryview(b"")
+        self._rest.clear()
         if reusable and self._paused:
             self._resume()
         self._pool.done(self, reusable)
@@ -107,8 +109,7 @@ class Connection(asyncio.Protocol):
 
     def _write(self) -> None:
         while self._rest and not self._full:
-            piece, self._rest = self._rest[:WRITTEN], self._rest[WRITTEN:]
-            self._transport.write(piece)
+            self._transport.write(self._rest.popleft())
 
     # --- what the loop tells
 
@@ -200,7 +201,7 @@ class Http1:
             else:
                 await self._place(until)
             connection = self._usable(request.origin) or await self._opened(request.origin, until)
-            response = connection.begin(head, request.body or b"", request.method == "HEAD")
+            response = connection.begin(head, request.content, request.method == "HEAD")
             while not response.status:
                 if response.fault:
                     raise UpstreamUnreachable(f"The upstream could not be reached or answered garbage ({response.fault}). Try again.")

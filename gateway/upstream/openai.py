@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from gateway.errors import BadRequest, StreamIncomplete, UpstreamUnreachable
 from gateway.packing import Unpacker
-from gateway.upstream.base import Incoming, Origin, Outgoing, Request, Wire
+from gateway.upstream.base import Incoming, Origin, Outgoing, Request, Wire, size_of
 from gateway.upstream.clock import Alarm, Clock, Timeouts
 
 PACKED = (b"gzip", b"x-gzip", b"deflate")
@@ -71,9 +71,9 @@ class OpenAIUpstream:
         headers = [*request.headers]
         if address.credentials is not None and not any(k == b"authorization" for k, _ in headers):
             headers.append(address.credentials)
-        if request.body is not None or request.method not in BODYLESS:
-            headers.append((b"content-length", b"%d" % len(request.body or b"")))
-        return Request(address.origin, address.host, request.method, target.encode(), headers, request.body)
+        if request.content is not None or request.method not in BODYLESS:
+            headers.append((b"content-length", b"%d" % size_of(request.content)))
+        return Request(address.origin, address.host, request.method, target.encode(), headers, request.content)
 
 
 class _Unpacked:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import httpx
 
 from gateway.errors import StreamIncomplete, Unavailable, UpstreamTimeout, UpstreamUnreachable
-from gateway.upstream.base import Incoming, Request
+from gateway.upstream.base import Incoming, Request, joined
 from gateway.upstream.clock import Clock
 
 
@@ -20,7 +20,7 @@ class TransportWire:
         """See the port."""
         origin, connect = request.origin, clock.timeouts.connect
         url = httpx.URL(scheme="https" if origin.tls else "http", host=origin.host, port=origin.port, raw_path=request.target)
-        built = httpx.Request(request.method, url, headers=[(b"host", request.host), *request.headers], stream=httpx.ByteStream(request.body or b""),
+        built = httpx.Request(request.method, url, headers=[(b"host", request.host), *request.headers], stream=httpx.ByteStream(joined(request.content or b"")),
                               extensions={"timeout": {"connect": connect, "read": None, "write": None, "pool": connect}, "target": request.target})
         try:
             with clock:

@@ -18,6 +18,7 @@ from memory.prefix import Messages, Span
 Json = dict[str, Any]
 encode = msgspec.json.Encoder().encode
 SYSTEM = ("system", "developer")
+LARGE = 1 << 14  # bytes of a piece that are sooner sent by themselves than copied
 PIECES = 32  # after which those of ours are joined
 PLACE = f"memgate-{secrets.token_hex(16)}"  # what stands for the messages, unlike anything that a request says
 _PLACE = msgspec.json.encode(PLACE)
@@ -103,15 +104,26 @@ def _ours(piece: Piece) -> bool:
     return type(piece) is bytes
 
 
-def written(body: Json, found: Sequence[Piece], client: Messages | None) -> bytes:
-    """The request as JSON, with the pieces for its messages: they are copied once. Raises ValueError for a piece of the client's text that
-    is not there."""
+def written(body: Json, found: Sequence[Piece], client: Messages | None) -> list[bytes | memoryview]:
+    """The request as JSON in parts, with the pieces for its messages: a large one is a part of its own, and not copied. Raises ValueError for
+    a piece of the client's text that is not there."""
     text = memoryview(client.text if client is not None else b"")
     if any(p[1] > len(text) for p in found if type(p) is tuple):
         raise ValueError("a piece of the client's text is not there")
     head, _, tail = encode({**body, "messages": PLACE}).partition(_PLACE)
-    commas = [x for p in found for x in (b",", p if type(p) is bytes else text[p[0] : p[1]])]
-    return b"".join((head, b"[", *commas[1:], b"]", tail))
+    parts: list[bytes | memoryview] = []
+    run: list[bytes | memoryview] = [head]
+    mark = b"["
+    for piece in found:
+        part = piece if type(piece) is bytes else text[piece[0] : piece[1]]
+        run.append(mark)
+        mark = b","
+        if len(part) > LARGE:
+            parts += b"".join(run), part
+            run = []
+        else:
+            run.append(part)
+    return [*parts, b"".join((*run, b"]" if found else b"[]", tail))]
 
 
 def native(messages: Sequence[Json], label: str, *, thoughts: bool) -> list[Json]:

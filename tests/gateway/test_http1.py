@@ -15,9 +15,9 @@ import pytest
 
 from gateway.errors import BadRequest, StreamIncomplete, Unavailable, UpstreamTimeout, UpstreamUnreachable
 from gateway.upstream import dial, http1
-from gateway.upstream.base import Outgoing, Request
+from gateway.upstream.base import Content, Outgoing, Request, joined, size_of
 from gateway.upstream.clock import Alarm, Clock, Timeouts
-from gateway.upstream.http1 import UNREAD, Http1
+from gateway.upstream.http1 import AT_ONCE, UNREAD, WRITTEN, Http1
 from gateway.upstream.openai import Address, OpenAIUpstream
 from gateway.upstream.response import PIECE, Response
 from tests.gateway.test_response import CHUNKED, WHOLE
@@ -114,9 +114,9 @@ async def pool():
     assert not it.all
 
 
-def asked(server: Server, body: bytes | None = b"{}", method: str = "POST", target: bytes = b"/v1/x", headers=()) -> Request:
+def asked(server: Server, body: Content | None = b"{}", method: str = "POST", target: bytes = b"/v1/x", headers=()) -> Request:
     address = Address(server.url)
-    length = [] if body is None else [(b"content-length", b"%d" % len(body))]
+    length = [] if body is None else [(b"content-length", b"%d" % size_of(body))]
     return Request(address.origin, address.host, method, target, [*headers, *length], body)
 
 
@@ -382,6 +382,25 @@ async def test_a_large_request_waits_for_a_slow_server(pool):
         go.set()
         assert await (await task).read() == b"ok"
         assert server.requests[0].endswith(b"\r\n\r\n" + body)
+
+
+@pytest.mark.parametrize("sizes", [(), (0,), (5, 0, 7), (AT_ONCE - 1, 2), (3, WRITTEN - 1, WRITTEN, WRITTEN + 1, 2), (5_000_000, 9)])
+async def test_a_body_in_parts_leaves_as_one_and_is_left_as_it_is(pool, sizes):
+    whole = random.Random(3).randbytes(sum(sizes))
+    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
+    parts = [memoryview(whole)[end - size : end] if i % 2 else whole[end - size : end] for i, (size, end) in enumerate(zip(sizes, ends, strict=True))]
+
+    async def serve(reader, writer, number):
+        for _ in range(2):
+            await server.request(reader)
+            writer.write(OK)
+
+    async with Server(serve) as server:
+        for _ in range(2):
+            assert await (await pool.call(asked(server, parts), clock())).read() == b"ok"
+        assert server.connections == 1
+        assert all(request.endswith(b"\r\n\r\n" + whole) for request in server.requests)
+    assert joined(parts) == whole
 
 
 @pytest.mark.parametrize("then", ["takes the rest", "closes"])

@@ -11,6 +11,8 @@ from gateway import prefixes
 from gateway.errors import BadRequest
 from gateway.intake import check_messages, check_model, parse
 from gateway.prefixes import Prefixes
+from gateway.upstream.base import joined
+from gateway.wire import place
 from gateway.wire.chat import decode
 from gateway.wire.place import pieces, written
 from memory.history import Chain
@@ -55,6 +57,7 @@ def read(known, body):
 def no_body_is_too_short():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prefixes, "SHORTEST", 2)
+        patch.setattr(place, "LARGE", 8)
         yield
 
 
@@ -77,7 +80,7 @@ def test_bodies_that_grow_are_read_as_ever(messages, ends, others, how, first):
             later = [known.read("me", more)["messages"]] if isinstance(as_ever(more), dict) else []
             for of in (fresh, *later):
                 for found in (pieces(of, of, ()), pieces(of.new, of, pieces(of.all[: of.before.count], of, ()))):
-                    assert decode(written({"model": "m"}, found, of)) == {"model": "m", "messages": of.all}
+                    assert decode(joined(written({"model": "m"}, found, of))) == {"model": "m", "messages": of.all}
                 assert all(decode(of.text[a:b]) == {id(m): m for m in of}[i] for i, (a, b) in of.spans().items())
             data = known.read("me", body)  # the same again: nothing of it is new
             assert members_of(data["messages"]) == members_of(Messages.of(expected["messages"]))
