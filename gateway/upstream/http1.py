@@ -40,7 +40,7 @@ class Connection(asyncio.Protocol):
         self._pool = pool
         self._response: Response | None = None
         self._rest: deque[memoryview] = deque()  # of the request, to be written
-        self._full = self._paused = False
+        self._full = self.paused = False
         self._waiter: asyncio.Future[None] | None = None
 
     def begin(self, head: bytes, body: Content | None, bodyless: bool) -> Response:
@@ -57,18 +57,21 @@ class Connection(asyncio.Protocol):
             self._write()
         return response
 
-    async def more(self, response: Response) -> None:
-        """Waits until something came. A wait that is cancelled leaves."""
+    async def more(self, response: Response, clock: Clock) -> None:
+        """Waits until something came. A wait that is cancelled, or too long for the clock, leaves."""
         waiter = self._waiter = self._pool.loop.create_future()
+        clock.limit(waiter)
         try:
             await waiter
         except BaseException:
             self.leave(response)
             raise
+        finally:
+            clock.over()
 
     def taken(self, response: Response) -> None:
-        """The reader has made room."""
-        if self._paused and response.unread < PIECE and self._response is response and not self.closing:
+        """The reader has made room, where the server waits for that."""
+        if response.unread < PIECE and self._response is response and not self.closing:
             self._resume()
 
     def leave(self, response: Response) -> None:
@@ -92,7 +95,7 @@ class Connection(asyncio.Protocol):
         response.end(fault)
         reusable = response.reusable and not self._rest and not self.closing and not self._transport.get_write_buffer_size()
         self._rest.clear()
-        if reusable and self._paused:
+        if reusable and self.paused:
             self._resume()
         self._pool.done(self, reusable)
         self._wake()
@@ -104,7 +107,7 @@ class Connection(asyncio.Protocol):
             self._waiter.set_result(None)
 
     def _resume(self) -> None:
-        self._paused = False
+        self.paused = False
         self._transport.resume_reading()
 
     def _write(self) -> None:
@@ -129,8 +132,8 @@ class Connection(asyncio.Protocol):
         if response.whole:
             self._over()
             return
-        if response.unread > UNREAD and not self._paused and not self.closing:
-            self._paused = True
+        if response.unread > UNREAD and not self.paused and not self.closing:
+            self.paused = True
             self._transport.pause_reading()
         if response.status:
             self._wake()
@@ -162,16 +165,16 @@ class Body:
         return self
 
     async def __anext__(self) -> bytes:
-        response, clock = self._response, self._clock
+        response, connection, clock = self._response, self._connection, self._clock
         while not (data := response.take()):
             if response.whole:
                 raise StopAsyncIteration
             if response.fault:
                 raise StreamIncomplete(f"The upstream's answer broke off ({response.fault}). Try again.")
-            with clock:
-                await self._connection.more(response)
+            await connection.more(response, clock)
         clock.heard()
-        self._connection.taken(response)
+        if connection.paused:
+            connection.taken(response)
         return data
 
     async def aclose(self) -> None:
@@ -201,11 +204,11 @@ class Http1:
             else:
                 await self._place(until)
             connection = self._usable(request.origin) or await self._opened(request.origin, until)
-            response = connection.begin(head, request.content, request.method == "HEAD")
-            while not response.status:
-                if response.fault:
-                    raise UpstreamUnreachable(f"The upstream could not be reached or answered garbage ({response.fault}). Try again.")
-                await connection.more(response)
+        response = connection.begin(head, request.content, request.method == "HEAD")
+        while not response.status:
+            if response.fault:
+                raise UpstreamUnreachable(f"The upstream could not be reached or answered garbage ({response.fault}). Try again.")
+            await connection.more(response, clock)
         return Incoming(response.status, response.headers, Body(connection, response, clock))
 
     async def aclose(self) -> None:

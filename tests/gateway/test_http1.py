@@ -465,7 +465,7 @@ async def test_a_server_that_is_faster_than_its_reader_waits(pool):
         assert b"".join(parts) == body
         assert most <= UNREAD + (1 << 18) + PIECE  # and what one read of the loop brings
         assert max(map(len, parts)) <= PIECE
-        assert [c._paused for c in pool.all] == [False]
+        assert [c.paused for c in pool.all] == [False]
 
 
 # --- places, leaving, limits ---------------------------------------------------------------------------------------------
@@ -685,6 +685,23 @@ async def test_who_is_cancelled_when_the_time_is_up_has_left():
     with pytest.raises(asyncio.CancelledError):
         await task
     assert not limits._alarm.waiting
+
+
+async def test_who_is_cancelled_when_the_time_of_a_body_is_up_has_left(pool, caplog):
+    async with answering(CHUNKED[:-20], then="stay") as server:
+        limits = clock(idle=5)
+        incoming = await pool.call(asked(server), limits)
+        assert await anext(incoming.body)
+        task = asyncio.create_task(anext(incoming.body))
+        await asyncio.sleep(0.05)
+        limits.ring()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not limits._alarm.waiting
+        await eventually(lambda: not server.open)
+    gc.collect()
+    assert not caplog.records  # an exception that nobody took would be told of
 
 
 async def test_each_wait_ends_at_its_own_time():
