@@ -51,7 +51,8 @@ class Connection(asyncio.Protocol):
         elif size_of(body) <= AT_ONCE:
             self._transport.write(head + joined(body or b""))
         else:
-            for part in (head, body) if isinstance(body, bytes) else (head, *(body or ())):
+            first, *more = (body,) if isinstance(body, bytes) else body or ()
+            for part in (head + first, *more) if len(first) <= AT_ONCE else (head, first, *more):  # a write less
                 view = memoryview(part)
                 self._rest.extend(view[at : at + WRITTEN] for at in range(0, len(view), WRITTEN))
             self._write()

@@ -11,7 +11,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.dialects import sqlite
 
-from memory.stores.sql import threads, turns
+from memory.errors import StoreUnavailable
+from memory.stores.sql import engine, threads, turns
 from memory.stores.sql.engine import Database
 
 ROW = "INSERT INTO marks (name, upto) VALUES (:name, 1)"
@@ -71,6 +72,29 @@ async def test_writes_that_outrun_a_checkpoint_wait_for_it(db, monkeypatch):
     async with asyncio.timeout(10):
         await one
     assert await names(db) == [f"{i:03}" for i in range(300)]
+
+
+async def test_a_close_gives_up_on_a_log_that_is_not_brought_in_and_whoever_waits_is_told(db, monkeypatch):
+    monkeypatch.setattr(engine, "CLOSE_SECONDS", 0.2)
+    writer, go = db._connections._writer, threading.Event()
+    checkpoint_rest = writer.checkpoint_rest
+    monkeypatch.setattr(threads, "LONG", 0)
+    monkeypatch.setattr(writer, "checkpoint_rest", lambda: go.wait(10) and checkpoint_rest())
+    db._connections._count(threads.CHECKPOINT)
+    async with asyncio.timeout(10):
+        while db._connections.pause is None:
+            await asyncio.sleep(0.01)
+    waits = asyncio.create_task(db.write(writing("late"), small=True))
+    closing = asyncio.create_task(db.close())
+    async with asyncio.timeout(5):
+        with pytest.raises(StoreUnavailable, match="closed"):
+            await waits
+    assert not closing.done()  # the thread is in the middle of it
+    go.set()
+    async with asyncio.timeout(10):
+        await closing
+    await db.open()
+    assert await names(db) == []
 
 
 async def test_small_writes_wait_for_the_end_of_a_long_log_and_what_is_kept_stays_good(db):

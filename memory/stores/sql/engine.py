@@ -129,11 +129,15 @@ class Database:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     if self._connections.pause is not None:
-                        await self._connections.pause
+                        await asyncio.wait([self._connections.pause])  # not itself: to give up waiting would cancel it for all
                     await self._queue.join()
             self._writer.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._writer
+            for _, done in self._small:  # they wait for a log that is still being brought in
+                if not done.done():
+                    done.set_exception(StoreUnavailable("the store was closed meanwhile"))
+            self._small.clear()
         if self._reads:
             await asyncio.wait(self._reads, timeout=CLOSE_SECONDS / 2)
         await self._connections.close()
@@ -183,6 +187,8 @@ class Database:
             self._connections.pause.add_done_callback(self._write_small)
             return
         group, self._small = self._small, []
+        if not group:
+            return
         if self._queue.empty() and not self._committing:
             with contextlib.suppress(Exception):  # one of them failed, and is told so where it runs alone
                 made = self._connections.at_once([_unless_taken_back(*one) for one in group])
