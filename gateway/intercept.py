@@ -77,7 +77,8 @@ class Interceptor:
         self._head = Head(model)
         self._roles: set[int] = set()
         self._lanes: dict[int, Lane] = {}
-        self._received, self._shown = Fold(), Fold()
+        self._received = Fold()
+        self._shown: Fold | None = None  # where that is not just what was received: of nearly all answers it is
         self._last: Json = {}  # the newest chunk without choices that told usage
         self._usage: Json | None = None
         self._last_usage: Json | None = None
@@ -108,19 +109,29 @@ class Interceptor:
         if chunk.error is not None:
             self._error = chunk.error
             return []
-        self._received.add(chunk.body)
         if chunk.usage is not None:
             self._last_usage = chunk.usage
         if not chunk.segments:
+            self._received.add(chunk.body)
             return self._bare(chunk)
         self._head.of(chunk.body)  # the first round's identity, though nothing of it may be shown
         out: list[bytes] = []
         hiding = any(s.kind == "call" for s in chunk.segments)
+        if hiding and self._ours:
+            self._part()
         kept = [s for s in chunk.segments if self._keep(chunk, s, hiding, out)]
+        if len(kept) < len(chunk.segments) or any(s.shown is not None for s in kept):
+            self._part()
         self._show(chunk, kept, out)
+        self._received.add(chunk.body)
         if self._tries and len(kept) == len(out) == 1 and kept[0].kind == "text":
             self._moulded(chunk, kept[0].lane)
         return out
+
+    def _part(self) -> None:
+        """From the next chunk on, what is shown is no longer all that is received."""
+        if self._shown is None:
+            self._shown = self._received.copy()
 
     def passed(self, raw: bytes) -> bytes:
         """Takes an event as it came, where that is one more piece of the text being shown; returns the event to show, b"" for one
@@ -151,7 +162,8 @@ class Interceptor:
         known.texts.clear()
         self._lanes[known.lane].last = text[-1]
         self._received.text(known.lane, text)
-        self._shown.text(known.lane, text)
+        if self._shown is not None:
+            self._shown.text(known.lane, text)
 
     def _bare(self, chunk: Chunk) -> list[bytes]:
         """A chunk without choices: usage is kept back, anything else goes on with `choices` made a list."""
@@ -263,7 +275,8 @@ class Interceptor:
     def _show(self, chunk: Chunk, kept: list[Segment], out: list[bytes]) -> None:
         payload = chunk.render(kept, self._head, self._roles, not self._include_usage)
         if payload is not None:
-            self._shown.add(chunk.body if payload is chunk.payload else decode(payload))
+            if self._shown is not None:
+                self._shown.add(chunk.body if payload is chunk.payload else decode(payload))
             out.append(payload)
 
     def close(self) -> tuple[list[bytes], Round]:
@@ -287,6 +300,8 @@ class Interceptor:
             usage=self._usage,
             error=self._error,
         )
+        if self._shown is None:
+            self._shown = self._received
         self._received = Fold()
         return out, result
 
@@ -336,10 +351,13 @@ class Interceptor:
         return [encode({**self._last, **self._head.members, "choices": [], "usage": usage})]
 
     def answer(self) -> Json:
-        """The completion that the client has seen so far, without usage. A message always has its `content`, if only null."""
-        out = self._shown.whole()
+        """The completion that the client has seen so far, without usage. What every choice and message has is there, if only null."""
+        whole = (self._received if self._shown is None else self._shown).whole()
+        out = {**{k: v for k, v in whole.items() if k != "usage"}, **self._head.members, "object": whole["object"]}
         for choice in out["choices"]:
+            choice["index"] = lane_of(choice)
             choice["message"] = {"role": "assistant", "content": None, **(choice.get("message") or {})}
+            choice.setdefault("finish_reason", None)
         return out
 
 

@@ -76,10 +76,12 @@ class Memory:
 
     async def close(self) -> None:
         self._ready.clear()
-        await self.retrieval.indexing.stop()
-        if self.retrieval.meaning is not None and self.retrieval.meaning.index is not None:
-            await self.retrieval.meaning.index.close()
-        await self.db.close()
+        try:
+            await self.retrieval.indexing.stop()
+            if self.retrieval.meaning is not None and self.retrieval.meaning.index is not None:
+                await self.retrieval.meaning.index.close()
+        finally:
+            await self.db.close()
 
     def scope(self, tenant: str, user: str | None, agent: str) -> Scope:
         """Whose memory; its keys are derived once while it is in use."""

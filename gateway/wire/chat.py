@@ -249,6 +249,13 @@ class Fold:
         for choice in body.get("choices") or []:
             merge(self._lanes.setdefault(lane_of(choice), {}), choice)
 
+    def copy(self) -> Fold:
+        """One that grows by itself from here on."""
+        out = Fold()
+        out._top = dict(self._top)
+        out._lanes = {lane: joined(choice) for lane, choice in self._lanes.items()}
+        return out
+
     def text(self, lane: int, text: str) -> None:
         """More of a lane's text, in a chunk that says nothing else that the one before did not say."""
         merge(self._lanes[lane], {"delta": {"content": text}})

@@ -25,7 +25,7 @@ import uvloop
 from tests.bench import layout
 from tests.bench.load import Shape
 from tests.bench.retrieval import __main__ as retrieval
-from tests.bench.scenarios import SCENARIOS, Figures, compared, growth
+from tests.bench.scenarios import OFTEN, SCENARIOS, Figures, compared, growth
 from tests.bench.subjects import Mock, Subject, floor, gateway
 
 OTHERS = ("growth", "layout", "retrieval", "latency")
@@ -153,7 +153,7 @@ def main() -> int:
             told(name)
             print()
             retrieval.main(argv)
-    print(f"\n{args.rounds} interleaved rounds, medians, {time.time() - begun:.0f} s in all; load average {before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}")
+    print(f"\n{args.rounds} interleaved rounds (of streams {args.rounds * OFTEN['stream']}), medians, {time.time() - begun:.0f} s in all; load average {before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}")
     if args.json:
         Path(args.json).write_text(json.dumps({**figures, "load_average": [before, os.getloadavg()[0]], "cores": os.cpu_count(), "date": time.strftime("%Y-%m-%d")}, indent=1))
     return 1 if failed else 0

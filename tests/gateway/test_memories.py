@@ -336,7 +336,7 @@ async def test_single_user_mode_takes_the_local_token(data):
 
 
 async def test_a_store_that_is_down_is_503(live, monkeypatch):
-    async def down(*_):
+    async def down(*_, **__):
         raise StoreUnavailable("gone")
 
     await live.gateway.worker.stop()
@@ -345,6 +345,22 @@ async def test_a_store_that_is_down_is_503(live, monkeypatch):
     for method, path, body in (("GET", "/users/ada/blocks", None), ("PUT", "/users/ada/blocks/human", {"value": "x"}), ("GET", "/users/ada/export", None)):
         r = await live.memory(method, path, json=body)
         assert (r.status_code, r.json()["error"]["code"]) == (503, "unavailable")
+
+
+async def test_an_index_that_fails_as_it_ends_leaves_no_database_open(data, monkeypatch, caplog):
+    async with managed(data) as live:
+        await live.memory("GET", "/users/ada/blocks")
+        memory = live.gateway.memory
+        stop = memory.retrieval.indexing.stop
+
+        async def failing():
+            await stop()
+            raise RuntimeError("a defect")
+
+        monkeypatch.setattr(memory.retrieval.indexing, "stop", failing)
+        assert memory.db._connections._all
+    assert not memory.db._connections._all
+    assert any("Memory.close failed" in r.getMessage() for r in caplog.records)
 
 
 async def test_the_schema_describes_the_routes(live):
