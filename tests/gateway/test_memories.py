@@ -1,6 +1,7 @@
 """The management API over real sockets: blocks, versions, undo, passages, users, who may reach what, what is refused."""
 from __future__ import annotations
 
+import asyncio
 from urllib.parse import quote
 
 import pytest
@@ -347,10 +348,12 @@ async def test_a_store_that_is_down_is_503(live, monkeypatch):
         assert (r.status_code, r.json()["error"]["code"]) == (503, "unavailable")
 
 
-async def test_an_index_that_fails_as_it_ends_leaves_no_database_open(data, monkeypatch, caplog):
+async def test_an_index_that_fails_as_it_ends_leaves_no_database_open(data, monkeypatch):
     async with managed(data) as live:
-        await live.memory("GET", "/users/ada/blocks")
         memory = live.gateway.memory
+        async with asyncio.timeout(20):
+            while not memory.ready:
+                await asyncio.sleep(0.01)
         stop = memory.retrieval.indexing.stop
 
         async def failing():
@@ -360,7 +363,6 @@ async def test_an_index_that_fails_as_it_ends_leaves_no_database_open(data, monk
         monkeypatch.setattr(memory.retrieval.indexing, "stop", failing)
         assert memory.db._connections._all
     assert not memory.db._connections._all
-    assert any("Memory.close failed" in r.getMessage() for r in caplog.records)
 
 
 async def test_the_schema_describes_the_routes(live):
