@@ -51,11 +51,8 @@ class Clock:
 
     def limit(self, waiter: asyncio.Future[None]) -> None:
         """A wait for this future begins. It raises UpstreamTimeout when the time is up."""
-        if self._phase == "idle":
-            self._limit = limit = self._alarm.now() + self.timeouts.idle
-            self.until = limit if limit < self._ends else self._ends
         self._waiter = waiter
-        self._alarm.watch(self)
+        self._begin()
 
     def over(self) -> None:
         """The wait has ended."""
@@ -63,11 +60,14 @@ class Clock:
         self._alarm.waiting.discard(self)
 
     def __enter__(self) -> None:
-        if self._phase == "idle":
-            self._limit = self._alarm.now() + self.timeouts.idle
-            self.until = min(self._limit, self._ends)
         self._task = task = asyncio.current_task(self._alarm.loop)
         self._cancelling = task.cancelling() if task is not None else 0
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._phase == "idle":
+            self._limit = limit = self._alarm.now() + self.timeouts.idle
+            self.until = limit if limit < self._ends else self._ends
         self._alarm.watch(self)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
