@@ -7,14 +7,31 @@ GatewayError
 ├── Unavailable 503
 └── UpstreamTimeout 504
 UpstreamRefused carries an upstream's own status and body, verbatim; UpstreamFailed the error it sent inside a stream.
+
+How a message names a value that was given, and what may have been meant, is said here too.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from types import NoneType
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+
 Headers = Sequence[tuple[bytes, bytes]]
+SHOWN = 60  # characters of a value
+KINDS = {dict: "an object", list: "a list", tuple: "a list", str: "a string", int: "a number", float: "a number", bool: "a boolean", type(None): "null"}
+TABLE = ("model_type", "dict_type")
+SHAPES = {
+    "tuple_type": 'this is a list, such as ["a", "b"]', "missing": "this is needed", "string_type": "this is a string", **dict.fromkeys(TABLE, "this is a table, in JSON an object"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "this is a whole number"), **dict.fromkeys(("float_type", "float_parsing"), "this is a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "this is true or false")}
+HIDDEN = frozenset({"api_key", "key", "key_hash", "keys"})  # members that hold keys, or would where one was put in the wrong place
 
 
 class GatewayError(Exception):
@@ -144,3 +161,61 @@ class UpstreamFailed(GatewayError):
 
     def body(self) -> bytes:
         return msgspec.json.encode({"error": self.error})
+
+
+def kind_of(value: object) -> str:
+    """What a value is, as JSON has it."""
+    return KINDS.get(type(value), "a value")
+
+
+def quoted(value: object) -> str:
+    """A value as a message shows it: on one line and shortened; of a list or an object, that it is one."""
+    if isinstance(value, str):
+        text = shown_url(value)
+        return repr(text) if len(text) <= SHOWN else f"{text[:SHOWN]!r}… ({len(text)} characters)"
+    if isinstance(value, dict | list | tuple):
+        return kind_of(value)
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)[:SHOWN]
+
+
+def shown_url(url: str) -> str:
+    """An address without the user and password that may stand in it."""
+    return re.sub(r"(?<=//)[^/]*@", "", url)
+
+
+def instead(name: str, known: Iterable[str], listed: str = "") -> str:
+    """What to give in place of a name that nobody knows: the nearest one, where one is near. listed: where all stand; else they are named."""
+    names = sorted(known)
+    if near := get_close_matches(name[:SHOWN].lower(), names, 1):
+        return f", did you mean {near[0]}?{listed and f' {listed}'}"
+    return f"; {listed or 'there are: ' + ', '.join(names)}"
+
+
+class Filled(str):
+    """A text whose `${...}` were filled in. raw: as it was written, which alone is ever shown."""
+
+    __slots__ = ("raw",)
+    raw: str
+
+
+def told(error: ValidationError, model: type[BaseModel], listed: str = "") -> list[tuple[tuple[str, ...], str]]:
+    """The path of each member that cannot be used; what is allowed there, and its value, unless that may be a key. listed: see `instead`."""
+    return [(tuple(str(p)[:SHOWN] for p in x["loc"]), _wrong(x, model, listed)) for x in error.errors(include_url=False)]
+
+
+def _wrong(error: Any, model: Any, listed: str) -> str:
+    path, kind, value = error["loc"], error["type"], getattr(error["input"], "raw", error["input"])
+    if kind == "extra_forbidden":  # whose value may be a key under a name that was mistyped
+        return f"there is no such setting{instead(str(path[-1]), _members(model, path[:-1]), listed)}"
+    text = SHAPES.get(kind) or error["msg"].removeprefix("Value error, ")
+    if kind == "missing" or (isinstance(value, dict | list | tuple | bytes) and not kind.endswith("_type")):
+        return text  # which says all
+    return f"{text}, not {kind_of(value) if kind in TABLE or not HIDDEN.isdisjoint(path[-2:]) else quoted(value)}"
+
+
+def _members(kind: Any, path: Sequence[str | int]) -> list[str]:
+    """What may stand at a path within a model."""
+    for part in path:
+        kind = kind.model_fields[part].annotation if hasattr(kind, "model_fields") else get_args(kind)[isinstance(part, str)]
+        kind = get_args(kind)[0] if NoneType in get_args(kind) else kind
+    return list(kind.model_fields)

@@ -318,9 +318,10 @@ class Forwarder:
         data = self.scrubbed(await incoming.read(ERROR_BYTES), target)
         headers = client_headers(incoming.headers)
         if incoming.status == 401 and self.managed:
-            missing = "has no api_key here, and wants one" if self.credential(target) is None else "refused the gateway's own credentials"
-            log.error("the provider %r %s", target.provider, missing)
-            return UpstreamAuthError(f"The provider {target.provider!r} {missing}. The gateway's operator must check its api_key.")
+            keyless = self.credential(target) is None
+            fault = "has no api_key here, and wants one" if keyless else "refused the gateway's own credentials"
+            log.error("the provider %r %s", target.provider, fault)
+            return UpstreamAuthError(f"The provider {target.provider!r} {fault}. The gateway's operator must {'set' if keyless else 'check'} providers.{target.provider}.api_key.")
         if incoming.status < 200:
             return UpstreamUnreachable(f"The provider {target.provider!r} answered {incoming.status}, which nobody asked for. Check its base_url.")
         if 300 <= incoming.status < 400:

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from gateway.errors import BadRequest, Forbidden, Unauthenticated, Unavailable
-from gateway.made import MadeKeys, digest_of
+from gateway.made import PREFIX, MadeKeys, digest_of
 from gateway.settings import Budget, Grant, Limits, Settings
 from memory.stores.sql.glance import NONE
 
@@ -79,6 +79,10 @@ class KeyRing:
             return Principal("local" if self._single else "open", "open", default_user=user)
         if credential is None:
             raise Unauthenticated("No API key given. Send your provider's key as `Authorization: Bearer ...`; Memgate passes it on.")
+        if credential.startswith(PREFIX.encode()) and self.made.get(digest_of(credential)) is not None:
+            raise Unauthenticated("This is a key of Memgate's own, which this gateway takes from its next start on, or once it reads its configuration anew. Until then send your provider's key.")
+        if self._single and hmac.compare_digest(credential, self._token.encode()):
+            raise Unauthenticated("This is the local token of Memgate's management API, which never goes upstream. Send your provider's key.")
         authorization = headers.get(b"authorization") or b"Bearer " + credential
         if self._single:
             return Principal("local", "own", default_user=user, authorization=authorization)

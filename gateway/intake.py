@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import BadRequest, TooLarge, UnsupportedMedia
+from gateway.errors import BadRequest, TooLarge, UnsupportedMedia, kind_of
 from gateway.packing import Unpacker
 from gateway.wire.chat import Json, decode
 
@@ -62,7 +62,7 @@ def parse(body: bytes) -> Json:
     except RecursionError as e:
         raise BadRequest("The body is nested too deeply.", code="invalid_json") from e
     if not isinstance(data, dict):
-        raise BadRequest(f"The body must be a JSON object, not {_kind(data)}.", code="invalid_json")
+        raise BadRequest(f"The body must be a JSON object, not {kind_of(data)}.", code="invalid_json")
     return data
 
 
@@ -98,7 +98,3 @@ def check_messages(body: Json, known: int = 0) -> None:
             raise BadRequest(f"`messages[{i}].tool_calls` must be a list of objects.", param=f"messages[{i}].tool_calls")
     if body.get("tools") is not None and not isinstance(body["tools"], list):
         raise BadRequest("`tools` must be a list.", param="tools")
-
-
-def _kind(value: object) -> str:
-    return {list: "a list", str: "a string", int: "a number", float: "a number", bool: "a boolean", type(None): "null"}.get(type(value), "a value")

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gateway.errors import Filled, kind_of
 from gateway.settings import ConfigError, Settings, checked
 from memory.stores.sql.glance import NONE, glance
 
@@ -42,16 +43,17 @@ def read(path: Path | None, env: Mapping[str, str] = os.environ, overrides: Mapp
             data = _expanded(data, env, "")
         except ConfigError as e:
             raise ConfigError(f"{path}: {e}") from e
-    _from_environment(data, env)
+    variables = _from_environment(data, env)
     upstream = env.get("MEMGATE_UPSTREAM")
     for member, value in (overrides or {}).items():
         if member == "upstream":
             upstream = value or upstream
         elif value is not None:
             _put(data, member.split("."), value)
+            variables.pop(tuple(member.split(".")), None)
     for table in ("providers", "models"):
         if not isinstance(data.get(table, {}), dict):
-            raise ConfigError(f"{table}: this is a table of tables, such as [{table}.name]")
+            raise ConfigError(f"{table}: this is a table of tables, such as [{table}.name], not {kind_of(data[table])}")
     if not data.get("providers") or upstream:
         base = upstream or "https://api.openai.com/v1"
         providers = data.setdefault("providers", {})
@@ -59,7 +61,7 @@ def read(path: Path | None, env: Mapping[str, str] = os.environ, overrides: Mapp
         providers[name] = {**providers.get(name, {}), "base_url": base}
     if not data.get("models"):
         data["models"] = {"*": {"targets": [{"provider": next(iter(data["providers"]))}]}}
-    return checked(data)
+    return checked(data, variables)
 
 
 def _expanded(value: Any, env: Mapping[str, str], where: str) -> Any:
@@ -78,15 +80,22 @@ def _expanded(value: Any, env: Mapping[str, str], where: str) -> Any:
 
     if bad := re.search(r"\$\{[^}]*\}?", VARIABLE.sub("", value)):
         raise ConfigError(f"{where} holds {bad[0]!r}, which names no variable: letters, digits and _ only, as in ${{NAME}} or ${{NAME:-default}}")
-    return VARIABLE.sub(named, value)
+    if (text := VARIABLE.sub(named, value)) == value:
+        return value
+    filled = Filled(text)
+    filled.raw = value
+    return filled
 
 
-def _from_environment(data: dict[str, Any], env: Mapping[str, str]) -> None:
+def _from_environment(data: dict[str, Any], env: Mapping[str, str]) -> dict[tuple[str, ...], str]:
+    """Returns the variables that were found, by the path that each set."""
+    found: dict[tuple[str, ...], str] = {}
     for name, value in env.items():
-        if name.startswith("MEMGATE_") and "__" in name:
-            _put(data, name.removeprefix("MEMGATE_").lower().split("__"), _value(value))
-        elif name in ("MEMGATE_KEYS", "MEMGATE_PROVIDERS", "MEMGATE_MODELS", "MEMGATE_IDENTITY"):
-            data[name.removeprefix("MEMGATE_").lower()] = _value(value)
+        path = name.removeprefix("MEMGATE_").lower().split("__")
+        if (name.startswith("MEMGATE_") and "__" in name) or name in ("MEMGATE_KEYS", "MEMGATE_PROVIDERS", "MEMGATE_MODELS", "MEMGATE_IDENTITY"):
+            _put(data, path, _value(value))
+            found[tuple(path)] = name
+    return found
 
 
 def _value(text: str) -> Any:

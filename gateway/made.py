@@ -22,11 +22,12 @@ from memory.stores.sql.engine import Database
 log = logging.getLogger("memgate")
 EVERY_SECONDS = 1.0
 READ_SECONDS = 10.0
+PREFIX = "mg-"
 
 
 def new_key() -> tuple[str, str]:
     """A key, and its hash."""
-    text = f"mg-{secrets.token_urlsafe(32)}"
+    text = f"{PREFIX}{secrets.token_urlsafe(32)}"
     return text, digest_of(text.encode())
 
 

@@ -1,6 +1,6 @@
 """What Memgate can be told: every setting with its type, bounds and default, checked whole before use.
 
-Unknown members are refused with their path. How a file and the environment become these: `loading`.
+What cannot be used is refused with its path, its value and what is allowed; keys are never shown. How a file and the environment become these: `loading`.
 """
 from __future__ import annotations
 
@@ -8,28 +8,30 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
     PrivateAttr,
     SecretStr,
     ValidationError,
+    ValidatorFunctionWrapHandler,
     field_validator,
     model_validator,
 )
 
+from gateway.errors import told
 from gateway.headers import may_forward
 from memory.blocks import LABEL, RESERVED
 from memory.stores.sql.glance import NONE, Made
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 VECTORS = re.compile(r"chroma:https?://[^/]")
-SHAPES = {"tuple_type": 'this is a list, such as ["a", "b"]'} | dict.fromkeys(("model_type", "dict_type"), "this is a table, in JSON an object")
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -39,6 +41,12 @@ class ConfigError(ValueError):
 
 class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _harmless(name: str) -> str:
+    if not may_forward(name.lower().encode()):
+        raise ValueError("it never goes upstream: credentials, cookies, hop-by-hop headers and Memgate's own stay here; name another header")
+    return name
 
 
 class Server(Part):
@@ -51,15 +59,15 @@ class Server(Part):
     drain_seconds: float = Field(600, ge=0)
     keepalive_seconds: float = Field(15, ge=0)
     commit_seconds: float = Field(15, gt=0)
-    forward_headers: tuple[str, ...] = ()
+    forward_headers: tuple[Annotated[str, AfterValidator(_harmless)], ...] = ()
 
-    @field_validator("forward_headers")
+    @field_validator("single_user", mode="wrap")
     @classmethod
-    def _harmless(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        for name in names:
-            if not may_forward(name.lower().encode()):
-                raise ValueError(f"{name!r} never goes upstream: credentials, cookies, hop-by-hop headers and Memgate's own stay here")
-        return names
+    def _either(cls, value: Any, inner: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return inner(value)
+        except ValidationError:  # of each of its types
+            raise ValueError("use auto, true or false") from None
 
     @property
     def loopback(self) -> bool:
@@ -167,7 +175,7 @@ class Grant(Part):
     @classmethod
     def _printable(cls, text: str) -> str:
         if not text.isprintable() or not text.strip() or text == "*":
-            raise ValueError(f"{text[:60]!r} cannot be shown or means all: use printable characters, not a lone *")
+            raise ValueError("give printable characters, neither blanks alone nor a lone * (which means all)")
         return text
 
 
@@ -200,12 +208,17 @@ class BlockDefault(Part):
     limit: int = Field(4000, gt=0)
     read_only: bool = False
 
+    @field_validator("label")
+    @classmethod
+    def _usable(cls, label: str) -> str:
+        if not LABEL.fullmatch(label) or label in RESERVED:
+            raise ValueError("this must match [a-z][a-z0-9_]{0,62} and be none of ours")
+        return label
+
     @model_validator(mode="after")
     def _fits(self) -> BlockDefault:
-        if not LABEL.fullmatch(self.label) or self.label in RESERVED:
-            raise ValueError(f"label {self.label!r} must match [a-z][a-z0-9_]{{0,62}} and be none of ours")
         if len(self.value) > self.limit:
-            raise ValueError(f"value of {self.label!r} has {len(self.value)} characters, its limit is {self.limit}")
+            raise ValueError(f"`value` has {len(self.value)} characters, its limit is {self.limit}: shorten it, or raise `limit`")
         return self
 
 
@@ -221,9 +234,17 @@ class Reflect(Part):
     idle_seconds: float = Field(0, ge=0)
 
 
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as e:
+        raise ValueError(f"this is a regular expression ({e.msg})") from e
+    return text
+
+
 class MemoryPart(Part):
     tools: Literal["always", "with_client_tools", "never"] = "always"
-    ignore: tuple[str, ...] = ()
+    ignore: tuple[Annotated[str, AfterValidator(_pattern)], ...] = ()
     max_rounds: int = Field(8, ge=1)
     turn_seconds: float = Field(300, gt=0)
     usage: Literal["sum", "last"] = "sum"
@@ -242,16 +263,6 @@ class MemoryPart(Part):
     cache_idle_seconds: float = Field(300, gt=0)
     summary_seconds: float = Field(30, gt=0)
     blocks: tuple[BlockDefault, ...] = BLOCKS
-
-    @field_validator("ignore")
-    @classmethod
-    def _patterns(cls, found: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in found:
-            try:
-                re.compile(pattern)
-            except re.error as e:
-                raise ValueError(f"{pattern[:80]!r} is no regular expression: {e.msg}") from e
-        return found
 
 
 IDENTITY = ("header", "path", "user", "safety_identifier", "alias")
@@ -394,17 +405,14 @@ def data_folder(env: Mapping[str, str] = os.environ) -> Path:
     return Path(env.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "memgate"
 
 
-def checked(data: dict[str, Any]) -> Settings:
-    """The settings from a plain table, not guarded yet. Raises ConfigError."""
+def checked(data: dict[str, Any], variables: Mapping[tuple[str, ...], str] = {}) -> Settings:
+    """The settings from a plain table, not guarded yet. variables: of the environment, by the path that each set. Raises ConfigError."""
     try:
         return Settings.model_validate(data)
     except ValidationError as e:
-        raise ConfigError("\n".join(told(x) for x in e.errors(include_input=False, include_url=False))) from e
+        lines = [f"{'.'.join(path) or 'configuration'}: {text}{_origin(path, variables)}" for path, text in told(e, Settings, "config/gateway.toml lists them all")]
+        raise ConfigError("\n".join(lines)) from e
 
 
-def told(error: Any) -> str:
-    """One of pydantic's errors, as a line that names the member."""
-    where = ".".join(str(p) for p in error["loc"]) or "configuration"
-    if error["type"] == "extra_forbidden":
-        return f"{where}: there is no such setting; config/gateway.toml lists them all"
-    return f"{where}: {SHAPES.get(error['type']) or error['msg'].removeprefix('Value error, ')}"
+def _origin(path: Sequence[str], variables: Mapping[tuple[str, ...], str]) -> str:
+    return next((f" (from {name})" for at, name in variables.items() if path and all(a == b for a, b in zip(at, path, strict=False))), "")

@@ -44,7 +44,7 @@ class Unattended:
 
     async def __call__(self, errand: Errand, messages: Sequence[Json], max_tokens: int) -> Json:
         own = self.settings.mode == "own-key"
-        authorization = self.credentials.get(errand.tenant)
+        authorization = self.credentials.get(errand.tenant) if own else None
         if own and authorization is None:
             raise Postponed("no request of the tenant has brought a credential since the start")
         name = self.settings.memory.summarizer or errand.model

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from gateway.cli.keys import counted, lacking
-from gateway.cli.options import Failed, config_option, installed_version, settings_from, shown_url
+from gateway.cli.keys import counted, lacking, unkeyed
+from gateway.cli.options import Failed, config_option, installed_version, settings_from
 
 if TYPE_CHECKING:
     from gateway.settings import Settings
@@ -71,6 +71,8 @@ def checks(config: Path | None) -> Iterator[Finding]:
     yield _data(settings)
     yield _full_text()
     yield _database(settings)
+    for text in unkeyed(settings):
+        yield Finding("provider key", "note", text)
     for name in settings.providers:
         yield _upstream(name, settings)
     yield _tokenizers(settings)
@@ -123,7 +125,7 @@ def _database(settings: Settings) -> Finding:
 
 
 def _upstream(name: str, settings: Settings) -> Finding:
-    from gateway.errors import GatewayError
+    from gateway.errors import GatewayError, shown_url
 
     provider = settings.providers[name]
     try:

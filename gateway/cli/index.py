@@ -113,6 +113,8 @@ async def _vectors(db: Database, settings: Settings) -> None:
             click.echo(f"vectors: none were made for {STALLED:.0f} seconds; the gateway tries again in the background, and /memory/v1/jobs tells what failed")
             return
         await asyncio.sleep(SECONDS)
+    if refused := await db.read(lambda conn: vectors.refused(conn, model)):
+        click.echo(f"vectors: {model} refused {refused} of the texts, which words alone find")
     if waiting := left.get("waiting"):
         click.echo(f"vectors: {waiting} users wait for a request of theirs, which brings the credential")
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import click
 
@@ -25,6 +26,7 @@ FIRST = ("It is the first key of this data folder: from now on every request nee
          "What single-user mode remembered belongs to the tenant 'local'.")
 LIMITS = ("rpm", "tpm", "concurrent")
 BUDGET = ("usd", "period")
+NEARBY = (".localhost", ".local", ".internal", ".lan")
 
 
 @click.group(short_help="Make, list and revoke managed keys.")
@@ -178,3 +180,27 @@ def lacking(settings: Settings) -> str | None:
     if not settings.made.admins and not any(key.admin for key in settings.keys):
         return "no key is an admin's, so keys are made and revoked only while the gateway is stopped: `memgate keys create --admin --name NAME --tenant TENANT` makes one"
     return None
+
+
+def unkeyed(settings: Settings) -> list[str]:
+    """The providers that are called without any key and probably want one: no client's is sent on. Never refused, since none need want one."""
+    from gateway.errors import shown_url
+
+    if settings.mode == "own-key":
+        return []
+    return [f"providers.{name} has no api_key, and no client's key is sent on: {shown_url(p.base_url)} is called without one. Set providers.{name}.api_key, unless that server wants none"
+            for name, p in settings.providers.items() if not p.api_key and not _keyless(p.base_url)]
+
+
+def _keyless(url: str) -> bool:
+    """Whether a server is one's own by its address, as those that want no key are, or is told who calls by the address itself."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:  # no address at all: warned of as such
+        return True
+    try:
+        nearby = not ip_address(host).is_global
+    except ValueError:
+        nearby = "." not in host or host.endswith(NEARBY)
+    return nearby or bool(parts.username)

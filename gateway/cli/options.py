@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -51,11 +50,6 @@ def with_database(config: Path | None) -> Settings:
     if path and not path.exists():
         raise Failed(f"There is no database at {path} yet.")
     return settings
-
-
-def shown_url(url: str) -> str:
-    """An address without the user and password that may stand in it."""
-    return re.sub(r"(?<=//)[^/]*@", "", url)
 
 
 def private(folder: Path) -> None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gateway.cli.keys import counted, lacking
-from gateway.cli.options import Failed, config_option, settings_from, shown_url
+from gateway.cli.keys import counted, lacking, unkeyed
+from gateway.cli.options import Failed, config_option, settings_from
 
 if TYPE_CHECKING:
     from gateway.front import Front
@@ -108,6 +108,8 @@ MODES = {
 
 def told(settings: Settings, url: str) -> list[str]:
     """What an operator should know at the start."""
+    from gateway.errors import shown_url
+
     mode = MODES[settings.mode]
     if settings.single_user and settings.mode != "managed":
         mode = mode.replace("; a key is a tenant of its own", "")
@@ -124,9 +126,12 @@ def told(settings: Settings, url: str) -> list[str]:
 
 def warnings(settings: Settings) -> list[str]:
     """What is allowed but may surprise."""
+    from gateway.errors import shown_url
+
     conversation = "a request that names no user is remembered within its own conversation only"
     out = [f"the key {k.name!r} names nobody (no default_user): {conversation}" for k in settings.keys if not k.default_user]
     out += [text] if (text := lacking(settings)) else []
+    out += unkeyed(settings)
     if settings.mode == "own-key" and not settings.single_user:
         out.append(f"keys name nobody: {conversation}")
     out += [f"providers.{name}.base_url is {shown_url(p.base_url)}: no http or https address, every call is a 502"

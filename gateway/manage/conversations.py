@@ -1,6 +1,7 @@
 """Recall memory over HTTP: conversations, their messages, a chat brought along, explain records."""
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery
 from sqlalchemy import Connection
 
-from gateway.errors import BadRequest, NotFound
+from gateway.errors import BadRequest, NotFound, quoted
 from gateway.errors import Conflict as Ambiguous
 from gateway.front import segment
 from gateway.manage.door import AtDesk, AtDoor, Caller, Cursor, PageLimit, told, window
@@ -80,12 +81,12 @@ def _said(messages: list[Json]) -> list[Said]:
         if not isinstance(message.get("role"), str):
             raise BadRequest(f"`{where}` needs a `role`.", param=where)
         if not (content is None or isinstance(content, str) or (isinstance(content, list) and all(isinstance(p, dict) for p in content))):
-            raise BadRequest(f"`{where}.content` must be a string, a list of parts, or null.", param=f"{where}.content")
+            raise BadRequest(f"`{where}.content` must be a string, a list of parts, or null, not {quoted(content)}.", param=f"{where}.content")
         if calls is not None and not (isinstance(calls, list) and all(isinstance(c, dict) for c in calls)):
-            raise BadRequest(f"`{where}.tool_calls` must be a list of objects.", param=f"{where}.tool_calls")
+            raise BadRequest(f"`{where}.tool_calls` must be a list of objects, not {quoted(calls)}.", param=f"{where}.tool_calls")
         told_at = message.pop("created_at", None)
         if told_at is not None and not isinstance(told_at, str):
-            raise BadRequest(f"`{where}.created_at` is {told_at!r}: give an ISO 8601 time.", param=f"{where}.created_at")
+            raise BadRequest(f"`{where}.created_at` is {quoted(told_at)}: give an ISO 8601 time.", param=f"{where}.created_at")
         at = time_of(told_at, f"{where}.created_at")
         out.append(Said(message, now if at is None else at))
     return out
@@ -157,7 +158,14 @@ async def conversation(caller: AtDoor, ident: FromPath[str], whose: Whose, curso
 @delete("/conversations/{ident:str}", status_code=200, summary="Delete a conversation and what hangs on it")
 async def delete_conversation(caller: AtDoor, ident: FromPath[str], whose: Whose) -> Gone:
     name = segment(ident)
-    await caller.write(lambda conn: outside.forget_conversation(conn, _one(conn, caller, name, whose)))
+
+    def work(conn: Connection) -> rows.Found:
+        found = _one(conn, caller, name, whose)
+        outside.forget_conversation(conn, found)
+        return found
+
+    found = await caller.write(work)
+    await asyncio.to_thread(caller.gateway.memory.spill.forget_conversation, found.key)
     return Gone(name, "conversation")
 
 

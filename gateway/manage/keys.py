@@ -12,13 +12,13 @@ from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody
 from litestar.params import FromPath
 from pydantic import ValidationError
 
-from gateway.errors import BadRequest, Conflict, Forbidden
+from gateway.errors import BadRequest, Conflict, Forbidden, told
 from gateway.front import segment
+from gateway.intake import parse
 from gateway.made import granted, new_key
 from gateway.manage.door import EVERY, AtDoor, Caller, Cursor, PageLimit, window
 from gateway.manage.shapes import Key, MadeKey, Page, RevokedKey, place_of
 from gateway.settings import Grant
-from gateway.settings import told as fault
 from memory.search import iso
 from memory.stores.sql import keys
 
@@ -100,12 +100,13 @@ async def revoke_key(caller: AtDoor, ident: FromPath[str]) -> RevokedKey:
 
 
 def _asked(body: bytes) -> Grant:
-    """Raises BadRequest naming the member."""
+    """Raises BadRequest naming the member and its value."""
+    parse(body)  # which says where JSON breaks, as for every body
     try:
         return Grant.model_validate_json(body, strict=True)
     except ValidationError as e:
-        errors = e.errors(include_input=False, include_url=False)
-        raise BadRequest("; ".join(fault(x) for x in errors[:5]), param=".".join(str(p) for p in errors[0]["loc"]) or None) from e
+        found = told(e, Grant)
+        raise BadRequest("; ".join(f"{'.'.join(path) or 'the body'}: {text}" for path, text in found[:5]), param=".".join(found[0][0]) or None) from e
 
 
 def _readable(row: keys.Stored) -> Grant:

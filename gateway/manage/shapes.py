@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
@@ -10,7 +11,7 @@ from typing import Annotated, Any, Generic, TypeVar
 import msgspec
 from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody
 
-from gateway.errors import BadRequest
+from gateway.errors import SHOWN, BadRequest, instead, quoted
 from gateway.intake import parse
 from memory.blocks import Block as Core
 from memory.portable import moment
@@ -19,6 +20,8 @@ from memory.search import iso
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 Json = dict[str, Any]
+FAULT = re.compile(r"(?:Object contains unknown field `(.*)`|Object missing required field `(.*)`|(.*?))(?: - at `\$\.?(.*)`)?", re.DOTALL)  # as msgspec words it
+STEP = re.compile(r"(\w+)|\[(\d+)\]")
 
 
 class Page(msgspec.Struct, Generic[T]):
@@ -255,13 +258,27 @@ def _inlined(ref: str, defs: Mapping[str, Any]) -> Any:
 
 
 def asked(body: bytes, model: type[S]) -> S:
-    """The body as this model. Raises BadRequest naming the member."""
+    """The body as this model. Raises BadRequest naming the member and its value."""
+    given = parse(body)
     try:
-        return msgspec.convert(parse(body), model)
+        return msgspec.convert(given, model)
     except msgspec.ValidationError as e:
-        told, _, path = str(e).partition(" - at ")
-        member = path.strip("`").removeprefix("$").lstrip(".") or None
-        raise BadRequest(f"{told}{f' (in {member})' if member else ''}.", param=member) from e
+        found = FAULT.fullmatch(str(e))
+        assert found is not None  # noqa: S101 - every message has this form
+        name, missing, text, path = found.groups()
+        if name is not None:
+            name = name[:SHOWN]
+            raise BadRequest(f"`{name}` is no member of this body{instead(name, model.__struct_fields__)}", param=name) from e
+        if missing is not None:
+            raise BadRequest(f"`{missing}` is missing.", param=missing) from e
+        raise BadRequest(f"`{path}` is {quoted(_at(given, path))}: {text[:1].lower()}{text[1:]}.", param=path) from e
+
+
+def _at(given: Any, path: str) -> Any:
+    """What stands at a path such as `tags[1]`."""
+    for name, index in STEP.findall(path):
+        given = given[name] if name else given[int(index)]
+    return given
 
 
 def block(found: Core) -> Block:

@@ -110,6 +110,64 @@ async def test_on_one_persons_machine_a_reload_is_a_start_that_asks_for_keys(dat
         assert [await status(live, k) for k in (key, "sk-own", token)] == [200, 401, 401]
 
 
+@row(89)
+async def test_a_key_made_before_the_gateway_asks_for_keys_is_not_taken_for_the_providers(data):
+    """The first key is made through a gateway that runs in own-key mode until it starts anew."""
+    async with Model("ok") as up, running(up.url, data) as live:
+        token = (data / "token").read_text().strip()
+        key = (await live.memory("POST", "/keys", json={"name": "a", "tenant": "t"}, **bearer(token))).json()["key"]
+        for headers in ({"authorization": f"Bearer {key}"}, {"authorization": key}, {"authorization": f"Bearer {key}", "x-memory": "off"}):
+            response = await live.chat("hi", headers)
+            assert (response.status_code, response.json()["error"]["code"]) == (401, "invalid_api_key")
+            assert "from its next start on" in response.json()["error"]["message"]
+        assert (await live.http.post(f"{live.url}/embeddings", json={"model": "m", "input": "hi"}, headers={"authorization": "", "x-api-key": key})).status_code == 401
+        assert not up.requests
+        assert await status(live, "mg-of-another-gateway") == 200  # which may be the upstream
+
+
+@row(89)
+@pytest.mark.parametrize("headers", [{}, {"x-memory": "off"}])
+async def test_the_local_token_is_not_taken_for_the_providers_key(data, headers):
+    async with Model("ok") as up, running(up.url, data) as live:
+        token = (data / "token").read_text().strip()
+        response = await live.chat("hi", {"authorization": f"Bearer {token}", **headers})
+        assert (response.status_code, "local token" in response.json()["error"]["message"]) == (401, True)
+        assert (await live.http.post(f"{live.url}/embeddings", json={"model": "m", "input": "hi"}, headers={"authorization": "", "x-api-key": token})).status_code == 401
+        assert not up.requests
+
+
+@row(89)
+async def test_a_credential_that_was_brought_pays_for_nothing_once_keys_are_asked_for(data):
+    """After a reload that begins to ask for keys: neither texts to embed nor background work go out with what a client sent before."""
+    config = {"memory": {"embedder": "upstream:e"}}
+    async with Model("ok") as up, running(up.url, data, config) as live:
+        token = (data / "token").read_text().strip()
+        assert await status(live, "sk-own") == 200
+        key = (await live.memory("POST", "/keys", json={"name": "a", "tenant": "local", "default_user": "me"}, **bearer(token))).json()["key"]
+        live.app.reload(load(None, {}, {"upstream": up.url, "storage.data": str(data), "storage.vectors": "none", "memory.embedder": "upstream:e"}))
+        before = len(up.requests)
+        assert await status(live, key) == 200
+        await live.memory("GET", "/users/me/search?query=hi", **bearer(key))
+        live.gateway.worker.wake()
+        await asyncio.sleep(0.3)
+        sent = up.requests[before:]
+        assert any(r.path.endswith("/embeddings") for r in sent)
+        assert not any("sk-own" in value for r in sent for _, value in r.headers)
+
+
+@row(89)
+@pytest.mark.parametrize("headers", [{}, {"x-memory": "off"}])
+async def test_a_provider_without_a_key_gets_no_key_of_ours_and_its_refusal_tells_what_is_missing(data, headers):
+    async with Model((401, {"error": {"message": "no key given"}}), (401, {"error": {"message": "no key given"}})) as up, running(up.url, data, {"keys": [ROOT]}) as live:
+        for body in ({}, {"stream": True}):
+            response = await live.chat("hi", {"authorization": "Bearer sk-root", "x-api-key": "sk-root", "api-key": "sk-root", **headers}, **body)
+            error = response.json()["error"]
+            assert (response.status_code, error["code"]) == (502, "upstream_auth_error")
+            assert error["message"] == "The provider 'openai' has no api_key here, and wants one. The gateway's operator must set providers.openai.api_key."
+        assert len(up.requests) == 2
+        assert "sk-root" not in str([r.headers for r in up.requests])
+
+
 @row(87)
 async def test_before_the_store_was_read_a_key_that_may_be_one_is_not_refused_but_asked_again(data, monkeypatch):
     async with Model("ok") as up:

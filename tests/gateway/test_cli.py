@@ -86,7 +86,7 @@ def test_a_configuration_that_cannot_be_used_exits_2_without_a_traceback(tmp_pat
     path.write_text("[server]\nprot = 1\n")
     done = memgate(tmp_path, "serve", "--config", str(path))
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "Error: server.prot: there is no such setting; config/gateway.toml lists them all\n"
+    assert done.stderr == "Error: server.prot: there is no such setting, did you mean port? config/gateway.toml lists them all\n"
 
 
 def test_a_provider_kind_that_nobody_knows_exits_2(tmp_path):
@@ -94,7 +94,7 @@ def test_a_provider_kind_that_nobody_knows_exits_2(tmp_path):
     path.write_text('[providers.a]\nkind = "cohere"\nbase_url = "https://x/v1"\n')
     done = memgate(tmp_path, "serve", "--port", "0", "--config", str(path))
     assert done.returncode == 2
-    assert "providers.a.kind: Input should be 'openai', 'anthropic' or 'azure'" in done.stderr
+    assert "providers.a.kind: Input should be 'openai', 'anthropic' or 'azure', not 'cohere'" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -136,6 +136,24 @@ def test_the_start_tells_the_mode_and_whom_a_key_names():
     assert "every call is a 404" in "\n".join(told(load(None, {}, claude), "http://x"))
     background = {"memory.extract": "auto", "memory.reflect": {"every_turns": 3}, "memory.cleanup": "auto"}
     assert "warning" not in "\n".join(told(load(None, {}, background), "http://x"))  # all of it is acted on
+
+
+KEYED = {"keys": [{"name": "app", "key": "k", "tenant": "t", "default_user": "ada"}]}
+
+
+@pytest.mark.parametrize(("url", "warned"), [
+    ("https://api.openai.com/v1", True), ("https://openrouter.ai:8443/api/v1", True), ("http://8.8.8.8/v1", True), ("http://[2606:4700::1111]/v1", True),
+    ("http://localhost:11434/v1", False), ("http://127.0.0.1:11434/v1", False), ("http://[::1]:11434/v1", False), ("http://192.168.1.5:8000/v1", False),
+    ("http://ollama:11434/v1", False), ("http://host.docker.internal:11434/v1", False), ("http://vllm.ml.svc.cluster.local/v1", False), ("http://BOX.local/v1", False),
+    ("https://bob:hunter2@models.example/v1", False), ("api.openai.com/v1", False), ("http://[/v1", False)])
+def test_a_provider_that_would_be_called_without_a_key_is_warned_of(url, warned):
+    def lines(**more):
+        start = told(load(None, {}, {"providers": {"a": {"base_url": url, **more.pop("a", {})}}, **more}), "http://x")
+        return [line for line in start if "api_key" in line]
+
+    text = f"  warning    providers.a has no api_key, and no client's key is sent on: {url} is called without one. Set providers.a.api_key, unless that server wants none"
+    assert lines(**KEYED) == lines(**{"server.open": True}) == lines(**KEYED, a={"api_key": ""}) == ([text] if warned else [])
+    assert lines(**KEYED, a={"api_key": "sk"}) == lines() == []  # in own-key mode each client brings its own
 
 
 # --- pure bits -----------------------------------------------------------------------------------------------------

@@ -167,7 +167,7 @@ def test_the_doctor_names_what_fails(tmp_path):
     assert {k for k, v in found.items() if v == "failed"} == {"database", "upstream", "port"}
     done = memgate(tmp_path, "doctor", MEMGATE_SERVER__PROT="1")
     assert done.returncode == 1
-    assert "server.prot: there is no such setting" in done.stdout
+    assert "server.prot: there is no such setting, did you mean port? config/gateway.toml lists them all (from MEMGATE_SERVER__PROT)" in done.stdout
 
 
 class Picky(http.server.BaseHTTPRequestHandler):
@@ -198,6 +198,20 @@ def test_the_doctor_asks_each_kind_of_provider_as_the_gateway_does(tmp_path):
     assert "refuses providers.wrong.api_key" in found["wrong"][1]
     assert "set providers.none.api_key" in found["none"][1]
     assert states(own)["upstream"] == "ok"  # each client brings its own
+
+
+def test_the_doctor_and_the_start_tell_of_a_provider_that_has_no_key_while_clients_have_ours(tmp_path):
+    env = {"MEMGATE_PROVIDERS": json.dumps({"far": {"base_url": "http://nowhere.invalid/v1"}, "near": {"base_url": "http://127.0.0.1:9/v1"}}), "MEMGATE_SERVER__PORT": "0"}
+    fine = memgate(tmp_path, "doctor", "--json", **env)
+    assert "provider key" not in states(fine)
+    assert memgate(tmp_path, "keys", "create", "--name", "app", "--tenant", "acme", "--default-user", "ada", **env).returncode == 0
+    found = [f for f in json.loads(memgate(tmp_path, "doctor", "--json", **env).stdout) if f["what"] == "provider key"]
+    assert [f["state"] for f in found] == ["note"]
+    assert found[0]["told"].startswith("providers.far has no api_key")
+    with started(tmp_path, "serve", "--port", "0", **env) as process:
+        process.waited(r"warning    providers\.far has no api_key.*Set providers\.far\.api_key")
+        assert process.stopped() == 0
+    assert not [line for line in process.lines if "providers.near" in line]
 
 
 # --- db ------------------------------------------------------------------------------------------------------------

@@ -102,6 +102,39 @@ async def test_what_a_key_cannot_be_is_refused_with_its_member(live, members, pa
     assert "phone" not in await names(live)
 
 
+@pytest.mark.parametrize(("members", "message"), [
+    ({"tenant": 1}, "tenant: this is a string, not 1"),
+    ({"trusted": "yes"}, "trusted: this is true or false, not 'yes'"),
+    ({"users": "ada"}, """users: this is a list, such as ["a", "b"], not 'ada'"""),
+    ({"users": {"ada": 1}}, 'users: this is a list, such as ["a", "b"], not an object'),
+    ({"limits": {"rpm": -1}}, "limits.rpm: Input should be greater than or equal to 0, not -1"),
+    ({"limits": {"rpm": 1.5}}, "limits.rpm: this is a whole number, not 1.5"),
+    ({"limits": {"rps": 1}}, "limits.rps: there is no such setting, did you mean rpm?"),
+    ({"budget": {"colour": 1}}, "budget.colour: there is no such setting; there are: period, usd"),
+    ({"budget": {"period": "year"}}, "budget.period: Input should be 'hour', 'day', 'week' or 'month', not 'year'"),
+    ({"name": "x" * 300}, f"name: String should have at most 256 characters, not '{'x' * 60}'… (300 characters)"),
+    ({"name": "a\nb"}, "name: give printable characters, neither blanks alone nor a lone * (which means all), not 'a\\nb'"),
+    ({"tenant": 1, "admin": 2}, "tenant: this is a string, not 1; admin: this is true or false, not 2")])
+async def test_the_value_is_told_with_what_is_allowed(live, members, message):
+    answer = await live.memory("POST", "/keys", json={**APP, **members}, **ROOT)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, message)
+
+
+@pytest.mark.parametrize("members", [{"key": "sk-secret"}, {"key_hash": "sk-secret"}, {"kye": "sk-secret"}, {"x" * 100_000: "sk-secret"}])
+async def test_a_key_in_a_body_is_not_told_nor_a_name_without_end(live, members):
+    answer = await live.memory("POST", "/keys", json={**APP, **members}, **ROOT)
+    assert answer.status_code == 400
+    assert "there is no such setting" in answer.json()["error"]["message"]
+    assert "sk-secret" not in answer.text
+    assert len(answer.text) < 500
+
+
+async def test_a_body_that_is_no_json_is_told_as_everywhere(live):
+    error = (await live.memory("POST", "/keys", content=b'{"name": ', **ROOT)).json()["error"]
+    assert (error["code"], error["param"]) == ("invalid_json", None)
+    assert error["message"].startswith("The body is not valid JSON at byte 9")
+
+
 @pytest.mark.parametrize("body", [b"", b"[]", b"null", b"{", b'{"name": "x"}', b'{"name": "x", "tenant": "\xff"}', b'{"name": "\\ud800", "tenant": "t"}',
                                   b'{"name": "x", "tenant": "t", "budget": {"usd": 1e999}}', b'{"name": "x", "tenant": "t", "budget": {"usd": NaN}}', b"[" * 5000])
 async def test_a_body_that_is_no_key_is_a_400(live, body):

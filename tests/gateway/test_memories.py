@@ -127,6 +127,37 @@ async def test_what_is_wrong_is_told_in_openais_shape(live, method, path, option
     assert said in r.json()["error"]["message"]
 
 
+@pytest.mark.parametrize(("method", "path", "body", "message", "param"), [
+    ("PUT", "/users/ada/blocks/human", {"value": 3}, "`value` is 3: expected `str`, got `int`.", "value"),
+    ("PUT", "/users/ada/blocks/human", {"value": ["Ada"]}, "`value` is a list: expected `str`, got `array`.", "value"),
+    ("PUT", "/users/ada/blocks/human", {"value": "x", "limit": 0}, "`limit` is 0: expected `int` >= 1.", "limit"),
+    ("PUT", "/users/ada/blocks/human", {}, "`value` is missing.", "value"),
+    ("PUT", "/users/ada/blocks/human", {"value": "x", "limt": 1}, "`limt` is no member of this body, did you mean limit?", "limt"),
+    ("PUT", "/users/ada/blocks/human", {"value": "x", "colour": 1}, "`colour` is no member of this body; there are: description, limit, read_only, value", "colour"),
+    ("PUT", "/users/ada/blocks/human", {"a` - at `$.b": 1}, "`a` - at `$.b` is no member of this body; there are: description, limit, read_only, value", "a` - at `$.b"),
+    ("PATCH", "/users/ada/blocks/human", {"read_only": "no"}, "`read_only` is 'no': expected `bool | null`, got `str`.", "read_only"),
+    ("POST", "/users/ada/passages", {"content": "x", "tags": ["a", None]}, "`tags[1]` is null: expected `str`, got `null`.", "tags[1]"),
+    ("POST", "/users/ada/conversations", {"messages": ["hi"]}, "`messages[0]` is 'hi': expected `object`, got `str`.", "messages[0]"),
+    ("POST", "/users/ada/conversations", {"messages": [{"role": "user", "content": 1}]}, "`messages[0].content` must be a string, a list of parts, or null, not 1.", "messages[0].content"),
+    ("GET", "/users/ada/passages?limit=" + "9" * 99, None, f"`limit` is '{'9' * 60}'… (99 characters): Expected `int` <= 200.", "limit"),
+])
+async def test_the_value_is_told_with_what_is_allowed(live, method, path, body, message, param):
+    error = (await live.memory(method, path, json=body)).json()["error"]
+    assert (error["message"], error["param"]) == (message, param)
+
+
+@pytest.mark.parametrize(("path", "body"), [
+    ("/users/ada/passages", {"content": "x", "tags": "my secret"}), ("/users/ada/passages", {"content": "x", "importance": "my secret" + "x" * 100_000}),
+    ("/users/ada/passages", {"x" * 100_000: "my secret"}), ("/users/ada/conversations", {"messages": [{"role": "user", "created_at": ["my secret"] * 10_000}]}),
+])
+async def test_what_is_refused_is_told_shortened_and_stays_out_of_the_log(live, caplog, path, body):
+    with caplog.at_level("DEBUG"):
+        answer = await live.memory("POST", path, json=body)
+    assert answer.status_code == 400
+    assert len(answer.text) < 500
+    assert "my secret" not in caplog.text
+
+
 async def test_undo_walks_back_and_restores_a_deletion(live):
     path = "/users/ada/blocks/human"
     for value in ("one", "two", "three"):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from gateway.errors import HIDDEN
 from gateway.loading import load
 from gateway.settings import ConfigError, Settings
 
@@ -144,7 +145,7 @@ def test_an_unset_variable_stops_the_start_by_name_and_path(tmp_path, env):
      "models.'gpt-*'.fallbacks names the model 'gtp-4o', which no [models] entry serves; there are: gpt-*"),
     ('[providers.o]\nbase_url = "http://x/v1"\n[models.m]\ntargets = [{ provider = "o" }]\n[memory]\nsummarizer = "cheap"\n',
      "memory.summarizer names the model 'cheap', which no [models] entry serves; there are: m"),
-    ('[[memory.blocks]]\nlabel = "Human"\n', "memory.blocks.0: label 'Human' must match"),
+    ('[[memory.blocks]]\nlabel = "Human"\n', "memory.blocks.0.label: this must match [a-z][a-z0-9_]{0,62} and be none of ours, not 'Human'"),
     ('[[memory.blocks]]\nlabel = "human"\nlimit = 2\nvalue = "abc"\n', "its limit is 2"),
 ])
 def test_what_cannot_be_used_is_refused_with_its_path(tmp_path, text, told):
@@ -152,6 +153,95 @@ def test_what_cannot_be_used_is_refused_with_its_path(tmp_path, text, told):
         load(written(tmp_path, text), {})
     assert told in str(refused.value)
     assert "sk-secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ("[server]\nport = 70000\n", "server.port: Input should be less than or equal to 65535, not 70000"),
+    ('[server]\nport = "many"\n', "server.port: this is a whole number, not 'many'"),
+    ("[server]\nport = [1]\n", "server.port: this is a whole number, not a list"),
+    ('[server]\nopen = "perhaps"\n', "server.open: this is true or false, not 'perhaps'"),
+    ('[server]\nsingle_user = "perhaps"\n', "server.single_user: use auto, true or false, not 'perhaps'"),
+    ("[server]\nhost = true\n", "server.host: this is a string, not true"),
+    ("[server]\nhost = 2026-03-01\n", "server.host: this is a string, not 2026-03-01"),
+    ('[server]\nforward_headers = ["x-a", "Cookie"]\n', "server.forward_headers.1: it never goes upstream: credentials, cookies, hop-by-hop headers and Memgate's own stay here; name another header, not 'Cookie'"),
+    ('[server]\ncors_origins = "https://a.example"\n', """server.cors_origins: this is a list, such as ["a", "b"], not 'https://a.example'"""),
+    ('[storage]\nsynchronous = "OFF"\n', "storage.synchronous: Input should be 'NORMAL' or 'FULL', not 'OFF'"),
+    ('[storage]\nvectors = "https://bob:sk-secret@db.example"\n', "storage.vectors: use chroma:embedded, chroma:http://host:8000 or none, not 'https://db.example'"),
+    (f'[storage]\nvectors = "{"x" * 60}sk-secret"\n', f"or none, not '{'x' * 60}'… (69 characters)"),
+    ("[memory]\nturn_seconds = nan\n", "memory.turn_seconds: Input should be greater than 0, not nan"),
+    ('[memory]\nignore = ["a\\n", "("]\n', "memory.ignore.1: this is a regular expression (missing ), unterminated subpattern), not '('"),
+    ('[models.m]\ntargets = []\n', "models.m.targets: Tuple should have at least 1 item after validation, not 0"),
+    ('[providers."a.b"]\nkind = "openai"\n', "providers.a.b.base_url: this is needed"),
+    ('identity = ["headers"]\n', "identity.order.0: Input should be 'header', 'path', 'user', 'safety_identifier' or 'alias', not 'headers'"),
+    ("providers = 3\n", "providers: this is a table of tables, such as [providers.name], not a number"),
+    ("[server]\nPrt = 1\n", "server.Prt: there is no such setting, did you mean port? config/gateway.toml lists them all"),
+    ("[server]\nxyz = 1\n", "server.xyz: there is no such setting; config/gateway.toml lists them all"),
+    ("[rooting]\nretries = 1\n", "rooting: there is no such setting, did you mean routing?"),
+    ('[models.m]\ntargets = [{ provider = "p", modle = "x" }]\n', "models.m.targets.0.modle: there is no such setting, did you mean model?"),
+    ("[models.m]\nprice = { imput = 1 }\n", "models.m.price.imput: there is no such setting, did you mean input?"),
+])
+def test_the_value_is_named_with_what_is_allowed_and_what_may_be_meant(tmp_path, text, told):
+    with pytest.raises(ConfigError) as refused:
+        load(written(tmp_path, text), {})
+    assert told in str(refused.value)
+    assert "sk-secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ('[providers.o]\nbase_url = "x"\napi_kye = "sk-secret"\n', "providers.o.api_kye: there is no such setting, did you mean api_key?"),
+    ('[providers.o]\nbase_url = "x"\napi_key = ["sk-secret"]\n', "providers.o.api_key: this is a string, not a list"),
+    ('[providers.o]\nbase_url = "x"\napi_key = 5318008\n', "providers.o.api_key: this is a string, not a number"),
+    ('[[keys]]\nname = "a"\ntenant = "t"\nkey_hash = 5318008\n', "keys.0.key_hash: this is a string, not a number"),
+    ('[providers]\no = "sk-secret"\n', "providers.o: this is a table, in JSON an object, not a string"),
+    ('keys = "sk-secret"\n', 'keys: this is a list, such as ["a", "b"], not a string'),
+    ('keys = ["sk-secret"]\n', "keys.0: this is a table, in JSON an object, not a string"),
+    ('[keys]\napp = "sk-secret"\n', 'keys: this is a list, such as ["a", "b"], not an object'),
+    ('[server]\nport = "${SECRET}"\n', "server.port: this is a whole number, not '${SECRET}'"),
+    ('[server]\nforward_headers = ["Cookie${SECRET}", "${COOKIE}"]\n', "name another header, not '${COOKIE}'"),
+    ('[storage]\nvectors = "at ${SECRET}"\n', "storage.vectors: use chroma:embedded, chroma:http://host:8000 or none, not 'at ${SECRET}'"),
+    ('[memory]\nignore = ["(${SECRET}"]\n', "not '(${SECRET}'"),
+    ('[[memory.blocks]]\nlabel = "${SECRET}"\n', "and be none of ours, not '${SECRET}'"),
+    ('[[keys]]\nname = "${SECRET}\\u0000"\ntenant = "t"\nkey = "k"\n', "(which means all), not '${SECRET}\\x00'"),
+])
+def test_what_may_be_a_key_is_named_and_not_shown(tmp_path, text, told):
+    with pytest.raises(ConfigError) as refused:
+        load(written(tmp_path, text), {"SECRET": "sk-secret", "COOKIE": "cookie"})
+    assert told in str(refused.value)
+    assert "sk-secret" not in str(refused.value)
+    assert "5318008" not in str(refused.value)
+
+
+def test_every_member_that_holds_a_secret_is_known_as_one():
+    def secrets(model):
+        for name, field in model.model_fields.items():
+            if "SecretStr" in str(field.annotation):
+                yield name
+            for part in parts(field.annotation):
+                yield from secrets(part)
+
+    assert {*secrets(Settings)} == {"key", "api_key"}
+    assert {*secrets(Settings)} <= HIDDEN
+
+
+@pytest.mark.parametrize(("env", "told"), [
+    ({"MEMGATE_SERVER__PORT": "many"}, "server.port: this is a whole number, not 'many' (from MEMGATE_SERVER__PORT)"),
+    ({"MEMGATE_SERVR__PORT": "1"}, "servr: there is no such setting, did you mean server? config/gateway.toml lists them all (from MEMGATE_SERVR__PORT)"),
+    ({"MEMGATE_KEYS": "sk-secret"}, 'keys: this is a list, such as ["a", "b"], not a string (from MEMGATE_KEYS)'),
+    ({"MEMGATE_KEYS": '[{"name": "a", "tenant": "t", "key": 5318008}]'}, "keys.0.key: this is a string, not a number (from MEMGATE_KEYS)"),
+    ({"MEMGATE_PROVIDERS__O__API_KEY": '["sk-secret"]'}, "providers.o.api_key: this is a string, not a list (from MEMGATE_PROVIDERS__O__API_KEY)"),
+])
+def test_a_variable_of_the_environment_is_named(env, told):
+    with pytest.raises(ConfigError) as refused:
+        load(None, env)
+    assert told in str(refused.value).splitlines()
+    assert "sk-secret" not in str(refused.value)
+    assert "5318008" not in str(refused.value)
+
+
+def test_an_option_that_wins_over_a_variable_is_not_told_as_its():
+    with pytest.raises(ConfigError) as refused:
+        load(None, {"MEMGATE_SERVER__PORT": "80"}, {"server.port": 70000})
+    assert str(refused.value) == "server.port: Input should be less than or equal to 65535, not 70000"
 
 
 def test_a_missing_file_is_told(tmp_path):
