@@ -6,7 +6,7 @@ Rules (MEMORY.md 4):
 - The client sees one answer: one identity, one role and one finish a lane, dense call indexes once a call of
   ours was taken out, texts of several rounds joined by a blank line only where neither side has white space.
 - A finish is shown at once when its lane holds no call of ours; otherwise the turn decides what follows.
-- What is known by its bytes to be one more piece of the text being shown is not read (`mould`); shown, and added up, is the same.
+- What is known by its bytes to be one more piece of what is being shown is not read (`mould`); shown, and added up, is the same.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 
 from gateway.wire.chat import Chunk, Fold, Head, Json, Segment, decode, encode, lane_of, lowered
 from gateway.wire.delta import grown_name, usage_sum
-from gateway.wire.mould import Mould, mould
+from gateway.wire.mould import CONTENT, Mould, mould
 
 CUT = ("length", "content_filter")  # finishes of an answer that is not all of it
 POURED = 256  # texts of one mould that are kept apart
@@ -124,8 +124,8 @@ class Interceptor:
             self._part()
         self._show(chunk, kept, out)
         self._received.add(chunk.body)
-        if self._tries and len(kept) == len(out) == 1 and kept[0].kind == "text":
-            self._moulded(chunk, kept[0].lane)
+        if self._tries and len(kept) == len(out) == 1 and kept[0].kind != "finish":
+            self._moulded(chunk, kept[0])
         return out
 
     def _part(self) -> None:
@@ -143,12 +143,12 @@ class Interceptor:
             self._added(known)
         return shown
 
-    def _moulded(self, chunk: Chunk, lane: int) -> None:
+    def _moulded(self, chunk: Chunk, kept: Segment) -> None:
         """Learns from a chunk that was just shown what the next ones may be known by."""
-        state = self._lanes[lane]
-        if lane in self._roles and not (state.finish or state.reason or state.fresh):
-            self._tries -= 1
+        state, spoken = self._lanes[kept.lane], kept.kind == "text"
+        if kept.lane in self._roles and (spoken or kept.shown is None) and not (state.finish or state.reason or (spoken and state.fresh)):
             self._mould = mould(chunk, self._head, self._roles, not self._include_usage)
+            self._tries -= spoken or self._mould is not None
 
     def _emptied(self) -> None:
         """Something else follows what was known by its bytes."""
@@ -160,10 +160,12 @@ class Interceptor:
     def _added(self, known: Mould) -> None:
         text = "".join(known.texts)
         known.texts.clear()
-        self._lanes[known.lane].last = text[-1]
-        self._received.text(known.lane, text)
-        if self._shown is not None:
-            self._shown.text(known.lane, text)
+        delta = known.delta(text)
+        if CONTENT in delta:
+            self._lanes[known.lane].last = text[-1]
+        for fold in (self._received, self._shown):
+            if fold is not None:
+                fold.more(known.lane, delta)
 
     def _bare(self, chunk: Chunk) -> list[bytes]:
         """A chunk without choices: usage is kept back, anything else goes on with `choices` made a list."""

@@ -256,9 +256,9 @@ class Fold:
         out._lanes = {lane: joined(choice) for lane, choice in self._lanes.items()}
         return out
 
-    def text(self, lane: int, text: str) -> None:
-        """More of a lane's text, in a chunk that says nothing else that the one before did not say."""
-        merge(self._lanes[lane], {"delta": {"content": text}})
+    def more(self, lane: int, delta: Json) -> None:
+        """More of a lane, in a chunk that says nothing else that the one before did not say."""
+        merge(self._lanes[lane], {"delta": delta})
 
     def whole(self) -> Json:
         choices = [_whole(joined(self._lanes[lane])) for lane in sorted(self._lanes)]

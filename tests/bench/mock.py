@@ -1,7 +1,7 @@
 """An upstream for the bench, on bare asyncio protocols. Every answer is new, about 550 bytes, and says when each piece of it was sent.
 
 Plain, or as 50 events 10 ms apart after 20 ms. The model `calls` first calls a memory tool, where the request offers one, and the time
-until its result comes back is kept; `brief` answers in two words. `GET /stats` tells the chat calls received and those times in ms, and counts anew.
+until its result comes back is kept; `brief` and `gpt-3.5-turbo`, whose window is known to be small, answer in two words. `GET /stats` tells the chat calls received and those times in ms, and counts anew.
 """
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ STREAM = re.compile(rb'"stream"\s*:\s*true')
 FIRST, APART, EVENTS = 0.02, 0.01, 50  # seconds to the first event, and between two
 ARGUMENTS = {"core_memory_append": {"label": "human", "content": "Likes tea"}, "archival_memory_search": {"query": "tea"}}
 HEAD = '"id":"chatcmpl-1","created":1,"model":"mock"'
-USAGE = '{"prompt_tokens":1000,"completion_tokens":80,"total_tokens":1080}'
+BYTES_A_TOKEN = 4
+BRIEF = re.compile(rb'"model"\s*:\s*"(brief|gpt-3\.5-turbo)"')
 
 
-def plain(message: str, finish: str) -> bytes:
-    body = f'{{{HEAD},"object":"chat.completion","choices":[{{"index":0,"message":{message},"finish_reason":"{finish}"}}],"usage":{USAGE}}}'.encode()
+def plain(message: str, finish: str, asked: int) -> bytes:
+    """asked: bytes of the request."""
+    usage = f'{{"prompt_tokens":{asked // BYTES_A_TOKEN},"completion_tokens":80,"total_tokens":{asked // BYTES_A_TOKEN + 80}}}'
+    body = f'{{{HEAD},"object":"chat.completion","choices":[{{"index":0,"message":{message},"finish_reason":"{finish}"}}],"usage":{usage}}}'.encode()
     return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
 
 
@@ -90,12 +93,12 @@ class Connection(asyncio.Protocol):
         if call and streamed:
             self.transport.write(START + event(f'{{"tool_calls":{call}}}') + event("{}", '"tool_calls"') + DONE)
         elif call:
-            self.transport.write(plain(f'{{"role":"assistant","content":null,"tool_calls":{call}}}', "tool_calls"))
+            self.transport.write(plain(f'{{"role":"assistant","content":null,"tool_calls":{call}}}', "tool_calls", len(body)))
         elif streamed:
             self._later(FIRST, self._piece, 0, up.calls)
         else:
-            words = "" if b'"model":"brief"' in body else f"of {up.calls} words " * 40
-            self.transport.write(plain(f'{{"role":"assistant","content":"reply {up.calls} {words}"}}', "stop"))
+            words = "" if BRIEF.search(body) else f"of {up.calls} words " * 40
+            self.transport.write(plain(f'{{"role":"assistant","content":"reply {up.calls} {words}"}}', "stop", len(body)))
 
     def _piece(self, i: int, number: int) -> None:
         if self.transport.is_closing():

@@ -106,6 +106,7 @@ RAW = [b'{"id":"c","object":"o","created":1,"model":"m","choices":[{"index":0,"d
        b'{"choices":[{"delta":{"content":"x","content":"%b"},"index":0}],"id":"c","object":"o","created":1,"model":"m"}',
        b'{"choices":[{"delta":{"content":"%b","conten\\u0074":"last"},"index":0}],"id":"c","object":"o","created":1,"model":"m"}',
        b'{"choices":[{"delta":{"content":"%b"},"index":0}],"id":"c","object":"o","created":1,"model":"m","x":"\\ud83d"}']
+RAW += [t.replace(b'"content"', b'"content":null,"reasoning_content"') for t in RAW] + [RAW[0].replace(b'"content"', b'"reasoning"')]
 RAW += [t[:-1] + b',"obfuscation":"%p"}' for t in RAW] + [RAW[0][:-1] + b',"x":{"obfuscation":"%p"}}', RAW[0][:-1] + b',"obfuscation":"a","usage":null,"obfuscation":"%p"}',
         b'{"obfuscation":"%p",' + RAW[0][1:]]
 PADS = [b"", b"a", b"Zz09", mould.PAD.encode(), b"-", b'"', b'b","x":"c', b"\\u0061", b"\xc3\xa9"]
@@ -123,9 +124,26 @@ def streamed(draw):
         return draw(st.lists(st.builds(lambda i, p: template.replace(b"%b", i).replace(b"%p", p), inner, pad), min_size=2, max_size=8))
     head, ascii_ = draw(st.sampled_from(HEADS)), draw(st.booleans())
     shape = draw(st.sampled_from([{"index": 0, "delta": {}, "finish_reason": None}, *(c for c in CHOICES if c.get("delta"))]))
-    same = st.builds(lambda t: {**head, "choices": [{**shape, "delta": {**shape["delta"], "content": t}}]}, told)
+    member = draw(st.sampled_from(["content", "content", "reasoning_content", "reasoning"]))
+    same = st.builds(lambda t: {**head, "choices": [{**shape, "delta": {**shape["delta"], member: t}}]}, told)
     odd = st.builds(lambda h, c: {**h, "choices": [c]}, st.sampled_from(HEADS), st.sampled_from(CHOICES))
     return draw(st.lists((same | same | same | odd).map(lambda body: json.dumps(body, ensure_ascii=ascii_).encode()), min_size=2, max_size=10))
+
+
+@st.composite
+def called(draw):
+    """Payloads of a stream of calls, the client's and ours, whose arguments come in pieces."""
+    index, other = draw(st.sampled_from([(0, 1), (0, 0), (None, None), (1, 0)]))
+    told = st.sampled_from(TOLD) | st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+    begin = st.builds(lambda i, n, c: {"tool_calls": [{**call(0, n, ident=c)["tool_calls"][0], "index": i}]}, st.sampled_from([index, other]),
+                      st.sampled_from(["get_weather", "get_weather", "core_memory_append", "core_", ""]), st.sampled_from(["a", "b"]))
+    more = st.builds(lambda i, t, e: {"tool_calls": [{"index": i, **e, "function": {"arguments": t}}]}, st.sampled_from([index, index, index, other]), told,
+                     st.sampled_from([{}, {}, {}, {"type": "function"}, {"id": "a"}, {"x": "grows"}]))
+    same = st.builds(lambda t: {"tool_calls": [{"index": index, "function": {"arguments": t}}]}, told)
+    odd = st.sampled_from([{"content": "so"}, {"reasoning_content": "hm"}, {"tool_calls": []}, {"tool_calls": [{"index": 0, "function": {"arguments": "{"}}, {"index": 1, "function": {"arguments": "{"}}]}])
+    deltas = draw(st.lists(begin | same | same | same | more | odd, min_size=3, max_size=14))
+    ended = draw(st.sampled_from([[], [chunk({}, "tool_calls")]]))
+    return [json.dumps(body).encode() for body in [*map(chunk, [draw(begin), *deltas]), *ended]]
 
 
 def read_all(icpt, payloads, quick):
@@ -143,7 +161,7 @@ def read_all(icpt, payloads, quick):
 
 
 @settings(max_examples=500)
-@given(streamed(), streamed(), st.booleans(), st.sampled_from([None, "alias", mould.TEXT]))
+@given(streamed() | called(), streamed() | called(), st.booleans(), st.sampled_from([None, "alias", mould.TEXT]))
 def test_what_is_known_by_its_bytes_is_shown_and_adds_up_as_if_it_were_read(first, second, told, alias):
     quick, whole = Interceptor(OURS, told, alias), Interceptor(OURS, told, alias)
     for payloads in (first, second):
@@ -158,18 +176,31 @@ def test_what_is_known_by_its_bytes_is_shown_and_adds_up_as_if_it_were_read(firs
 @pytest.mark.parametrize("top", [{}, {"usage": None}, {"system_fingerprint": "fp", "service_tier": None}])
 @pytest.mark.parametrize("alias", [None, "alias"])
 @pytest.mark.parametrize("padded", [False, True])
-def test_of_a_stream_of_text_only_the_first_piece_is_read(top, alias, padded):
+@pytest.mark.parametrize("member", ["content", "reasoning_content", "reasoning"])
+def test_of_a_stream_of_text_only_the_first_piece_is_read(top, alias, padded, member):
     icpt = Interceptor(OURS, model=alias)
     for number in range(3):
         padding = [{"obfuscation": "a" * (1 + i % 9)} if padded else {} for i in range(600)]
-        events = [frame(json.dumps(chunk({"content": f"{i} "}, id=f"c{number}", **top, **padding[i])).encode()) for i in range(600)]
+        events = [frame(json.dumps(chunk({member: f"{i} "}, id=f"c{number}", **top, **padding[i])).encode()) for i in range(600)]
         icpt.feed(chat.read(events[0][6:-2]))
         if number:
             icpt.feed(chat.read(events[1][6:-2]))  # a join is its own piece
         assert all(icpt.passed(e) for e in events[1 + bool(number):])
         _, result = icpt.close()
-        assert result.reply["choices"][0]["message"]["content"] == "".join(f"{i} " for i in range(600))
+        assert result.reply["choices"][0]["message"][member] == "".join(f"{i} " for i in range(600))
         icpt.proceed()
+
+
+@pytest.mark.parametrize("alias", [None, "alias"])
+def test_of_a_calls_arguments_only_the_first_piece_is_read(alias):
+    icpt = Interceptor(OURS, model=alias)
+    icpt.feed(read(chunk({"role": "assistant", **call(0, "write_file")})))
+    events = [frame(json.dumps(chunk(call(0, arguments=f'"{i} '))).encode()) for i in range(600)]
+    icpt.feed(chat.read(events[0][6:-2]))
+    assert all(icpt.passed(e) for e in events[1:])
+    _, result = icpt.close()
+    assert result.reply["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == "".join(f'"{i} ' for i in range(600))
+    assert icpt.answer()["choices"][0]["message"]["tool_calls"] == result.theirs
 
 
 def test_a_place_that_another_member_of_the_same_name_overrules_is_not_taken_for_the_text():
