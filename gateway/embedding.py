@@ -14,11 +14,12 @@ from gateway.headers import upstream_headers
 from gateway.identity import Principal
 from gateway.routing import Router
 from gateway.upstream.base import Outgoing
-from memory.embed.base import EmbedUnavailable
+from memory.embed.base import EmbedRefused, EmbedUnavailable
 from memory.errors import Postponed
 
 HELD = 10_000
 BATCH = 96
+REFUSALS = (400, 413, 422)  # of what was asked, where other errors are of the moment, the key or the address
 
 
 class Credentials:
@@ -66,7 +67,7 @@ class UpstreamEmbed:
     async def _batch(self, tenant: str, texts: Sequence[str]) -> list[list[float]]:
         target = self.router.route(self.model, Principal(tenant, "embedder")).targets[0]
         key = target.settings.api_key
-        authorization = b"Bearer " + key.get_secret_value().encode() if key else self._credentials.get(tenant)
+        authorization = b"Bearer " + key.get_secret_value().encode() if key else self._credentials.get(tenant) if self.own_key else None
         if authorization is None and self.own_key:
             raise NoCredential("no request of the tenant has brought a credential since the start")
         body = msgspec.json.encode({"model": target.model, "input": list(texts), "encoding_format": "float"})
@@ -74,6 +75,8 @@ class UpstreamEmbed:
             incoming = await target.upstream.send(Outgoing("/embeddings", body, upstream_headers([], authorization)))
             data = await incoming.read()
             await incoming.close()
+            if incoming.status in REFUSALS:
+                raise EmbedRefused(f"the embedder refused with {incoming.status}")
             if incoming.status != 200:
                 raise EmbedUnavailable(f"the embedder answered {incoming.status}")
             rows = sorted(msgspec.json.decode(data)["data"], key=lambda r: r["index"])

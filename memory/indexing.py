@@ -1,22 +1,27 @@
 """Recorded messages on their way into the search index: while nobody is being answered, and a scope's own at once before it is searched.
 
 To index a message costs more than all else that its turn writes, and few are ever searched for. A message is durable with its turn, and
-how far the index has come is stored with the index; so none is lost, and a search finds what was said a moment ago.
+how far the index has come is stored with the index; so none is lost, and a search finds what was said a moment ago. A defect stops neither:
+it is logged, without what anybody said, and tried again later.
 """
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
+import traceback
 from collections.abc import Collection
 
 from memory.errors import StoreUnavailable
 from memory.stores.sql import messages as rows
 from memory.stores.sql.engine import Database
 
+log = logging.getLogger("memgate")
 BATCH, PAUSE = 16, 0.1  # messages a write, seconds between writes: a fiftieth of one core at most
 GATHER = 1.0  # seconds between looks whether turns are under way, and without one before it begins
 LOOKS = 60  # after so many they put it off no longer
+LONGEST = 300.0  # seconds of the pause after a defect, which doubles each time
 SEARCH_BATCH, SEARCH_SECONDS = 32, 4.0  # before a search
 
 
@@ -40,13 +45,17 @@ class Indexing:
         self._some.set()
 
     async def caught_up(self, scope_id: int) -> None:
-        """Puts what waits of a scope into the index, newest first, for some seconds at most. A store that is busy for long leaves a search
-        with what is there."""
-        with contextlib.suppress(StoreUnavailable, TimeoutError):
+        """Puts what waits of a scope into the index, newest first, for some seconds at most. A store that is busy for long, or a defect,
+        leaves a search with what is there."""
+        try:
             if not await self._db.read(lambda conn: rows.index_waits(conn, scope_id)):
                 return
             async with asyncio.timeout(SEARCH_SECONDS):
                 await self._batches(scope_id)
+        except (StoreUnavailable, TimeoutError):
+            pass
+        except Exception as e:
+            log.warning("a search goes on without what was said last: %s", _told(e))
 
     async def stop(self) -> None:
         task, self._task = self._task, None
@@ -63,6 +72,7 @@ class Indexing:
             await asyncio.sleep(0)
 
     async def _work_on(self) -> None:
+        pause = GATHER
         while True:
             await self._some.wait()
             self._some.clear()
@@ -71,8 +81,13 @@ class Indexing:
                 patience = await self._quiet(patience)
                 try:
                     done = await self._db.write(lambda conn: rows.index_new(conn, BATCH), small=True)
+                    pause = GATHER
                 except StoreUnavailable:
                     await asyncio.sleep(GATHER)
+                except Exception as e:
+                    log.warning("the search index is not brought up to date for %.0f s: %s", pause, _told(e))
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, LONGEST)
 
     async def _quiet(self, patience: int) -> int:
         """Waits until no turn is under way and none ended a moment ago, for `patience` looks at most. Returns the looks that are left for the
@@ -84,3 +99,9 @@ class Indexing:
             await asyncio.sleep(GATHER)
             patience -= 1
         return LOOKS
+
+
+def _told(error: Exception) -> str:
+    """What a defect is and where, without its own words: they may be a user's."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {where.name}, line {where.lineno}"

@@ -1,6 +1,6 @@
 """Search over one scope's archival and recall memory: keywords always, vectors beside them where an embedder is configured.
 
-An embedder that fails or is slow costs its part of the ranking, never the search. Scopes under `exact_below` vectors are
+An embedder that fails or is slow costs its part of the ranking, never the search; a text that it refuses costs that text's vector alone. Scopes under `exact_below` vectors are
 scored exactly, larger ones in the index. What names nobody is embedded as passages alone: its messages are found by words, so that
 calls of no user cost nothing.
 """
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from memory.embed.base import Embed, EmbedUnavailable
+from memory.embed.base import Embed, EmbedRefused, EmbedUnavailable
 from memory.errors import StoreUnavailable
 from memory.indexing import Indexing
 from memory.jobs.queue import Job
@@ -25,9 +26,12 @@ from memory.stores.sql.engine import Database
 from memory.stores.sql.vectors import KINDS, MESSAGES, PASSAGES, Kind, Part
 from memory.vectors import packed, scored, unpacked
 
+log = logging.getLogger("memgate")
 POOL = 50  # rows that are near, beside those the words found
 EMBED_SECONDS = 2.0
 BATCH = 64  # texts embedded and kept together
+PLAIN = "hello"  # a text that is refused by what refuses every text
+FEW = 8  # vectors that are written at once, beside the turns: what one of them said
 SECONDS = 10.0  # of one background job; the rest is the next one's. The same hand erases: it waits for no more, and what it took out stays out
 ASKED = 32  # queries whose vectors are remembered: both searches of a turn ask for the same, and so does the next page
 OVERLAP = 3_600_000_000 << 12  # of row keys, an hour: a clock that was set back leaves no message without its vector
@@ -93,11 +97,11 @@ class Retrieval:
             if meaning.index is not None and many >= meaning.exact_below:
                 return Near(await meaning.index.nearest(_name(part), unpacked(packed(vector)), POOL), many)
             return Near(await self._db.read(lambda conn: scored(vector, vector_rows.of_scope(conn, part, allowed), POOL)), many)
-        except (EmbedUnavailable, StoreUnavailable, TimeoutError):
+        except (EmbedRefused, EmbedUnavailable, StoreUnavailable, TimeoutError):
             return Near()
 
     async def _vector(self, embed: Embed, tenant: str, words: str) -> list[float]:
-        """The query's vector. Raises EmbedUnavailable, TimeoutError."""
+        """The query's vector. Raises EmbedRefused, EmbedUnavailable, TimeoutError."""
         if (known := self._asked.get((tenant, words))) is not None:
             return known
         async with asyncio.timeout(EMBED_SECONDS):
@@ -124,15 +128,37 @@ class Retrieval:
             part = Part(kind, scope_id, meaning.embed.model)
             # Passages come back from being set aside, messages only grow at their end.
             after = 0 if whole or kind is PASSAGES else await self._db.read(lambda conn, p=part: vector_rows.newest(conn, p)) - OVERLAP  # type: ignore[misc]
-            while items := await self._db.read(lambda conn, p=part, a=after: vector_rows.missing(conn, p, a, BATCH)):  # type: ignore[misc]
+            size = BATCH
+            while items := await self._db.read(lambda conn, p=part, a=after, n=size: vector_rows.missing(conn, p, a, n)):  # type: ignore[misc]
                 if time.monotonic() > until:
                     return True
-                made = await meaning.embed(tenant, [text for _, text in items])
-                await self._keep(meaning, part, {key: packed(vector) for (key, _), vector in zip(items, made, strict=True)})
-                after = items[-1][0]
+                done = await self._make(meaning, part, tenant, items)
+                after, size = items[done - 1][0], min(2 * done, BATCH)
             if whole and meaning.index is not None and await self._many(part, meaning) >= meaning.exact_below:
                 await self._put_whole(meaning.index, part)
         return False
+
+    async def _make(self, meaning: Meaning, part: Part, tenant: str, items: Sequence[tuple[int, str]]) -> int:
+        """Makes and keeps the vectors of texts: of all, or of the first half, a quarter and so on, where one of them is refused. That one
+        alone is passed over. Returns how many of the first are done with. Raises EmbedUnavailable, StoreUnavailable."""
+        some = items
+        while True:
+            try:
+                made = await meaning.embed(tenant, [text for _, text in some])
+            except EmbedRefused:
+                if some is items:
+                    await _works(meaning.embed, tenant)
+                if len(some) == 1:
+                    await self._pass_over(part, some[0][0])
+                    return 1
+                some = some[: len(some) // 2]
+            else:
+                await self._keep(meaning, part, {key: packed(vector) for (key, _), vector in zip(some, made, strict=True)})
+                return len(some)
+
+    async def _pass_over(self, part: Part, key: int) -> None:
+        await self._db.write(lambda conn: vector_rows.pass_over(conn, part, key), small=True)
+        log.warning("%s refused a text (%s, row %d): words alone find it", part.model, part.kind.name, key)
 
     async def _keep(self, meaning: Meaning, part: Part, new: Mapping[int, bytes]) -> None:
         """Into the index first: what has its vector in SQL is there, whenever this is interrupted. A scope that just grew large is put
@@ -143,7 +169,7 @@ class Retrieval:
                 if many < meaning.exact_below:
                     await self._put_whole(meaning.index, part)
                 await _put(meaning.index, part, new)
-        await self._db.write(lambda conn: vector_rows.store(conn, part, new))
+        await self._db.write(lambda conn: vector_rows.store(conn, part, new), small=len(new) <= FEW)
 
     async def _many(self, part: Part, meaning: Meaning) -> int:
         return await self._db.read(lambda conn: vector_rows.count(conn, part, meaning.exact_below))
@@ -158,6 +184,14 @@ class Retrieval:
         """Takes vectors out of the index by row key. kind None: of both; keys None: all. Raises StoreUnavailable."""
         if self.meaning is not None and self.meaning.index is not None:
             await self.meaning.index.forget(f"scope-{scope_id}-{kind}-" if kind else f"scope-{scope_id}-", keys)
+
+
+async def _works(embed: Embed, tenant: str) -> None:
+    """Whether it is the texts that were refused. Raises EmbedUnavailable where every text is: for its model's name, say."""
+    try:
+        await embed(tenant, [PLAIN])
+    except EmbedRefused as e:
+        raise EmbedUnavailable(f"the embedder refuses every text: {e}") from e
 
 
 async def _put(index: VectorIndex, part: Part, found: Mapping[int, bytes]) -> None:

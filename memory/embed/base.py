@@ -13,10 +13,15 @@ class Embed(Protocol):
     async def __call__(self, tenant: str, texts: Sequence[str]) -> list[list[float]]:
         """One vector a text, all of one length, for this tenant (whose credentials may be needed).
 
-        Raises EmbedUnavailable when it cannot be asked now; the caller goes on without vectors or tries again later.
+        Raises EmbedUnavailable when it cannot be asked now; the caller goes on without vectors or tries again later. Raises EmbedRefused
+        when it does not take one of these texts: to ask for the same again changes nothing.
         """
         ...
 
 
 class EmbedUnavailable(Exception):
     """The embedder cannot answer now: no credential at hand, or its upstream failed."""
+
+
+class EmbedRefused(Exception):
+    """The embedder does not take one of the texts (too long, not allowed), or, set up wrongly, none at all."""

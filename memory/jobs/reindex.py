@@ -47,7 +47,8 @@ def sizes(conn: Connection) -> dict[str, int]:
 
 
 def embed_again(conn: Connection) -> int:
-    """Has the vectors of every scope looked after. Returns how many scopes."""
+    """Has the vectors of every scope looked after, those of texts that were refused too. Returns how many scopes."""
+    vectors.ask_again(conn)
     scopes = [*conn.execute(union(select(t.passages.c.scope_id), select(t.messages.c.scope_id))).scalars()]
     for scope_id in scopes:
         enqueue(conn, vectors.job_of(scope_id, whole=True))

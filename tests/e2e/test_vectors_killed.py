@@ -8,6 +8,10 @@ import sqlite3
 import sys
 from collections import Counter
 
+import pytest
+
+from gateway.cli.running import noted
+from tests.conftest import running
 from tests.e2e.test_crash import ROOT, spawned
 from tests.e2e.test_jobs_killed import select, until
 from tests.models import Model
@@ -81,6 +85,49 @@ async def test_a_gateway_killed_while_it_embeds_goes_on_where_it_was_and_loses_n
             assert (await found(client, data, "pet"))[0] == PET  # in the index: there are more than are compared one by one
     assert select(data, "SELECT count(*) FROM message_vectors JOIN scopes ON scopes.id = scope_id WHERE user = 'ada'") == [(100,)]
     assert {asked[text] for text in [*SAID[:99], PET]} == {1}
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+async def test_a_text_that_its_provider_refuses_holds_up_no_other(data, status):
+    """What was said after it, and another kind of memory, have their vectors; no job fails, and none asks for it again."""
+    refused = Counter()
+
+    def scripted(seen, wire):
+        if not seen.path.endswith("/embeddings"):
+            return "ok"
+        if "Unheard-of." in seen.json["input"]:
+            refused[len(seen.json["input"])] += 1
+            return (status, {"error": {"message": "not this one"}})
+        return embedded(seen)
+
+    async with Model(scripted) as up, running(up.url, data, {"memory.embedder": "upstream:e"}) as live:
+        local = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
+        await live.memory("POST", "/users/ada/passages", json={"content": "Unheard-of."}, headers=local)
+        chat = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate([*SAID[:5], "Unheard-of.", PET])]
+        await live.memory("POST", "/users/ada/conversations", json={"messages": chat}, headers=local)
+        assert (await live.chat("hi", user="ada")).status_code == 200
+        await until(lambda: not select(data, "SELECT 1 FROM jobs WHERE kind = 'embed'"))
+        assert select(data, "SELECT model, count(*) FROM message_vectors GROUP BY model ORDER BY model") == [("e", 8), ("refused by e", 1)]
+        assert select(data, "SELECT model FROM vectors") == [("refused by e",)]
+        before = refused.copy()
+        assert (await live.chat("hello", user="ada")).status_code == 200
+        await until(lambda: made(data) == 11 and not select(data, "SELECT 1 FROM jobs WHERE kind = 'embed'"))
+        assert refused == before
+        assert refused[1] == 2
+        with noted(data, live.url):
+            assert "vectors: e refused 2 of the texts" in await rebuilt(data)
+        assert refused[1] == 4
+
+
+@pytest.mark.parametrize("status", [400, 404])
+async def test_a_provider_that_refuses_all_is_tried_again_later(data, status):
+    def scripted(seen, wire):
+        return (status, {"error": {"message": "no such model"}}) if seen.path.endswith("/embeddings") else "ok"
+
+    async with Model(scripted) as up, running(up.url, data, {"memory.embedder": "upstream:e"}) as live:
+        assert (await live.chat("hi", user="ada")).status_code == 200
+        await until(lambda: select(data, "SELECT error, state FROM jobs WHERE kind = 'embed'") == [("EmbedUnavailable", "ready")])
+        assert made(data) == 0
 
 
 async def rebuilt(data):

@@ -5,7 +5,7 @@ import asyncio
 import time
 
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 
 from memory import indexing
 from memory.ask import Policy
@@ -276,3 +276,66 @@ async def test_the_index_waits_for_turns_under_way_but_not_for_ever(tmp_path, mo
     memory.busy_nodes.add(1)
     assert not (await waits("a sieve"))[1]
     await memory.close()
+
+
+async def damaged(memory, scope_id):
+    """Takes the newest message of the scope out of shape."""
+    newest = select(t.messages.c.id).where(t.messages.c.scope_id == scope_id).order_by(t.messages.c.id.desc()).limit(1).scalar_subquery()
+    await memory.db.write(lambda conn: conn.execute(update(t.messages).where(t.messages.c.id == newest).values(body='{"role": "us')) and None)
+
+
+async def test_an_index_pass_that_meets_a_defect_is_logged_without_words_and_goes_on_later(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(indexing, "GATHER", 0.01)
+    pauses, sleep, put = [], asyncio.sleep, index.put
+
+    async def slept(seconds):
+        pauses.append(seconds)
+        await sleep(min(seconds, 0.01))
+
+    def failing(conn, *what):
+        if len([x for x in pauses if x != indexing.PAUSE]) < 5:
+            raise RuntimeError("what the user said")
+        put(conn, *what)
+
+    monkeypatch.setattr(indexing.asyncio, "sleep", slept)
+    monkeypatch.setattr(index, "put", failing)
+    memory = opened(tmp_path)
+    await memory.open()
+    ada = await spoken(memory, "ada", {"role": "user", "content": "a kettle"})
+    memory.retrieval.indexing.added()
+    async with asyncio.timeout(5):
+        while await memory.db.read(lambda conn: messages.index_waits(conn, ada)):
+            await sleep(0.01)
+    assert {0.01, 0.02, 0.04} <= set(pauses)
+    assert "not brought up to date for 0 s: RuntimeError in failing, line" in caplog.text
+    assert "what the user said" not in caplog.text
+    assert await asked(memory, ada, "kettle") == ["a kettle"]
+    await memory.close()
+
+
+async def test_a_message_that_cannot_be_indexed_stops_no_other(memory, caplog):
+    await memory.retrieval.indexing.stop()
+    ada = await spoken(memory, "ada", {"role": "user", "content": "a kettle"}, {"role": "user", "content": "a secret cup"})
+    await damaged(memory, ada)
+    bob = await spoken(memory, "bob", {"role": "user", "content": "a teapot"})
+    assert (await asked(memory, ada, "kettle"))[0] == "a kettle"
+    assert await memory.db.write(lambda conn: [messages.index_new(conn, 16), messages.index_new(conn, 16)]) == [2, 0]
+    assert len(await indexed(memory)) == 2
+    assert not await memory.db.read(lambda conn: messages.index_waits(conn, bob) or messages.index_waits(conn, ada))
+    assert "cannot be put into the search index: DecodeError" in caplog.text
+    assert "cup" not in caplog.text
+
+
+async def test_a_message_that_cannot_be_indexed_waits_while_no_other_can_be(memory, caplog):
+    """It may be no fault of its own. A search goes on without it."""
+    await memory.retrieval.indexing.stop()
+    ada = await spoken(memory, "ada", {"role": "user", "content": "a kettle"})
+    await memory.db.write(lambda conn: messages.index_new(conn, 16))
+    await spoken(memory, "ada", {"role": "user", "content": "a cup"})
+    await damaged(memory, ada)
+    assert (await asked(memory, ada, "kettle"))[0] == "a kettle"
+    assert "a search goes on without what was said last: DecodeError" in caplog.text
+    with pytest.raises(ValueError, match="truncated"):
+        await memory.db.write(lambda conn: messages.index_new(conn, 16))
+    await spoken(memory, "bob", {"role": "user", "content": "a teapot"})
+    assert await memory.db.write(lambda conn: [messages.index_new(conn, 16), messages.index_new(conn, 16)]) == [2, 0]

@@ -1,8 +1,14 @@
 """Scopes never share a key, whatever their names hold."""
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.scope import Scope, owner_key
+from memory.spill import Spill
 
 SECRET = b"s" * 32
 name = st.text(max_size=4) | st.sampled_from(["", "a", "a\x00b", "\x00", "1:a"])
@@ -22,7 +28,6 @@ def test_a_scope_of_nobody_is_not_the_scope_of_an_empty_name():
 
 async def test_an_erased_users_spilled_turns_are_forgotten(tmp_path):
     from memory.history import Node
-    from memory.spill import Spill
     from memory.stores.sql.owners import Owner
     from memory.stores.sql.turns import Record
 
@@ -34,3 +39,55 @@ async def test_an_erased_users_spilled_turns_are_forgotten(tmp_path):
     assert [r.owner.scope.user for r in spill.load()] == ["bob", None]
     assert spill.load()[0].nodes[0] == Node(1, 1, digest=b"d", chain=b"c", asked=b"a", trail=b"t")
     assert b"ada" not in (tmp_path / "spill.ndjson").read_bytes()
+
+
+def record(conversation, said):
+    from memory.history import Node
+    from memory.stores.sql.owners import Owner
+    from memory.stores.sql.turns import Record
+
+    node = Node(1, 1, digest=b"d", chain=b"c", asked=b"a", trail=b"t")
+    return Record(Owner(Scope("t", "ada", "default", SECRET), 0), conversation, [node], [{"role": "assistant", "content": said}], False)
+
+
+async def test_a_deleted_conversations_spilled_turns_are_forgotten_and_no_others(tmp_path):
+    path = tmp_path / "spill.ndjson"
+    spill = Spill(path, SECRET)
+    spill.forget_conversation(1)
+    for key in (1, 2, 1):
+        await spill.keep(record(key, f"of {key}"))
+    before = path.read_bytes().split(b"\n")[1]
+    spill.forget_conversation(1)
+    assert path.read_bytes() == before + b"\n"
+    assert path.stat().st_mode & 0o777 == 0o600
+    spill.forget_conversation(2)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_what_is_spilled_while_another_is_forgotten_is_kept(tmp_path, monkeypatch):
+    """As is what was there before, should it be interrupted."""
+    spill, reading = Spill(tmp_path / "spill.ndjson", SECRET), Path.read_bytes
+    for key in (1, 2):
+        await spill.keep(record(key, f"of {key}"))
+
+    def slow(self):
+        found = reading(self)
+        time.sleep(0.1)
+        return found
+
+    monkeypatch.setattr(Path, "read_bytes", slow)
+    forgetting = asyncio.create_task(asyncio.to_thread(spill.forget, "t", "nobody"))
+    await asyncio.sleep(0.05)
+    await spill.keep(record(3, "of 3"))
+    await forgetting
+    assert [r.conversation for r in spill.load()] == [1, 2, 3]
+
+    def killed(self, target):
+        raise OSError
+
+    monkeypatch.setattr(Path, "replace", killed)
+    with pytest.raises(OSError):
+        spill.forget_conversation(1)
+    assert [r.conversation for r in spill.load()] == [1, 2, 3]
+    spill.clear()
+    assert list(tmp_path.iterdir()) == []

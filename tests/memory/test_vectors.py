@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -11,16 +12,16 @@ from sqlalchemy import select
 
 from memory import outside
 from memory.ask import Policy
-from memory.embed.base import EmbedUnavailable
+from memory.embed.base import EmbedRefused, EmbedUnavailable
 from memory.errors import StoreUnavailable
-from memory.jobs import chores
+from memory.jobs import chores, reindex
 from memory.jobs.queue import enqueue
 from memory.jobs.worker import Worker
 from memory.retrieval import Meaning, _name
 from memory.scope import Scope
 from memory.service import Memory
 from memory.stores.chroma import ChromaIndex
-from memory.stores.sql import conversations, owners
+from memory.stores.sql import conversations, owners, vectors
 from memory.stores.sql import schema as t
 from memory.stores.sql.engine import Database
 from memory.stores.sql.messages import Query
@@ -33,15 +34,17 @@ CONCEPTS = {"tea": 0, "drink": 0, "dog": 1, "pet": 1, "car": 2, "vehicle": 2}
 
 
 class Concepts:
-    """An embedder that knows a few synonyms."""
+    """An embedder that knows a few synonyms. refuses: words of texts that it does not take."""
 
     def __init__(self):
-        self.model, self.down, self.calls = "concepts", False, 0
+        self.model, self.down, self.calls, self.refuses = "concepts", False, 0, ()
 
     async def __call__(self, tenant, texts):
         self.calls += 1
         if self.down:
             raise EmbedUnavailable
+        if any(word in text for word in self.refuses for text in texts):
+            raise EmbedRefused
         return [self.vector(x) for x in texts]
 
     def vector(self, text):
@@ -211,6 +214,91 @@ async def test_a_job_that_was_interrupted_before_it_was_settled_goes_on_and_doub
     await memory.db.write(lambda conn: enqueue(conn, job_of(scope_id)))
     await drained(memory)
     assert memory.retrieval.meaning.embed.calls == made + 4
+
+
+def refused(conn, model="concepts"):
+    return [conn.execute(select(kind.key).where(kind.vectors.c.model == f"refused by {model}")).scalars().all() for kind in KINDS]
+
+
+async def test_a_text_that_is_refused_costs_its_own_vector_alone_and_is_not_asked_for_again(memory):
+    embed = memory.retrieval.meaning.embed
+    embed.refuses = ("obscene", "endless")
+    lines = [f"Note {i} of the voyage." for i in range(70)]
+    lines[9], lines[40], lines[41], lines[69] = "An obscene song.", "An endless list.", "Another endless list.", "The last obscene word."
+    scope_id = await said(memory, [("user", x) for x in lines])
+    await kept(memory, "An endless passage.")
+    assert [len(found) for found in await memory.db.read(refused)] == [1, 4]
+    assert await memory.db.read(lambda conn: [vectors.made(conn, "concepts"), vectors.refused(conn, "concepts")]) == [66, 5]
+    assert embed.calls < 60
+    before = embed.calls
+    assert not await memory.retrieval.embed_scope(scope_id)
+    assert not await memory.retrieval.embed_scope(scope_id, whole=True)
+    assert embed.calls == before
+    assert (await found(memory, scope_id, "obscene song"))[0] == "An obscene song."
+    assert [h["content"] for h in await memory.retrieval.passages(scope_id, Filter(Query("endless")))] == ["An endless passage."]
+    await said(memory, [("user", "My dog is called Rex.")], name="later")
+    assert not await memory.retrieval.embed_scope(scope_id)
+    assert await memory.db.read(lambda conn: vectors.made(conn, "concepts")) == 67
+    assert embed.calls == before + 2  # the query that had vectors to be compared with, and the text
+
+
+async def test_a_rebuilt_index_asks_for_refused_texts_again_and_another_model_for_all(memory):
+    embed = memory.retrieval.meaning.embed
+    embed.refuses = ("dog",)
+    scope_id = await said(memory)
+    assert not await memory.retrieval.embed_scope(scope_id)
+    assert [len(found) for found in await memory.db.read(refused)] == [0, 2]
+    embed.refuses = ("fine",)
+    await memory.db.write(reindex.embed_again)
+    await drained(memory)
+    assert [len(found) for found in await memory.db.read(refused)] == [0, 1]
+    assert (await found(memory, scope_id, "pet"))[0] == "My dog is called Rex."
+    embed.model, embed.refuses = "concepts-2", ()
+    await memory.retrieval.embed_scope(scope_id)
+    assert await memory.db.read(lambda conn: [vectors.made(conn, "concepts-2"), vectors.refused(conn, "concepts"), vectors.refused(conn, "concepts-2")]) == [4, 0, 0]
+
+
+async def test_an_embedder_that_refuses_every_text_is_unavailable_and_marks_none(memory):
+    embed = memory.retrieval.meaning.embed
+    embed.refuses = ("",)
+    scope_id = await said(memory)
+    with pytest.raises(EmbedUnavailable, match="every text"):
+        await memory.retrieval.embed_scope(scope_id)
+    assert embed.calls == 2
+    assert await memory.db.read(refused) == [[], []]
+    with pytest.raises(EmbedUnavailable):
+        await kept(memory, "Alone.")
+    assert await memory.db.read(refused) == [[], []]
+    assert (await found(memory, scope_id, "Rex"))[0] == "My dog is called Rex."
+    embed.refuses = ()
+    await memory.retrieval.embed_scope(scope_id)
+    assert await many(memory, t.message_vectors) == 4
+
+
+async def test_a_job_whose_time_ends_among_refusals_has_come_past_a_text(memory, monkeypatch):
+    """Else the one that follows would ask for the very same, for ever."""
+    embed = memory.retrieval.meaning.embed
+    embed.refuses = ("dog", "car", "trip")
+    monkeypatch.setattr("memory.retrieval.time", SimpleNamespace(monotonic=lambda: embed.calls))
+    monkeypatch.setattr("memory.retrieval.SECONDS", 0.5)
+    scope_id = await said(memory)
+    for i in range(4):
+        assert await memory.retrieval.embed_scope(scope_id) is (i < 3)
+        assert await many(memory, t.message_vectors) == i + 1
+
+
+async def test_what_was_refused_goes_with_its_conversation_and_its_user(memory):
+    memory.retrieval.meaning.embed.refuses = ("dog",)
+    scope_id = await said(memory)
+    await kept(memory, "Rex is a dog.", "Ada likes tea.")
+    assert [len(found) for found in await memory.db.read(refused)] == [1, 2]
+    gone = await memory.db.read(lambda conn: conversations.named(conn, scope_id, "c"))
+    await memory.db.write(lambda conn: outside.forget_conversation(conn, gone))
+    await drained(memory)
+    assert [len(found) for found in await memory.db.read(refused)] == [1, 0]
+    await memory.db.write(lambda conn: outside.erase(conn, SECRET, "t", "ada"))
+    await drained(memory)
+    assert await many(memory, t.message_vectors) + await many(memory, t.vectors) == 0
 
 
 async def test_another_embedder_makes_its_own_vectors(memory):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from operator import itemgetter
@@ -18,6 +18,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.base import Executable
 
 SEVERAL = 8  # rows that one statement inserts
+MANY = 256  # values that one statement is asked for
 
 
 class Rows(list[Any]):
@@ -45,6 +46,20 @@ def execute(conn: Connection, statement: Executable, values: Mapping[str, Any]) 
     if (raw := driver(conn)) is None:
         return conn.execute(statement, values)
     return _compiled(statement).run(raw, values)
+
+
+def among(conn: Connection, build: Callable[[int], Executable], values: Mapping[str, Any], wanted: Sequence[Any]) -> Iterator[Any]:
+    """The rows of any of the values wanted, in a few queries. build: the statement for so many of them (see `any_of`), built once.
+    values: its other parameters."""
+    for i in range(0, len(wanted), MANY):
+        some = wanted[i : i + MANY]
+        size = 1 << (len(some) - 1).bit_length()  # a statement for each power of two; the last value fills it up
+        yield from execute(conn, build(size), {**values, **{f"any{k}": some[min(k, len(some) - 1)] for k in range(size)}})
+
+
+def any_of(column: Any, size: int) -> Any:
+    """That a column has one of so many values, of those that `among` gives."""
+    return column.in_([bindparam(f"any{k}") for k in range(size)])
 
 
 def driver(conn: Connection) -> sqlite3.Connection | None:

@@ -1,8 +1,11 @@
-"""Vectors of passages and messages: kept beside them in SQL, found missing by a join, read back for one scope at a time."""
+"""Vectors of passages and messages: kept beside them in SQL, found missing by a join, read back for one scope at a time.
+
+A text that the embedder refused has an empty one, of a model of its own name: it is missing no more, and no vector of its scope.
+"""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, select
@@ -11,6 +14,7 @@ from memory.jobs.queue import Job
 from memory.stores.sql import schema as t
 from memory.stores.sql.rows import put_row
 
+REFUSED = "refused by "  # before the name of a model
 LONGEST = 2000  # characters of a text that are embedded: within what small embedding models take
 
 
@@ -44,6 +48,11 @@ class Part:
         v = self.kind.vectors.c
         return and_(v.scope_id == self.scope_id, v.model == self.model)
 
+    @property
+    def refused(self) -> str:
+        """The model whose vectors are those texts that this one refused."""
+        return f"{REFUSED}{self.model}"
+
 
 def job_of(scope_id: int, *, whole: bool = False) -> Job:
     """Has a scope's missing vectors made. One waits at a time, so that what comes together is embedded together. whole: every row is
@@ -52,10 +61,10 @@ def job_of(scope_id: int, *, whole: bool = False) -> Job:
 
 
 def missing(conn: Connection, part: Part, after: int, limit: int) -> list[tuple[int, str]]:
-    """(row key, text) of those of the scope that have no vector of this model yet, in order, after a row key."""
+    """(row key, text) of those of the scope that have no vector of this model yet and were not refused, in order, after a row key."""
     kind, rows = part.kind, part.kind.rows.c
     # + 0: by scope, not by walking through everyone's rows in the order of their keys.
-    query = (select(rows.id, func.substr(rows.content, 1, LONGEST)).outerjoin(kind.vectors, and_(kind.key == rows.id, kind.vectors.c.model == part.model))
+    query = (select(rows.id, func.substr(rows.content, 1, LONGEST)).outerjoin(kind.vectors, and_(kind.key == rows.id, kind.vectors.c.model.in_((part.model, part.refused))))
              .where(rows.scope_id == part.scope_id, rows.id + 0 > after, kind.key.is_(None), kind.worth).order_by(rows.id + 0).limit(limit))
     return [(row[0], row[1]) for row in conn.execute(query)]
 
@@ -70,6 +79,17 @@ def store(conn: Connection, part: Part, found: Mapping[int, bytes]) -> None:
     rows = part.kind.rows.c
     for key in conn.execute(select(rows.id).where(rows.scope_id == part.scope_id, rows.id.in_(found))).scalars():
         put_row(conn, part.kind.vectors, (part.kind.key.name,), **{part.kind.key.name: key}, scope_id=part.scope_id, model=part.model, vector=found[key])
+
+
+def pass_over(conn: Connection, part: Part, key: int) -> None:
+    """Keeps that the model refused the text of a row."""
+    store(conn, replace(part, model=part.refused), {key: b""})
+
+
+def ask_again(conn: Connection) -> None:
+    """Has the texts that were refused, of everyone's, asked for once more."""
+    for kind in KINDS:  # looked up in an index, not in the vectors themselves
+        conn.execute(delete(kind.vectors).where(kind.key.in_(select(kind.key).where(kind.vectors.c.model.startswith(REFUSED)))))
 
 
 def drop(conn: Connection, kind: Kind, keys: Collection[int]) -> dict[int, list[int]]:
@@ -108,6 +128,11 @@ def page(conn: Connection, part: Part, after: int, limit: int) -> dict[int, byte
 def made(conn: Connection, model: str) -> int:
     """How many texts of everyone's have a vector of this model."""
     return sum(int(conn.execute(select(func.count()).select_from(k.vectors).where(k.vectors.c.model == model)).scalar() or 0) for k in KINDS)
+
+
+def refused(conn: Connection, model: str) -> int:
+    """How many texts of everyone's this model refused."""
+    return made(conn, f"{REFUSED}{model}")
 
 
 def wanted(conn: Connection) -> int:
