@@ -29,7 +29,7 @@ from gateway.cooldowns import LocalCooldowns
 from gateway.cooldowns import Rules as Rests
 from gateway.counters import LocalCounters
 from gateway.embedding import Credentials, UpstreamEmbed
-from gateway.errors import BadRequest, GatewayError, MethodNotAllowed, NotFound, TooLarge
+from gateway.errors import BadRequest, GatewayError, MethodNotAllowed, NotFound, TooLarge, quoted
 from gateway.front import Front, segment
 from gateway.headers import joined
 from gateway.identity import KeyRing, Names
@@ -167,7 +167,7 @@ def _register(worker: Worker, memory: Memory, unattended: Unattended) -> None:
     settings = unattended.settings
     ages = chores.Ages(settings.memory.explain_days, settings.memory.unnamed_days)
     chores.register(worker, memory.db, ages, memory.retrieval)
-    worker.register(summaries.KIND, summaries.summarising(memory.db, unattended), slow=True)
+    worker.register(summaries.KIND, summaries.summarising(memory.db, unattended), slow=True, small=True)
     worker.register(extraction.KIND, extraction.extracting(memory.db, unattended, lambda: memory.policy.blocks), slow=True)
     worker.register(reflection.KIND, reflection.reflecting(memory.db, unattended, memory.retrieval, lambda: memory.policy.blocks), slow=True)
     worker.register("fade", chores.fading(memory.db), every=chores.EVERY if settings.memory.cleanup == "auto" else None)
@@ -421,7 +421,7 @@ def _unfit(request: Request[Any, Any, Any], fault: Any) -> BadRequest:
     """A parameter that is not what it should be, with its value."""
     name = str(fault.get("key"))
     value = request.query_params.get(name)
-    return BadRequest(f"`{name}` is {str(value)[:60]!r}: {fault.get('message')}.", param=name)
+    return BadRequest(f"`{name}` is {quoted(value)}: {fault.get('message')}.", param=name)
 
 
 def _unexpected(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:

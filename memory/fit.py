@@ -2,9 +2,12 @@
 
 A summary is kept under the chain hash of the last message it stands for, so the next request that resends the same history
 reuses it and the cost of a turn does not grow with the conversation. A compaction begins a new epoch with a fresh core text.
+Neither does that of a compaction: it hashes and counts what the one before it left (`Tail`), not all that was ever said.
 
 Past the soft threshold the summary is to be made ahead, by a job; while one is under way no turn waits for a model: it uses the
-room that is left above the hard threshold, and past that the fallback, which is not kept.
+room that is left above the hard threshold, and past that the fallback, which is not kept. Whether one is under way is always asked
+before what is kept is read: a summary is kept in the very transaction that ends its job, so it is seen by one of the two, and no
+stretch is summarised twice.
 """
 from __future__ import annotations
 
@@ -23,6 +26,8 @@ from memory.tokens import Counter
 from memory.window import HARD, LOW, SOFT, STUB, cut_at, elidable, groups, stub, within_turn
 
 Kept = tuple[bytes, str]  # chain link of the last message a summary stands for, and its text
+Summary = tuple[int, str]  # its index, and the text
+COMPACTION = "compaction"  # why an epoch began
 
 
 @dataclass(slots=True)
@@ -57,8 +62,8 @@ class Room:
 @dataclass(slots=True)
 class Fitted:
     """drop: messages left out. swap: messages sent as stubs. tokens: 0 where they were not counted. evicted: indexes that this very
-    turn evicted. cut: index of the last message that the epoch left behind, -1 for none. held: tokens of the messages and of what is
-    placed among them, as counted. coming: the summary after the epoch's own is there or on its way."""
+    turn evicted, or made a stub of. cut: index of the last message that the epoch left behind, -1 for none. held: tokens of the messages and of what is
+    placed among them, as counted. coming: the summary after the epoch's own is kept or was asked for."""
 
     plan: Plan
     drop: frozenset[int] = frozenset()
@@ -99,28 +104,64 @@ def index_of(turn: Turn, link: bytes | None) -> int:
     return next((i for i in range(len(turn.chain.links) - 1, -1, -1) if turn.chain.links[i] == link), -1)
 
 
-def sizes_of(turn: Turn, counter: Counter) -> list[int]:
-    return [_size(counter, m, d) for m, d in zip(turn.messages, turn.chain.digests, strict=True)]
-
-
 def _size(counter: Counter, message: Json, digest: bytes) -> int:
     return counter.message(message, digest if digest != EMPTY else None)
 
 
+class Tail:
+    """The messages that a cut left, hashed and counted; of those before it only what is sent all the same: system messages, the newest user's.
+
+    cut: index of the last message that was cut, -1 for none; link: the chain's there. start: index of the first one of the tail; `messages`
+    and `sizes` (tokens) begin with it. links: the chain's, from the cut's own on, each with the index of the message that it ends in.
+    """
+
+    def __init__(self, turn: Turn, counter: Counter, cut: int, link: bytes | None = None) -> None:
+        self.turn, self.start = turn, cut + 1
+        if link is not None:
+            turn.chain.reach(self.start, link)
+        self.messages: Sequence[Json] = turn.messages[self.start :]
+        self.sizes = [_size(counter, m, turn.chain.digest(i)) for i, m in enumerate(self.messages, self.start)]
+        self._newest = turn.messages.after.user
+        self._before = [i for i in range(self.start) if self._stays(i)]
+        self.apart = sum(counter.message(turn.messages[i]) for i in self._before)
+        named = [(turn.chain.link(i), i) for i in range(self.start, len(turn.messages))]
+        self.links = dict(reversed([(turn.chain.before(self.start), cut), *named] if cut >= 0 else named))  # system messages leave a link as it is
+
+    def _stays(self, index: int) -> bool:
+        return is_system(self.turn.messages[index]) or index == self._newest
+
+    def staying(self, cut: int) -> list[int]:
+        """The indexes up to `cut` that are sent all the same."""
+        return [*self._before, *(i for i in range(self.start, cut + 1) if self._stays(i))]
+
+    def between(self, after: int, before: int) -> list[int]:
+        """The messages of the tail after one index and before another that are left out, now or, the newest user's, once there is a newer one."""
+        return [i for i in range(max(after + 1, self.start), before) if not is_system(self.turn.messages[i])]
+
+    def size(self, index: int) -> int:
+        return self.sizes[index - self.start]
+
+
 def counted(turn: Turn, now: Fitted, room: Room) -> Fitted:
     """The same request with its tokens counted."""
-    return now if now.tokens else view(turn, now.plan, sizes_of(turn, room.counter), room)
+    return now if now.tokens else _whole(turn, now.plan, room)
 
 
-def view(turn: Turn, plan: Plan, sizes: Sequence[int], room: Room) -> Fitted:
-    """What the plan's epoch leaves out and stubs, and what is left in tokens."""
-    cut, elide = index_of(turn, plan.epoch.cut), index_of(turn, plan.epoch.elide)
-    newest = turn.messages.after.user
-    drop = frozenset(i for i in range(cut + 1) if not is_system(turn.messages[i]) and i != newest)
-    swap = {i: stub(turn.messages[i], sizes[i]) for i in elidable(turn.messages, sizes, elide + 1) if i not in drop}
-    held = room.counter.text(plan.epoch.core) + sum(size for i, size in enumerate(sizes) if i not in drop and i not in swap and i not in plan.splices)
-    held += sum(room.counter.message(m) for m in swap.values()) + _placed(plan, room.counter, 0)
-    return Fitted(plan, drop, swap, room.counter.scaled(room.model, held + room.other), cut=cut, held=held)
+def _whole(turn: Turn, plan: Plan, room: Room) -> Fitted:
+    """What the plan's epoch leaves out and stubs, found in all of the history, and what is left in tokens."""
+    return view(Tail(turn, room.counter, -1), plan, room, index_of(turn, plan.epoch.cut), index_of(turn, plan.epoch.elide))
+
+
+def view(tail: Tail, plan: Plan, room: Room, cut: int, elide: int) -> Fitted:
+    """The request without what is cut, up to index `cut`, and with stubs for the large tool results up to `elide`; and what is left in tokens."""
+    counter, turn, staying = room.counter, tail.turn, tail.staying(cut)
+    stubbed = (i + tail.start for i in elidable(tail.messages, tail.sizes, elide + 1 - tail.start))
+    swap = {i: stub(turn.messages[i], tail.size(i)) for i in stubbed if i > cut}
+    sent = [*(i for i in staying if i >= tail.start), *range(max(cut + 1, tail.start), len(turn.messages))]
+    held = counter.text(plan.epoch.core) + tail.apart + sum(tail.size(i) for i in sent if i not in swap and i not in plan.splices)
+    held += sum(counter.message(m) for m in swap.values()) + _placed(plan, counter, 0)
+    drop = frozenset(range(cut + 1)).difference(staying)
+    return Fitted(plan, drop, swap, counter.scaled(room.model, held + room.other), cut=cut, held=held)
 
 
 def _placed(plan: Plan, counter: Counter, start: int) -> int:
@@ -142,7 +183,7 @@ async def fit(turn: Turn, plan: Plan, room: Room, before: Fitted | None = None) 
     is being made and it still fits the budget. before: the same for the messages that came before, under the plan's epoch."""
     if room.ample and plan.epoch.cut is None and plan.epoch.elide is None:
         return Fitted(plan)
-    fitted = grown(turn, plan, before, room) if before and before.held else view(turn, plan, sizes_of(turn, room.counter), room)
+    fitted = grown(turn, plan, before, room) if before and before.held else _whole(turn, plan, room)
     if room.budget is None or fitted.tokens <= HARD * room.budget:
         return fitted
     return await _compacted(turn, fitted, room, (int(LOW * room.budget), int(HARD * room.budget), room.budget))
@@ -150,7 +191,9 @@ async def fit(turn: Turn, plan: Plan, room: Room, before: Fitted | None = None) 
 
 async def compact(turn: Turn, now: Fitted, room: Room, goal: int) -> Fitted:
     """Cuts a request whose tokens were counted to about `goal` of them."""
-    return await _compacted(turn, now, room, (goal, goal, 0))
+    fitted = await _compacted(turn, now, room, (goal, goal, 0))
+    fitted.evicted = sorted({*now.evicted, *fitted.evicted})  # what this turn cut before, too
+    return fitted
 
 
 async def _compacted(turn: Turn, now: Fitted, room: Room, sizes: tuple[int, int, int]) -> Fitted:
@@ -159,15 +202,12 @@ async def _compacted(turn: Turn, now: Fitted, room: Room, sizes: tuple[int, int,
     First old, large tool results become stubs, then the oldest groups are summarised. What cannot be cut stays.
     """
     goal, limit, patience = sizes
-    stored = sorted((index_of(turn, link), text) for link, text in await room.load(turn.chain.links))
-    cutter = _Cutter(turn, room, sizes_of(turn, room.counter), index_of(turn, now.plan.epoch.cut), stored)
-    if (found := cutter.reused(now, goal, limit)) is not None:
-        return found
     coming = room.coming is not None and await room.coming()
     if coming and now.tokens <= patience:
         now.how = "waits for its summary"
         return now
-    return await cutter.evict(goal, coming=coming)
+    cutter = await _cutter(turn, now, room)
+    return cutter.reused(now, goal, limit) or await cutter.evict(goal, coming=coming)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +224,9 @@ class Ahead:
 async def ahead(turn: Turn, now: Fitted, room: Room, answers: Sequence[Json]) -> Ahead | None:
     """What to summarise now, so that a request that passes the hard threshold finds its summary; None when there is nothing to do.
 
-    answers: they are in the next request too. The cut is the one that leaves the low threshold when the hard one is reached. Where it
-    is there or under way, `now.coming` says so from then on, and it is not looked for again.
+    answers: they are in the next request too. The cut is the one that leaves the low threshold when the hard one is reached. Where the
+    summary is there or is asked for here, `now.coming` says so from then on, and it is not looked for again: one that no model makes is the
+    hard threshold's to do without, not paid for with each turn until then.
     """
     more = len(msgspec.json.encode(answers))  # no text has more tokens than bytes
     if now.coming or room.budget is None or (now.tokens or (room.most or 0)) + more <= SOFT * room.budget:
@@ -193,41 +234,62 @@ async def ahead(turn: Turn, now: Fitted, room: Room, answers: Sequence[Json]) ->
     found, now = now, counted(turn, now, room)
     if now.tokens + sum(room.counter.message(a) for a in answers) <= SOFT * room.budget:
         return None
-    cut = index_of(turn, now.plan.epoch.cut)
-    cutter = _Cutter(turn, room, sizes_of(turn, room.counter), cut, [])
-    allowance = cutter.allowance(0)
-    newest = turn.messages.after.user
-    at = min(newest, cutter.until(max(0, now.tokens - int((HARD - LOW) * room.budget)) - allowance))
-    if at <= max(0, cut + 1):
+    if room.coming is not None and await room.coming():
         return None
-    known = {link for link, _ in await room.load(turn.chain.links)}
-    stored = [i for i in range(len(turn.messages)) if turn.chain.links[i] in known and not is_system(turn.messages[i])]
-    base = max((i for i in stored if i < at), default=-1)
-    gone = cutter.between(base, at)
-    there = max(stored, default=-1) > cut
+    cutter = await _cutter(turn, now, room)
+    allowance = cutter.allowance(0)
+    at = min(turn.messages.after.user, cutter.until(max(0, now.tokens - int((HARD - LOW) * room.budget)) - allowance))
+    if at <= max(0, now.cut + 1):
+        return None
+    base, _ = cutter.base(at)
+    gone = cutter.tail.between(base, at)
+    there = any(i > now.cut for i, _ in cutter.stored)
     found.coming = there or bool(gone)
     if there or not gone:
         return None
-    return Ahead(turn.chain.links[at - 1], turn.chain.links[base] if base >= 0 else None, transcript([turn.messages[i] for i in gone]), allowance, len(gone))
+    text = transcript([turn.messages[i] for i in gone])
+    return Ahead(cutter.link(at - 1), cutter.link(base) if base >= 0 else None, text, allowance, len(gone))
+
+
+async def _cutter(turn: Turn, now: Fitted, room: Room) -> _Cutter:
+    """With what the cut left; with all of the history where the summary of what it cut is not kept."""
+    link = now.plan.epoch.cut if now.cut >= 0 else None
+    tail = Tail(turn, room.counter, now.cut, link)
+    stored = await room.load(list(tail.links))
+    if link is not None and all(kept != link for kept, _ in stored):
+        tail = Tail(turn, room.counter, -1)
+        stored = await room.load(list(tail.links))
+    return _Cutter(tail, room, now, stored)
 
 
 class _Cutter:
-    """One compaction. cut: index of the last message evicted already, -1 for none. stored: (index, text) of kept summaries."""
+    """One compaction of `now`. stored: index and text of the summaries that are kept of its history, the cut's own and later ones, in order."""
 
-    def __init__(self, turn: Turn, room: Room, sizes: Sequence[int], cut: int, stored: Sequence[tuple[int, str]]) -> None:
-        self.turn, self.room, self.sizes, self.cut, self.stored = turn, room, sizes, cut, stored
-        found = groups(turn.messages)
+    def __init__(self, tail: Tail, room: Room, now: Fitted, stored: Sequence[Kept]) -> None:
+        self.tail, self.room, self.cut = tail, room, now.cut
+        self.stored = sorted((tail.links[link], text) for link, text in stored)
+        found = groups(tail.messages)
         newest = found[-1].start if found else 0
-        self.elide = turn.chain.before(newest) if elidable(turn.messages, sizes, newest) else None
+        self._elided = newest - 1 + tail.start if elidable(tail.messages, tail.sizes, newest) else -1
+        self.elide = tail.turn.chain.link(self._elided) if self._elided >= 0 else None
 
     def fresh(self, summary: str, cut: int, how: str) -> Fitted:
         """The request under a new epoch that stands for everything up to message `cut` by this summary."""
         room = self.room
-        link = self.turn.chain.links[cut] if cut >= 0 else None
+        link = self.link(cut) if cut >= 0 else None
         epoch = replace(begun(room.blocks, room.tag, room.edits, summary=summary, cut=link), elide=self.elide)
-        fitted = view(self.turn, Plan(epoch, "compaction"), self.sizes, room)
-        fitted.how = how
+        fitted = view(self.tail, Plan(epoch, COMPACTION), room, cut, self._elided)
+        fitted.how, fitted.evicted = how, list(fitted.swap)  # of a stub, search has the whole
         return fitted
+
+    def link(self, index: int) -> bytes:
+        """The chain's, at a message of the tail or at the cut."""
+        chain = self.tail.turn.chain
+        return chain.link(index) if index >= self.tail.start else chain.before(index + 1)
+
+    def base(self, at: int) -> Summary:
+        """The kept summary that covers most of what is before index `at`."""
+        return max((one for one in self.stored if one[0] < at), default=(-1, ""))
 
     def reused(self, now: Fitted, goal: int, limit: int) -> Fitted | None:
         """The request with stubs alone, or with the kept summary that evicts least, where that is enough."""
@@ -236,10 +298,10 @@ class _Cutter:
             if (self.cut < 0 or text) and (fitted := self.fresh(text, self.cut, "elided")).tokens <= goal:
                 return fitted
         for index, text in self.stored:
-            if index > self.cut or (index == self.cut and now.plan.epoch.cut is None):
+            if index > self.cut:
                 fitted = self.fresh(text, index, "summary reused")
                 if fitted.tokens <= limit and fitted.tokens < now.tokens:
-                    fitted.evicted = self.between(-1, index + 1)
+                    fitted.evicted = [*self.tail.between(self.cut, index + 1), *fitted.evicted]
                     return fitted
         return None
 
@@ -247,40 +309,35 @@ class _Cutter:
         """Tokens that a summary may have."""
         return max(100, min(1200, (self.room.budget or goal * 2) // 10))
 
-    def between(self, after: int, before: int) -> list[int]:
-        """The messages after one index and before another that can be left out."""
-        messages = self.turn.messages
-        newest = messages.after.user
-        return [i for i in range(after + 1, before) if not is_system(messages[i]) and i != newest]
-
     async def evict(self, goal: int, *, coming: bool = False) -> Fitted:
         """Summarises the oldest groups, as few as will do; on top of the summary that covers most of them already.
 
         coming: the summary is being made elsewhere, so this one is the fallback's, for this request alone."""
-        messages, room = self.turn.messages, self.room
+        messages, room = self.tail.turn.messages, self.room
         allowance = self.allowance(goal)
-        at = self.until(goal - allowance)
-        if at <= max(0, self.cut + 1):
-            return self.fresh(dict(self.stored).get(self.cut, ""), self.cut, "nothing to evict")
-        base, before = max(((i, text) for i, text in self.stored if i < at), default=(-1, ""))
-        gone = self.between(base, at)
+        at, own = self.until(goal - allowance), dict(self.stored).get(self.cut, "")
+        if at <= self.cut + 1 and (own or self.cut < 0):  # else the cut's own summary is not kept, and is made again
+            return self.fresh(own, self.cut, "nothing to evict")
+        base, before = self.base(at)
+        gone = self.tail.between(base, at)
         text, by_model = await summarise(None if coming else room.complete, before, [messages[i] for i in gone], allowance, room.seconds)
         if gone and not coming:
-            await room.save(self.turn.chain.links[at - 1], text, len(gone))
+            await room.save(self.link(at - 1), text, len(gone))
         how = "summarised" if by_model else "dropped, its summary is being made" if coming else "dropped, the summariser failed"
         fitted = self.fresh(text, at - 1, how)
-        fitted.evicted = gone
+        fitted.evicted = [*self.tail.between(min(base, self.cut), at), *fitted.evicted]  # what a summary made ahead stands for among them
         return fitted
 
     def until(self, goal: int) -> int:
         """The index before which everything goes, so that what is left is about `goal` tokens."""
-        messages, begin = self.turn.messages, max(0, self.cut + 1)
-        stubbed = set(elidable(messages, self.sizes, index_of(self.turn, self.elide) + 1))
-        lean = [min(size, STUB) if i in stubbed else size for i, size in enumerate(self.sizes)]
-        bare = self.fresh("", len(messages) - 1, "")  # what stays whatever is evicted
-        staying = sum(lean[i] for i, m in enumerate(messages) if i not in bare.drop and not is_system(m))
-        left = max(0, goal - (bare.tokens - staying))
+        tail, start = self.tail, self.tail.start
+        messages, begin = tail.messages, max(0, self.cut + 1 - start)
+        stubbed = set(elidable(messages, tail.sizes, self._elided + 1 - start))
+        lean = [min(size, STUB) if i in stubbed else size for i, size in enumerate(tail.sizes)]
+        newest = tail.turn.messages.after.user - start
+        bare = self.fresh("", len(tail.turn.messages) - 1, "")  # what stays whatever is evicted
+        left = max(0, goal - (bare.tokens - (lean[newest] if newest >= 0 else 0)))
         at = cut_at(messages, lean, left, begin)
         if sum(lean[i] for i in range(at, len(lean)) if not is_system(messages[i])) > left:
             at = max([at, *(g.end for g in within_turn(messages, lean, left, max(at, begin)))])
-        return at
+        return at + start

@@ -60,8 +60,9 @@ class Chain:
     def __init__(self, key: bytes, messages: Sequence[Json], seeded: bool = False, seen: Seen | None = None) -> None:
         self.key, self._messages, self._seen = key, (found := Messages.of(messages)), Seen() if seen is None else seen
         links = None if seeded and found.after.system != found.before.system else found.before.links.get(key)
-        self._known = 0 if links is None else found.before.count
+        self._known = 0 if links is None else found.before.count  # the first one that is hashed here
         self.start, link = links or (mac(key, b"start", system_text(filter(is_system, found)) if seeded else b""),) * 2
+        self._from = link  # names everything before that one
         self._links, self._digests = linked(key, link, found.new if self._known else found, self._seen)
         self.end = self._links[-1] if self._links else link
         found.after.named(key, self.start, self.end)
@@ -86,11 +87,20 @@ class Chain:
     def _hash(self) -> None:
         if self._known:
             self._links, self._digests = linked(self.key, self.start, self._messages, self._seen)
-            self._known = 0
+            self._known, self._from = 0, self.start
+
+    def reach(self, index: int, link: bytes) -> None:
+        """Hashes the messages from `index` on, where only later ones were; those before it are not. link: the one that names them."""
+        if index >= self._known:
+            return
+        links, digests = linked(self.key, link, self._messages[index : self._known], self._seen)
+        if links[-1] == self._from:  # else it is not the link of this history
+            self._links, self._digests = [*links, *self._links], [*digests, *self._digests]
+            self._known, self._from = index, link
 
     def before(self, index: int) -> bytes:
         """The link that names everything before message `index`."""
-        return self.link(index - 1) if index > 0 else self.start
+        return self._from if index == self._known else self.link(index - 1) if index > 0 else self.start
 
 
 @dataclass(slots=True)
@@ -200,9 +210,10 @@ def recognise(turn: Turn, named: bool, lookup: Lookup) -> tuple[Node | None, int
     newest = turn.newest
     if newest < 0:
         return None, -1
-    if not named:
+    if not named or turn.chain.digest(newest) == turn.silent:  # one that says nothing is known by what came before it alone
         found = lookup.by_chain(turn.chain.link(newest), turn.chain.digest(newest))
-        return (max(found, key=lambda n: n.id), newest) if found else (None, -1)
+        if found or not named:
+            return (max(found, key=lambda n: n.id), newest) if found else (None, -1)
     node, at = _newest_known(turn, lookup)
     if at == newest:
         return node, at

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from sqlalchemy import Connection
 
+from memory.blocks import Block
 from memory.errors import Erased, StoreUnavailable
 from memory.jobs import summaries
 from memory.jobs.queue import under_way
@@ -15,6 +16,7 @@ from memory.lines import Lines, Shelf
 from memory.messages import Seen
 from memory.retrieval import Retrieval
 from memory.spill import Spill
+from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import schema as t
 from memory.stores.sql import turns
 from memory.stores.sql.engine import Database
@@ -25,11 +27,25 @@ from memory.tokens import Counter
 
 @dataclass(slots=True)
 class Attempt:
-    """key: what names the request among its retries. first: no other attempt at it is in flight."""
+    """key: what names the request among its retries. first: no other attempt at it is in flight. shelf: where the next turn finds what
+    this one leaves. edited: its tools wrote."""
 
     key: bytes | None
     first: bool
-    shelf: Shelf | None = None  # where the next turn finds what this one leaves
+    shelf: Shelf | None = None
+    edited: bool = False
+
+    def edits(self, lines: Lines, scope: bytes, done: bool) -> None:
+        """Others must read what its tools wrote, and so must the next turn, unless all of it is `done`: what is late may come at any time.
+        So must it where somebody else wrote since this turn began: of what that changed, the blocks alone are read again."""
+        alone = self.shelf is not None and lines.shelf(scope) is self.shelf
+        lines.forget(scope)
+        self.shelf = lines.shelf(scope) if done and alone else None
+        self.edited = True
+
+    def blocks(self, conn: Connection, shelf: block_rows.Shelf, before: dict[str, Block]) -> dict[str, Block]:
+        """Those of a user as the turn leaves them. before: as it found them."""
+        return block_rows.all_of(conn, shelf) if self.edited and self.shelf is not None else before
 
 
 class Keeper(Protocol):
@@ -69,7 +85,7 @@ class Summaries:
     async def coming(self) -> bool:
         """Whether one is being made. Raises StoreUnavailable."""
         found = self.found
-        return found is not None and await self.db.read(lambda conn: under_way(conn, summaries.KIND, found))
+        return found is not None and await self.db.read(lambda conn: under_way(conn, summaries.KIND, found), small=True)
 
     async def save(self, link: bytes, text: str, count: int) -> None:
         """Keeps one, of `count` messages, for the histories that go on from this link."""

@@ -1,6 +1,7 @@
 """The conversations under way as their newest turns left them, so that the next turn of each reads nothing.
 
-A line is what the store would answer to a request that resends exactly the history up to an answer of ours and adds to it. It is
+A line is what the store would answer to a request that resends exactly the history up to an answer of ours and adds to it; or, of a
+named user, a part of that history, where no other answer of theirs says the same as this one. It is
 believed only where nothing can have changed it: a turn takes the line it continues away, a turn that edits memory takes away all
 of its scope's, and any write that is not a turn's own (a job, the API, another process) takes away everything. What is not found
 here is read.
@@ -31,6 +32,11 @@ class Shelf:
     """The lines of one scope, by the link of the answer they end in, or by `called`."""
 
     lines: dict[bytes, Snapshot] = field(default_factory=dict)
+
+    def ending(self, digest: bytes) -> tuple[bytes, int] | None:
+        """Where the line stands that ends in an answer of this digest, and that answer's node; None for none, and for several."""
+        found = [(link, node.id) for link, line in self.lines.items() if (node := line.past.node) and node.digest == digest and node.chain == link]
+        return found[0] if len(found) == 1 else None
 
 
 class Lines:

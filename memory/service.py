@@ -5,6 +5,7 @@ A `Session` is one request's view. Nothing here spans an upstream call with a lo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from pathlib import Path
 
@@ -31,8 +32,10 @@ SMALL = 64  # messages, of which a few rows by their keys tell whether they are 
 
 
 def request_key(ask: Ask, turn: Turn) -> bytes:
-    """What names a request among its retries: the full scope, its history and other members, the client's own key if any."""
-    return mac(ask.scope.key, b"request", ask.idempotency.encode("utf-8", "surrogatepass"), b"\x00", turn.chain.end, turn.messages.after.system, ask.rest)
+    """What names a request among its retries: the full scope, the conversation if one is named, its history and other members, the client's
+    own key if any."""
+    named = b"\x00".join(name.encode("utf-8", "surrogatepass") for name in (ask.explicit or "", ask.idempotency))
+    return mac(ask.scope.key, b"request", named, b"\x00", turn.chain.end, turn.messages.after.system, ask.rest)
 
 
 class Memory:
@@ -122,7 +125,7 @@ class Memory:
         flight = self._take_off(key)
         try:
             shelf = self.lines.shelf(ask.scope.key) if ask.mode == "full" else None
-            snapshot = self._known(ask, turn, shelf) or await self._read(turns.Ask(ask.scope, turn, policy.blocks, ask.explicit, key), policy.read_deadline)
+            snapshot = self._known(ask, turn, await self._line(ask, turn, shelf)) or await self._read(turns.Ask(ask.scope, turn, policy.blocks, ask.explicit, key), policy.read_deadline)
             session = Session(self, ask, snapshot, Attempt(key, flight is not None, shelf), policy)
             await session.compose()
         except BaseException:
@@ -133,11 +136,25 @@ class Memory:
     def _turn(self, ask: Ask, messages: Messages) -> Turn:
         return Turn.of(ask.scope.key, messages, not ask.scope.named, self.seen)
 
-    def _known(self, ask: Ask, turn: Turn, shelf: Shelf | None) -> turns.Snapshot | None:
-        """What the store would answer, where the turn before left it; None where it must be asked."""
-        if ask.certain:
+    async def _line(self, ask: Ask, turn: Turn, shelf: Shelf | None) -> turns.Snapshot | None:
+        """The line that the turn goes on from: at its very history, or where a user's history was trimmed, at its newest answer."""
+        if ask.certain or shelf is None:
             return None
-        found = self.lines.take(shelf, turn.chain.link(turn.newest) if turn.newest >= 0 else called(ask.explicit or ""))
+        if turn.newest < 0:
+            return self.lines.take(shelf, called(ask.explicit or ""))
+        found, digest = self.lines.take(shelf, turn.chain.link(turn.newest)), turn.chain.digest(turn.newest)
+        if found is not None or not ask.scope.named or digest == turn.silent or (ending := shelf.ending(digest)) is None:
+            return found
+        link, node = ending
+        scope_id = shelf.lines[link].scope_id or 0
+        with contextlib.suppress(StoreUnavailable):
+            only = await self.db.read(lambda conn: turns.Nodes(conn, scope_id).only(digest), self.policy.read_deadline, small=True)
+            if only == node and self.lines.shelf(ask.scope.key) is shelf:  # a read that had to wait may have been overtaken by a write
+                return self.lines.take(shelf, link)
+        return None
+
+    def _known(self, ask: Ask, turn: Turn, found: turns.Snapshot | None) -> turns.Snapshot | None:
+        """What the store would answer, where the turn before left it; None where it must be asked."""
         if found is None or found.conversation is None or found.defaults is not self.policy.blocks or ask.explicit not in (None, found.conversation.name):
             return None
         lead = prepended = 0

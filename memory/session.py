@@ -18,7 +18,7 @@ from memory.ask import Ask, Policy
 from memory.blocks import Block, without_spans
 from memory.errors import Erased, StoreUnavailable
 from memory.explain import Injected, Trace
-from memory.fit import Fitted, Room, Sent, ahead, compact, counted, fit
+from memory.fit import COMPACTION, Fitted, Room, Sent, ahead, compact, counted, fit
 from memory.history import NOTHING, Node, closed
 from memory.ids import new_id, new_key
 from memory.jobs import extraction, summaries
@@ -184,8 +184,9 @@ class Session:
         plan = fitted.plan
         self.core, self.notes, self.splices = plan.epoch.core, plan.notes, plan.splices
         self.drop, self.swap = fitted.drop, fitted.swap
-        if fitted.how:
+        if plan.reason == COMPACTION:
             self.sent = self._went = None
+        if fitted.how:
             self.trace.evicted.append({"how": fitted.how, "messages": len(fitted.drop), "elided": len(fitted.swap), "tokens": fitted.tokens})
 
     def _seen(self, shown: Sequence[Block]) -> dict[str, int]:
@@ -288,16 +289,15 @@ class Session:
         for what a tool or the store did."""
         started = time.perf_counter()
         hands = self._hands()
-        lost = self.stores and not self._opened  # the store did not even take the request
+        lost, done = self.stores and not self._opened, False  # the store did not even take the request
         found = {} if lost else await tools.run_searches(calls, hands)
 
         def work(conn: Connection) -> dict[int, str]:
             owners.ensure(conn, self._snap.owner)
             results = {**found, **tools.run_edits(conn, calls, hands)}
             fact_rows.used(conn, hands.found)
-            if self.stores:
-                entry = {"reply": reply, "results": [results[i] for i in range(len(calls))]}
-                turns.round_done(conn, self.node_id, [*self.rounds, entry])
+            entry = {"reply": reply, "results": [results[i] for i in range(len(calls))]}
+            turns.round_done(conn, self.node_id, [*self.rounds, entry])
             return results
 
         try:
@@ -305,10 +305,12 @@ class Session:
                 raise StoreUnavailable("the turn is not recorded")
             async with asyncio.timeout(WRITE_SECONDS):
                 results = await self._memory.db.write(work, small=True) if self.stores else {**found, **tools.refused(calls, hands)}
+            done = self._ask.scope.named  # a branch has blocks of its own
         except (StoreUnavailable, Erased, TimeoutError):
             results = {**dict.fromkeys(range(len(calls)), UNAVAILABLE), **found}
         finally:  # a client that leaves may do so the moment it is written
-            self._memory.lines.forget(self._ask.scope.key)  # what was edited, others must read
+            if any(c.name in tools.WRITES for c in calls):
+                self._attempt.edits(self._memory.lines, self._ask.scope.key, done)
         told = [results[i] for i in range(len(calls))]
         self.rounds.append({"reply": reply, "results": told})
         took = round((time.perf_counter() - started) * 1000, 2)
@@ -337,7 +339,9 @@ class Session:
         try:
             async with asyncio.timeout(WRITE_SECONDS if opening is None else TOGETHER_SECONDS):
                 record.jobs = await self._jobs(answers)
-                head = await self._memory.db.write(lambda conn: turns.record(conn, record, opening), small=True)
+                shelf = block_rows.Shelf(self._scope_id, self._snap.defaults)
+                head, self._snap.blocks = await self._memory.db.write(
+                    lambda conn: (turns.record(conn, record, opening), self._attempt.blocks(conn, shelf, self._snap.blocks)), small=True)
             self._leave(record, head)
         except Erased:
             pass  # the user was erased while this ran: nothing of it may stay
@@ -407,7 +411,7 @@ class Session:
                 node.epoch = node.note = None
             nodes.append(node)
         fresh = self.fitted.plan.epoch if self.fitted.plan.reason and self.core and self._ask.mode == "full" else None
-        evicted = [(snap.turn.messages[i], snap.turn.chain.digests[i]) for i in self.fitted.evicted if not snap.prepended and i < snap.turn.suffix]
+        evicted = [(snap.turn.messages[i], snap.turn.chain.digest(i)) for i in self.fitted.evicted if not snap.prepended and i < snap.turn.suffix]
         return turns.Record(
             snap.owner, self.conversation.id, nodes, list(answers), snap.turn.newest >= 0 and not snap.prepended, fresh,
             (self.explain_id, self._explained(explain)), evicted, prove, key, self._head, self._kept, self._adopted, used=self._used, scope_id=self._scope_id,
@@ -428,10 +432,7 @@ class Session:
             return
         try:
             async with asyncio.timeout(WRITE_SECONDS):  # the client has not been told why yet
-                if not self._opened:
-                    await self.open()
-                else:
-                    await self._memory.db.write(lambda conn: turns.attempt_failed(conn, self.node_id), small=True)
+                await (self._memory.db.write(lambda conn: turns.attempt_failed(conn, self.node_id), small=True) if self._opened else self.open())
             self._over = True
         except (StoreUnavailable, Erased, TimeoutError):
             self.trace.notes.append("the failed attempt could not be noted")

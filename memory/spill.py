@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ class Spill:
 
     def __init__(self, path: Path | None, secret: bytes) -> None:
         self._path, self._secret = path, secret
+        self._part = path.with_name(f".{path.name}.part") if path is not None else None
+        self._writing = threading.Lock()
 
     async def keep(self, record: Record) -> None:
         """Appends the record and fsyncs. Raises OSError when that fails too."""
@@ -31,11 +34,8 @@ class Spill:
 
     def _append(self, data: dict[str, Any]) -> None:
         assert self._path is not None  # noqa: S101 - checked by the caller
-        fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        with os.fdopen(fd, "ab") as file:
-            file.write(msgspec.json.encode(data) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        with self._writing:
+            _write(self._path, os.O_APPEND, msgspec.json.encode(data) + b"\n")
 
     def load(self) -> list[Record]:
         """The records kept so far, oldest first; a torn last line is left out."""
@@ -46,22 +46,54 @@ class Spill:
     def _records(self, lines: Iterable[bytes]) -> Iterable[Record]:
         for line in lines:
             try:
-                yield unpacked(msgspec.json.decode(line), self._secret)
-            except (msgspec.DecodeError, KeyError):
+                if (data := _decoded(line)) is not None:
+                    yield unpacked(data, self._secret)
+            except KeyError:
                 continue
 
     def forget(self, tenant: str, user: str) -> None:
         """Takes an erased user's records out of the file."""
-        if self._path is None or not self._path.exists():
+        self._drop(lambda data: data.get("scope", [])[:2] == [tenant, user])
+
+    def forget_conversation(self, key: int) -> None:
+        """Takes a deleted conversation's records out of the file. key: its row's."""
+        self._drop(lambda data: data.get("conversation") == key)
+
+    def _drop(self, which: Callable[[dict[str, Any]], bool]) -> None:
+        """A record that is kept meanwhile stays, and so do the others' wherever this is interrupted."""
+        if self._path is None or self._part is None:
             return
-        kept = [packed(r) for r in self.load() if (r.owner.scope.tenant, r.owner.scope.user) != (tenant, user)]
-        self._path.unlink()
-        for data in kept:
-            self._append(data)
+        with self._writing:
+            if not self._path.exists():
+                return
+            kept = [line for line in self._path.read_bytes().split(b"\n") if (data := _decoded(line)) is not None and not which(data)]
+            if not kept:
+                self.clear()
+                return
+            _write(self._part, os.O_TRUNC, b"".join(line + b"\n" for line in kept))
+            self._part.replace(self._path)
 
     def clear(self) -> None:
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
+        for path in (self._path, self._part):
+            if path is not None:
+                path.unlink(missing_ok=True)
+
+
+def _write(path: Path, how: int, data: bytes) -> None:
+    """Writes and fsyncs. how: O_APPEND or O_TRUNC."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600)
+    with os.fdopen(fd, "ab") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _decoded(line: bytes) -> dict[str, Any] | None:
+    """A record as it stands in the file; None for a torn one."""
+    try:
+        return msgspec.json.decode(line, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return None
 
 
 def packed(r: Record) -> dict[str, Any]:

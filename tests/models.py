@@ -26,7 +26,8 @@ def text(content: str, finish: str = "stop") -> dict[str, Any]:
 
 class Model(RawServer):
     """script: answers in order, the last repeated. An answer is a choice (see `text`, `calls`), a list of choices, a string,
-    `(status, body)` for a refusal, or a function of (request, wire) for anything else."""
+    `(status, body)` for a refusal, or a function of (request, wire) that gives one, or None where it wrote by
+    itself; it may be asynchronous."""
 
     def __init__(self, *script: Any) -> None:
         super().__init__(self._behave)
@@ -43,7 +44,8 @@ class Model(RawServer):
         if isinstance(answer, Callable):  # type: ignore[arg-type]
             answer = answer(seen, wire)
             if hasattr(answer, "__await__"):
-                await answer
+                answer = await answer
+            if answer is None:  # it wrote by itself
                 return
         if isinstance(answer, str):
             answer = text(answer)

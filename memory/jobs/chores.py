@@ -92,6 +92,6 @@ def fading(db: Database) -> Handler:
 def register(worker: Worker, db: Database, ages: Ages, retrieval: Retrieval) -> None:
     """Gives the worker the jobs that every gateway has."""
     worker.register("erase", erasing(retrieval.forget))
-    worker.register("embed", embedding(retrieval.embed_scope))
+    worker.register("embed", embedding(retrieval.embed_scope), small=True)
     worker.register("reindex", reindexing(db))
     worker.register("expire", expiring(db, ages), every=EVERY)

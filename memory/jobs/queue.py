@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, or_, select, true, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, delete, or_, select, true, update
 
 from memory.errors import Conflict
 from memory.stores.sql import schema as t
@@ -30,6 +30,7 @@ j = t.jobs.c
 ATTEMPTS = 16  # some six hours in all
 ANSWERS = 3  # of a model that gave nothing to use: what it is asked does not change
 COLUMNS = ("scope_id", "conversation", "kind", "payload", "dedupe", "run_at", "created_at")
+UNDER_WAY = select(j.id).where(j.conversation == bindparam("conversation"), j.kind == bindparam("kind"), j.state != "dead").limit(1)
 DEAD = {"state": "dead", "lease_until": None, "dedupe": None}
 BACKOFF, LONGEST = 2.0, 3600.0  # seconds before the second attempt, and at most
 
@@ -85,12 +86,12 @@ def _unless_there(dialect: str) -> Any:
 
 def under_way(conn: Connection, kind: str, conversation: int) -> bool:
     """Whether a job of this kind waits or runs for the conversation."""
-    return conn.execute(select(j.id).where(j.conversation == conversation, j.kind == kind, j.state != "dead").limit(1)).first() is not None
+    return execute(conn, UNDER_WAY, {"conversation": conversation, "kind": kind}).first() is not None
 
 
-def _ripe(kinds: Collection[Any], now: Any) -> ColumnElement[bool]:
-    waiting = and_(j.state == "ready", j.run_at <= now)
-    return and_(j.kind.in_(kinds), or_(waiting, and_(j.state == "running", j.lease_until < now)))
+def _ripe(kinds: Collection[Any], now: Any) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """What a worker that died had, and what waits and is due."""
+    return (and_(j.kind.in_(kinds), j.state == "running", j.lease_until < now), and_(j.kind.in_(kinds), j.state == "ready", j.run_at <= now))
 
 
 def due(conn: Connection, kinds: Collection[str]) -> bool:
@@ -101,14 +102,21 @@ def due(conn: Connection, kinds: Collection[str]) -> bool:
 @cache
 def _due(kinds: tuple[str, ...]) -> Any:
     """Built once: each hand of an idle worker asks it each second."""
-    return select(j.id).where(_ripe([bindparam(f"kind{i}", kind) for i, kind in enumerate(kinds)], bindparam("now"))).limit(1)
+    return select(j.id).where(or_(*_ripe([bindparam(f"kind{i}", kind) for i, kind in enumerate(kinds)], bindparam("now")))).limit(1)
+
+
+def _oldest(conn: Connection, ripe: ColumnElement[bool]) -> Row[Any] | None:
+    """In the order of an index: the many that may wait behind it are not looked at, nor sorted."""
+    query = select(t.jobs).where(ripe).order_by(j.run_at, j.id).limit(1).with_for_update(skip_locked=True)
+    while (row := conn.execute(query).first()) is not None and row.attempts >= ATTEMPTS:
+        conn.execute(update(t.jobs).where(j.id == row.id).values(**DEAD))
+    return row
 
 
 def claim(conn: Connection, kinds: Collection[str], lease: float) -> Claim | None:
-    """Takes the oldest job that is due, for `lease` seconds; jobs that died in too many hands are set aside."""
+    """Takes the oldest job that is due, for `lease` seconds, one of a worker that died first; jobs that died in too many hands are set aside."""
     now = time.time()
-    conn.execute(update(t.jobs).where(_ripe(kinds, now), j.attempts >= ATTEMPTS).values(**DEAD))
-    row = conn.execute(select(t.jobs).where(_ripe(kinds, now)).order_by(j.run_at, j.id).limit(1).with_for_update(skip_locked=True)).first()
+    row = next((found for ripe in _ripe(kinds, now) if (found := _oldest(conn, ripe)) is not None), None)
     if row is None:
         return None
     try:
@@ -145,11 +153,20 @@ def postponed(conn: Connection, claimed: Claim) -> None:
     conn.execute(update(t.jobs).where(_held(claimed)).values(state="waiting", lease_until=None, attempts=claimed.attempts - 1))
 
 
-def resume(conn: Connection, tenant: str | None = None) -> None:
-    """Lets the jobs go on that wait for a request of this tenant; None: of any."""
+def _waiting(tenant: str | None) -> ColumnElement[bool]:
     scopes = t.scopes.c
     mine = j.scope_id.in_(select(scopes.id).where(scopes.tenant == tenant)) if tenant is not None else true()
-    conn.execute(update(t.jobs).where(j.state == "waiting", mine).values(state="ready", run_at=time.time()))
+    return and_(j.state == "waiting", mine)
+
+
+def waits(conn: Connection, tenant: str | None = None) -> bool:
+    """Whether there is something to `resume`."""
+    return conn.execute(select(j.id).where(_waiting(tenant)).limit(1)).first() is not None
+
+
+def resume(conn: Connection, tenant: str | None = None) -> None:
+    """Lets the jobs go on that wait for a request of this tenant; None: of any."""
+    conn.execute(update(t.jobs).where(_waiting(tenant)).values(state="ready", run_at=time.time()))
 
 
 def buried(conn: Connection, before: float) -> None:

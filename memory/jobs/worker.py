@@ -31,16 +31,19 @@ class Worker:
         self._periods: dict[str, float] = {}
         self._next: dict[str, float] = {}
         self._slow: set[str] = set()
+        self._small: set[str] = set()
         self._resumed: list[str | None] = []
         self._woken = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
-    def register(self, kind: str, handler: Handler, *, every: float | None = None, slow: bool = False) -> None:
+    def register(self, kind: str, handler: Handler, *, every: float | None = None, slow: bool = False, small: bool = False) -> None:
         """Runs `handler` for jobs of this kind. It may run twice for one job. every: seconds after which one is enqueued by
-        itself, the first at the start. slow: it asks a model."""
+        itself, the first at the start. slow: it asks a model. small: what it returns writes a few rows that no turn keeps in
+        memory (`memory.lines`)."""
         self._handlers[kind] = handler
-        if slow:
-            self._slow.add(kind)
+        for kinds, wanted in ((self._slow, slow), (self._small, small)):
+            if wanted:
+                kinds.add(kind)
         self._periods.pop(kind, None)
         if every is not None:
             self._periods[kind] = every
@@ -95,20 +98,21 @@ class Worker:
         workers from piling them up."""
         while self._resumed:
             tenant = self._resumed[0]
-            await self._db.write(lambda conn, t=tenant: queue.resume(conn, t))  # type: ignore[misc]
+            if await self._db.read(lambda conn, t=tenant: queue.waits(conn, t)):  # type: ignore[misc]
+                await self._db.write(lambda conn, t=tenant: queue.resume(conn, t))  # type: ignore[misc]
             self._resumed.pop(0)
             self._woken.set()
         now = time.monotonic()
         for kind, every in self._periods.items():
             if now >= self._next.get(kind, now):
                 self._next[kind] = now + every
-                await self._db.write(lambda conn, k=kind: queue.enqueue(conn, Job(k, dedupe=f"every:{k}")))  # type: ignore[misc]
+                await self._db.write(lambda conn, k=kind: queue.enqueue(conn, Job(k, dedupe=f"every:{k}")), small=True)  # type: ignore[misc]
 
     async def _one(self, kinds: Collection[str]) -> bool:
         """Runs one job of these kinds. Returns whether there was one."""
         if not kinds or not await self._db.read(lambda conn: queue.due(conn, kinds), small=True):
             return False
-        claimed = await self._db.write(lambda conn: queue.claim(conn, kinds, self._lease))
+        claimed = await self._db.write(lambda conn: queue.claim(conn, kinds, self._lease), small=True)
         if claimed is None:
             return False
         await self._run(claimed)
@@ -119,14 +123,14 @@ class Worker:
         try:
             async with asyncio.timeout(self._lease):
                 effect = await self._handlers[kind](claimed.job)
-            await self._db.write(lambda conn: queue.done(conn, claimed, effect))
+            await self._db.write(lambda conn: queue.done(conn, claimed, effect), small=effect is None or kind in self._small)
         except Postponed:
-            await self._db.write(lambda conn: queue.postponed(conn, claimed))
+            await self._db.write(lambda conn: queue.postponed(conn, claimed), small=True)
         except asyncio.CancelledError:
-            await asyncio.shield(self._db.write(lambda conn: queue.returned(conn, claimed)))
+            await asyncio.shield(self._db.write(lambda conn: queue.returned(conn, claimed), small=True))
             raise
         except Exception as e:
             # A handler is foreign ground: whatever it raises, the job is tried again and the worker lives on.
             log.warning("background job %s (attempt %d) failed", kind, claimed.attempts, exc_info=e)
             name, most = type(e).__name__, queue.ANSWERS if isinstance(e, Unusable) else queue.ATTEMPTS
-            await self._db.write(lambda conn: queue.failed(conn, claimed, name, most))
+            await self._db.write(lambda conn: queue.failed(conn, claimed, name, most), small=True)

@@ -82,12 +82,16 @@ def middle(runs: list[Figures]) -> Figures:
     return {**{key: over(key) for key in runs[0]}, "errors": sum(r["errors"] for r in runs), "cpu_range": [min(r["cpu_us"] for r in runs), max(r["cpu_us"] for r in runs)]}
 
 
-EARLY, LATE, WINDOW, PARTS = 100, 2000, 10, 10
+EARLY, LATE, PARTS = 100, 2000, 10
+TURNS, LONG = 10, 50  # of each part; long ones hold two summaries of each conversation
 SIDE = 4  # conversations that grow side by side: a server that sleeps between two turns wakes at a cost of its own
-CLIENTS = {  # by what they resend
+SUMMARISED = {"model": "gpt-3.5-turbo"}  # whose window, of 16,385 tokens, is full after some 350 turns
+CLIENTS: dict[str, dict[str, Any]] = {  # by what they resend
     "all of its history": {},
     "its newest 40 messages": {"newest": 40},
     "its newest message, by name": {"named": True},
+    "all of it, summarised": SUMMARISED,
+    "its newest, summarised": {"named": True, **SUMMARISED},
 }
 
 
@@ -95,28 +99,31 @@ async def growth(mock: Mock, subject: Subject, floor: Subject, told: Callable[[s
     """By client: CPU us of a turn around turns EARLY and LATE of its conversation, and the floor's for the same bodies, all in turn.
 
     ratio: late to early, of what is beyond the floor's. of all: of the whole, without what the floor too pays more for the client's longer body.
+    Medians; where the history is summarised, means, so that the turns in which that happens count.
     """
     out = {}
     for client, kind in CLIENTS.items():
-        shape = Shape(SIDE, SIDE, size=40, model="brief", newest=kind.get("newest", 0))
-        played: list[tuple[Subject, list[Talk]]] = []
+        model = kind.get("model", "brief")
+        shape = Shape(SIDE, SIDE, size=40, model=model, newest=kind.get("newest", 0))
+        played: list[tuple[Subject, list[Talk], int]] = []
         for at in (LATE, EARLY):
             told(f"growth, clients that resend {client}: to turn {at}")
             talks = [Talk(shape, next(NUMBERS), f"growth-{len(out)}-{at}-{i}", kind.get("named", False)) for i in range(SIDE)]
-            await Load(subject.url, subject.headers).play(talks, SIDE, at - PARTS * WINDOW // 2)
+            turns = LONG if at == LATE and model != "brief" else TURNS
+            await Load(subject.url, subject.headers).play(talks, SIDE, at - PARTS * turns // 2)
             same = [copy.copy(t) for t in talks]
             for talk in same:
                 talk.messages = list(talk.messages)
-            played += [(subject, talks), (floor, same)]
+            played += [(subject, talks, turns), (floor, same, turns)]
         told(f"growth, clients that resend {client}: both in turn")
-        windows = [[await _turn_cpu(mock, which, talks) for which, talks in played] for _ in range(PARTS)]
-        late, floor_late, early, floor_early = map(statistics.median, zip(*windows, strict=True))
+        parts = [[await _turn_cpu(mock, *one) for one in played] for _ in range(PARTS)]
+        late, floor_late, early, floor_early = map(statistics.median if model == "brief" else statistics.mean, zip(*parts, strict=True))
         out[client] = {
             f"turn {EARLY}": early, f"floor at {EARLY}": floor_early, f"turn {LATE}": late, f"floor at {LATE}": floor_late,
             "ratio": (late - floor_late) / (early - floor_early), "of all": (late - floor_late + floor_early) / early}
     return out
 
 
-async def _turn_cpu(mock: Mock, subject: Subject, talks: Sequence[Talk]) -> float:
-    """Of the next WINDOW turns of each, in us."""
-    return (await measured(mock, subject, talks, len(talks), talks[0].turn + WINDOW)).cpu * 1e6 / WINDOW / len(talks)
+async def _turn_cpu(mock: Mock, subject: Subject, talks: Sequence[Talk], turns: int) -> float:
+    """Of the next turns of each, in us."""
+    return (await measured(mock, subject, talks, len(talks), talks[0].turn + turns)).cpu * 1e6 / turns / len(talks)

@@ -10,7 +10,9 @@ import pytest
 from sqlalchemy import select
 
 from memory.jobs import queue
+from memory.messages import Seen
 from memory.stores.sql import schema as t
+from memory.stores.sql import turns
 from memory.stores.sql.vacuum import vacuum
 from tests.conftest import running
 from tests.models import Model
@@ -84,6 +86,33 @@ async def test_in_a_long_conversation_each_stretch_is_summarised_once_and_no_tur
         assert len(digests) == 2 * TURNS  # what was evicted was there already
 
 
+async def test_a_job_that_ran_costs_no_turn_a_read(data, monkeypatch):
+    read = []
+    snapshot = turns.snapshot
+    monkeypatch.setattr(turns, "snapshot", lambda conn, ask: read.append(ask) or snapshot(conn, ask))
+    async with Model(scripted) as up, running(up.url, data, CONFIG) as live:
+        history = []
+        await talk(live, history, 3)  # the chores of the start run beside the first
+        read.clear()
+        await talk(live, history, 30, 3)
+        assert len(summary_calls(up)) >= 2
+        assert not read
+
+
+async def test_a_compaction_late_in_a_conversation_costs_no_more_than_an_early_one(data, monkeypatch):
+    hashed = []
+    after = Seen.after
+    monkeypatch.setattr(Seen, "after", lambda self, key, link, message: hashed.append(1) or after(self, key, link, message))
+    async with Model(scripted) as up, running(up.url, data, CONFIG) as live:
+        history, costs = [], []
+        for begin in range(0, 120, 40):
+            hashed.clear()
+            await talk(live, history, 40, begin)
+            costs.append(len(hashed))
+        assert len(summary_calls(up)) >= 9
+        assert costs[2] <= 1.05 * costs[1]
+
+
 async def test_what_a_client_brought_along_is_found_by_search_once_it_is_left_out(data):
     async with Model(scripted) as up, running(up.url, data, CONFIG) as live:
         old = [{"role": r, "content": f"{r} {i} " + "long ago and far away " * 25} for i in range(20) for r in ("user", "assistant")]
@@ -91,6 +120,24 @@ async def test_what_a_client_brought_along_is_found_by_search_once_it_is_left_ou
         found = [r["content"] for r in await rows(live, t.messages) if r["source"] == "evicted"]
         assert found
         assert found[0].startswith("user 0 ")
+
+
+async def test_what_is_left_out_in_several_steps_of_one_turn_is_found_by_search(data):
+    refusal = (400, {"error": {"message": "maximum context length exceeded", "type": "invalid_request_error", "code": "context_length_exceeded"}})
+
+    def picky(seen, wire):
+        asked = seen.json["messages"]
+        return "SUMMARY" if asked[0]["content"].startswith("You compress") else refusal if len(summary_calls(up)) < 2 and len(asked) > 2 else "fits"
+
+    async with Model(picky) as up, running(up.url, data) as live:
+        await live.chat("hello", user="ada")
+        old = [{"role": r, "content": f"{r} {i} " + "long ago and far away " * 25} for i in range(20) for r in ("user", "assistant")]
+        await talk(live, old, 1)
+        assert len(summary_calls(up)) == 2
+        found = [r["content"].split(" long")[0] for r in await rows(live, t.messages) if r["source"] == "evicted"]
+        assert found[:2] == ["user 0", "assistant 0"]
+        left = {m["content"].split(" long")[0] for m in up.bodies[-1]["messages"]}
+        assert {m["content"].split(" long")[0] for m in old[:40]} <= {*found, *left}
 
 
 async def test_a_turn_past_the_window_does_not_wait_for_a_summary_under_way(data):

@@ -195,6 +195,32 @@ async def test_a_request_repeated_after_a_failed_round_resumes_and_writes_once(d
         assert await texts(live) == ["I like tea", "Saving.\n\nSaved!", "I like tea", "Again"]
 
 
+async def test_an_answer_that_says_nothing_is_known_again_at_its_very_history(data):
+    history, threads = [], []
+    async with Model("one", "", "two", "three") as up:
+        for words in ("a", "b", "c", "d"):
+            history.append({"role": "user", "content": words})
+            async with running(up.url, data) as live:  # each time anew: nothing is kept
+                answer = await live.chat(history, user="ada")
+            history.append(answer.json()["choices"][0]["message"])
+            threads.append(answer.headers["x-memory-conversation"])
+    assert len(set(threads)) == 1
+
+
+@pytest.mark.parametrize("retried", [{}, {"idempotency-key": "k"}, {"x-stainless-retry-count": "1"}])
+async def test_the_same_words_in_another_conversation_are_no_repetition_of_a_failed_request(data, retried):
+    async with Model((500, {"error": {"message": "down"}}), "hello") as up, running(up.url, data, {"routing.retries": 0}) as live:
+        failed = await live.chat([{"role": "user", "content": "hi"}], {"x-memory-conversation": "a", **retried}, user="ada")
+        assert failed.status_code == 500
+        for name in ("b", "a"):
+            answer = await live.chat([{"role": "user", "content": "hi"}], {"x-memory-conversation": name, **retried}, user="ada")
+            assert answer.headers["x-memory-conversation"] == name
+        token = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
+        for name in ("a", "b"):
+            found = (await live.memory("GET", f"/users/ada/conversations/{name}/messages", headers=token)).json()["data"]
+            assert [m["content"] for m in found] == ["hi", "hello"]
+
+
 async def test_a_request_repeated_after_a_failure_is_told_what_changed_since(data):
     async def remembers(live, up, content):
         up.script = [calls(call("core_memory_append", {"label": "human", "content": content}, content)), "noted"]

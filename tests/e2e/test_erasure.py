@@ -11,7 +11,7 @@ from memory.stores.sql.vacuum import vacuum
 from memory.stores.sql.vectors import KINDS, Part
 from tests.conftest import running
 from tests.e2e.test_background import rows, settled
-from tests.e2e.test_faults import breaking
+from tests.e2e.test_faults import REMEMBER, breaking
 from tests.e2e.test_turns import WEATHER
 from tests.models import Model, call, calls
 
@@ -121,3 +121,29 @@ async def test_nothing_of_an_erased_user_is_left_in_rows_answers_indexes_or_file
         await vacuum(live.gateway.memory.db.url)
         assert holding(data) == set()
     assert holding(data) == set()
+
+
+async def test_a_deleted_conversation_leaves_the_spill_file_and_does_not_come_back(data, monkeypatch):
+    """What another one spilled is there after the next start."""
+    spill = data / "spill.ndjson"
+    async with Model(REMEMBER, "Doomed words.", REMEMBER, "Kept words.") as up:
+        async with running(up.url, data) as live:
+            await live.gateway.memory.usable()
+            await live.gateway.worker.stop()  # its writes are not the turn's, nor are the index's
+            await live.gateway.memory.retrieval.indexing.stop()
+            for name in ("doomed", "kept"):
+                with monkeypatch.context() as patch:
+                    breaking(patch, writes=3)
+                    assert (await live.chat(f"About {name}", {"x-memory-conversation": name}, user=USER)).status_code == 200
+            before = spill.read_bytes()
+            assert b"Doomed words." in before
+            local = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
+            assert (await live.memory("DELETE", "/conversations/doomed", headers=local)).status_code == 200
+            assert b"Doomed" not in spill.read_bytes()
+            assert b"Kept words." in spill.read_bytes()
+        spill.write_bytes(before)  # as if the gateway was killed between the rows and the file
+        async with running(up.url, data) as live:
+            await live.gateway.memory.usable()
+            assert not spill.exists()
+            assert [m["content"] for m in await rows(live, t.messages)] == ["About kept", "Kept words."]
+            assert [c["name"] for c in await rows(live, t.conversations)] == ["kept"]

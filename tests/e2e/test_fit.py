@@ -8,7 +8,7 @@ import pytest
 from memory.tokens import Counter
 from tests.conftest import running
 from tests.e2e.test_turns import check_valid
-from tests.models import Model, call
+from tests.models import Model, call, calls
 
 WINDOW = 4000
 
@@ -79,6 +79,23 @@ async def test_old_tool_results_are_elided_first(data):
         assert len(up.bodies) == 1
         assert sum("were left out to save room" in str(m["content"]) for m in sent["messages"]) >= 5
         assert [m["content"] for m in sent["messages"] if m["role"] == "user"] == [m["content"] for m in history if m["role"] == "user"]
+
+
+async def test_what_a_stub_stands_for_is_found_by_search(data):
+    search = calls(call("conversation_search", {"query": "zanzibar", "role": "tool"}))
+
+    def scripted(seen, wire):
+        return search if seen.json["messages"][-1]["content"] == "where?" else "ok"
+
+    async with Model(scripted) as up, running(up.url, data, CONFIG) as live:
+        history = [user("go")]
+        for i in range(8):
+            history += [{"role": "assistant", "content": None, "tool_calls": [call("look", {}, f"c{i}")]}, {"role": "tool", "tool_call_id": f"c{i}", "content": f"zanzibar {i} " + "row " * 500}]
+            history += [{"role": "assistant", "content": f"done {i}"}, user(f"next {i}")]
+        answer = await live.chat(history, user="ada", max_tokens=200)
+        assert "zanzibar 0" not in str(up.bodies[-1]["messages"])
+        await live.chat([*history, answer.json()["choices"][0]["message"], user("where?")], user="ada", max_tokens=200)
+        assert "zanzibar 0" in up.bodies[-1]["messages"][-1]["content"]
 
 
 async def test_a_long_tool_loop_of_one_turn_still_fits(data):

@@ -1,4 +1,5 @@
-"""A gateway that knows the beginning of a body again sends on what one sends that reads every body as a whole."""
+"""A gateway that knows the beginning of a body again sends on what one sends that reads every body as a whole; and one that keeps what
+its turns left, what one sends that reads it anew."""
 from __future__ import annotations
 
 import json
@@ -8,23 +9,32 @@ import re
 import pytest
 
 from gateway.prefixes import Prefixes
+from memory.lines import Shelf
 from memory.prefix import Kept
+from memory.service import Memory
 from tests.conftest import running, said
 from tests.e2e.test_turns import check_valid
 from tests.models import Model, call, calls, text
 
 TURNS = 40
-CONFIG = {"models": {"m": {"targets": [{"provider": "openai"}], "context_window": 4500}, "n": {"targets": [{"provider": "openai"}]}}, "memory.summarize_ahead": False}
+CONFIG = {"models": {"m": {"targets": [{"provider": "openai"}], "context_window": 4500}, "n": {"targets": [{"provider": "openai"}]}}, "memory.summarize_ahead": False, "memory.read_deadline_ms": 10000}
 LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+NUMBERED = re.compile(r"question \d+\b")
 CHANCE = re.compile(r"call_[0-9a-f]{24}")  # what is drawn at random
+
+
+def summarises(body):
+    return body["messages"][0]["content"].startswith("You compress")
 
 
 def answers(seed):
     """A model that remembers, calls the client's tool or talks, as the newest user message has it."""
     def answer(seen, wire):
         messages = seen.json["messages"]
-        if messages[0]["content"].startswith("You compress"):
-            return "SUMMARY"
+        if summarises(seen.json):
+            return "SUMMARY of " + ", ".join(dict.fromkeys(NUMBERED.findall(messages[1]["content"])))
+        if seen.json.get("n"):
+            return [text(f"choice {k} of {len(str(messages))}") for k in "ab"]
         newest = max(i for i, m in enumerate(messages) if m["role"] == "user")
         rng, turn = random.Random(f"{seed} {len(messages[newest]['content'])}"), len(messages) - newest
         kind = rng.choice(["talk"] * 6 + ["remember", "look"]) if turn == 1 else "talk"
@@ -38,7 +48,9 @@ def answers(seed):
 
 
 class Client:
-    """An app that mostly resends what it has, and at times changes it."""
+    """An app that mostly resends what it has, and at times changes it. twice: how often it asks for two answers."""
+
+    twice = 0.0
 
     def __init__(self, live, seed, token):
         self.live, self.token, self.rng, self.messages = live, token, random.Random(seed), [{"role": "system", "content": "Be kind. " * 40}]
@@ -67,9 +79,12 @@ class Client:
 
     async def ask(self, rng):
         body = {"model": rng.choice("m" * 12 + "n"), "messages": self.messages, "tools": [LOOK], "user": "ada", "stream": rng.random() < 0.5}
+        if self.twice and rng.random() < self.twice:
+            body |= {"n": 2, "stream": False}
         spelt = json.dumps(body, **rng.choice([{}, {}, {}, {"separators": (",", ":")}, {"indent": 1}]))
         response = await self.live.http.post(f"{self.live.url}/chat/completions", content=spelt, headers={"content-type": "application/json"})
         assert response.status_code == 200, response.text
+        self.thread = response.headers["x-memory-conversation"]
         self.messages.append(self.answer(response))
         asked = self.messages[-1].get("tool_calls")
         if asked:
@@ -78,11 +93,25 @@ class Client:
 
     def answer(self, response):
         if response.headers["content-type"].startswith("application/json"):
-            return response.json()["choices"][0]["message"]
+            return response.json()["choices"][-1]["message"]
         found = [json.loads(e[6:]) for e in response.text.split("\n\n") if e.startswith("data: {")]
         named = [c for e in found for ch in e["choices"] for c in ch["delta"].get("tool_calls") or [] if c.get("id")]
         message = {"role": "assistant", "content": said(found) or None}
         return {**message, "tool_calls": [{k: v for k, v in {**c, "function": {"name": "look", "arguments": "{}"}}.items() if k != "index"} for c in named]} if named else message
+
+
+class Window(Client):
+    """An app that resends its newest messages alone."""
+
+    async def ask(self, rng):
+        whole, m = self.messages, self.messages
+        begin = max(1, len(m) - self.rng.choice([4, 10, 10, 10, 10]))
+        while m[begin]["role"] != "user" and begin > 1:
+            begin -= 1
+        self.messages = [m[0], *m[begin:]]
+        sent = len(self.messages)
+        await super().ask(rng)
+        self.messages = [*whole, *self.messages[sent:]] if self.messages[0] is m[0] else self.messages
 
 
 class Brief(Client):
@@ -145,20 +174,62 @@ async def test_what_goes_upstream_is_the_same(tmp_path, seed, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_a_history_kept_here_is_sent_on_as_if_read_anew(tmp_path, seed, monkeypatch):
+@pytest.mark.parametrize(("kept", "asked", "app"), [(Shelf, "ending", Window), (Kept, "followed", Brief)], ids=["trimmed", "kept here"])
+async def test_a_history_that_is_known_again_is_sent_on_as_if_read_anew(tmp_path, seed, kept, asked, app, monkeypatch):
     found = []
-    followed = Kept.followed
+    whole = getattr(kept, asked)
 
     def watched(self, asked):
-        out = followed(self, asked)
+        out = whole(self, asked)
         found.append(out is not None)
         return out
 
-    monkeypatch.setattr(Kept, "followed", watched)
-    fast, _ = await talked(tmp_path / "fast", seed, Brief)
+    monkeypatch.setattr(kept, asked, watched)
+    fast, _ = await talked(tmp_path / "fast", seed, app)
     assert sum(found) > TURNS / 3
-    monkeypatch.setattr(Kept, "followed", lambda self, asked: None)
-    slow, _ = await talked(tmp_path / "slow", seed, Brief)
+    monkeypatch.setattr(kept, asked, lambda self, asked: None)
+    slow, _ = await talked(tmp_path / "slow", seed, app)
+    for one, other in zip(fast, slow, strict=True):
+        check_valid(one["messages"])
+        assert CHANCE.sub("", json.dumps(one)) == CHANCE.sub("", json.dumps(other))
+
+
+async def talked_in_turn(data, seed):
+    """What the upstream was sent of conversations of one user, with summaries made ahead, and which conversation each turn was in."""
+    data.mkdir(exist_ok=True)
+    (data / "secret").write_text("5a" * 32)
+    config = {"models": {**CONFIG["models"], "m": {"targets": [{"provider": "openai"}], "context_window": 2200}}}
+    async with Model(answers(seed)) as up, running(up.url, data, config) as live:
+        await live.gateway.memory.usable()
+        await live.gateway.worker.stop()  # its jobs run between the turns
+        token, rng, names, threads = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}, random.Random(seed), {}, []
+        apps = [app(live, f"{seed} {k}", token) for k, app in enumerate([Client, Window])]
+        for i in range(TURNS):
+            app = rng.choice(apps)
+            app.twice = 0.05
+            await app.turn(i)
+            threads.append(names.setdefault(app.thread, len(names)))
+            if rng.random() < 0.8:
+                await live.gateway.worker.drain()
+            if type(app) is Client:
+                sent = json.dumps([b for b in up.bodies if not summarises(b)][-1])
+                asked = {q for m in app.messages for q in NUMBERED.findall(str(m["content"]))}
+                assert asked <= {*NUMBERED.findall(sent)} or "were left out" in sent
+        return up.bodies, threads
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_conversations_of_one_user_go_on_as_if_read_anew(tmp_path, seed, monkeypatch):
+    fast, threads = await talked_in_turn(tmp_path / "fast", seed)
+
+    async def nothing(self, ask, turn, shelf):
+        return None
+
+    monkeypatch.setattr(Memory, "_line", nothing)
+    monkeypatch.setattr(Prefixes, "_find", lambda self, who, body: ((), None))
+    slow, found = await talked_in_turn(tmp_path / "slow", seed)
+    assert sum(summarises(b) for b in fast) > 2
+    assert threads == found
     for one, other in zip(fast, slow, strict=True):
         assert CHANCE.sub("", json.dumps(one)) == CHANCE.sub("", json.dumps(other))
 

@@ -86,6 +86,32 @@ async def test_a_lease_that_ended_is_taken_over_and_the_first_worker_can_settle_
     assert await jobs(db) == []
 
 
+async def test_to_claim_a_job_costs_the_same_however_many_wait(db):
+    """It is done on the event loop's own thread."""
+    ticks, costs = [], []
+    for many in (20, 2000):
+        await add(db, *(Job("k", {"text": "words " * 50}) for _ in range(many)))
+        db._connections._here[1].raw.set_progress_handler(lambda: ticks.append(1) and 0, 50)
+        for _ in range(3):
+            ticks.clear()
+            assert await db.write(lambda conn: queue.claim(conn, ["k"], 60.0), small=True)
+        costs.append(len(ticks))
+    assert costs[1] <= 2 * costs[0]
+
+
+async def test_a_credential_that_nothing_waits_for_is_no_write(db):
+    worker, version = Worker(db), db.version
+    worker.resume("acme")
+    await worker._tick()
+    await asyncio.sleep(0.03)
+    assert db.version == version
+    await add(db, Job("k"))
+    await set_all(db, state="waiting")
+    worker.resume(None)
+    await worker._tick()
+    assert [j["state"] for j in await jobs(db)] == ["ready"]
+
+
 async def test_failures_wait_longer_each_time_and_end_dead(db):
     worker = Worker(db)
 

@@ -2,12 +2,16 @@
 from __future__ import annotations
 
 import itertools
+import logging
+import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, delete, func, select, text
+from sqlalchemy import Connection, bindparam, delete, func, select, text
+from sqlalchemy.exc import SQLAlchemyError
 
 from memory.ids import new_id, new_key, time_of
 from memory.jobs.queue import Job, enqueue
@@ -17,8 +21,9 @@ from memory.search import named
 from memory.stores.sql import index, vectors
 from memory.stores.sql import schema as t
 from memory.stores.sql.index import TEXT, Corner, Doc
-from memory.stores.sql.rows import add_row, add_rows, driver, execute, put_row
+from memory.stores.sql.rows import add_row, add_rows, among, any_of, driver, execute, put_row
 
+log = logging.getLogger("memgate")
 m, n = t.messages.c, t.nodes.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
 
@@ -98,10 +103,12 @@ def add(conn: Connection, scope_id: int, place: Place, found: Sequence[tuple[Jso
 
 def _there(conn: Connection, conversation: int, digests: Sequence[bytes]) -> set[bytes]:
     """Those of the digests that are in the conversation already: asked in a few queries, for a long past is evicted at once."""
-    out: set[bytes] = set()
-    for i in range(0, len(digests), 500):
-        out.update(conn.execute(select(m.digest).where(m.conversation == conversation, m.digest.in_(digests[i : i + 500]))).scalars())
-    return out
+    return {row.digest for row in among(conn, _with_digest, {"conversation": conversation}, digests)}
+
+
+@cache
+def _with_digest(size: int) -> Any:
+    return select(m.digest).where(m.conversation == bindparam("conversation"), any_of(m.digest, size))
 
 
 def speaker(message: Json) -> str:
@@ -234,10 +241,13 @@ SET_BACK = 60.0  # seconds by which a clock may be set back and a search still f
 
 def index_new(conn: Connection, most: int, scope_id: int | None = None) -> int:
     """Puts the next messages, `most` at most, into the search index. scope_id: what waits of one scope, newest first. Returns how many, or
-    `most` where more may wait."""
+    `most` where more may wait. One that cannot be put in is passed over where another can; raises what it raised where none can."""
     rows = _waiting(conn, most, scope_id)
-    for row in rows:
-        index.put(conn, "messages_fts", row.id, _doc(conn, row))
+    failed = {row.id: e for row in rows if (e := _put(conn, row)) is not None}
+    if rows and len(failed) == len(rows):
+        raise failed[rows[0].id]
+    for key, e in failed.items():
+        log.warning("message row %d cannot be put into the search index: %s", key, type(e).__name__)  # not what it says: that may be what the user said
     done = len(rows)
     if scope_id is None and driver(conn) is not None:
         passed, upto = (done, rows[-1].id) if done == most else conn.execute(PASSED, {"mark": _mark(conn), "ahead": WINDOW}).one()
@@ -245,6 +255,17 @@ def index_new(conn: Connection, most: int, scope_id: int | None = None) -> int:
             put_row(conn, t.marks, ("name",), name="messages", upto=upto)
         done = most if passed == WINDOW else done
     return done
+
+
+def _put(conn: Connection, row: Any) -> Exception | None:
+    """Puts one message into the search index. Returns why it cannot be. Raises what the database raises: that is no fault of the row's."""
+    try:
+        index.put(conn, "messages_fts", row.id, _doc(conn, row))
+    except (sqlite3.Error, SQLAlchemyError):
+        raise
+    except Exception as e:
+        return e
+    return None
 
 
 def index_waits(conn: Connection, scope_id: int) -> bool:

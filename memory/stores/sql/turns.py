@@ -24,12 +24,11 @@ from memory.stores.sql import facts as fact_rows
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import owners
 from memory.stores.sql import schema as t
-from memory.stores.sql.rows import add_row, execute, inserting, put_row
+from memory.stores.sql.rows import add_row, among, any_of, execute, inserting, put_row
 
 n, cv = t.nodes.c, t.conversations.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
 CANDIDATES = 64
-DIGESTS = 256  # asked for at once
 # Built once, like those below: they run in every turn, and building a statement costs more than running it.
 EDITS = select(t.scopes.c.edits).where(t.scopes.c.id == bindparam("scope"))
 BY_NAME = select(t.conversations).where(cv.scope_id == bindparam("scope"), cv.name == bindparam("which"))
@@ -131,6 +130,8 @@ def snapshot(conn: Connection, ask: Ask) -> Snapshot:
     out.waiting = out.ledger.node if out.ledger else nodes.waiting(turn.chain.end, node.id if node else None)
     if out.waiting:
         out.waiting_in = conversation(conn, scope_id, out.waiting.conversation)
+        if ask.explicit not in (None, out.waiting_in.name if out.waiting_in else None):
+            out.waiting = out.waiting_in = None  # the same was said in another conversation
     return out
 
 
@@ -164,11 +165,13 @@ def kept_history(conn: Connection, scope_id: int, found: Conversation, asked: Se
 
 def summaries(conn: Connection, scope_id: int, links: Sequence[bytes]) -> list[tuple[bytes, str]]:
     """The kept summaries of histories that end in one of these links, each with its link."""
-    s, wanted = t.summaries.c, list(dict.fromkeys(links))
-    out: list[tuple[bytes, str]] = []
-    for i in range(0, len(wanted), 500):
-        out += [(r.chain, r.content) for r in conn.execute(select(s.chain, s.content).where(s.scope_id == scope_id, s.chain.in_(wanted[i : i + 500])))]
-    return out
+    return [(row.chain, row.content) for row in among(conn, _summarised, {"scope": scope_id}, list(dict.fromkeys(links)))]
+
+
+@cache
+def _summarised(size: int) -> Any:
+    s = t.summaries.c
+    return select(s.chain, s.content).where(s.scope_id == bindparam("scope"), any_of(s.chain, size))
 
 
 def _nodes(*which: Any) -> Any:
@@ -178,13 +181,14 @@ def _nodes(*which: Any) -> Any:
 
 @cache
 def _by_digest(size: int) -> Any:
-    return _nodes(n.digest.in_([bindparam(f"d{k}") for k in range(size)]), ANSWERED)
+    return _nodes(any_of(n.digest, size), ANSWERED)
 
 
 # States as the partial indexes spell them: a parameter in their place is looked at with each use, and the statement prepared anew (30 us).
 OPEN, ANSWERED, NOT_DONE, CUT_OFF = (
     n.state == literal_column("'open'"), n.state != literal_column("'open'"), n.state != literal_column("'done'"), n.state == literal_column("'aborted'"))
 BY_CHAIN = _nodes(n.digest == bindparam("digest"), n.chain == bindparam("chain"), ANSWERED)
+OF_DIGEST = select(n.id).where(n.scope_id == bindparam("scope"), n.digest == bindparam("digest"), ANSWERED).limit(2)
 ABORTED = _nodes(NOT_DONE, CUT_OFF, n.asked == bindparam("asked"))
 ABORTED_AFTER = _nodes(CUT_OFF, n.parent == bindparam("parent"))
 ONE = _nodes(n.id == bindparam("node"))
@@ -201,12 +205,12 @@ class Nodes:
         return [node_of(row) for row in execute(self._conn, query, {"scope": self._scope, **values})]
 
     def by_digest(self, digests: Sequence[bytes]) -> list[Node]:
-        found: list[Node] = []
-        for i in range(0, len(digests), DIGESTS):
-            some = digests[i : i + DIGESTS]
-            size = 1 << (len(some) - 1).bit_length()  # a statement for each power of two; the last digest fills it up
-            found += self._read(_by_digest(size), **{f"d{k}": some[min(k, len(some) - 1)] for k in range(size)})
-        return found
+        return [node_of(row) for row in among(self._conn, _by_digest, {"scope": self._scope}, digests)]
+
+    def only(self, digest: bytes) -> int | None:
+        """The one answered node of this digest; None for none, and for several."""
+        found = execute(self._conn, OF_DIGEST, {"scope": self._scope, "digest": digest}).scalars()
+        return found[0] if len(found) == 1 else None
 
     def by_chain(self, chain: bytes, digest: bytes) -> list[Node]:
         return self._read(BY_CHAIN, chain=chain, digest=digest)
