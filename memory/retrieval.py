@@ -18,16 +18,17 @@ from memory.embed.base import Embed, EmbedRefused, EmbedUnavailable
 from memory.errors import StoreUnavailable
 from memory.indexing import Indexing
 from memory.jobs.queue import Job
-from memory.ranking import Near
+from memory.ranking import NEAREST, Near
+from memory.search import unnamed
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import passages as passage_rows
 from memory.stores.sql import vectors as vector_rows
 from memory.stores.sql.engine import Database
+from memory.stores.sql.index import speakers
 from memory.stores.sql.vectors import KINDS, MESSAGES, PASSAGES, Kind, Part
-from memory.vectors import packed, scored, unpacked
+from memory.vectors import near, packed, unpacked
 
 log = logging.getLogger("memgate")
-POOL = 50  # rows that are near, beside those the words found
 EMBED_SECONDS = 2.0
 BATCH = 64  # texts embedded and kept together
 PLAIN = "hello"  # a text that is refused by what refuses every text
@@ -93,10 +94,12 @@ class Retrieval:
             many = await self._db.read(lambda conn: vector_rows.count(conn, part, meaning.exact_below, allowed))
             if owner is None or not many:
                 return Near()
+            # A name is near to what is said to its bearer, not to what they say; who spoke, or what is tagged so, is known without it.
+            words = unnamed(words, await self._db.read(lambda conn: speakers(conn, kind.name, scope_id, words)))
             vector = await self._vector(meaning.embed, owner[0], words)
             if meaning.index is not None and many >= meaning.exact_below:
-                return Near(await meaning.index.nearest(_name(part), unpacked(packed(vector)), POOL), many)
-            return Near(await self._db.read(lambda conn: scored(vector, vector_rows.of_scope(conn, part, allowed), POOL)), many)
+                return Near(await meaning.index.nearest(_name(part), unpacked(packed(vector)), NEAREST))
+            return await self._db.read(lambda conn: near(vector, vector_rows.of_scope(conn, part, allowed)))
         except (EmbedRefused, EmbedUnavailable, StoreUnavailable, TimeoutError):
             return Near()
 

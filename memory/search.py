@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -18,6 +18,7 @@ from memory.words import DAYS, FORMS, MONTHS, STOP
 CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
 WORD = re.compile(r"[^\W_]+")
 NAMED = re.compile(r"\s*\**([^\W\d_][\w.'-]{0,30}(?: [^\W\d_][\w.'-]{0,30})?)\**[:：]\s")
+POSSESSED = re.compile(r"([^\W_]+)(?:['’]s\b)?")
 DIGITS = "0123456789bcdfghjklmnpqrstvwz"  # of a scope's mark: no vowel, and no x, which ends it
 TERMS = 32  # of a query; more make it slower and no clearer
 
@@ -96,6 +97,12 @@ def named(text: str) -> str:
     """The name that a text begins with: chats of several are often told as "Ada: ..."."""
     found = NAMED.match(text[:100])
     return found[1] if found else ""
+
+
+def unnamed(query: str, names: Collection[str]) -> str:
+    """The query without some names; as it is where nothing else would be left that a search looks for. names: in lower case."""
+    rest = " ".join(POSSESSED.sub(lambda m: "" if m[1].lower() in names else m[0], query).split()) if names else query
+    return rest if any(w.lower() not in STOP for w in WORD.findall(rest)) else query
 
 
 def spoken_day(at: float) -> str:

@@ -1,7 +1,17 @@
 """Vectors as they are kept in SQL, and exact scoring of one scope's worth of them. Pure, over numpy (extra `chroma`)."""
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+from memory.ranking import EQUAL, Near
+
+JUDGES = (10, 30)  # rows that share words, by which an embedder is judged: with fewer they prove nothing
+SURE = 6.0  # standard deviations above chance
+SAME = 0.9999  # similarity of what is the same
+SAMPLE = 250  # rows at most that stand for all
 
 
 def packed(vector: Sequence[float]) -> bytes:
@@ -19,15 +29,39 @@ def unpacked(data: bytes) -> list[float]:
     return [float(x) for x in np.frombuffer(data, dtype="<f4")]
 
 
-def scored(query: Sequence[float], stored: Mapping[int, bytes], limit: int) -> dict[int, float]:
-    """Row key to cosine similarity, of the `limit` nearest. Vectors of another length than the query's are left out."""
+def near(query: Sequence[float], stored: Mapping[int, bytes]) -> Near:
+    """The cosine similarity of every row. Vectors of another length than the query's are left out."""
     import numpy as np
 
     wanted = np.frombuffer(packed(query), dtype="<f4")
-    keys = [k for k, v in stored.items() if len(v) == wanted.nbytes]
+    keys = sorted(k for k, v in stored.items() if len(v) == wanted.nbytes)
     if not keys:
-        return {}
+        return Near()
     matrix = np.frombuffer(b"".join(stored[k] for k in keys), dtype="<f4").reshape(len(keys), -1)
     scores = matrix @ wanted
-    best = np.argsort(-scores)[:limit]
-    return {keys[i]: float(scores[i]) for i in best}
+    return Near(dict(zip(keys, scores.tolist(), strict=True)), float(np.median(scores)), lambda hits: _tells(matrix, [bisect_left(keys, k) for k in hits[: JUDGES[1]]]))
+
+
+def _tells(matrix: Any, hits: Sequence[int]) -> bool:
+    """Whether the vectors say something of their rows: those said one after the other are more alike than any two, or those that share words are.
+    One proof is enough: a list of facts has no order, and of few hits nothing can be told. Rows of the very same words prove nothing.
+    hits: rows that share words, by their place."""
+    import numpy as np
+
+    every = range(0, len(matrix) - 1, -(-len(matrix) // SAMPLE))
+    if not every:
+        return False
+    some, following = matrix[list(every)], matrix[[i + 1 for i in every]]
+    if _above_chance(np.einsum("ij,ij->i", some, following), some @ following.T):
+        return True
+    rest = [i for i in every if i not in hits]
+    if len(hits) < JUDGES[0] or not rest:
+        return False
+    chosen = matrix[list(hits)]
+    return _above_chance((chosen @ chosen.T)[np.triu_indices(len(hits), 1)], chosen @ matrix[rest].T)
+
+
+def _above_chance(similar: Any, chance: Any) -> bool:
+    """Whether similarities are surely higher than those of any two rows, by their mean."""
+    similar = similar[similar < SAME]
+    return bool(len(similar) and similar.mean() - chance.mean() > SURE * chance.std() / math.sqrt(len(similar)) + EQUAL)

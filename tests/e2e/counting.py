@@ -23,7 +23,7 @@ import msgspec
 LENGTH = 400  # bytes of each message's text: JSON that is shorter is not counted
 QUIET = 0.05  # seconds without an event, after which a turn is over
 TURNS, LAST = (10, 100), 5
-LONG = (60, 400)  # turns whose calls are counted
+LONG, CALLED = (60, 400), 15  # turns whose calls are counted, the least of so many: on a busy machine a turn wakes the loop more often
 RESENT = {"all of it": 0, "its newest 40": 40, "its newest, by name": 1}  # what a client sends of its history: messages, 0 for all
 loads, dumps = json.loads, json.dumps
 KINDS = ("calls", "reads before", "writes before", "hops before", "reads", "writes", "commits", "hops", "decodes", "encodes")
@@ -145,10 +145,10 @@ class Client:
 
     async def calls(self, turn: int) -> int:
         """How many functions turn `turn` calls."""
-        while len(self._history) < 2 * (turn - LAST):
+        while len(self._history) < 2 * (turn - CALLED):
             await self.turn()
         found = []
-        for _ in range(LAST):
+        for _ in range(CALLED):
             events: Counter[str] = Counter()
             sys.setprofile(lambda frame, event, arg, seen=events: seen.update((event,)))  # type: ignore[misc]
             await self.turn()

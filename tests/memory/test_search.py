@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.search import indexed, iso, looks, parse_time, passages_of, spoken_day, terms
+from memory.search import indexed, iso, looks, parse_time, passages_of, spoken_day, terms, unnamed
 
 words = st.text(max_size=60) | st.sampled_from(['"', "a OR b", "NEAR(x y)", "scope : s2", "a*", "-a", "(", "喝茶 tea", "what is it", "s2xtea", "_s2xtea", "s2x tea"])
 
@@ -60,6 +60,15 @@ def test_stop_words_count_when_there_is_nothing_else():
     assert terms("what is it") == ["what", "is", "it"]
     assert terms("what is Tea tea") == ["tea"]
     assert terms("what's Ada's") == ["ada"]
+
+
+@pytest.mark.parametrize(("query", "rest"), [
+    ("What did Ada research?", "What did research?"), ("What is Ada's dog called?", "What is dog called?"), ("Ada’s dog", "dog"), ("Who is Ada?", "Who is Ada?"),
+    ("Ada", "Ada"), ("Adam's garden", "Adam's garden"), ("a garden", "a garden"), ("", ""),
+])
+def test_a_query_without_names(query, rest):
+    assert unnamed(query, {"ada"}) == rest
+    assert unnamed(query, ()) == query
 
 
 @given(st.text(max_size=400), st.integers(5, 60))

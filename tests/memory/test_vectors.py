@@ -28,7 +28,7 @@ from memory.stores.sql.messages import Query
 from memory.stores.sql.passages import Filter, Insert, add
 from memory.stores.sql.transcripts import Heading, Said, Transcriber, steps_of
 from memory.stores.sql.vectors import KINDS, MESSAGES, Part, job_of
-from memory.vectors import packed, scored, unpacked
+from memory.vectors import near, packed, unpacked
 
 CONCEPTS = {"tea": 0, "drink": 0, "dog": 1, "pet": 1, "car": 2, "vehicle": 2}
 
@@ -58,7 +58,7 @@ class Concepts:
 @given(st.lists(st.floats(-1, 1, width=32), min_size=3, max_size=3).filter(lambda v: sum(x * x for x in v) > 0.01))
 def test_a_packed_vector_has_unit_length_and_is_nearest_to_itself(vector):
     assert abs(sum(x * x for x in unpacked(packed(vector))) - 1) < 1e-4
-    assert abs(scored(vector, {1: packed(vector)}, 5)[1] - 1) < 1e-4
+    assert abs(near(vector, {1: packed(vector)})[1] - 1) < 1e-4
 
 
 SECRET = b"s" * 32
@@ -134,6 +134,21 @@ async def test_messages_are_found_by_meaning_and_say_why(memory):
     assert all(h["score"] == pytest.approx(sum(x for part, x in h["why"].items() if part != "similarity"), abs=0.001) for h in hits)
     assert hits[0]["why"]["similarity"] > 0.5
     assert await many(memory, t.message_vectors) == 4  # a tool's result has none
+
+
+async def test_who_spoke_or_is_tagged_is_no_part_of_what_is_meant(memory, monkeypatch):
+    scope_id = await said(memory, [("user", "Grace: My dog is called Rex."), ("assistant", "A fine dog, Grace."), ("user", "Adam went by car.")])
+    await kept(memory, "Rex is a dog.", tags=["Grace"])
+    await memory.retrieval.embed_scope(scope_id)
+    asked = []
+    vector = memory.retrieval.meaning.embed.vector
+    monkeypatch.setattr(memory.retrieval.meaning.embed, "vector", lambda text: asked.append(text) or vector(text))
+    hits = await found(memory, scope_id, "What pet is Grace's?")
+    assert set(hits[:2]) == {"Grace: My dog is called Rex.", "A fine dog, Grace."}
+    await memory.retrieval.passages(scope_id, Filter(Query("Grace and a vehicle")))
+    for whole in ("Where did Adam go?", "Who is Grace?", "what did the user say?"):
+        await found(memory, scope_id, whole)
+    assert asked == ["What pet is ?", "and a vehicle", "Where did Adam go?", "Who is Grace?", "what did the user say?"]
 
 
 async def test_the_filters_hold_for_what_is_found_by_meaning(memory):

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, func, select
 
 from memory.errors import StoreUnavailable
 from memory.ranking import POOL, Found, Matches, Near, Ranked, Ranking, weighed
-from memory.search import indexed, looks, scope_mark, spoken_day
+from memory.search import indexed, looks, scope_mark, spoken_day, terms
 from memory.stores.sql import schema as t
 from memory.stores.sql.rows import driver
 
@@ -25,6 +25,7 @@ CHUNK = 400
 DAY = 86400  # seconds
 TEXT = 400  # characters of a candidate that are looked at
 SHARED, RAREST = 32, 6  # words of a text by which its repetition is looked for
+ROLES = ("user", "assistant")  # who speaks where nobody has a name
 LATELY, ALIKE = 1000, 24  # passages among which, and that are looked at
 Beside = Callable[[Connection, Sequence[int]], dict[int, tuple[int | None, int | None]]]
 
@@ -100,10 +101,20 @@ def found(conn: Connection, corner: Corner, query: str, near: Near, wanted: int)
         return None
     matches = _matches(conn, corner, [(x.term, x.column, x.expression) for x in asked])
     pool = _pool(conn, corner, matches.best(), max(POOL, wanted))
-    have = {f.key for f in pool}
-    pool += _rows(conn, corner, [k for k in near if k not in have]).values()
-    ranking = Ranking(query, matches, pool, near)
-    return ranking.order(_neighbours(conn, corner, ranking.leading(), {f.key: f for f in pool}))
+    have = {f.key: f for f in pool}
+    others = _rows(conn, corner, [k for k in near.nearest() if k not in have])
+    ranking = Ranking(query, matches, pool, near, [*others.values()])
+    return ranking.order(_neighbours(conn, corner, ranking.leading(), have | others))
+
+
+def speakers(conn: Connection, kind: str, scope_id: int, query: str) -> list[str]:
+    """The words of a query that are part of the name of somebody who spoke in the scope, or of a tag there. kind: messages or passages."""
+    asked = [w for w in terms(query) if w not in ROLES]
+    if driver(conn) is None or not asked:
+        return []
+    one = f"SELECT %d WHERE EXISTS (SELECT 1 FROM {kind}_fts WHERE {kind}_fts MATCH ?)"  # noqa: S608 - the name is ours
+    sql = " UNION ALL ".join(one % i for i in range(len(asked)))
+    return [asked[i] for i, in conn.exec_driver_sql(sql, tuple(f'speaker : "{scope_mark(scope_id)}{w}"' for w in asked))]
 
 
 def _matches(conn: Connection, corner: Corner, asked: Sequence[tuple[int, str, str]]) -> Matches:

@@ -174,13 +174,13 @@ async def test_a_connection_that_died_in_the_pool_is_not_tried_behind_our_back(d
 @each_way
 @each_mode
 async def test_attempts_and_waits_end_by_the_total_deadline(data, way, stream):
-    config = {**provider(timeouts={"first_token": 0.5, "total": 1.2}), "routing.retries": 50}
+    config = {**provider(timeouts={"first_token": 0.5, "total": 2.4}), "routing.retries": 50}
     async with Played(silent) as up, running(up.url, data, config) as live:
         begun = time.monotonic()
         response = await ask(live, way, stream)
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < 4.2
         assert response.status_code == 504
-        assert 2 <= len(up.requests) <= 4
+        assert 2 <= len(up.requests) <= 5
 
 
 @row(103)
