@@ -181,7 +181,7 @@ class Ranking:
         low, high = self._near.floor, max(self._near.values(), default=0.0)
         if high - low < EQUAL:
             return {} if self._weight else dict.fromkeys(self._near, 1.0)
-        return {k: (x - low) / (high - low) for k, x in self._near.items()}
+        return {k: (self._near[k] - low) / (high - low) for k in self._found if k in self._near}
 
     def _sessions(self) -> dict[tuple[int, int], float]:
         """Group to its part: the sum of its best hits, the best group's the whole."""

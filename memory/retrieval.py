@@ -90,13 +90,12 @@ class Retrieval:
             return Near()
         part = Part(kind, scope_id, meaning.embed.model)
         try:
-            owner = await self._db.read(lambda conn: vector_rows.owner(conn, scope_id))
-            many = await self._db.read(lambda conn: vector_rows.count(conn, part, meaning.exact_below, allowed))
+            owner, many, names = await self._db.read(lambda conn: (
+                vector_rows.owner(conn, scope_id), vector_rows.count(conn, part, meaning.exact_below, allowed), speakers(conn, kind.name, scope_id, words)))
             if owner is None or not many:
                 return Near()
             # A name is near to what is said to its bearer, not to what they say; who spoke, or what is tagged so, is known without it.
-            words = unnamed(words, await self._db.read(lambda conn: speakers(conn, kind.name, scope_id, words)))
-            vector = await self._vector(meaning.embed, owner[0], words)
+            vector = await self._vector(meaning.embed, owner[0], unnamed(words, names))
             if meaning.index is not None and many >= meaning.exact_below:
                 return Near(await meaning.index.nearest(_name(part), unpacked(packed(vector)), NEAREST))
             return await self._db.read(lambda conn: near(vector, vector_rows.of_scope(conn, part, allowed)))

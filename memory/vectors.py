@@ -11,7 +11,7 @@ from memory.ranking import EQUAL, Near
 JUDGES = (10, 30)  # rows that share words, by which an embedder is judged: with fewer they prove nothing
 SURE = 6.0  # standard deviations above chance
 SAME = 0.9999  # similarity of what is the same
-SAMPLE = 250  # rows at most that stand for all
+SAMPLE = 120  # rows at most that stand for all
 
 
 def packed(vector: Sequence[float]) -> bytes:

@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, select
+from sqlalchemy import ColumnElement, Connection, Table, and_, bindparam, delete, func, select
 
 from memory.jobs.queue import Job
 from memory.stores.sql import schema as t
-from memory.stores.sql.rows import put_row
+from memory.stores.sql.rows import execute, put_row
 
 REFUSED = "refused by "  # before the name of a model
 LONGEST = 2000  # characters of a text that are embedded: within what small embedding models take
@@ -33,6 +33,7 @@ PASSAGES = Kind("passages", t.passages, t.vectors, t.vectors.c.passage, t.passag
 MESSAGES = Kind("messages", t.messages, t.message_vectors, t.message_vectors.c.message,
                 and_(t.messages.c.role.in_(("user", "assistant")), func.trim(t.messages.c.content) != ""))
 KINDS = (PASSAGES, MESSAGES)
+ALL = {k.name: select(k.key, k.vectors.c.vector).where(k.vectors.c.scope_id == bindparam("scope"), k.vectors.c.model == bindparam("model")) for k in KINDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,11 @@ def count(conn: Connection, part: Part, most: int, allowed: Any = None) -> int:
 
 def of_scope(conn: Connection, part: Part, allowed: Any = None) -> dict[int, bytes]:
     """Row key to vector. allowed: a query of the row keys that count, None for all."""
-    return {row[0]: row[1] for row in conn.execute(select(part.kind.key, part.kind.vectors.c.vector).where(_within(part, allowed)))}
+    if allowed is None:
+        rows = execute(conn, ALL[part.kind.name], {"scope": part.scope_id, "model": part.model})
+    else:
+        rows = conn.execute(select(part.kind.key, part.kind.vectors.c.vector).where(_within(part, allowed)))
+    return {row[0]: row[1] for row in rows}
 
 
 def page(conn: Connection, part: Part, after: int, limit: int) -> dict[int, bytes]:
