@@ -127,8 +127,12 @@ class Ranking:
         self._weight = matches.weight or dict.fromkeys(matches.named, 1.0)
         self._found = {f.key: f for f in (*pool, *others)}
         self._near = near
-        believed = not pool or near.knows([f.key for f in pool if f.key in near])
-        self._parts = self._said(self._found if believed else [f.key for f in pool], self._similar() if believed else {})
+        if not pool:
+            self._parts = self._said(self._found, self._similar() or dict.fromkeys(near, 1.0))  # all equal says "found": as good as the nearest
+        elif near.knows([f.key for f in pool if f.key in near]):
+            self._parts = self._said(self._found, self._similar())
+        else:
+            self._parts = self._said([f.key for f in pool], {})
         self._base = {key: told.get("keyword" if pool else "meaning", 0.0) for key, told in self._parts.items() if key in self._weight or not pool}
 
     def leading(self) -> list[int]:
@@ -176,12 +180,9 @@ class Ranking:
         return out
 
     def _similar(self) -> dict[int, float]:
-        """Similarity from 0, that of a row which says nothing of the query, to 1, the nearest. All equal tells nothing beside words; without
-        them it says "found": as good as the nearest, rather than nothing."""
+        """Similarity from 0, that of a row which says nothing of the query, to 1, the nearest; nothing where all are equal."""
         low, high = self._near.floor, max(self._near.values(), default=0.0)
-        if high - low < EQUAL:
-            return {} if self._weight else dict.fromkeys(self._near, 1.0)
-        return {k: (self._near[k] - low) / (high - low) for k in self._found if k in self._near}
+        return {k: (self._near[k] - low) / (high - low) for k in self._found if k in self._near} if high - low >= EQUAL else {}
 
     def _sessions(self) -> dict[tuple[int, int], float]:
         """Group to its part: the sum of its best hits, the best group's the whole."""

@@ -211,6 +211,13 @@ def test_without_words_similarities_that_are_all_equal_say_found():
     assert order({}, pool, near=Near()) == order({}, pool, near=Near({3: 0.3}))
 
 
+def test_where_no_hit_may_be_shown_meaning_is_all():
+    """The filters leave no row that the words found."""
+    for said in (Near({1: 0.9, 2: 0.1}), Near({1: 0.9})):
+        out = Ranking("q", Matches({7: 3.0}, asked=5.0), [], said, ALL[:1]).order({})
+        assert out[1].why["meaning"] == 1.0
+
+
 def test_the_nearest_come_in_order_and_of_equals_the_newest():
     assert Near({1: 0.3, 2: 0.9, 3: 0.3}).nearest() == [2, 3, 1]
     assert len(Near(dict.fromkeys(range(99), 0.5)).nearest()) == 50
