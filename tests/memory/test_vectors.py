@@ -139,6 +139,7 @@ async def test_messages_are_found_by_meaning_and_say_why(memory):
 async def test_who_spoke_or_is_tagged_is_no_part_of_what_is_meant(memory, monkeypatch):
     scope_id = await said(memory, [("user", "Grace: My dog is called Rex."), ("assistant", "A fine dog, Grace."), ("user", "Adam went by car.")])
     await kept(memory, "Rex is a dog.", tags=["Grace"])
+    await said(memory, [("user", "Zoe: hello")], scope=Scope("t", "bob", "default", SECRET))  # nobody here
     await memory.retrieval.embed_scope(scope_id)
     asked = []
     vector = memory.retrieval.meaning.embed.vector
@@ -146,9 +147,9 @@ async def test_who_spoke_or_is_tagged_is_no_part_of_what_is_meant(memory, monkey
     hits = await found(memory, scope_id, "What pet is Grace's?")
     assert set(hits[:2]) == {"Grace: My dog is called Rex.", "A fine dog, Grace."}
     await memory.retrieval.passages(scope_id, Filter(Query("Grace and a vehicle")))
-    for whole in ("Where did Adam go?", "Who is Grace?", "what did the user say?"):
+    for whole in ("Where did Adam go?", "Who is Grace?", "what did the user say?", "Has Zoe a pet?"):
         await found(memory, scope_id, whole)
-    assert asked == ["What pet is ?", "and a vehicle", "Where did Adam go?", "Who is Grace?", "what did the user say?"]
+    assert asked == ["What pet is ?", "and a vehicle", "Where did Adam go?", "Who is Grace?", "what did the user say?", "Has Zoe a pet?"]
 
 
 async def test_the_filters_hold_for_what_is_found_by_meaning(memory):
