@@ -14,7 +14,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 CLIENTS := .clients/openai2/.done .clients/openai3/.done tests/clients/node_modules/.done
 CANDIDATES := $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3)
 
-.PHONY: help demo test test-clients lint bench soak clean
+.PHONY: help demo test test-clients clients lint bench soak clean
 .DEFAULT_GOAL := help
 
 help:
@@ -32,8 +32,10 @@ demo: .setup-demo
 test: .setup-test
 	$(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
 
-test-clients: .setup-test $(CLIENTS)
+test-clients: .setup-test clients
 	$(BIN)/python -m pytest -n $(WORKERS) tests/clients $(TESTS)
+
+clients: $(CLIENTS)
 
 lint: .setup-lint
 	$(BIN)/ruff check .

@@ -187,7 +187,8 @@ def test_ci_is_a_script_that_parses_and_skips_nothing():
     script = text(".ci/run")
     assert "set -euo pipefail" in script
     assert "MEMGATE_TEST_REQUIRE" in script
-    assert script.rstrip().endswith("make lint\nmake test\nmake -j2 test-clients")
+    assert script.rstrip().endswith("make test\nmake test-clients")
+    assert "\nmake -j3 lint clients " in script
 
 
 def pinned(name):
