@@ -27,7 +27,7 @@ help:
 	@echo "make clean         remove the virtual environment and its stamps"
 
 demo: .setup-demo
-	$(BIN)/memgate demo
+	$(BIN)/mnemogate demo
 
 test: .setup-test
 	$(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
@@ -81,7 +81,7 @@ $(MADE):
 	  if "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found="$$p"; break; fi; \
 	done; \
 	if [ -z "$$found" ]; then \
-	  echo "Memgate needs Python 3.11 or newer, and none of these is: $(CANDIDATES)." >&2; \
+	  echo "Mnemogate needs Python 3.11 or newer, and none of these is: $(CANDIDATES)." >&2; \
 	  echo "Install it (Debian, Ubuntu: apt-get install python3 python3-venv; macOS: brew install python@3.12)," >&2; \
 	  echo "or name one: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 1; \
 	fi; \

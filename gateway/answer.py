@@ -19,7 +19,7 @@ from gateway.errors import GatewayError, Headers, Unavailable
 from gateway.headers import Pairs
 from gateway.sse import COMMENT, frame
 
-log = logging.getLogger("memgate")
+log = logging.getLogger("mnemogate")
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 UNEXPECTED = "Something went wrong inside the gateway. Try again; its log has the details."
@@ -114,7 +114,7 @@ class Answer:
 
     def __init__(self, prepare: Prepare, base: Headers, live: set[Answer], *, commit: float = 15, quiet: float = 15) -> None:
         self._prepare, self._base, self._live, self._commit, self._quiet = prepare, list(base), live, commit, quiet
-        self._name = dict(base).get(b"x-memgate-request-id", b"")
+        self._name = dict(base).get(b"x-mnemogate-request-id", b"")
         self._head: Head | None = None
         self._busy = self._cut = False
         self._task: asyncio.Task[Any] | None = None

@@ -70,7 +70,7 @@ from memory.stores.sql.glance import NONE
 if TYPE_CHECKING:
     import httpx
 
-log = logging.getLogger("memgate")
+log = logging.getLogger("mnemogate")
 OPENING_SECONDS = 1.0
 KEYS_SECONDS = 2.0  # a store that is slower has its keys refused with 503 until it was read
 STEP_SECONDS = 4.0  # for each step of shutting down: none may hold the process
@@ -91,7 +91,7 @@ def create_app(settings: Settings, *, transport: httpx.AsyncBaseTransport | None
     app = Litestar(
         [chat_completions, user_chat_completions, bare_chat_completions, models, user_models, one_model, relay, user_relay, changed_model, user_changed_model,
          health, ready, management()],
-        openapi_config=OpenAPIConfig("Memgate", "1", path="/schema", render_plugins=[_Schema(path=["/", "/openapi.json"])]),
+        openapi_config=OpenAPIConfig("Mnemogate", "1", path="/schema", render_plugins=[_Schema(path=["/", "/openapi.json"])]),
         exception_handlers={GatewayError: _told, TooLarge: _too_large, HTTPException: _http, Exception: _unexpected},
         logging_config=None, request_max_body_size=None,
         on_startup=[_opening(gateway)], on_shutdown=[_closing(gateway, wires.values())],
@@ -181,7 +181,7 @@ def _meaning(settings: Settings, router: Targets, credentials: Credentials) -> M
     if not (kind == "upstream" and model) and settings.memory.embedder != "onnx-minilm":
         raise ConfigError(f"memory.embedder is {settings.memory.embedder!r}; this version knows 'none', 'onnx-minilm' and 'upstream:<model>'")
     if find_spec("numpy") is None:
-        raise ConfigError("memory.embedder needs numpy: pip install 'memgate[chroma]'")
+        raise ConfigError("memory.embedder needs numpy: run pip install '.[chroma]' in the folder of Mnemogate's source")
     vectors = settings.storage.vectors
     index = ChromaIndex(vectors, settings.data / "chroma") if vectors != "none" else None
     return Meaning(UpstreamEmbed(model, router, credentials, own_key=settings.mode == "own-key") if model else _local_embedder(settings), index, settings.storage.exact_below)
@@ -190,9 +190,9 @@ def _meaning(settings: Settings, router: Targets, credentials: Credentials) -> M
 def _local_embedder(settings: Settings) -> OnnxEmbed:
     """Raises ConfigError."""
     if missing := [name for name in ("onnxruntime", "tokenizers") if find_spec(name) is None]:
-        raise ConfigError(f"memory.embedder = \"onnx-minilm\" needs {' and '.join(missing)}: pip install 'memgate[chroma]'")
+        raise ConfigError(f"memory.embedder = \"onnx-minilm\" needs {' and '.join(missing)}: run pip install '.[chroma]' in the folder of Mnemogate's source")
     if not installed(folder := settings.data / "embedder"):
-        raise ConfigError(f"memory.embedder = \"onnx-minilm\" needs its model in {folder}: run `memgate fetch embedder`")
+        raise ConfigError(f"memory.embedder = \"onnx-minilm\" needs its model in {folder}: run `mnemogate fetch embedder`")
     return OnnxEmbed(folder)
 
 
@@ -210,7 +210,7 @@ def kept_secret(path: Path, size: int) -> bytes:
         try:
             return bytes.fromhex(path.read_text().strip())
         except ValueError as e:
-            raise ConfigError(f"{path} does not hold a secret of Memgate's. Restore it from a backup: without it no stored memory can be recognised.") from e
+            raise ConfigError(f"{path} does not hold a secret of Mnemogate's. Restore it from a backup: without it no stored memory can be recognised.") from e
     made = secrets.token_bytes(size)
     with os.fdopen(fd, "w") as file:
         file.write(made.hex() + "\n")
@@ -384,7 +384,7 @@ def _json(body: bytes) -> Response[bytes]:
 
 def _told(request: Request[Any, Any, Any], error: GatewayError) -> Response[bytes]:
     headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in error.headers}
-    headers["x-memgate-request-id"] = request_id(request.scope)
+    headers["x-mnemogate-request-id"] = request_id(request.scope)
     return Response(error.body(), status_code=error.status, headers=headers, media_type="application/json")
 
 
@@ -399,7 +399,7 @@ class _Refused:
 
 
 def _too_large(request: Request[Any, Any, Any], error: TooLarge) -> Any:
-    return _Refused(Refusal(error, [(b"x-memgate-request-id", request_id(request.scope).encode())]))
+    return _Refused(Refusal(error, [(b"x-mnemogate-request-id", request_id(request.scope).encode())]))
 
 
 def _http(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:

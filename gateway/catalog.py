@@ -9,7 +9,7 @@ CREATED = 1_700_000_000  # the field is required and strict clients refuse null;
 
 
 def _card(name: str) -> Json:
-    return {"id": name, "object": "model", "created": CREATED, "owned_by": "memgate"}
+    return {"id": name, "object": "model", "created": CREATED, "owned_by": "mnemogate"}
 
 
 def model_list(names: Sequence[str], more: Sequence[Json] = ()) -> bytes:

@@ -43,8 +43,8 @@ from memory.prefix import Messages, first_of
 from memory.scope import Scope
 from memory.service import Memory
 
-log = logging.getLogger("memgate")
-REQUEST_ID = "memgate.request_id"
+log = logging.getLogger("mnemogate")
+REQUEST_ID = "mnemogate.request_id"
 MODES = ("full", "read", "write", "off")
 LACKS_SECONDS = 3600.0
 LACKS = 10_000
@@ -126,7 +126,7 @@ def agent_of(headers: Mapping[bytes, bytes]) -> str:
 async def serve(gateway: Gateway, scope: Any, receive: Receive, send: Send, path_user: str | None) -> None:
     """Answers a request, over ASGI, and tells every error."""
     started, name = time.perf_counter(), request_id(scope)
-    base = [(b"x-memgate-request-id", name.encode())]
+    base = [(b"x-mnemogate-request-id", name.encode())]
     try:
         headers = joined(scope["headers"])
         principal = gateway.keys.caller(headers)
@@ -190,7 +190,7 @@ def answering(gateway: Gateway, forward: Forwarder, entry: Entry, make: Prepare)
     limits, budget = principal.limits, principal.budget
     allowance = Allowance(principal.key, limits.rpm, limits.tpm, limits.concurrent, budget.usd, budget.period)
     books = Booked(forward, record, entry.started, gateway.limits, gateway.usage, allowance, make, entry.output)
-    return Answer(books.prepare, [(b"x-memgate-request-id", entry.id.encode())], gateway.process.live, commit=server.commit_seconds, quiet=server.keepalive_seconds)
+    return Answer(books.prepare, [(b"x-mnemogate-request-id", entry.id.encode())], gateway.process.live, commit=server.commit_seconds, quiet=server.keepalive_seconds)
 
 
 def beginning(body: Json, explicit: str | None, whose: str) -> bytes:

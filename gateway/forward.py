@@ -30,7 +30,7 @@ from gateway.wire.chat import Chunk, Json, Malformed, chunk, decode, encode, lif
 from gateway.wire.place import Piece, native, pieces, written
 from memory.prefix import Messages
 
-log = logging.getLogger("memgate")
+log = logging.getLogger("mnemogate")
 ERROR_BYTES = 1 << 20
 SHORTEST_SECRET = 8  # bytes; what is set for a server that takes any key ("x", "none", "EMPTY") is a word that texts may hold
 LONGEST_PAUSE = 10.0  # seconds; a client told to wait longer is told so at once
@@ -146,9 +146,9 @@ class Forwarder:
 
     def named(self, started: float) -> Pairs:
         """Headers that tell who answered, or failed last, at which attempt, and what was not spent waiting since `started` (perf_counter)."""
-        who = [(b"x-memgate-upstream", header_value(target.label))] if (target := self.served or self.tried) else []
+        who = [(b"x-mnemogate-upstream", header_value(target.label))] if (target := self.served or self.tried) else []
         overhead = max(0.0, time.perf_counter() - started - self.waited) * 1000
-        return [*who, (b"x-memgate-attempts", b"%d" % self.attempts), (b"x-memgate-overhead-ms", b"%.2f" % overhead)]
+        return [*who, (b"x-mnemogate-attempts", b"%d" % self.attempts), (b"x-mnemogate-overhead-ms", b"%.2f" % overhead)]
 
     async def _tried(self, send: Callable[[Target], Awaitable[Answered]]) -> Answered:
         """One loop for every call: another target first, else the same after a pause."""

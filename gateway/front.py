@@ -102,7 +102,7 @@ class Front:
             if process.draining and scope["path"] not in OPEN_PATHS:
                 raise Unavailable("The gateway is shutting down. Try again at once: another one may answer.", headers=[(b"retry-after", b"1"), (b"connection", b"close")])
         except (BadRequest, Forbidden, Unavailable) as e:
-            await respond_error(send, e, [(b"x-memgate-request-id", name.encode())])
+            await respond_error(send, e, [(b"x-mnemogate-request-id", name.encode())])
             return
         if scope["method"] == "HEAD" and not ANSWERED.match(scope["path"]):
             scope = {**scope, "method": "GET"}  # the server leaves the body out
@@ -122,16 +122,16 @@ class Front:
         """Single-user mode is one person on one machine: whatever may come from elsewhere is refused. Raises Forbidden."""
         peer = (scope.get("client") or ("127.0.0.1", 0))[0]
         if peer not in LOCAL_HOSTS and not peer.startswith(("127.", "::ffff:127.")):
-            raise Forbidden("Memgate runs in single-user mode and answers this machine alone. Configure managed keys to serve others.")
+            raise Forbidden("Mnemogate runs in single-user mode and answers this machine alone. Configure managed keys to serve others.")
         host = headers.get(b"host", b"").decode("latin-1")
         name = host.rsplit(":", 1)[0] if not host.endswith("]") and ":" in host else host
         if name.lower() not in LOCAL_HOSTS:
-            raise Forbidden(f"Memgate runs in single-user mode and answers to 127.0.0.1 and localhost, not to {host[:80]!r}.")
+            raise Forbidden(f"Mnemogate runs in single-user mode and answers to 127.0.0.1 and localhost, not to {host[:80]!r}.")
         if origin and not allowed and origin not in (f"http://{host}", f"https://{host}"):
             raise Forbidden(f"The origin {origin[:80]!r} is not listed in server.cors_origins.")
         for header in headers:
             if header in FORWARDED or header.startswith(b"x-forwarded-"):
-                raise Forbidden(f"Memgate runs in single-user mode and refuses the header {header.decode('latin-1')!r}: behind a proxy or tunnel all visitors would be one person. Configure managed keys.")
+                raise Forbidden(f"Mnemogate runs in single-user mode and refuses the header {header.decode('latin-1')!r}: behind a proxy or tunnel all visitors would be one person. Configure managed keys.")
 
 
 def _cors(origin: str, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
@@ -154,8 +154,8 @@ def _unless_cut_short(send: Send) -> Send:
 
 def _with_name(send: Send, name: bytes) -> Send:
     async def sent(message: Any) -> None:
-        if message["type"] == "http.response.start" and not any(k == b"x-memgate-request-id" for k, _ in message["headers"]):
-            message = {**message, "headers": [*message["headers"], (b"x-memgate-request-id", name)]}
+        if message["type"] == "http.response.start" and not any(k == b"x-mnemogate-request-id" for k, _ in message["headers"]):
+            message = {**message, "headers": [*message["headers"], (b"x-mnemogate-request-id", name)]}
         await send(message)
 
     return sent

@@ -12,7 +12,7 @@ Pairs = list[tuple[bytes, bytes]]
 FORWARDED = frozenset({
     b"openai-organization", b"openai-project", b"openai-beta", b"anthropic-version", b"anthropic-beta", b"idempotency-key", b"x-client-request-id",
     b"traceparent", b"tracestate", b"baggage", b"accept", b"range", b"http-referer", b"x-title"})
-OURS = (b"x-memory", b"x-memgate")
+OURS = (b"x-memory", b"x-mnemogate")
 HOP = frozenset({
     b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"content-length", b"host", b"expect", b"http2-settings"})
 CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"cookie", b"cookie2"})
@@ -48,7 +48,7 @@ def rekeyed(client: Pairs, body: bytes) -> Pairs:
 
 def upstream_headers(client: Pairs, authorization: bytes | None, content_type: bytes | None = b"application/json") -> Pairs:
     """What the upstream gets. client: see `client_side`. authorization: the credential that is right there."""
-    out = [*client, (b"accept-encoding", b"identity"), (b"user-agent", b"memgate")]
+    out = [*client, (b"accept-encoding", b"identity"), (b"user-agent", b"mnemogate")]
     if content_type is not None:
         out.append((b"content-type", content_type))
     if authorization is not None:

@@ -78,11 +78,11 @@ class KeyRing:
         if mode == "open":
             return Principal("local" if self._single else "open", "open", default_user=user)
         if credential is None:
-            raise Unauthenticated("No API key given. Send your provider's key as `Authorization: Bearer ...`; Memgate passes it on.")
+            raise Unauthenticated("No API key given. Send your provider's key as `Authorization: Bearer ...`; Mnemogate passes it on.")
         if credential.startswith(PREFIX.encode()) and self.made.get(digest_of(credential)) is not None:
-            raise Unauthenticated("This is a key of Memgate's own, which this gateway takes from its next start on, or once it reads its configuration anew. Until then send your provider's key.")
+            raise Unauthenticated("This is a key of Mnemogate's own, which this gateway takes from its next start on, or once it reads its configuration anew. Until then send your provider's key.")
         if self._single and hmac.compare_digest(credential, self._token.encode()):
-            raise Unauthenticated("This is the local token of Memgate's management API, which never goes upstream. Send your provider's key.")
+            raise Unauthenticated("This is the local token of Mnemogate's management API, which never goes upstream. Send your provider's key.")
         authorization = headers.get(b"authorization") or b"Bearer " + credential
         if self._single:
             return Principal("local", "own", default_user=user, authorization=authorization)
@@ -100,7 +100,7 @@ class KeyRing:
 
     def _managed(self, credential: bytes | None) -> Principal:
         if credential is None:
-            raise Unauthenticated("No API key given. Send a Memgate key as `Authorization: Bearer ...`.")
+            raise Unauthenticated("No API key given. Send a Mnemogate key as `Authorization: Bearer ...`.")
         digest = digest_of(credential)
         key: Grant | None = self._keys.get(digest) or self.made.get(digest)
         if key is None:

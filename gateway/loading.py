@@ -1,4 +1,4 @@
-"""Configuration as it is given: a TOML file, `${VAR}` in its strings, `MEMGATE_SECTION__MEMBER` over it.
+"""Configuration as it is given: a TOML file, `${VAR}` in its strings, `MNEMOGATE_SECTION__MEMBER` over it.
 
 An unset variable without a default fails by name, never with its value.
 """
@@ -29,7 +29,7 @@ def load(path: Path | None = None, env: Mapping[str, str] = os.environ, override
 def read(path: Path | None, env: Mapping[str, str] = os.environ, overrides: Mapping[str, Any] | None = None) -> Settings:
     """The settings from a file (None: defaults), the environment and `overrides` (dotted member to value), the later winning.
 
-    Raises ConfigError. `MEMGATE_UPSTREAM` or the override `upstream` is the base URL used when no provider is configured.
+    Raises ConfigError. `MNEMOGATE_UPSTREAM` or the override `upstream` is the base URL used when no provider is configured.
     """
     data: dict[str, Any] = {}
     if path is not None:
@@ -44,7 +44,7 @@ def read(path: Path | None, env: Mapping[str, str] = os.environ, overrides: Mapp
         except ConfigError as e:
             raise ConfigError(f"{path}: {e}") from e
     variables = _from_environment(data, env)
-    upstream = env.get("MEMGATE_UPSTREAM")
+    upstream = env.get("MNEMOGATE_UPSTREAM")
     for member, value in (overrides or {}).items():
         if member == "upstream":
             upstream = value or upstream
@@ -91,8 +91,8 @@ def _from_environment(data: dict[str, Any], env: Mapping[str, str]) -> dict[tupl
     """Returns the variables that were found, by the path that each set."""
     found: dict[tuple[str, ...], str] = {}
     for name, value in env.items():
-        path = name.removeprefix("MEMGATE_").lower().split("__")
-        if (name.startswith("MEMGATE_") and "__" in name) or name in ("MEMGATE_KEYS", "MEMGATE_PROVIDERS", "MEMGATE_MODELS", "MEMGATE_IDENTITY"):
+        path = name.removeprefix("MNEMOGATE_").lower().split("__")
+        if (name.startswith("MNEMOGATE_") and "__" in name) or name in ("MNEMOGATE_KEYS", "MNEMOGATE_PROVIDERS", "MNEMOGATE_MODELS", "MNEMOGATE_IDENTITY"):
             _put(data, path, _value(value))
             found[tuple(path)] = name
     return found

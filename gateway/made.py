@@ -19,10 +19,10 @@ from memory.errors import MemoryFault
 from memory.stores.sql import keys
 from memory.stores.sql.engine import Database
 
-log = logging.getLogger("memgate")
+log = logging.getLogger("mnemogate")
 EVERY_SECONDS = 1.0
 READ_SECONDS = 10.0
-PREFIX = "mg-"
+PREFIX = "mnemogate-"
 
 
 def new_key() -> tuple[str, str]:

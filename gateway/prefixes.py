@@ -19,7 +19,7 @@ from gateway.intake import check_messages, check_model, parse
 from gateway.wire.chat import Json, decode, whole
 from memory.prefix import Messages, Prefix, Source, elements
 
-STANDIN = f"memgate-{secrets.token_hex(16)}"
+STANDIN = f"mnemogate-{secrets.token_hex(16)}"
 _STANDIN = msgspec.json.encode(STANDIN)
 SHORTEST = 256  # bytes; less is read faster than it is looked up
 # Where the window of a text may end: four places an octave, so that the last of them is near its end, where texts that began alike differ.

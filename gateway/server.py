@@ -17,7 +17,7 @@ import uvicorn
 from gateway.chat import Process
 from gateway.front import Front
 
-log = logging.getLogger("memgate")
+log = logging.getLogger("mnemogate")
 GRACE_AFTER_CUT = 3.0
 GC_THRESHOLDS = (10_000, 20, 50)
 

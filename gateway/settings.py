@@ -1,4 +1,4 @@
-"""What Memgate can be told: every setting with its type, bounds and default, checked whole before use.
+"""What Mnemogate can be told: every setting with its type, bounds and default, checked whole before use.
 
 What cannot be used is refused with its path, its value and what is allowed; keys are never shown. How a file and the environment become these: `loading`.
 """
@@ -45,7 +45,7 @@ class Part(BaseModel):
 
 def _harmless(name: str) -> str:
     if not may_forward(name.lower().encode()):
-        raise ValueError("it never goes upstream: credentials, cookies, hop-by-hop headers and Memgate's own stay here; name another header")
+        raise ValueError("it never goes upstream: credentials, cookies, hop-by-hop headers and Mnemogate's own stay here; name another header")
     return name
 
 
@@ -76,7 +76,7 @@ class Server(Part):
 
 class Storage(Part):
     data: str = ""
-    database: str = "sqlite+aiosqlite:///memgate.db"
+    database: str = "sqlite+aiosqlite:///mnemogate.db"
     vectors: str = "chroma:embedded"
     redis: str = ""
     exact_below: int = Field(5000, ge=0)
@@ -276,7 +276,7 @@ class Identity(Part):
 
 
 class Settings(Part):
-    """Everything Memgate can be told. `identity` may be the bare list of sources, as well as its table."""
+    """Everything Mnemogate can be told. `identity` may be the bare list of sources, as well as its table."""
 
     server: Server = Server()
     storage: Storage = Storage()
@@ -331,13 +331,13 @@ class Settings(Part):
         if lent and found.mode == "own-key":
             fault = (
                 f"providers.{lent[0]}.api_key is set but there is no managed key: anybody who reaches the port would spend it. Make one with "
-                "`memgate keys create` (with the same --config), add a [[keys]] entry, remove api_key so that clients bring their own, or set server.open = true to allow it on loopback.")
+                "`mnemogate keys create` (with the same --config), add a [[keys]] entry, remove api_key so that clients bring their own, or set server.open = true to allow it on loopback.")
         elif self.server.open and not loopback:
             fault = f"server.open = true serves without keys, so it binds loopback only; server.host is {host!r}"
         elif self.server.single_user is True and not loopback and found.mode != "managed":
-            fault = f"server.single_user = true off loopback (server.host is {host!r}) needs a [[keys]] entry, or a key from `memgate keys create`"
+            fault = f"server.single_user = true off loopback (server.host is {host!r}) needs a [[keys]] entry, or a key from `mnemogate keys create`"
         elif made is None and found.mode == "own-key" and not loopback:
-            fault = f"storage.database: {self.database} cannot be read, so whether keys were made is not known, and server.host is {host!r}. `memgate doctor` looks closer."
+            fault = f"storage.database: {self.database} cannot be read, so whether keys were made is not known, and server.host is {host!r}. `mnemogate doctor` looks closer."
         if fault:
             raise ConfigError(f"configuration: {fault}")
         return found
@@ -397,12 +397,12 @@ class Settings(Part):
 
 
 def data_folder(env: Mapping[str, str] = os.environ) -> Path:
-    """The user's data folder for Memgate."""
-    if home := env.get("MEMGATE_DATA"):
+    """The user's data folder for Mnemogate."""
+    if home := env.get("MNEMOGATE_DATA"):
         return Path(home).expanduser()
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "memgate"
-    return Path(env.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "memgate"
+        return Path.home() / "Library" / "Application Support" / "mnemogate"
+    return Path(env.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "mnemogate"
 
 
 def checked(data: dict[str, Any], variables: Mapping[tuple[str, ...], str] = {}) -> Settings:

@@ -2,7 +2,7 @@
 
 Fail-open: a caller that gets Absent goes on with its twin in this process. An answer is waited for 250 ms at most, and the first
 that does not come opens the circuit: from then on nobody waits, while one task in the background tries again every second.
-The time of a script is the server's, so that processes whose clocks differ share one window. All keys begin with `memgate:`, name
+The time of a script is the server's, so that processes whose clocks differ share one window. All keys begin with `mnemogate:`, name
 no secret, expire by themselves, and those of one script share a hash tag, as a cluster wants it.
 """
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gateway.settings import ConfigError
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-log = logging.getLogger("memgate")
+log = logging.getLogger("mnemogate")
 SLICES = 5
 
 NOW = """
@@ -58,7 +58,7 @@ class Shared:
 
     def __init__(self, url: str, wait: float = 0.25, pause: float = 1.0) -> None:
         if importlib.util.find_spec("redis") is None:
-            raise ConfigError("storage.redis is set, and the package `redis` is missing: pip install 'memgate[redis]'")
+            raise ConfigError("storage.redis is set, and the package `redis` is missing: run pip install '.[redis]' in the folder of Mnemogate's source")
         self._url = url
         self._place = _place(url)
         self._wait = wait
@@ -134,7 +134,7 @@ class Shared:
             await asyncio.to_thread(importlib.import_module, "redis.asyncio")
             self._client = self._connected()
         try:
-            await self._eval(self._client, PROBE, ["memgate:{probe}"], [])
+            await self._eval(self._client, PROBE, ["mnemogate:{probe}"], [])
         except _failures():
             return False
         self._up = True
@@ -165,7 +165,7 @@ class Shared:
 
 def tagged(tag: str, name: str, *parts: str) -> list[str]:
     """The keys of one name, in one slot of a cluster. A name with braces of its own must not make another slot."""
-    slot = f"memgate:{{{tag}:{quote(name, safe='')}}}:"
+    slot = f"mnemogate:{{{tag}:{quote(name, safe='')}}}:"
     return [slot + part for part in parts]
 
 

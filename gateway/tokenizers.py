@@ -1,4 +1,4 @@
-"""Exact tokenizers from verified vocabulary files on disk. Nothing here downloads: `memgate fetch tokenizers` does.
+"""Exact tokenizers from verified vocabulary files on disk. Nothing here downloads: `mnemogate fetch tokenizers` does.
 
 Files carry tiktoken's own cache names (the sha1 of their published address), so that one folder serves both. What a
 family's address, digest and pattern are is taken from tiktoken itself.

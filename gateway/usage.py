@@ -25,7 +25,7 @@ from memory.errors import MemoryFault, StoreUnavailable
 from memory.stores.sql import usage as rows
 from memory.stores.sql.engine import Database
 
-log = logging.getLogger("memgate")
+log = logging.getLogger("mnemogate")
 BATCH = 64  # a write that holds nothing up
 INTERVAL = 1.0  # seconds between writes
 BACK_OFF = 30.0  # seconds, at most, between tries on a store that fails

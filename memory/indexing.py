@@ -17,7 +17,7 @@ from memory.errors import StoreUnavailable
 from memory.stores.sql import messages as rows
 from memory.stores.sql.engine import Database
 
-log = logging.getLogger("memgate")
+log = logging.getLogger("mnemogate")
 BATCH, PAUSE = 16, 0.1  # messages a write, seconds between writes: a fiftieth of one core at most
 GATHER = 1.0  # seconds between looks whether turns are under way, and without one before it begins
 LOOKS = 60  # after so many they put it off no longer

@@ -28,7 +28,7 @@ from memory.stores.sql.index import speakers
 from memory.stores.sql.vectors import KINDS, MESSAGES, PASSAGES, Kind, Part
 from memory.vectors import near, packed, unpacked
 
-log = logging.getLogger("memgate")
+log = logging.getLogger("mnemogate")
 EMBED_SECONDS = 2.0
 BATCH = 64  # texts embedded and kept together
 PLAIN = "hello"  # a text that is refused by what refuses every text

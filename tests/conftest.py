@@ -96,7 +96,7 @@ async def running(upstream: str, data: Path, config: dict[str, Any] | None = Non
 @pytest.fixture(scope="session", autouse=True)
 def _nobodys_data(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Where a test names no folder, it must not find the keys of whoever runs it."""
-    os.environ["MEMGATE_DATA"] = str(tmp_path_factory.mktemp("nobody"))
+    os.environ["MNEMOGATE_DATA"] = str(tmp_path_factory.mktemp("nobody"))
 
 
 @pytest.fixture
@@ -115,9 +115,9 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
-    """In CI nothing may be skipped: with MEMGATE_TEST_REQUIRE set, a skipped test is a failed one."""
+    """In CI nothing may be skipped: with MNEMOGATE_TEST_REQUIRE set, a skipped test is a failed one."""
     outcome = yield
     report = outcome.get_result()
-    if report.skipped and os.environ.get("MEMGATE_TEST_REQUIRE"):
+    if report.skipped and os.environ.get("MNEMOGATE_TEST_REQUIRE"):
         report.outcome = "failed"
-        report.longrepr = f"{item.nodeid} was skipped, and MEMGATE_TEST_REQUIRE is set: {report.longrepr}"
+        report.longrepr = f"{item.nodeid} was skipped, and MNEMOGATE_TEST_REQUIRE is set: {report.longrepr}"

@@ -84,5 +84,5 @@ def own_server(redis_binary, tmp_path):
 async def _emptied(url: str) -> None:
     shared = Shared(url, wait=5)
     await shared.open()
-    await shared.run(Script("redis.call('FLUSHALL')"), ["memgate:{all}"], [])
+    await shared.run(Script("redis.call('FLUSHALL')"), ["mnemogate:{all}"], [])
     await shared.close()

@@ -153,7 +153,7 @@ def test_the_server_becomes_ready_and_stays_small(tmp_path):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    env = {**os.environ, "MEMGATE_STORAGE__DATA": str(tmp_path)}
+    env = {**os.environ, "MNEMOGATE_STORAGE__DATA": str(tmp_path)}
     child = subprocess.Popen([sys.executable, "-m", "gateway", "serve", "--port", str(port), "--upstream", "http://127.0.0.1:9/v1"], cwd=ROOT, env=env,
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

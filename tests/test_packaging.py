@@ -41,12 +41,12 @@ def test_the_image_has_two_stages_and_does_not_run_as_root():
         "ARG BASE=python:3.11-slim",
         "EXPOSE 8080",
         "VOLUME /data",
-        'ENTRYPOINT ["memgate"]',
+        'ENTRYPOINT ["mnemogate"]',
         'CMD ["serve", "--host", "0.0.0.0"]',
     ):
         assert line in lines
     assert "HEALTHCHECK" in text("Dockerfile")
-    assert "MEMGATE_DATA=/data" in text("Dockerfile")
+    assert "MNEMOGATE_DATA=/data" in text("Dockerfile")
 
 
 def test_what_the_image_copies_is_let_through():
@@ -136,7 +136,7 @@ def stand_in(clone, fails=False):
         "mkdir -p .venv; exit 1"
         if fails
         else f"mkdir -p .venv/bin; printf '{made_python}' > .venv/bin/python; chmod +x .venv/bin/python; "
-        "cp .venv/bin/python .venv/bin/memgate; touch .venv/pyvenv.cfg"
+        "cp .venv/bin/python .venv/bin/mnemogate; touch .venv/pyvenv.cfg"
     )
     program = clone / "my python"
     program.write_text(f'#!/bin/sh\nif [ "$2" = venv ]; then {venv}; fi\n')
@@ -186,7 +186,7 @@ def test_ci_is_a_script_that_parses_and_skips_nothing():
     subprocess.run(["bash", "-n", ".ci/run"], cwd=ROOT, check=True)
     script = text(".ci/run")
     assert "set -euo pipefail" in script
-    assert "MEMGATE_TEST_REQUIRE" in script
+    assert "MNEMOGATE_TEST_REQUIRE" in script
     assert script.rstrip().endswith("make test\nmake test-clients")
     assert "\nmake -j3 lint clients " in script
 
@@ -265,7 +265,7 @@ def test_the_models_are_described_alike():
         assert isinstance(model["context_window"], int), name
         assert model["tokenizer"] in ("o200k_base", "cl100k_base", "estimate"), name
         assert isinstance(model["supports_tools"], bool), name
-    assert {"memgate-demo", "gpt-4o", "gpt-4o-mini", "gpt-4.1", "gpt-5", "o3", "o4-mini", "gpt-3.5-turbo"} <= set(
+    assert {"mnemogate-demo", "gpt-4o", "gpt-4o-mini", "gpt-4.1", "gpt-5", "o3", "o4-mini", "gpt-3.5-turbo"} <= set(
         models
     )
 

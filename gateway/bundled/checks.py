@@ -25,7 +25,7 @@ def parsed(data: bytes) -> Json:
     if not isinstance(body, dict):
         raise BadRequest(f"The body is a JSON {type(body).__name__}: send an object.")
     if not isinstance(body.get("model"), str) or not body["model"]:
-        raise BadRequest("`model` is missing: name one, such as 'memgate-demo'.", param="model")
+        raise BadRequest("`model` is missing: name one, such as 'mnemogate-demo'.", param="model")
     return body
 
 

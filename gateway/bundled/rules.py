@@ -20,9 +20,9 @@ from gateway.bundled.seen import Seen, hits, see
 
 Json = dict[str, Any]
 Wanted = tuple[str, Json]
-MODEL = "memgate-demo"
+MODEL = "mnemogate-demo"
 INTRODUCTION = (
-    f"I am {MODEL}, the small rule-based stand-in that comes with Memgate, not a real language model. "
+    f"I am {MODEL}, the small rule-based stand-in that comes with Mnemogate, not a real language model. "
     'Try "My name is Ada", "I like tea" or "Remember that ...", and then ask me about it.'
 )
 SAVES = ("core_memory_append", "core_memory_replace", "archival_memory_insert")

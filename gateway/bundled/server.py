@@ -1,6 +1,6 @@
 """The stand-in behind a socket: POST /v1/chat/completions and /v1/embeddings, GET /v1/models. Nothing is stored.
 
-Any key and any model name is accepted, but every answer says `"model": "memgate-demo"`: it never passes for another.
+Any key and any model name is accepted, but every answer says `"model": "mnemogate-demo"`: it never passes for another.
 `start()` serves from a thread of its own, for the demo and for tests.
 """
 
@@ -107,7 +107,7 @@ class BundledServer:
         self.url = f"http://127.0.0.1:{sock.getsockname()[1]}/v1"
         self._server = server
         self._sock = sock
-        self._thread = threading.Thread(target=server.run, args=([sock],), name="memgate-demo-model", daemon=True)
+        self._thread = threading.Thread(target=server.run, args=([sock],), name="mnemogate-demo-model", daemon=True)
         self._thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:

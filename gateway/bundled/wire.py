@@ -31,7 +31,7 @@ def models() -> Json:
 
 
 def model() -> Json:
-    return {"id": MODEL, "object": "model", "created": CREATED, "owned_by": "memgate"}
+    return {"id": MODEL, "object": "model", "created": CREATED, "owned_by": "mnemogate"}
 
 
 def completion(body: Json, message: Json, ident: str, created: int) -> Json:

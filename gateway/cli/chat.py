@@ -1,4 +1,4 @@
-"""`memgate chat`: a terminal chat through a gateway, what the memory did shown beside each answer."""
+"""`mnemogate chat`: a terminal chat through a gateway, what the memory did shown beside each answer."""
 from __future__ import annotations
 
 import json
@@ -32,9 +32,9 @@ class Talk:
 
 
 @click.command(short_help="Chat in the terminal.")
-@click.option("--model", default="gpt-4o-mini", envvar="MEMGATE_CHAT_MODEL", show_default=True, help="The model's name.")
+@click.option("--model", default="gpt-4o-mini", envvar="MNEMOGATE_CHAT_MODEL", show_default=True, help="The model's name.")
 @click.option("--user", default="me", show_default=True, help="Who is talking.")
-@click.option("--bundled", is_flag=True, help="Talk to the rule-based stand-in that comes with Memgate; nothing is asked of a provider.")
+@click.option("--bundled", is_flag=True, help="Talk to the rule-based stand-in that comes with Mnemogate; nothing is asked of a provider.")
 @where_options
 def chat(where: Where, model: str, user: str, bundled: bool) -> None:
     """Chat through the gateway that runs on your data folder, or through one started for this chat. Ctrl-D ends it.
@@ -43,12 +43,12 @@ def chat(where: Where, model: str, user: str, bundled: bool) -> None:
 
     \b
     Examples:
-      memgate chat
-      memgate chat --model llama3.1 --user ada
-      memgate chat --bundled
+      mnemogate chat
+      mnemogate chat --model llama3.1 --user ada
+      mnemogate chat --bundled
     """
     with _opened(where, bundled) as (api, key):
-        talk = Talk(api, key, "memgate-demo" if bundled else model, user)
+        talk = Talk(api, key, "mnemogate-demo" if bundled else model, user)
         click.secho(f"{talk.model} through {api.url}, as {user}. Ctrl-D ends.", dim=True, err=True)
         while (said := _asked()) is not None:
             if said:
@@ -69,7 +69,7 @@ def _opened(where: Where, bundled: bool) -> Iterator[tuple[Api, str | None]]:
         token = token_for(url, settings) if url else None
         if not url:
             if settings.mode == "own-key" and not key:
-                raise Failed("No gateway runs on this data folder and no key is given for one. Set OPENAI_API_KEY, or try `memgate chat --bundled`.")
+                raise Failed("No gateway runs on this data folder and no key is given for one. Set OPENAI_API_KEY, or try `mnemogate chat --bundled`.")
             url = stack.enter_context(hosted(settings, bound("127.0.0.1", 0)))
             token = local_token(settings.data)
         yield stack.enter_context(connected(url, where.key or token)), key

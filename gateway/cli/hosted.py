@@ -50,7 +50,7 @@ def hosted(settings: Settings, sock: socket.socket, patience: float = 5.0) -> It
 
     app = create_app(settings)
     server = server_for(app, log_level="error")
-    thread = threading.Thread(target=server.run, args=([sock],), name="memgate", daemon=True)
+    thread = threading.Thread(target=server.run, args=([sock],), name="mnemogate", daemon=True)
     thread.start()
     try:
         until = time.monotonic() + START_SECONDS
@@ -58,7 +58,7 @@ def hosted(settings: Settings, sock: socket.socket, patience: float = 5.0) -> It
             if app.gateway.memory.outdated:
                 raise Failed(f"{settings.database}: {app.gateway.memory.outdated}")
             if not thread.is_alive() or time.monotonic() > until:
-                raise Failed(f"The memory store {settings.database} cannot be opened. `memgate doctor` looks closer.")
+                raise Failed(f"The memory store {settings.database} cannot be opened. `mnemogate doctor` looks closer.")
             time.sleep(0.01)
         yield url_of(sock)
     finally:

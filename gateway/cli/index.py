@@ -1,4 +1,4 @@
-"""`memgate index ...`: what search reads, made anew from the record."""
+"""`mnemogate index ...`: what search reads, made anew from the record."""
 from __future__ import annotations
 
 import asyncio
@@ -27,7 +27,7 @@ def index() -> None:
 
     \b
     Example:
-      memgate index rebuild
+      mnemogate index rebuild
     """
 
 
@@ -40,7 +40,7 @@ def rebuild(config: Path | None, fresh: bool) -> None:
 
     \b
     Example:
-      memgate index rebuild
+      mnemogate index rebuild
     """
     from memory.errors import StoreUnavailable
 

@@ -1,4 +1,4 @@
-"""`memgate jobs ...`: background jobs, those that gave up first of all. Every command is a call of the management API."""
+"""`mnemogate jobs ...`: background jobs, those that gave up first of all. Every command is a call of the management API."""
 from __future__ import annotations
 
 from urllib.parse import quote
@@ -17,8 +17,8 @@ def jobs() -> None:
 
     \b
     Examples:
-      memgate jobs list
-      memgate jobs retry 42
+      mnemogate jobs list
+      mnemogate jobs retry 42
     """
 
 
@@ -31,7 +31,7 @@ def list_(where: Where, state: str, as_json: bool) -> None:
 
     \b
     Example:
-      memgate jobs list --state ready
+      mnemogate jobs list --state ready
     """
     with opened(where) as api:
         found = list(api.pages("/jobs", {"state": state}))
@@ -54,7 +54,7 @@ def retry(where: Where, which: str) -> None:
 
     \b
     Example:
-      memgate jobs retry 42
+      mnemogate jobs retry 42
     """
     with opened(where) as api:
         api.call("POST", f"/jobs/{quote(which, safe='')}/retry")

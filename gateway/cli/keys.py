@@ -1,4 +1,4 @@
-"""`memgate keys ...`: managed keys, made, listed and revoked. Every command is a call of the management API.
+"""`mnemogate keys ...`: managed keys, made, listed and revoked. Every command is a call of the management API.
 
 Where no gateway runs, one is opened for the command alone, with an admin key that nobody else ever learns: so the first key can be
 made before any gateway ran, and a gateway that no admin key is left for can be had again.
@@ -21,7 +21,7 @@ from gateway.cli.running import running
 if TYPE_CHECKING:
     from gateway.settings import Settings
 
-OWN = "memgate-keys-command"
+OWN = "mnemogate-keys-command"
 FIRST = ("It is the first key of this data folder: from now on every request needs a managed key, also once all are revoked. "
          "What single-user mode remembered belongs to the tenant 'local'.")
 LIMITS = ("rpm", "tpm", "concurrent")
@@ -33,14 +33,14 @@ NEARBY = (".localhost", ".local", ".internal", ".lan")
 def keys() -> None:
     """Make, list and revoke managed keys: what a client sends in place of a provider's key.
 
-    Goes through the gateway that runs on your data folder, which asks for an admin key (--key or MEMGATE_KEY) once keys are
+    Goes through the gateway that runs on your data folder, which asks for an admin key (--key or MNEMOGATE_KEY) once keys are
     managed; works on the database itself where none runs.
 
     \b
     Examples:
-      memgate keys create --name app --tenant acme
-      memgate keys list
-      memgate keys revoke app
+      mnemogate keys create --name app --tenant acme
+      mnemogate keys list
+      mnemogate keys revoke app
     """
 
 
@@ -94,9 +94,9 @@ def create(where: Where, as_json: bool, **asked: Any) -> None:
 
     \b
     Examples:
-      KEY=$(memgate keys create --name app --tenant acme)
-      memgate keys create --name ops --tenant acme --admin
-      memgate keys create --name phone --tenant acme --no-trusted --default-user ada --rpm 60 --usd 5
+      KEY=$(mnemogate keys create --name app --tenant acme)
+      mnemogate keys create --name ops --tenant acme --admin
+      mnemogate keys create --name phone --tenant acme --no-trusted --default-user ada --rpm 60 --usd 5
     """
     given = {name: value for name, value in asked.items() if value not in (None, ())}
     body: dict[str, Any] = {name: value for name, value in given.items() if name not in (*LIMITS, *BUDGET)}
@@ -132,7 +132,7 @@ def list_(where: Where, every: bool, as_json: bool) -> None:
 
     \b
     Example:
-      memgate keys list --all
+      mnemogate keys list --all
     """
     with administered(where) as api:
         found = [k for k in api.pages("/keys") if k["name"] != OWN and (every or not k["revoked_at"])]
@@ -145,7 +145,7 @@ def list_(where: Where, every: bool, as_json: bool) -> None:
         click.secho(f"{key['name']}  of {key['tenant']}, {since}{ended}", bold=True)
         click.echo(f"  {key['id'] or '':<36}  {may(key)}")
     if not found:
-        click.echo("There are no keys. `memgate keys create` makes one.", err=True)
+        click.echo("There are no keys. `mnemogate keys create` makes one.", err=True)
 
 
 @keys.command(short_help="Refuse a key from now on.")
@@ -156,7 +156,7 @@ def revoke(where: Where, which: str) -> None:
 
     \b
     Example:
-      memgate keys revoke app
+      mnemogate keys revoke app
     """
     with administered(where) as api:
         ended = api.call("DELETE", f"/keys/{quote(which, safe='')}")
@@ -176,9 +176,9 @@ def lacking(settings: Settings) -> str | None:
     if settings.mode != "managed" or settings.made is None:
         return None
     if not settings.keys and not settings.made.live:
-        return "every key is revoked, so nobody is served: `memgate keys create --name NAME --tenant TENANT` makes another"
+        return "every key is revoked, so nobody is served: `mnemogate keys create --name NAME --tenant TENANT` makes another"
     if not settings.made.admins and not any(key.admin for key in settings.keys):
-        return "no key is an admin's, so keys are made and revoked only while the gateway is stopped: `memgate keys create --admin --name NAME --tenant TENANT` makes one"
+        return "no key is an admin's, so keys are made and revoked only while the gateway is stopped: `mnemogate keys create --admin --name NAME --tenant TENANT` makes one"
     return None
 
 

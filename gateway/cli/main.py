@@ -1,4 +1,4 @@
-"""`memgate`: the commands, and what a failure of theirs looks like: one message, an exit code, no traceback."""
+"""`mnemogate`: the commands, and what a failure of theirs looks like: one message, an exit code, no traceback."""
 from __future__ import annotations
 
 from typing import Any
@@ -33,15 +33,15 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(installed_version(), prog_name="memgate")
+@click.version_option(installed_version(), prog_name="mnemogate")
 def cli() -> None:
     """Memory for any app that speaks the OpenAI API, by changing its base_url.
 
     \b
     Examples:
-      memgate demo                      see it work, without a key
-      memgate serve                     the gateway, in front of OpenAI
-      memgate memory show --user ada    what is remembered about Ada
+      mnemogate demo                      see it work, without a key
+      mnemogate serve                     the gateway, in front of OpenAI
+      mnemogate memory show --user ada    what is remembered about Ada
     """
 
 
@@ -50,4 +50,4 @@ for command in (serve, demo, chat, memory, keys, jobs, db, index, fetch, doctor)
 
 
 def main() -> None:
-    cli(prog_name="memgate")
+    cli(prog_name="mnemogate")

@@ -1,4 +1,4 @@
-"""`memgate memory ...`: a user's memory, seen and steered. Every command is a few calls of the management API."""
+"""`mnemogate memory ...`: a user's memory, seen and steered. Every command is a few calls of the management API."""
 from __future__ import annotations
 
 import sys
@@ -24,9 +24,9 @@ def memory() -> None:
 
     \b
     Examples:
-      memgate memory show
-      memgate memory remember "The spare key is with Bob" --user ada
-      memgate memory search "spare key" --user ada
+      mnemogate memory show
+      mnemogate memory remember "The spare key is with Bob" --user ada
+      mnemogate memory search "spare key" --user ada
     """
 
 
@@ -71,7 +71,7 @@ def show(person: Person, as_json: bool) -> None:
 
     \b
     Example:
-      memgate memory show --user ada
+      mnemogate memory show --user ada
     """
     blocks = person.call("GET", "blocks")["data"]
     passages = person.call("GET", "passages", params={"limit": 5})
@@ -101,7 +101,7 @@ def remember(person: Person, text: str, tags: tuple[str, ...]) -> None:
 
     \b
     Example:
-      memgate memory remember "Grace arrives on Friday" --tag family
+      mnemogate memory remember "Grace arrives on Friday" --tag family
     """
     made = person.call("POST", "passages", json={"content": text, "tags": list(tags)})
     for passage in made["data"] if isinstance(made, dict) else made:
@@ -118,8 +118,8 @@ def edit(person: Person, label: str, value: str | None) -> None:
 
     \b
     Examples:
-      memgate memory edit human
-      memgate memory edit human --value "Name: Ada"
+      mnemogate memory edit human
+      mnemogate memory edit human --value "Name: Ada"
     """
     found = person.api.send("GET", person.block(label), params=person.params)
     block = found.json() if found.status_code == 200 else None
@@ -149,7 +149,7 @@ def undo(person: Person, label: str) -> None:
 
     \b
     Example:
-      memgate memory undo human
+      mnemogate memory undo human
     """
     block = person.call("POST", "blocks", quote(label, safe=""), "undo")
     if "value" not in block:
@@ -168,7 +168,7 @@ def history(person: Person, label: str, as_json: bool) -> None:
 
     \b
     Example:
-      memgate memory history human
+      mnemogate memory history human
     """
     versions = list(person.api.pages(person.path("blocks", quote(label, safe=""), "versions"), person.params))
     if as_json:
@@ -193,7 +193,7 @@ def search(person: Person, query: str, limit: int, as_json: bool) -> None:
 
     \b
     Example:
-      memgate memory search "sister" --user ada
+      mnemogate memory search "sister" --user ada
     """
     wanted = {"q": query, "limit": limit}
     found = {kind: person.call("GET", kind, "search", params=wanted)["data"] for kind in ("passages", "messages")}
@@ -216,7 +216,7 @@ def export(person: Person, output: Path | None) -> None:
 
     \b
     Example:
-      memgate memory export --user ada -o ada.ndjson
+      mnemogate memory export --user ada -o ada.ndjson
     """
     answer = person.api.send("GET", person.path("export"), params=person.params)
     if answer.status_code == 404:
@@ -242,7 +242,7 @@ def import_(person: Person, file: Any) -> None:
 
     \b
     Example:
-      memgate memory import ada.ndjson --user ada
+      mnemogate memory import ada.ndjson --user ada
     """
     report = person.call("POST", "import", content=file.read(), headers={"content-type": "application/x-ndjson"})
     shown_json(report)
@@ -252,11 +252,11 @@ def import_(person: Person, file: Any) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @person_options
 def erase(person: Person, yes: bool) -> None:
-    """Erase everything of the user, always of all their agents, and print the receipt. `memgate db vacuum` then clears the files.
+    """Erase everything of the user, always of all their agents, and print the receipt. `mnemogate db vacuum` then clears the files.
 
     \b
     Example:
-      memgate memory erase --user ada
+      mnemogate memory erase --user ada
     """
     if person.params:
         raise Failed("A user is erased whole, with all agents, so --agent cannot be given. Leave it out.")

@@ -25,15 +25,15 @@ class Failed(click.ClickException):
 
 def installed_version() -> str:
     try:
-        return version("memgate")
+        return version("mnemogate")
     except PackageNotFoundError:  # a checkout that was never installed
         return "unknown"
 
 
 def config_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
-        "--config", type=click.Path(dir_okay=False, path_type=Path), envvar="MEMGATE_CONFIG",
-        help="The configuration, a TOML file; config/gateway.toml shows every setting.  [default: none; env: MEMGATE_CONFIG]")(command)
+        "--config", type=click.Path(dir_okay=False, path_type=Path), envvar="MNEMOGATE_CONFIG",
+        help="The configuration, a TOML file; config/gateway.toml shows every setting.  [default: none; env: MNEMOGATE_CONFIG]")(command)
 
 
 def settings_from(config: Path | None, **overrides: Any) -> Settings:
@@ -81,8 +81,8 @@ class Where:
 def where_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--config, --url and --key, handed to the command as one `where`."""
 
-    @click.option("--key", envvar="MEMGATE_KEY", help="A key of that gateway.  [default: the local token of single-user mode; env: MEMGATE_KEY]")
-    @click.option("--url", envvar="MEMGATE_URL", help="A running gateway, such as http://127.0.0.1:8080.  [default: the one that runs on this data folder; env: MEMGATE_URL]")
+    @click.option("--key", envvar="MNEMOGATE_KEY", help="A key of that gateway.  [default: the local token of single-user mode; env: MNEMOGATE_KEY]")
+    @click.option("--url", envvar="MNEMOGATE_URL", help="A running gateway, such as http://127.0.0.1:8080.  [default: the one that runs on this data folder; env: MNEMOGATE_URL]")
     @config_option
     @wraps(command)
     def wrapped(config: Path | None, url: str | None, key: str | None, **options: Any) -> Any:

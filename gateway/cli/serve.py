@@ -1,4 +1,4 @@
-"""`memgate serve`: the gateway as a process. It says where it is, whose keys it takes and where the memory lies."""
+"""`mnemogate serve`: the gateway as a process. It says where it is, whose keys it takes and where the memory lies."""
 from __future__ import annotations
 
 import gc
@@ -35,9 +35,9 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int,
 
     \b
     Examples:
-      memgate serve
-      memgate serve --upstream http://127.0.0.1:11434/v1      (Ollama)
-      memgate serve --config gateway.toml --host 0.0.0.0
+      mnemogate serve
+      mnemogate serve --upstream http://127.0.0.1:11434/v1      (Ollama)
+      mnemogate serve --config gateway.toml --host 0.0.0.0
     """
     if workers != 1:
         raise Failed(f"--workers {workers}: this version serves with one worker. Leave the option out; one takes many connections at once.", exit_code=2)
@@ -71,9 +71,9 @@ class Reread:
             settings = self.read()
             waiting = app.reload(settings)
         except (ConfigError, OSError) as e:
-            click.echo(f"Memgate keeps its running configuration, the one in {self.config} cannot be used: {e}", err=True)
+            click.echo(f"Mnemogate keeps its running configuration, the one in {self.config} cannot be used: {e}", err=True)
             return
-        click.echo(f"Memgate read {self.config} anew", err=True)
+        click.echo(f"Mnemogate read {self.config} anew", err=True)
         if waiting:
             click.echo(f"  warning    changed, but in force only after a restart: {', '.join(waiting)}", err=True)
         for text in warnings(settings):
@@ -90,7 +90,7 @@ def _serve(settings: Settings, sock: socket.socket, reread: Reread | None, stopp
     try:
         app = create_app(settings)
     except OSError as e:
-        raise Failed(f"The data folder {settings.data} cannot be used: {e.strerror}. Set storage.data or MEMGATE_DATA to a folder of yours.") from e
+        raise Failed(f"The data folder {settings.data} cannot be used: {e.strerror}. Set storage.data or MNEMOGATE_DATA to a folder of yours.") from e
     with noted(settings.data, url) as other:
         for line in told(settings, url):
             click.echo(line, err=True)
@@ -113,7 +113,7 @@ def told(settings: Settings, url: str) -> list[str]:
     mode = MODES[settings.mode]
     if settings.single_user and settings.mode != "managed":
         mode = mode.replace("; a key is a tenant of its own", "")
-    lines = [f"Memgate serves {url}/v1", f"  mode       {mode}"]
+    lines = [f"Mnemogate serves {url}/v1", f"  mode       {mode}"]
     if settings.single_user and settings.mode != "managed":
         lines.append("  users      single-user: this machine alone, one memory for all its apps (user 'me', unless a request names another)")
     if settings.mode == "managed":

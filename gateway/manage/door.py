@@ -82,7 +82,7 @@ class Desk:
     def hand(self, actor: str | None = None) -> Hand:
         """Who reaches into this memory: the API, or the CLI where it says so."""
         gateway, headers = self.caller.gateway, self.caller.request.headers
-        actor = actor or ("cli" if headers.get("x-memgate-actor") == "cli" else "api")
+        actor = actor or ("cli" if headers.get("x-mnemogate-actor") == "cli" else "api")
         return Hand(self.scope, gateway.memory.policy.blocks, Source(actor, request_id(self.caller.request.scope)))
 
     @property

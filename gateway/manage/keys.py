@@ -25,7 +25,7 @@ from memory.stores.sql import keys
 K = TypeVar("K", bound=Key)
 FROM_NEXT_START = "This gateway runs in single-user mode until it is restarted, or reads its configuration anew; from then on every request needs a managed key. What it remembers until then belongs to the tenant 'local'."
 NO_ADMIN = (
-    "No admin key is left, so that no more keys can be made or revoked through a running gateway: with it stopped, `memgate keys create --admin` makes one.")
+    "No admin key is left, so that no more keys can be made or revoked through a running gateway: with it stopped, `mnemogate keys create --admin` makes one.")
 
 
 def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
@@ -53,9 +53,9 @@ def _operator(caller: Caller) -> None:
     if settings.mode == "managed":
         if not caller.principal.admin:
             raise Forbidden(
-                "Only an admin key may see, make or revoke keys. Without one: stop the gateway and run `memgate keys create --admin`, which then works on the database itself.")
+                "Only an admin key may see, make or revoke keys. Without one: stop the gateway and run `mnemogate keys create --admin`, which then works on the database itself.")
     elif not settings.single_user:
-        raise Forbidden("Keys are not managed here yet. Stop the gateway, run `memgate keys create --admin` on its machine, and start it again: it then asks for managed keys.")
+        raise Forbidden("Keys are not managed here yet. Stop the gateway, run `mnemogate keys create --admin` on its machine, and start it again: it then asks for managed keys.")
 
 
 @get("/keys", summary="The managed keys, those of the configuration first; never the keys themselves")

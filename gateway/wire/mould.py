@@ -19,7 +19,7 @@ from gateway.wire.chat import Chunk, Head, Json, Malformed, encode, read
 CONTENT, THOUGHTS = "content", ("reasoning_content", "reasoning")
 MEMBER = re.compile(rb'"(?:content|reasoning_content|reasoning|arguments)"\s*:\s*"((?:[^"\\]|\\.)*)"')
 PADDING = re.compile(rb'"obfuscation"\s*:\s*"([A-Za-z0-9]+)"\s*\}\Z')
-TEXT, PAD = "memgate.text", "memgatepad"  # stand for any
+TEXT, PAD = "mnemogate.text", "mnemogatepad"  # stand for any
 Delta = Callable[[str], Json]
 _text = msgspec.json.Decoder(str).decode
 

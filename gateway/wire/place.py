@@ -20,9 +20,9 @@ encode = msgspec.json.Encoder().encode
 SYSTEM = ("system", "developer")
 LARGE = 1 << 14  # bytes of a piece that are sooner sent by themselves than copied
 PIECES = 32  # after which those of ours are joined
-PLACE = f"memgate-{secrets.token_hex(16)}"  # what stands for the messages, unlike anything that a request says
+PLACE = f"mnemogate-{secrets.token_hex(16)}"  # what stands for the messages, unlike anything that a request says
 _PLACE = msgspec.json.encode(PLACE)
-BY = "memgate_by"  # in a hidden message, where it is kept: the target that gave it
+BY = "mnemogate_by"  # in a hidden message, where it is kept: the target that gave it
 COMMON = ("role", "content", "name", "refusal", "tool_calls", "tool_call_id")
 THOUGHTS = ("reasoning_content", "thinking_blocks")  # how a model's thinking is told
 

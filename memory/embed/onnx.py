@@ -1,6 +1,6 @@
 """Sentence vectors made on this machine: all-MiniLM-L6-v2 as Chroma publishes it for onnxruntime (384 numbers, 256 tokens).
 
-The files are fetched by a command, never by themselves (`memgate fetch embedder`), and checked before they are used. Needs
+The files are fetched by a command, never by themselves (`mnemogate fetch embedder`), and checked before they are used. Needs
 onnxruntime, tokenizers and numpy, which come with the extra `chroma`; they are loaded with the first text.
 """
 from __future__ import annotations
@@ -78,7 +78,7 @@ class OnnxEmbed:
             tokenizer, session = self._loaded = self._loaded or self._load()
             return _vectors(tokenizer, session, texts)
         except ImportError as e:
-            raise EmbedUnavailable(f"onnx-minilm needs onnxruntime and tokenizers: pip install 'memgate[chroma]' ({e})") from e
+            raise EmbedUnavailable(f"onnx-minilm needs onnxruntime and tokenizers: run pip install '.[chroma]' in the folder of Mnemogate's source ({e})") from e
         except Exception as e:
             # onnxruntime and tokenizers raise kinds of their own, and Exception itself.
             raise EmbedUnavailable(f"onnx-minilm failed: {type(e).__name__}: {e}") from e
@@ -91,7 +91,7 @@ class OnnxEmbed:
         files = {name: (self._folder / name).read_bytes() for name in FILES}
         for name, data in files.items():
             if hashlib.sha256(data).hexdigest() != told.get(name):
-                raise Unusable(f"{self._folder / name} was changed since it was fetched: run `memgate fetch embedder` again")
+                raise Unusable(f"{self._folder / name} was changed since it was fetched: run `mnemogate fetch embedder` again")
         tokenizer = Tokenizer.from_str(files["tokenizer.json"].decode())
         tokenizer.enable_truncation(max_length=TOKENS)
         tokenizer.enable_padding(pad_id=0, pad_token="[PAD]")  # noqa: S106 - the padding token, no secret

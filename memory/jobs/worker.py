@@ -16,7 +16,7 @@ from memory.jobs import queue
 from memory.jobs.queue import Claim, Effect, Job
 from memory.stores.sql.engine import Database
 
-log = logging.getLogger("memgate")
+log = logging.getLogger("mnemogate")
 Handler = Callable[[Job], Awaitable[Effect | None]]  # what it returns is written as the job is settled, once
 LEASE = 120.0  # seconds a handler has
 SLOW_HANDS = 3  # they wait for models most of the time

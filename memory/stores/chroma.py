@@ -86,7 +86,7 @@ class ChromaIndex:
             import chromadb
             from chromadb.config import Settings
         except ImportError as e:
-            raise StoreUnavailable("Chroma is not installed: pip install 'memgate[chroma]', or set storage.vectors = \"none\"") from e
+            raise StoreUnavailable("Chroma is not installed: run pip install '.[chroma]' in the folder of Mnemogate's source, or set storage.vectors = \"none\"") from e
         if self._where != "embedded":
             url = urlsplit(self._where)
             return chromadb.HttpClient(url.hostname or "localhost", url.port or 8000, ssl=url.scheme == "https", settings=Settings(anonymized_telemetry=False))

@@ -32,9 +32,9 @@ class Subject:
 
     def __init__(self, name: str, module: list[str], port: int, env: dict[str, str] | None = None, headers: dict[str, str] | None = None) -> None:
         self.name, self.url, self.headers = name, f"http://127.0.0.1:{port}/v1/chat/completions", headers or {}
-        self.log = Path(tempfile.gettempdir()) / f"memgate-bench-{name}.log"
+        self.log = Path(tempfile.gettempdir()) / f"mnemogate-bench-{name}.log"
         self._command, self._env = [sys.executable, "-m", *module], {**os.environ, **(env or {})}
-        self.data = Path(self._env.get("MEMGATE_STORAGE__DATA", "")) / "memgate.db"
+        self.data = Path(self._env.get("MNEMOGATE_STORAGE__DATA", "")) / "mnemogate.db"
         self.starts: list[float] = []
         self.start()
 
@@ -108,5 +108,5 @@ def floor(name: str, mock: Mock, client: str) -> Subject:
 def gateway(name: str, mock: Mock, data: Path, headers: dict[str, str] | None = None, **settings: str) -> Subject:
     """settings: over the defaults, as `section__name`."""
     port = free_port()
-    env = {"MEMGATE_STORAGE__DATA": str(data), "MEMGATE_STORAGE__VECTORS": "none", "MEMGATE_UPSTREAM": mock.base, **{f"MEMGATE_{k.upper()}": v for k, v in settings.items()}}
+    env = {"MNEMOGATE_STORAGE__DATA": str(data), "MNEMOGATE_STORAGE__VECTORS": "none", "MNEMOGATE_UPSTREAM": mock.base, **{f"MNEMOGATE_{k.upper()}": v for k, v in settings.items()}}
     return Subject(name, ["gateway", "serve", "--port", str(port)], port, env, headers)

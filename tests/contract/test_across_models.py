@@ -111,7 +111,7 @@ async def test_a_conversation_goes_on_with_another_model(data, first, stream):
             assert (await turn(live, model, history, stream, tools=[WEATHER]))["content"] == said_then
         for up in (claude, gpt):
             sent = [json.dumps(body) for body in up.bodies]
-            assert "memgate_by" not in "".join(sent)
+            assert "mnemogate_by" not in "".join(sent)
             assert "toolu_mem" in sent[-1]  # the hidden exchange is in its place for either
             assert "Likes tea" in sent[-1]
 

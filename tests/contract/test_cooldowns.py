@@ -41,7 +41,7 @@ async def staged(request, monkeypatch):
         if stage.shared:
             opened.append(stage.shared)
             await stage.shared.open()
-            await stage.shared.run(Script("redis.call('FLUSHALL')"), ["memgate:{all}"], [])
+            await stage.shared.run(Script("redis.call('FLUSHALL')"), ["mnemogate:{all}"], [])
         return stage
 
     yield make
@@ -176,10 +176,10 @@ async def test_shared_records_expire(redis_server):
     cooldowns = SharedCooldowns(shared, Rules(2, 30, 30))
     await cooldowns.failed("m", 10)
     await cooldowns.failed("m", None)
-    script = Script("local out = {} for _, k in ipairs(redis.call('KEYS', 'memgate:{rests*')) do out[#out+1] = {k, redis.call('TTL', k)} end return out")
+    script = Script("local out = {} for _, k in ipairs(redis.call('KEYS', 'mnemogate:{rests*')) do out[#out+1] = {k, redis.call('TTL', k)} end return out")
     ttl = dict(map(tuple, await shared.run(script, ["x"], [])))
-    assert 3600 <= ttl[b"memgate:{rests:}:rest:m"] <= 3610
-    assert 0 < ttl[b"memgate:{rests:}:failures:m"] <= 31
+    assert 3600 <= ttl[b"mnemogate:{rests:}:rest:m"] <= 3610
+    assert 0 < ttl[b"mnemogate:{rests:}:failures:m"] <= 31
     await shared.close()
 
 

@@ -48,7 +48,7 @@ class Stage:
     async def __aenter__(self):
         if self.shared:
             await self.shared.open()
-            await self.shared.run(Script("redis.call('FLUSHALL')"), ["memgate:{all}"], [])
+            await self.shared.run(Script("redis.call('FLUSHALL')"), ["mnemogate:{all}"], [])
         return self
 
     async def __aexit__(self, *_):
@@ -319,7 +319,7 @@ async def test_every_key_expires_and_shares_one_slot(redis_server):
         asked = claim(10, 10, key="a}b{", tpm=100, budget=100, lease=30.0)
         await counters.reserve(asked)
         await counters.reserve(asked._replace(lease=3.0))
-        found = await shared.run(Script("local out = {} for _, k in ipairs(redis.call('KEYS', 'memgate:{key*')) do out[#out+1] = {k, redis.call('TTL', k)} end return out"), ["x"], [])
+        found = await shared.run(Script("local out = {} for _, k in ipairs(redis.call('KEYS', 'mnemogate:{key*')) do out[#out+1] = {k, redis.call('TTL', k)} end return out"), ["x"], [])
     ttl = {k.decode().split(":")[-2 if b"usd" in k else -1]: s for k, s in found}
     assert ttl.keys() == {"window", "tickets", "usd"}
     assert 55 < ttl["window"] <= 62
@@ -333,7 +333,7 @@ async def test_a_redis_emptied_under_its_tickets_owes_nobody(shared_server):
         asked = claim(50, 50, tpm=100, budget=100, begin=False)
         await stage.counters.balance(asked, 0)
         hold, other = [(await stage.counters.reserve(asked)).hold for _ in range(2)]
-        await stage.shared.run(Script("redis.call('FLUSHALL')"), ["memgate:{all}"], [])
+        await stage.shared.run(Script("redis.call('FLUSHALL')"), ["mnemogate:{all}"], [])
         await stage.counters.settle(hold, 0, 9)
         assert await stage.counters.balance(asked, None) is None, "what is read from the usage table has it"
         await stage.counters.balance(asked, 20)
@@ -364,7 +364,7 @@ async def test_a_dead_redis_is_replaced_by_this_process_alone(caplog, redis_bina
         assert not got[0].hold.shared
         assert [await counters.balance(claim(budget=9), first) for first in (None, 7, 8)] == [None, 7, 7]
         await asyncio.sleep(0.1)
-    assert len([r for r in caplog.records if r.name == "memgate"]) == 1
+    assert len([r for r in caplog.records if r.name == "mnemogate"]) == 1
     assert PASSWORD not in caplog.text
 
 
@@ -388,7 +388,7 @@ async def test_a_stalled_redis_costs_one_wait_and_then_nothing(redis_binary):
 
 
 async def test_a_redis_that_freezes_costs_250_ms_once_and_loses_nothing(own_server, caplog):
-    caplog.set_level(logging.INFO, "memgate")
+    caplog.set_level(logging.INFO, "mnemogate")
     async with connected(own_server.url, pause=0.05) as (shared, counters):
         asked = claim(10, 100, concurrent=3, budget=10_000)
         first = (await counters.reserve(asked)).hold
@@ -404,7 +404,7 @@ async def test_a_redis_that_freezes_costs_250_ms_once_and_loses_nothing(own_serv
         await eventually(lambda: not shared.degraded and not counters._owed)
         assert await counters.balance(asked, None) == 70, "the settlement of before, and no reservation nobody heard of"
         assert [bool((await counters.reserve(asked)).hold) for _ in range(4)] == [True, True, True, False]
-    said = [r.getMessage() for r in caplog.records if r.name == "memgate"]
+    said = [r.getMessage() for r in caplog.records if r.name == "mnemogate"]
     assert [("does not answer" in m, "is back:" in m) for m in said] == [(True, False), (False, True)]
     assert PASSWORD not in caplog.text
 
@@ -506,9 +506,9 @@ async def test_a_socket_that_is_not_there_is_named(caplog, tmp_path):
 
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match=r"pip install 'memgate\[redis\]'"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[redis\]'"):
         Shared("redis://h")
 
 
 def test_keys_name_the_key_and_one_slot():
-    assert tagged("key", "a/b", "x", "y") == ["memgate:{key:a%2Fb}:x", "memgate:{key:a%2Fb}:y"]
+    assert tagged("key", "a/b", "x", "y") == ["mnemogate:{key:a%2Fb}:x", "mnemogate:{key:a%2Fb}:y"]

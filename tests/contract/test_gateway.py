@@ -179,7 +179,7 @@ async def test_a_busy_provider_is_tried_again_and_then_quoted(data, stream):
     busy = (529, error("overloaded_error", "Overloaded"))
     async with through(ANTHROPIC, data, busy, "There.", config={"routing.retries": 1}) as (up, live):
         response = await live.chat("Hello", user="ada", stream=stream)
-        assert (response.status_code, response.headers["x-memgate-attempts"]) == (200, "2")
+        assert (response.status_code, response.headers["x-mnemogate-attempts"]) == (200, "2")
         up.script = [(*busy, "x-should-retry: false")]
         response = await live.chat("Hello", user="eve", stream=stream)
         assert (response.status_code, response.json()["error"]["type"]) == (529, "overloaded_error")

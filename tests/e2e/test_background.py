@@ -17,7 +17,7 @@ from memory.stores.sql.vacuum import vacuum
 from tests.conftest import running
 from tests.models import Model
 
-TURNS = int(os.environ.get("MEMGATE_TEST_TURNS", "60"))
+TURNS = int(os.environ.get("MNEMOGATE_TEST_TURNS", "60"))
 WINDOW = 3000
 CONFIG = {"models": {"m": {"targets": [{"provider": "openai"}], "context_window": WINDOW}}}
 

@@ -54,7 +54,7 @@ async def test_a_request_leaves_one_record(data, way, stream):
         found = await records(live)
         assert len(found) == 1
         told = found[0]
-        assert told["request_id"] == answer.headers["x-memgate-request-id"]
+        assert told["request_id"] == answer.headers["x-mnemogate-request-id"]
         assert (told["tenant"], told["key"], told["model"], told["target"], told["attempts"], told["status"]) == ("acme", "app", "m", "openai/m", 1, 200)
         assert told["user"] == ("ada" if way == "full" else None)
         cached = 0 if way == "relay" else 60
@@ -107,7 +107,7 @@ async def test_where_every_target_failed_the_last_is_named(data, way):
     async with Played(says(500)) as one, Played(says(503)) as two, running(one.url, data, {**keyed(), **first_of(one, two)}, key=GATEWAY_KEY) as live:
         answer = await ask(live, way)
         told = (await records(live))[0]
-        assert (answer.status_code, answer.headers["x-memgate-upstream"]) == (503, "two/m")
+        assert (answer.status_code, answer.headers["x-mnemogate-upstream"]) == (503, "two/m")
         assert (told["target"], told["attempts"], told["status"]) == ("two/m", 2, 503)
 
 
@@ -209,7 +209,7 @@ async def test_a_store_that_stalls_slows_no_answer_and_the_records_come_when_it_
     async with Model("fine") as up, running(up.url, data, keyed(), key=GATEWAY_KEY) as live:
         await ask(live, "off")
         await records(live)
-        holder = sqlite3.connect(data / "memgate.db", isolation_level=None)
+        holder = sqlite3.connect(data / "mnemogate.db", isolation_level=None)
         holder.execute("BEGIN EXCLUSIVE")
         begun = time.monotonic()
         for stream in (False, True) * 10:

@@ -25,7 +25,7 @@ async def spawned(upstream, data, **more):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    env = {**os.environ, "MEMGATE_STORAGE__DATA": str(data), "MEMGATE_STORAGE__VECTORS": "none", "MEMGATE_MEMORY__READ_DEADLINE_MS": "2000", **more}
+    env = {**os.environ, "MNEMOGATE_STORAGE__DATA": str(data), "MNEMOGATE_STORAGE__VECTORS": "none", "MNEMOGATE_MEMORY__READ_DEADLINE_MS": "2000", **more}
     child = await asyncio.create_subprocess_exec(sys.executable, "-m", "gateway", "serve", "--port", str(port), "--upstream", upstream, cwd=ROOT, env=env,
                                                  stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL)
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers={"authorization": "Bearer k"}, timeout=20) as client:
@@ -44,7 +44,7 @@ async def spawned(upstream, data, **more):
 
 
 def stored(data):
-    with contextlib.closing(sqlite3.connect(data / "memgate.db")) as db:
+    with contextlib.closing(sqlite3.connect(data / "mnemogate.db")) as db:
         return [r[0] for r in db.execute("SELECT content FROM messages ORDER BY id")], [r[0] for r in db.execute("SELECT content FROM passages")]
 
 

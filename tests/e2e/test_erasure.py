@@ -103,7 +103,7 @@ async def test_nothing_of_an_erased_user_is_left_in_rows_answers_indexes_or_file
         assert [len(await index.nearest(name, [1.0, 0.5], 9)) >= 3 for name in kept] == [True, True]
         assert await rows(live, t.vectors)
         assert await rows(live, t.message_vectors)
-        assert holding(data) >= {"memgate.db-wal", "spill.ndjson"}
+        assert holding(data) >= {"mnemogate.db-wal", "spill.ndjson"}
 
         receipt = (await live.memory("DELETE", f"/users/{USER}", headers=local)).json()["erased"]
         assert all(n for kind, n in receipt.items() if kind != "summaries"), receipt

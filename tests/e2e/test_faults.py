@@ -315,7 +315,7 @@ async def test_an_error_of_the_upstreams_does_not_wait_for_a_store_that_is_stuck
         memory, loop = live.gateway.memory, asyncio.get_running_loop()
         while len(await memory.db.read(lambda c: list(c.exec_driver_sql("SELECT id FROM nodes")))) < 2:
             await asyncio.sleep(0.01)
-        other = sqlite3.connect(data / "memgate.db", isolation_level=None)
+        other = sqlite3.connect(data / "mnemogate.db", isolation_level=None)
         try:
             other.execute("BEGIN IMMEDIATE")
             begun = loop.time()

@@ -112,10 +112,10 @@ async def test_wrong_keys_and_models(data):
 async def test_a_managed_key_never_reaches_the_upstream(data):
     config = {**KEYS, "providers": {"openai": {"base_url": "x", "api_key": "sk-provider"}}}
     async with Model("ok") as up, running(up.url, data, config, "k-app") as live:
-        await live.chat("hi", {"cookie": "a=b", "x-api-key": "k-app", "x-memory-user": "ada", "x-memgate-x": "1"})
+        await live.chat("hi", {"cookie": "a=b", "x-api-key": "k-app", "x-memory-user": "ada", "x-mnemogate-x": "1"})
         sent = {k.lower(): v for k, v in up.requests[0].headers}
         assert sent["authorization"] == "Bearer sk-provider"
-        assert not [k for k in sent if k.startswith(("x-memory", "x-memgate", "cookie", "x-api-key"))]
+        assert not [k for k in sent if k.startswith(("x-memory", "x-mnemogate", "cookie", "x-api-key"))]
         up.script = [(401, {"error": {"message": "bad key sk-provider"}})]
         response = await live.chat("hi")
         assert (response.status_code, response.json()["error"]["type"]) == (502, "upstream_auth_error")

@@ -36,7 +36,7 @@ def answer(kind, n):
 
 
 def select(data, query):
-    with contextlib.closing(sqlite3.connect(data / "memgate.db")) as db:
+    with contextlib.closing(sqlite3.connect(data / "mnemogate.db")) as db:
         return db.execute(query).fetchall()
 
 
@@ -66,7 +66,7 @@ async def test_jobs_killed_while_they_ran_are_resumed_and_write_once(data, tmp_p
     async with Model(scripted) as up:
         config = tmp_path / "gateway.toml"
         config.write_text(CONFIG.format(up.url))
-        monkeypatch.setenv("MEMGATE_CONFIG", str(config))
+        monkeypatch.setenv("MNEMOGATE_CONFIG", str(config))
         async with spawned(up.url, data) as (child, client):
             history = []
             for i in range(30):
@@ -79,7 +79,7 @@ async def test_jobs_killed_while_they_ran_are_resumed_and_write_once(data, tmp_p
             await until(all_stall)
             child.kill()
             await child.wait()
-        with contextlib.closing(sqlite3.connect(data / "memgate.db")) as db, db:
+        with contextlib.closing(sqlite3.connect(data / "mnemogate.db")) as db, db:
             # Their leases would end in two minutes.
             stalled = db.execute(f"UPDATE jobs SET lease_until = 0 WHERE kind IN {KINDS} AND state = 'running' RETURNING kind").fetchall()
         assert {"summarise", "extract", "reflect"} == {kind for kind, in stalled}

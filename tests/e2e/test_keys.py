@@ -22,7 +22,7 @@ from tests.conftest import running
 from tests.e2e.wire.child import DEBUG, child, settled
 from tests.e2e.wire.rows import row
 from tests.e2e.wire.test_secrets import lies
-from tests.gateway.command import memgate, started
+from tests.gateway.command import mnemogate, started
 from tests.models import Model
 
 ROOT = {"name": "root", "key": "sk-root", "tenant": "ops", "admin": True}
@@ -81,7 +81,7 @@ async def test_a_restart_keeps_the_keys_and_the_last_one_revoked_opens_nothing(d
 async def test_a_providers_key_needs_only_a_key_that_was_made(data):
     config = {"providers": {"openai": {"base_url": "x", "api_key": "sk-provider"}}}
     async with Model("ok") as up:
-        with pytest.raises(ConfigError, match=r"there is no managed key.*memgate keys create"):
+        with pytest.raises(ConfigError, match=r"there is no managed key.*mnemogate keys create"):
             load(None, {}, {"storage.data": str(data), **config})
         first = await made(up, data)
         async with running(up.url, data, config) as live:
@@ -208,14 +208,14 @@ def test_what_a_file_tells_of_its_keys_before_it_is_opened(tmp_path):
 
 @pytest.mark.parametrize(("host", "starts"), [("127.0.0.1", True), ("0.0.0.0", False)])
 def test_a_database_that_cannot_be_read_closes_what_strangers_could_reach(tmp_path, host, starts):
-    (tmp_path / "memgate.db").write_bytes(b"no database at all" * 100)
+    (tmp_path / "mnemogate.db").write_bytes(b"no database at all" * 100)
     with contextlib.nullcontext() if starts else pytest.raises(ConfigError, match="whether keys were made is not known"):
         assert load(None, {}, {"storage.data": str(tmp_path), "server.host": host}).mode == "own-key"
     assert load(None, {}, {"storage.data": str(tmp_path), "server.host": host, "keys": [ROOT]}).mode == "managed"
 
 
 async def test_the_start_and_the_doctor_tell_how_many_keys_there_are_and_what_they_lack(data, monkeypatch):
-    monkeypatch.setenv("MEMGATE_DATA", str(data))
+    monkeypatch.setenv("MNEMOGATE_DATA", str(data))
     monkeypatch.setattr("gateway.cli.doctor._upstream", lambda name, provider: iter(()))  # it is asked elsewhere
 
     def lines():
@@ -250,19 +250,19 @@ async def test_the_command_makes_the_first_key_on_a_fresh_machine_and_steers_the
     async with Model("ok") as up:
         config.write_text(f'[providers.openai]\nbase_url = "{up.url}"\napi_key = "sk-provider"\n'
                           '[models.m]\ntargets = [{ provider = "openai" }]\nprice = { input = 1, output = 1 }\n')
-        data, env = tmp_path / "data", {"MEMGATE_CONFIG": str(config)}
+        data, env = tmp_path / "data", {"MNEMOGATE_CONFIG": str(config)}
 
         def run(*arguments, **more):
-            return asyncio.to_thread(memgate, data, *arguments, **env, **more)
+            return asyncio.to_thread(mnemogate, data, *arguments, **env, **more)
 
         refused = await run("serve", "--port", "0")
-        assert (refused.returncode, "memgate keys create" in refused.stderr) == (2, True)
+        assert (refused.returncode, "mnemogate keys create" in refused.stderr) == (2, True)
         done = await run("keys", "create", "--name", "ops", "--tenant", "acme", "--admin")
         assert done.returncode == 0, done.stderr
         admin = done.stdout.removesuffix("\n")
         assert "from now on every request needs a managed key" in done.stderr
         not_a_number = await run("keys", "create", "--name", "x", "--tenant", "acme", "--usd", "nan")
-        assert (admin.startswith("mg-"), "\n" in admin, admin in done.stderr, "shown this once" in done.stderr) == (True, False, False, True)
+        assert (admin.startswith("mnemogate-"), "\n" in admin, admin in done.stderr, "shown this once" in done.stderr) == (True, False, False, True)
         with started(data, "serve", "--port", "0", **env) as process:
             process.waited("keys +0 in the configuration, 1 made")
             async with httpx.AsyncClient(base_url=process.url) as client:
@@ -273,22 +273,22 @@ async def test_the_command_makes_the_first_key_on_a_fresh_machine_and_steers_the
                 assert await asked(admin) == 200  # from the very first request
                 assert not_a_number.returncode == 2
                 keyless = await run("keys", "list")
-                assert (keyless.returncode, "MEMGATE_KEY" in keyless.stderr) == (1, True)
+                assert (keyless.returncode, "MNEMOGATE_KEY" in keyless.stderr) == (1, True)
                 made = await run("keys", "create", "--name", "phone", "--tenant", "acme", "--no-trusted", "--user", "ada", "--model", "m", "--rpm", "60", "--tpm", "1", "--concurrent", "2",
-                                 "--usd", "5", "--period", "day", "--json", MEMGATE_KEY=admin)
+                                 "--usd", "5", "--period", "day", "--json", MNEMOGATE_KEY=admin)
                 phone = json.loads(made.stdout)
                 assert "the first key" not in made.stderr
                 assert (phone["limits"], phone["budget"]) == ({"rpm": 60, "tpm": 1, "concurrent": 2}, {"usd": 5, "period": "day"})
                 assert [await asked(phone["key"], user) for user in ("ada", "eve")] == [200, 403]
-                ended = await run("keys", "revoke", "phone", MEMGATE_KEY=admin)
+                ended = await run("keys", "revoke", "phone", MNEMOGATE_KEY=admin)
                 assert ended.stdout == f"phone ({phone['id']}) is revoked\n"
                 assert await asked(phone["key"]) == 401
 
 
 def test_with_no_gateway_running_the_command_needs_no_key(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEMGATE_DATA", str(tmp_path))
-    monkeypatch.setenv("MEMGATE_STORAGE__VECTORS", "none")
-    monkeypatch.setenv("MEMGATE_KEYS", json.dumps([ROOT]))
+    monkeypatch.setenv("MNEMOGATE_DATA", str(tmp_path))
+    monkeypatch.setenv("MNEMOGATE_STORAGE__VECTORS", "none")
+    monkeypatch.setenv("MNEMOGATE_KEYS", json.dumps([ROOT]))
 
     def run(*arguments, code=0):
         done = CliRunner().invoke(cli, ["keys", *arguments])
@@ -311,12 +311,12 @@ def test_with_no_gateway_running_the_command_needs_no_key(tmp_path, monkeypatch)
 
 def test_on_a_database_of_another_version_the_command_says_so_at_once(tmp_path):
     data = tmp_path / "data"
-    assert memgate(data, "keys", "list").returncode == 0
-    with contextlib.closing(sqlite3.connect(data / "memgate.db")) as connection, connection:
+    assert mnemogate(data, "keys", "list").returncode == 0
+    with contextlib.closing(sqlite3.connect(data / "mnemogate.db")) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = '0000'")
-    refused = memgate(data, "keys", "list", timeout=15)  # the store's own patience is longer
+    refused = mnemogate(data, "keys", "list", timeout=15)  # the store's own patience is longer
     assert refused.returncode == 1
-    assert "run `memgate db upgrade`" in refused.stderr.splitlines()[-1]
+    assert "run `mnemogate db upgrade`" in refused.stderr.splitlines()[-1]
 
 
 # --- nothing lies about ----------------------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ async def test_no_made_key_is_logged_or_kept_with_every_logger_at_debug(tmp_path
             assert {a.status_code for a in answers} == {200, 400, 401, 403}
             for secret in (key, rejected, "sk-root-SENTINEL"):
                 assert not [a for a in answers if secret in f"{a.headers} {a.text}"]
-            assert (folder / "data" / "memgate.db-wal").exists()
+            assert (folder / "data" / "mnemogate.db-wal").exists()
             assert lies(folder, [key, rejected, "sk-root-SENTINEL"]) == set()  # while the log and the journal are still there
         assert "DEBUG" in gateway.said
         assert lies(folder, [key, rejected, "sk-root-SENTINEL"]) == set()

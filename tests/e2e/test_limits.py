@@ -19,7 +19,7 @@ from tests.models import Model, text
 from tests.sockets import RawServer
 
 PRICED = {"targets": [{"provider": "openai"}], "price": {"input": 1000, "output": 10_000}}  # USD per million tokens
-CALLS = int(os.environ.get("MEMGATE_TEST_CALLS", "600"))  # 10,000 take half a minute more
+CALLS = int(os.environ.get("MNEMOGATE_TEST_CALLS", "600"))  # 10,000 take half a minute more
 MESSAGE = {"role": "assistant", "content": "fine"}
 
 

@@ -1,4 +1,4 @@
-"""Vectors under fire: a gateway killed while it makes them, and `memgate index rebuild` beside one that serves."""
+"""Vectors under fire: a gateway killed while it makes them, and `mnemogate index rebuild` beside one that serves."""
 from __future__ import annotations
 
 import asyncio
@@ -16,8 +16,8 @@ from tests.e2e.test_crash import ROOT, spawned
 from tests.e2e.test_jobs_killed import select, until
 from tests.models import Model
 
-EMBEDDER = {"MEMGATE_MEMORY__EMBEDDER": "upstream:e"}
-CHROMA = {**EMBEDDER, "MEMGATE_STORAGE__VECTORS": "chroma:embedded", "MEMGATE_STORAGE__EXACT_BELOW": "80"}
+EMBEDDER = {"MNEMOGATE_MEMORY__EMBEDDER": "upstream:e"}
+CHROMA = {**EMBEDDER, "MNEMOGATE_STORAGE__VECTORS": "chroma:embedded", "MNEMOGATE_STORAGE__EXACT_BELOW": "80"}
 SAID = [f"Note item{i} of the voyage." for i in range(100)]  # more than are embedded together
 PET = "Rex sleeps in the barn."
 
@@ -76,7 +76,7 @@ async def test_a_gateway_killed_while_it_embeds_goes_on_where_it_was_and_loses_n
             assert made(data) >= 64  # the first batch is there
             child.kill()
             await child.wait()
-        with contextlib.closing(sqlite3.connect(data / "memgate.db")) as db, db:
+        with contextlib.closing(sqlite3.connect(data / "mnemogate.db")) as db, db:
             # The lease would end in two minutes.
             assert db.execute("UPDATE jobs SET lease_until = 0 WHERE kind = 'embed' AND state = 'running'").rowcount == 1
         async with spawned(up.url, data, **CHROMA) as (_, client):
@@ -131,7 +131,7 @@ async def test_a_provider_that_refuses_all_is_tried_again_later(data, status):
 
 
 async def rebuilt(data):
-    env = {**os.environ, "MEMGATE_STORAGE__DATA": str(data), "MEMGATE_STORAGE__VECTORS": "none", **EMBEDDER}
+    env = {**os.environ, "MNEMOGATE_STORAGE__DATA": str(data), "MNEMOGATE_STORAGE__VECTORS": "none", **EMBEDDER}
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "gateway", "index", "rebuild", cwd=ROOT, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
     out, _ = await child.communicate()
@@ -147,7 +147,7 @@ async def test_an_index_is_rebuilt_beside_a_gateway_that_serves_and_nothing_is_l
         await hello(client, user="bob")
         await brought(client, data, [*SAID[:99], PET], "voyage")
         await until(lambda: made(data) >= 100)
-        with contextlib.closing(sqlite3.connect(data / "memgate.db", timeout=20)) as db, db:
+        with contextlib.closing(sqlite3.connect(data / "mnemogate.db", timeout=20)) as db, db:
             db.execute("DELETE FROM messages_fts WHERE rowid % 2")
             db.execute("DELETE FROM message_vectors WHERE message % 3")
         task = asyncio.create_task(rebuilt(data))

@@ -18,10 +18,10 @@ KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "PYTHONPATH", "VIRTUAL_ENV", "COVERAGE
 
 def environment(data: Path, **more: str) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if k in KEPT}
-    return {**kept, "MEMGATE_DATA": str(data), "PYTHONUNBUFFERED": "1", "MEMGATE_STORAGE__VECTORS": "none", **more}
+    return {**kept, "MNEMOGATE_DATA": str(data), "PYTHONUNBUFFERED": "1", "MNEMOGATE_STORAGE__VECTORS": "none", **more}
 
 
-def memgate(data: Path, *arguments: str, stdin: str | None = None, timeout: float = 60, **env: str) -> subprocess.CompletedProcess[str]:
+def mnemogate(data: Path, *arguments: str, stdin: str | None = None, timeout: float = 60, **env: str) -> subprocess.CompletedProcess[str]:
     """Runs the command to its end."""
     return subprocess.run(
         [sys.executable, "-m", "gateway", *arguments], cwd=ROOT, env=environment(data, **env), input=stdin if stdin is not None else "",
@@ -56,7 +56,7 @@ class Process:
 
     @property
     def url(self) -> str:
-        return self.waited(r"Memgate serves (http://[\d.]+:\d+)/v1")[1]
+        return self.waited(r"Mnemogate serves (http://[\d.]+:\d+)/v1")[1]
 
     def stopped(self, sig: int = signal.SIGTERM, seconds: float = 20) -> int:
         self.popen.send_signal(sig)

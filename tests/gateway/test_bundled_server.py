@@ -52,7 +52,7 @@ async def test_the_sdk_gets_the_same_answer_streamed_and_whole(client):
     assert (whole.choices[0].message.content, whole.choices[0].finish_reason, whole.model) == (
         "Your name is Ada.",
         "stop",
-        "memgate-demo",
+        "mnemogate-demo",
     )
     assert whole.usage.total_tokens == whole.usage.prompt_tokens + whole.usage.completion_tokens
     text, calls, finish, usages, roles = await folded(
@@ -131,8 +131,8 @@ async def test_the_sdk_raises_its_own_errors(client):
 
 async def test_the_models_are_listed_and_labelled(client):
     found = [m async for m in client.models.list()]
-    assert [(m.id, m.owned_by) for m in found] == [("memgate-demo", "memgate")]
-    assert await client.models.retrieve("memgate-demo") == found[0]
+    assert [(m.id, m.owned_by) for m in found] == [("mnemogate-demo", "mnemogate")]
+    assert await client.models.retrieve("mnemogate-demo") == found[0]
 
 
 async def test_embeddings_come_as_floats_and_as_base64(client):

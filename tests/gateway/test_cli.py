@@ -22,7 +22,7 @@ from gateway.cli.main import cli
 from gateway.cli.running import noted, running
 from gateway.cli.serve import told
 from gateway.loading import load
-from tests.gateway.command import ROOT, memgate, started
+from tests.gateway.command import ROOT, mnemogate, started
 
 HEAVY = ("litestar", "sqlalchemy", "pydantic", "httpx", "openai", "uvicorn", "chromadb", "tiktoken", "numpy")
 
@@ -33,7 +33,7 @@ def bundled():
         yield server
 
 
-def commands(group=cli, path=("memgate",)):
+def commands(group=cli, path=("mnemogate",)):
     for name, command in group.commands.items():
         yield (*path, name), command
         if isinstance(command, click.Group):
@@ -49,7 +49,7 @@ def test_help_imports_nothing_heavy():
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("path", "command"), [pytest.param(p, c, id=" ".join(p)) for p, c in [(("memgate",), cli), *commands()]])
+@pytest.mark.parametrize(("path", "command"), [pytest.param(p, c, id=" ".join(p)) for p, c in [(("mnemogate",), cli), *commands()]])
 def test_every_command_has_help_with_an_example(path, command):
     done = CliRunner().invoke(cli, [*path[1:], "--help"])
     assert done.exit_code == 0
@@ -68,8 +68,8 @@ def test_the_commands_of_this_version_are_there():
 def test_the_readme_names_only_what_there_is():
     text = (ROOT / "README.md").read_text()
     there = {" ".join(p[1:]) for p, _ in commands()}
-    named = set(re.findall(r"memgate (?:memory |db |fetch |keys |jobs )?[a-z]+(?=[`\s])", text))
-    assert {n.removeprefix("memgate ") for n in named} <= there
+    named = set(re.findall(r"mnemogate (?:memory |db |fetch |keys |jobs )?[a-z]+(?=[`\s])", text))
+    assert {n.removeprefix("mnemogate ") for n in named} <= there
     settings = set(re.findall(r"`((?:server|storage|memory|identity|routing)\.\w+)", text))
     assert settings
     assert [s for s in settings if s.split(".")[1] not in type(getattr(load(None, {}), s.split(".")[0])).model_fields] == []
@@ -84,7 +84,7 @@ def test_more_than_one_worker_is_refused_in_words():
 def test_a_configuration_that_cannot_be_used_exits_2_without_a_traceback(tmp_path):
     path = tmp_path / "g.toml"
     path.write_text("[server]\nprot = 1\n")
-    done = memgate(tmp_path, "serve", "--config", str(path))
+    done = mnemogate(tmp_path, "serve", "--config", str(path))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "Error: server.prot: there is no such setting, did you mean port? config/gateway.toml lists them all\n"
 
@@ -92,7 +92,7 @@ def test_a_configuration_that_cannot_be_used_exits_2_without_a_traceback(tmp_pat
 def test_a_provider_kind_that_nobody_knows_exits_2(tmp_path):
     path = tmp_path / "g.toml"
     path.write_text('[providers.a]\nkind = "cohere"\nbase_url = "https://x/v1"\n')
-    done = memgate(tmp_path, "serve", "--port", "0", "--config", str(path))
+    done = mnemogate(tmp_path, "serve", "--port", "0", "--config", str(path))
     assert done.returncode == 2
     assert "providers.a.kind: Input should be 'openai', 'anthropic' or 'azure', not 'cohere'" in done.stderr
     assert "Traceback" not in done.stderr
@@ -101,7 +101,7 @@ def test_a_provider_kind_that_nobody_knows_exits_2(tmp_path):
 def test_a_port_in_use_is_told(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = memgate(tmp_path, "serve", "--port", str(port))
+        done = mnemogate(tmp_path, "serve", "--port", str(port))
     assert done.returncode == 1
     assert f"127.0.0.1:{port} is in use" in done.stderr
     assert "--port" in done.stderr
@@ -110,9 +110,9 @@ def test_a_port_in_use_is_told(tmp_path):
 
 def test_a_data_folder_that_cannot_be_used_is_told(tmp_path):
     (tmp_path / "file").write_text("")
-    done = memgate(tmp_path / "file" / "data", "serve", "--port", "0")
+    done = mnemogate(tmp_path / "file" / "data", "serve", "--port", "0")
     assert done.returncode == 1
-    assert "MEMGATE_DATA" in done.stderr
+    assert "MNEMOGATE_DATA" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -232,7 +232,7 @@ def test_memory_outlives_the_process(tmp_path, bundled):
 @pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_during_the_start_ends_it_with_0(tmp_path, bundled, sig):
     with started(tmp_path, "serve", "--port", "0", "--upstream", bundled.url) as process:
-        process.waited("Memgate serves")
+        process.waited("Mnemogate serves")
         assert process.stopped(sig) == 0
 
 
@@ -247,7 +247,7 @@ def sessions(output):
 
 
 def test_the_demos_second_session_answers_from_what_the_first_learned(tmp_path):
-    done = memgate(tmp_path, "demo", "--once", "--port", "0")
+    done = mnemogate(tmp_path, "demo", "--once", "--port", "0")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     first, second = sessions(done.stdout)
@@ -260,18 +260,18 @@ def test_the_demos_second_session_answers_from_what_the_first_learned(tmp_path):
     assert "Ada" not in " ".join(line for line in second if line.startswith("You:"))
     assert "STAND-IN" in done.stdout
     assert "not a real language model" in done.stdout
-    assert (tmp_path / "demo" / "memgate.db").exists()
-    assert not (tmp_path / "memgate.db").exists()
+    assert (tmp_path / "demo" / "mnemogate.db").exists()
+    assert not (tmp_path / "mnemogate.db").exists()
 
 
 def test_a_data_folder_that_the_demo_makes_is_its_users_alone(tmp_path):
-    data = tmp_path / "share" / "memgate"
-    assert memgate(data, "demo", "--once", "--port", "0").returncode == 0
+    data = tmp_path / "share" / "mnemogate"
+    assert mnemogate(data, "demo", "--once", "--port", "0").returncode == 0
     assert [oct(p.stat().st_mode & 0o777) for p in (data, data / "demo")] == ["0o700", "0o700"]
 
 
 def test_the_demo_shows_the_memory_calls_beside(tmp_path):
-    done = memgate(tmp_path, "demo", "--once", "--port", "0")
+    done = mnemogate(tmp_path, "demo", "--once", "--port", "0")
     first, second = sessions(done.stdout)
     assert any(line.startswith("    memory: core_memory_append(") for line in first)
     assert any(line.startswith("    memory: archival_memory_insert(") for line in first)
@@ -285,7 +285,7 @@ def test_the_demo_keeps_serving_and_ends_with_0(tmp_path):
             user = process.waited(r"User:  (\S+)")[1]
             url = process.waited(r'base_url = "(\S+)"')[1]
             with OpenAI(base_url=url, api_key="any", max_retries=0) as client:
-                answer = client.chat.completions.create(model="memgate-demo", user=user, messages=[{"role": "user", "content": "What is my name?"}])
+                answer = client.chat.completions.create(model="mnemogate-demo", user=user, messages=[{"role": "user", "content": "What is my name?"}])
             assert answer.choices[0].message.content == "Your name is Ada."
             assert process.stopped(sig) == 0
             assert "Traceback" not in "\n".join(process.lines)
@@ -294,22 +294,22 @@ def test_the_demo_keeps_serving_and_ends_with_0(tmp_path):
 def test_a_demo_that_finds_its_port_taken_takes_another(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = memgate(tmp_path, "demo", "--once", "--port", str(port))
+        done = mnemogate(tmp_path, "demo", "--once", "--port", str(port))
     assert done.returncode == 0, done.stderr
     assert f"127.0.0.1:{port} is in use; this demo takes port " in done.stdout
 
 
 def test_the_demo_uses_the_upstream_and_key_of_the_environment(tmp_path, bundled):
-    done = memgate(tmp_path, "demo", "--once", "--port", "0", OPENAI_API_KEY="sk-mine", MEMGATE_UPSTREAM=bundled.url, MEMGATE_DEMO_MODEL="mine-7b")
+    done = mnemogate(tmp_path, "demo", "--once", "--port", "0", OPENAI_API_KEY="sk-mine", MNEMOGATE_UPSTREAM=bundled.url, MNEMOGATE_DEMO_MODEL="mine-7b")
     assert done.returncode == 0, done.stderr
     assert f"Model: mine-7b at {bundled.url}" in done.stdout
     assert "STAND-IN" not in done.stdout
-    done = memgate(tmp_path, "demo", "--once", "--port", "0", MEMGATE_UPSTREAM=bundled.url)
-    assert f"Model: memgate-demo at {bundled.url}" in done.stdout
+    done = mnemogate(tmp_path, "demo", "--once", "--port", "0", MNEMOGATE_UPSTREAM=bundled.url)
+    assert f"Model: mnemogate-demo at {bundled.url}" in done.stdout
 
 
 def test_a_demo_whose_upstream_is_away_says_so(tmp_path):
-    done = memgate(tmp_path, "demo", "--once", "--port", "0", OPENAI_API_KEY="sk-mine", MEMGATE_UPSTREAM="http://127.0.0.1:9/v1")
+    done = mnemogate(tmp_path, "demo", "--once", "--port", "0", OPENAI_API_KEY="sk-mine", MNEMOGATE_UPSTREAM="http://127.0.0.1:9/v1")
     assert done.returncode == 1
     assert "did not answer" in done.stderr
     assert "offline" in done.stderr
@@ -317,8 +317,8 @@ def test_a_demo_whose_upstream_is_away_says_so(tmp_path):
 
 
 def test_a_demo_in_whose_folder_keys_were_made_says_what_to_remove(tmp_path):
-    assert memgate(tmp_path / "demo", "keys", "create", "--name", "a", "--tenant", "t").returncode == 0
-    done = memgate(tmp_path, "demo", "--once", "--port", "0")
+    assert mnemogate(tmp_path / "demo", "keys", "create", "--name", "a", "--tenant", "t").returncode == 0
+    done = mnemogate(tmp_path, "demo", "--once", "--port", "0")
     assert done.returncode == 1
     assert f"Remove {tmp_path / 'demo'}" in done.stderr
 
@@ -327,19 +327,19 @@ def test_a_demo_in_whose_folder_keys_were_made_says_what_to_remove(tmp_path):
 
 
 def test_a_chat_starts_its_own_gateway_where_none_runs(tmp_path):
-    done = memgate(tmp_path, "chat", "--bundled", stdin="My name is Ada.\n\nWhat is my name?\n")
+    done = mnemogate(tmp_path, "chat", "--bundled", stdin="My name is Ada.\n\nWhat is my name?\n")
     assert done.returncode == 0, done.stderr
     assert "Assistant: Your name is Ada." in done.stdout
-    assert "Assistant: Your name is Ada." in memgate(tmp_path, "chat", "--bundled", stdin="What is my name?\n").stdout
-    assert memgate(tmp_path, "chat").returncode == 1
+    assert "Assistant: Your name is Ada." in mnemogate(tmp_path, "chat", "--bundled", stdin="What is my name?\n").stdout
+    assert mnemogate(tmp_path, "chat").returncode == 1
 
 
 def test_a_chat_goes_through_the_running_gateway(tmp_path, bundled):
     with started(tmp_path, "serve", "--port", "0", "--upstream", bundled.url) as process:
         url = process.url
-        done = memgate(tmp_path, "chat", stdin="My name is Bo.\nWhat is my name?\n", OPENAI_API_KEY="sk-x")
+        done = mnemogate(tmp_path, "chat", stdin="My name is Bo.\nWhat is my name?\n", OPENAI_API_KEY="sk-x")
         assert done.returncode == 0, done.stderr
         assert f"through {url}" in done.stderr
         assert "Assistant: Your name is Bo." in done.stdout
-        refused = memgate(tmp_path, "chat", "--user", "x" * 2000, stdin="Hi\n", OPENAI_API_KEY="sk-x")
+        refused = mnemogate(tmp_path, "chat", "--user", "x" * 2000, stdin="Hi\n", OPENAI_API_KEY="sk-x")
         assert "at most 1024" in refused.stdout

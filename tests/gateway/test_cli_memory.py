@@ -1,4 +1,4 @@
-"""`memgate memory`: the same commands through a running gateway and with none, which then opens the database itself."""
+"""`mnemogate memory`: the same commands through a running gateway and with none, which then opens the database itself."""
 from __future__ import annotations
 
 import contextlib
@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from gateway.bundled.server import start as start_bundled
-from tests.gateway.command import ROOT, environment, memgate, started
+from tests.gateway.command import ROOT, environment, mnemogate, started
 
 
 @pytest.fixture(params=["running", "none"])
@@ -20,7 +20,7 @@ def memory(request, tmp_path):
     """Runs a memory command for Ada; beside a running gateway, or alone."""
 
     def run(*arguments, code=0, stdin=None, user="ada", **env):
-        done = memgate(tmp_path, "memory", *arguments, "--user", user, stdin=stdin, **env)
+        done = mnemogate(tmp_path, "memory", *arguments, "--user", user, stdin=stdin, **env)
         assert done.returncode == code, done.stdout + done.stderr
         assert "Traceback" not in done.stderr
         return done.stdout if code == 0 else done.stderr
@@ -68,7 +68,7 @@ def test_on_a_terminal_a_block_is_edited_in_the_editor(tmp_path):
         os.close(ours)
         os.close(theirs)
     assert done.returncode == 0, done.stderr
-    assert "  From the editor" in memgate(tmp_path, "memory", "show").stdout
+    assert "  From the editor" in mnemogate(tmp_path, "memory", "show").stdout
 
 
 def test_a_passage_is_remembered_and_found(memory):
@@ -127,22 +127,22 @@ def test_refusals_are_told_without_a_traceback(memory):
 
 def test_a_key_is_asked_for_where_keys_are_managed(tmp_path):
     keys = json.dumps([{"name": "a", "key": "secret-a", "tenant": "t"}])
-    alone = memgate(tmp_path, "memory", "show", MEMGATE_KEYS=keys)
+    alone = mnemogate(tmp_path, "memory", "show", MNEMOGATE_KEYS=keys)
     assert alone.returncode == 1
-    assert "MEMGATE_KEY" in alone.stderr
-    assert memgate(tmp_path, "memory", "edit", "human", "--value", "of t", MEMGATE_KEYS=keys, MEMGATE_KEY="secret-a").returncode == 0
-    with started(tmp_path, "serve", "--port", "0", MEMGATE_KEYS=keys) as process:
-        done = memgate(tmp_path, "memory", "show", "--key", "secret-a", "--url", f"{process.url}/v1")
+    assert "MNEMOGATE_KEY" in alone.stderr
+    assert mnemogate(tmp_path, "memory", "edit", "human", "--value", "of t", MNEMOGATE_KEYS=keys, MNEMOGATE_KEY="secret-a").returncode == 0
+    with started(tmp_path, "serve", "--port", "0", MNEMOGATE_KEYS=keys) as process:
+        done = mnemogate(tmp_path, "memory", "show", "--key", "secret-a", "--url", f"{process.url}/v1")
         assert "of t" in done.stdout, done.stderr
-        assert memgate(tmp_path, "memory", "show", "--key", "wrong", "--url", process.url).returncode == 1
+        assert mnemogate(tmp_path, "memory", "show", "--key", "wrong", "--url", process.url).returncode == 1
 
 
 def test_the_local_token_goes_only_to_the_gateway_of_its_folder(tmp_path):
     with started(tmp_path / "one", "serve", "--port", "0") as process:
-        assert memgate(tmp_path / "one", "memory", "show", "--url", process.url).returncode == 0
+        assert mnemogate(tmp_path / "one", "memory", "show", "--url", process.url).returncode == 0
         (tmp_path / "two").mkdir()
         (tmp_path / "two" / "token").write_text("00" * 24)
-        done = memgate(tmp_path / "two", "memory", "show", "--url", process.url)
+        done = mnemogate(tmp_path / "two", "memory", "show", "--url", process.url)
         assert done.returncode == 1
         assert "token" in done.stderr
         assert httpx.get(f"{process.url}/memory/v1/users").status_code == 401
@@ -151,15 +151,15 @@ def test_the_local_token_goes_only_to_the_gateway_of_its_folder(tmp_path):
 def test_the_demos_memory_is_shown_through_its_url(tmp_path):
     with started(tmp_path, "demo", "--port", "0") as process:
         process.waited("until Ctrl-C")
-        hint = process.waited(r"memgate (memory show --url \S+ --user \S+)")[1]
-        done = memgate(tmp_path, *hint.split())
+        hint = process.waited(r"mnemogate (memory show --url \S+ --user \S+)")[1]
+        done = mnemogate(tmp_path, *hint.split())
     assert done.returncode == 0, done.stderr
     assert "Ada" in done.stdout
     assert "green tea" in done.stdout
-    assert "Ada" not in memgate(tmp_path, *hint.split()[:2], *hint.split()[4:]).stdout
+    assert "Ada" not in mnemogate(tmp_path, *hint.split()[:2], *hint.split()[4:]).stdout
 
 
 def test_a_gateway_that_does_not_answer_is_told(tmp_path):
-    done = memgate(tmp_path, "memory", "show", "--url", "http://127.0.0.1:9")
+    done = mnemogate(tmp_path, "memory", "show", "--url", "http://127.0.0.1:9")
     assert done.returncode == 1
     assert "does not answer" in done.stderr

@@ -22,7 +22,7 @@ from gateway.bundled.server import start as start_bundled
 from gateway.cli import jobs
 from gateway.cli.main import cli
 from memory.jobs import shown
-from tests.gateway.command import memgate, started
+from tests.gateway.command import mnemogate, started
 
 WORDS = {bytes([i]): i for i in range(256)}
 VOCABULARY = b"".join(base64.b64encode(token) + b" " + str(rank).encode() + b"\n" for token, rank in WORDS.items())
@@ -89,7 +89,7 @@ def test_tiktokens_own_cache_is_used_where_one_is_named(tmp_path):
 @pytest.fixture
 def fetching(tmp_path, tiny, monkeypatch):
     """`fetch tokenizers` with only the sources that a test gives it."""
-    monkeypatch.setenv("MEMGATE_DATA", str(tmp_path))
+    monkeypatch.setenv("MNEMOGATE_DATA", str(tmp_path))
     monkeypatch.delenv("TIKTOKEN_CACHE_DIR", raising=False)
     monkeypatch.setattr("gateway.cli.fetch._from_vendor", lambda wanted: None)
     monkeypatch.setattr("shutil.which", lambda name: None)
@@ -145,7 +145,7 @@ def states(done):
 
 def test_the_doctor_finds_everything_in_place(tmp_path):
     with start_bundled() as upstream:
-        done = memgate(tmp_path, "doctor", "--json", MEMGATE_UPSTREAM=upstream.url, MEMGATE_SERVER__PORT="0")
+        done = mnemogate(tmp_path, "doctor", "--json", MNEMOGATE_UPSTREAM=upstream.url, MNEMOGATE_SERVER__PORT="0")
         assert done.returncode == 0, done.stdout + done.stderr
         assert states(done) == {
             "version": "ok", "configuration": "ok", "data folder": "ok", "FTS5": "ok", "database": "ok", "upstream": "ok", "tokenizers": "note",
@@ -153,21 +153,21 @@ def test_the_doctor_finds_everything_in_place(tmp_path):
         assert list(tmp_path.iterdir()) == []  # it changes nothing
         with started(tmp_path, "serve", "--port", "0", "--upstream", upstream.url) as process:
             url = process.url
-            done = memgate(tmp_path, "doctor", MEMGATE_UPSTREAM=upstream.url)
+            done = mnemogate(tmp_path, "doctor", MNEMOGATE_UPSTREAM=upstream.url)
         assert done.returncode == 0, done.stdout
         assert f"a gateway serves this data folder at {url}" in done.stdout
 
 
 def test_the_doctor_names_what_fails(tmp_path):
-    (tmp_path / "memgate.db").write_bytes(b"not a database" * 100)
+    (tmp_path / "mnemogate.db").write_bytes(b"not a database" * 100)
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = memgate(tmp_path, "doctor", "--json", MEMGATE_UPSTREAM="http://127.0.0.1:9/v1", MEMGATE_SERVER__PORT=str(taken.getsockname()[1]))
+        done = mnemogate(tmp_path, "doctor", "--json", MNEMOGATE_UPSTREAM="http://127.0.0.1:9/v1", MNEMOGATE_SERVER__PORT=str(taken.getsockname()[1]))
     assert done.returncode == 1
     found = states(done)
     assert {k for k, v in found.items() if v == "failed"} == {"database", "upstream", "port"}
-    done = memgate(tmp_path, "doctor", MEMGATE_SERVER__PROT="1")
+    done = mnemogate(tmp_path, "doctor", MNEMOGATE_SERVER__PROT="1")
     assert done.returncode == 1
-    assert "server.prot: there is no such setting, did you mean port? config/gateway.toml lists them all (from MEMGATE_SERVER__PROT)" in done.stdout
+    assert "server.prot: there is no such setting, did you mean port? config/gateway.toml lists them all (from MNEMOGATE_SERVER__PROT)" in done.stdout
 
 
 class Picky(http.server.BaseHTTPRequestHandler):
@@ -189,9 +189,9 @@ def test_the_doctor_asks_each_kind_of_provider_as_the_gateway_does(tmp_path):
         providers = {
             "claude": {"kind": "anthropic", "base_url": f"{base}/v1", "api_key": "the-key"}, "azure": {"kind": "azure", "base_url": base, "api_key": "the-key"},
             "wrong": {"kind": "azure", "base_url": base, "api_key": "another"}, "none": {"base_url": f"{base}/v1"}, "typo": {"base_url": "localhost/v1"}}
-        env = {"MEMGATE_PROVIDERS": json.dumps(providers), "MEMGATE_SERVER__PORT": "0"}
-        lent = memgate(tmp_path, "doctor", "--json", **env, MEMGATE_SERVER__OPEN="true")
-        own = memgate(tmp_path, "doctor", "--json", MEMGATE_UPSTREAM=f"{base}/v1", MEMGATE_SERVER__PORT="0")
+        env = {"MNEMOGATE_PROVIDERS": json.dumps(providers), "MNEMOGATE_SERVER__PORT": "0"}
+        lent = mnemogate(tmp_path, "doctor", "--json", **env, MNEMOGATE_SERVER__OPEN="true")
+        own = mnemogate(tmp_path, "doctor", "--json", MNEMOGATE_UPSTREAM=f"{base}/v1", MNEMOGATE_SERVER__PORT="0")
         server.shutdown()
     found = {f["told"].split(":")[0]: (f["state"], f["told"]) for f in json.loads(lent.stdout) if f["what"] == "upstream"}
     assert {name: state for name, (state, _) in found.items()} == {"claude": "ok", "azure": "ok", "wrong": "failed", "none": "failed", "typo": "failed"}
@@ -201,11 +201,11 @@ def test_the_doctor_asks_each_kind_of_provider_as_the_gateway_does(tmp_path):
 
 
 def test_the_doctor_and_the_start_tell_of_a_provider_that_has_no_key_while_clients_have_ours(tmp_path):
-    env = {"MEMGATE_PROVIDERS": json.dumps({"far": {"base_url": "http://nowhere.invalid/v1"}, "near": {"base_url": "http://127.0.0.1:9/v1"}}), "MEMGATE_SERVER__PORT": "0"}
-    fine = memgate(tmp_path, "doctor", "--json", **env)
+    env = {"MNEMOGATE_PROVIDERS": json.dumps({"far": {"base_url": "http://nowhere.invalid/v1"}, "near": {"base_url": "http://127.0.0.1:9/v1"}}), "MNEMOGATE_SERVER__PORT": "0"}
+    fine = mnemogate(tmp_path, "doctor", "--json", **env)
     assert "provider key" not in states(fine)
-    assert memgate(tmp_path, "keys", "create", "--name", "app", "--tenant", "acme", "--default-user", "ada", **env).returncode == 0
-    found = [f for f in json.loads(memgate(tmp_path, "doctor", "--json", **env).stdout) if f["what"] == "provider key"]
+    assert mnemogate(tmp_path, "keys", "create", "--name", "app", "--tenant", "acme", "--default-user", "ada", **env).returncode == 0
+    found = [f for f in json.loads(mnemogate(tmp_path, "doctor", "--json", **env).stdout) if f["what"] == "provider key"]
     assert [f["state"] for f in found] == ["note"]
     assert found[0]["told"].startswith("providers.far has no api_key")
     with started(tmp_path, "serve", "--port", "0", **env) as process:
@@ -219,65 +219,65 @@ def test_the_doctor_and_the_start_tell_of_a_provider_that_has_no_key_while_clien
 
 def test_no_erased_byte_is_left_after_a_vacuum(tmp_path):
     def bytes_of_the_files():
-        return b"".join(p.read_bytes() for p in tmp_path.glob("memgate.db*"))
+        return b"".join(p.read_bytes() for p in tmp_path.glob("mnemogate.db*"))
 
-    assert "There is no database" in memgate(tmp_path, "db", "vacuum").stderr
-    assert memgate(tmp_path, "memory", "remember", "The xyzzysecret is under the mat").returncode == 0
+    assert "There is no database" in mnemogate(tmp_path, "db", "vacuum").stderr
+    assert mnemogate(tmp_path, "memory", "remember", "The xyzzysecret is under the mat").returncode == 0
     assert b"xyzzysecret" in bytes_of_the_files()
-    assert memgate(tmp_path, "memory", "erase", "--yes").returncode == 0
-    done = memgate(tmp_path, "db", "vacuum")
+    assert mnemogate(tmp_path, "memory", "erase", "--yes").returncode == 0
+    done = mnemogate(tmp_path, "db", "vacuum")
     assert done.returncode == 0, done.stderr
     assert "bytes before" in done.stdout
     assert b"xyzzysecret" not in bytes_of_the_files()
 
 
 def test_an_upgrade_makes_the_database_and_waits_for_the_gateway_to_stop(tmp_path):
-    done = memgate(tmp_path, "db", "upgrade")
+    done = mnemogate(tmp_path, "db", "upgrade")
     assert done.returncode == 0, done.stderr
-    assert "memgate.db is at version " in done.stdout
-    assert memgate(tmp_path, "memory", "show").returncode == 0
+    assert "mnemogate.db is at version " in done.stdout
+    assert mnemogate(tmp_path, "memory", "show").returncode == 0
     with start_bundled() as upstream, started(tmp_path, "serve", "--port", "0", "--upstream", upstream.url) as process:
         url = process.url
-        done = memgate(tmp_path, "db", "upgrade")
+        done = mnemogate(tmp_path, "db", "upgrade")
     assert (done.returncode, done.stderr) == (1, f"Error: The gateway at {url} uses this database. Stop it first.\n")
 
 
 def test_a_database_that_cannot_be_read_is_told_without_a_traceback(tmp_path):
-    (tmp_path / "memgate.db").write_bytes(b"not a database" * 100)
+    (tmp_path / "mnemogate.db").write_bytes(b"not a database" * 100)
     for command in ("upgrade", "vacuum"):
-        done = memgate(tmp_path, "db", command)
+        done = mnemogate(tmp_path, "db", command)
         assert done.returncode == 1
         assert done.stderr.startswith("Error: sqlite+aiosqlite:")
         assert "Traceback" not in done.stderr
 
 
 def test_the_search_index_is_made_anew_and_says_how_far_it_is(tmp_path):
-    assert "There is no database" in memgate(tmp_path, "index", "rebuild").stderr
-    memgate(tmp_path, "memory", "remember", "Rex is a dog.", "--user", "ada")
-    with sqlite3.connect(tmp_path / "memgate.db") as conn:
+    assert "There is no database" in mnemogate(tmp_path, "index", "rebuild").stderr
+    mnemogate(tmp_path, "memory", "remember", "Rex is a dog.", "--user", "ada")
+    with sqlite3.connect(tmp_path / "mnemogate.db") as conn:
         conn.execute("DELETE FROM passages_fts")
     conn.close()
-    done = memgate(tmp_path, "index", "rebuild")
+    done = mnemogate(tmp_path, "index", "rebuild")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "keywords: 0 messages and 1 passages are in the index\n"
-    assert "Rex is a dog." in memgate(tmp_path, "memory", "search", "dog", "--user", "ada").stdout
+    assert "Rex is a dog." in mnemogate(tmp_path, "memory", "search", "dog", "--user", "ada").stdout
     (tmp_path / "index-rebuild").write_text('{"kind": "passages", "after": 0}')
-    assert memgate(tmp_path, "index", "rebuild").stdout.startswith("going on in the passages after 0\n")
+    assert mnemogate(tmp_path, "index", "rebuild").stdout.startswith("going on in the passages after 0\n")
     assert not (tmp_path / "index-rebuild").exists()
-    fresh = memgate(tmp_path, "index", "rebuild", "--fresh", MEMGATE_MEMORY__EMBEDDER="upstream:e")
+    fresh = mnemogate(tmp_path, "index", "rebuild", "--fresh", MNEMOGATE_MEMORY__EMBEDDER="upstream:e")
     assert "vectors: 0 of 1\nvectors: 1 users are queued; the gateway looks after them at its next start" in fresh.stdout
-    assert "Rex is a dog." in memgate(tmp_path, "memory", "search", "dog", "--user", "ada").stdout
+    assert "Rex is a dog." in mnemogate(tmp_path, "memory", "search", "dog", "--user", "ada").stdout
 
 
 def test_a_local_embedder_without_its_model_says_what_to_run(tmp_path):
-    failed = memgate(tmp_path, "memory", "show", MEMGATE_MEMORY__EMBEDDER="onnx-minilm")
-    assert "memgate fetch embedder" in failed.stderr or "pip install" in failed.stderr
+    failed = mnemogate(tmp_path, "memory", "show", MNEMOGATE_MEMORY__EMBEDDER="onnx-minilm")
+    assert "mnemogate fetch embedder" in failed.stderr or "pip install" in failed.stderr
 
 
 def test_the_embedders_archive_is_taken_from_chromas_cache_when_it_is_the_published_one(tmp_path, monkeypatch):
     monkeypatch.setattr("pathlib.Path.home", lambda: tmp_path)
     monkeypatch.setattr("gateway.cli.fetch._from_publisher", lambda _: None)
-    monkeypatch.setenv("MEMGATE_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("MNEMOGATE_DATA", str(tmp_path / "data"))
     archive = tmp_path / ".cache" / "chroma" / "onnx_models" / "all-MiniLM-L6-v2" / "onnx.tar.gz"
     archive.parent.mkdir(parents=True)
     with tarfile.open(archive, "w:gz") as tar:
@@ -299,8 +299,8 @@ def test_the_embedders_archive_is_taken_from_chromas_cache_when_it_is_the_publis
 
 
 def test_a_job_that_gave_up_is_listed_without_its_words_and_tried_again(tmp_path):
-    assert memgate(tmp_path, "memory", "remember", "The xyzzysecret is under the mat", "--user", "ada").returncode == 0
-    with sqlite3.connect(tmp_path / "memgate.db") as conn:
+    assert mnemogate(tmp_path, "memory", "remember", "The xyzzysecret is under the mat", "--user", "ada").returncode == 0
+    with sqlite3.connect(tmp_path / "mnemogate.db") as conn:
         (scope,) = conn.execute("SELECT id FROM scopes").fetchone()
         conn.execute("DELETE FROM jobs")
         new = "INSERT INTO jobs (id, scope_id, kind, payload, state, attempts, run_at, error, created_at) VALUES (?, ?, ?, ?, 'dead', 16, ?, 'RuntimeError', 0)"
@@ -308,11 +308,11 @@ def test_a_job_that_gave_up_is_listed_without_its_words_and_tried_again(tmp_path
         conn.execute(new, (42, None, "erase", '{"scopes": [], "passages": {}}', time.time()))
     conn.close()
     assert jobs.STATES == shown.STATES
-    done = memgate(tmp_path, "jobs", "list")
+    done = mnemogate(tmp_path, "jobs", "list")
     assert done.stdout == (
         "42  erase of the gateway itself\n  dead after 16 attempts, made 1970-01-01T00:00: RuntimeError\n"
         "41  embed of local/ada\n  dead after 16 attempts, made 1970-01-01T00:00: RuntimeError\n"), done.stderr
-    assert memgate(tmp_path, "jobs", "retry", "42").stdout == "42 is tried again\n"
-    assert [j["id"] for j in json.loads(memgate(tmp_path, "jobs", "list", "--json").stdout)] == ["41"]
-    assert "There is no dead job 42 here." in memgate(tmp_path, "jobs", "retry", "42").stderr
-    assert "No job is waiting." in memgate(tmp_path, "jobs", "list", "--state", "waiting").stderr
+    assert mnemogate(tmp_path, "jobs", "retry", "42").stdout == "42 is tried again\n"
+    assert [j["id"] for j in json.loads(mnemogate(tmp_path, "jobs", "list", "--json").stdout)] == ["41"]
+    assert "There is no dead job 42 here." in mnemogate(tmp_path, "jobs", "retry", "42").stderr
+    assert "No job is waiting." in mnemogate(tmp_path, "jobs", "list", "--state", "waiting").stderr

@@ -111,7 +111,7 @@ RAW += [t[:-1] + b',"obfuscation":"%p"}' for t in RAW] + [RAW[0][:-1] + b',"x":{
         b'{"obfuscation":"%p",' + RAW[0][1:]]
 PADS = [b"", b"a", b"Zz09", mould.PAD.encode(), b"-", b'"', b'b","x":"c', b"\\u0061", b"\xc3\xa9"]
 INNER = [b"plain", b"", b"\\ud83d", b"\\ude00", b"\\ud83d\\ude00", b"\\/", b"\\", b'"', b"\\x", b"\xff", b"\xc3\xa9", b"\t", b'","role":"user', b'"},"finish_reason":"stop","x":{"y":"', b"\\u0000",
-         b"memgate\\u002etext", b'x"},"finish_reason":null}],"obfuscation":"a']
+         b"mnemogate\\u002etext", b'x"},"finish_reason":null}],"obfuscation":"a']
 
 
 @st.composite
@@ -204,7 +204,7 @@ def test_of_a_calls_arguments_only_the_first_piece_is_read(alias):
 
 
 def test_a_place_that_another_member_of_the_same_name_overrules_is_not_taken_for_the_text():
-    payload = b'{"id":"c","object":"o","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"a","conten\\u0074":"memgate\\u002etext"}}]}'
+    payload = b'{"id":"c","object":"o","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"a","conten\\u0074":"mnemogate\\u002etext"}}]}'
     icpt = Interceptor(OURS)
     for _ in range(2):
         icpt.feed(chat.read(payload))

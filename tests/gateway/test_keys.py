@@ -52,8 +52,8 @@ async def test_a_key_works_at_once_and_is_refused_on_the_request_after_it_was_re
 async def test_a_key_is_shown_once_and_the_list_tells_all_but_the_key(live):
     made = await create(live, **FULL)
     key = made.pop("key")
-    assert key.startswith("mg-")
-    assert len(key) == 46
+    assert key.startswith("mnemogate-")
+    assert len(key) == len("mnemogate-") + 43
     assert made.pop("note") is None
     assert {k: made[k] for k in FULL} == FULL
     assert (made["source"], made["revoked_at"], made["object"]) == ("made", None, "key")
@@ -234,7 +234,7 @@ async def test_where_strangers_may_call_nobody_makes_keys(data, server):
         for method, path in (("GET", "/keys"), ("POST", "/keys"), ("DELETE", "/keys/x")):
             answer = await live.memory(method, path, json=APP)
             assert answer.status_code == 403
-            assert "memgate keys create" in answer.json()["error"]["message"]
+            assert "mnemogate keys create" in answer.json()["error"]["message"]
 
 
 async def test_a_reading_that_began_before_a_revocation_does_not_bring_the_key_back(live, monkeypatch):
@@ -286,7 +286,7 @@ async def test_while_the_store_fails_the_keys_last_read_stay_and_it_is_told_once
         async def failing(self, *_, **__):
             raise StoreUnavailable("gone")
 
-        with caplog.at_level(logging.WARNING, "memgate"):
+        with caplog.at_level(logging.WARNING, "mnemogate"):
             monkeypatch.setattr(Database, "read", failing)
             await asyncio.sleep(0.2)
             assert [await status(live, k) for k in (key, "wrong")] == [200, 401]

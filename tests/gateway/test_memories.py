@@ -186,8 +186,8 @@ async def test_an_undo_takes_back_values_only_and_keeps_to_the_limit(live):
 async def test_a_version_tells_who_changed_what(live):
     path = "/users/ada/blocks/human"
     await put(live, path, "one")
-    await put(live, path, "two", headers={"x-memgate-actor": "cli"})
-    await put(live, path, "three", headers={"x-memgate-actor": "model"})
+    await put(live, path, "two", headers={"x-mnemogate-actor": "cli"})
+    await put(live, path, "three", headers={"x-mnemogate-actor": "model"})
     r = await live.memory("GET", f"{path}/versions?limit=2")
     newest, second = r.json()["data"]
     assert set(newest) == {"version", "before", "after", "actor", "request_id", "tool_call_id", "created_at"}
@@ -417,6 +417,6 @@ async def test_the_models_own_edits_stand_in_the_same_history(data):
         r = await live.chat("My name is Ada", user="ada")
         (version,) = (await live.memory("GET", "/users/ada/blocks/human/versions")).json()["data"]
         assert (version["actor"], version["tool_call_id"], version["after"]) == ("model", "call_core_memory_append", "Name: Ada")
-        assert version["request_id"] == r.headers["x-memgate-request-id"]
+        assert version["request_id"] == r.headers["x-mnemogate-request-id"]
         explained = (await live.memory("GET", f"/explain/{r.headers['x-memory-explain']}")).json()
         assert explained["tools"][0]["name"] == "core_memory_append"

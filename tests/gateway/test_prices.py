@@ -134,7 +134,7 @@ def test_a_shipped_price_makes_sense(name, price):
 @pytest.mark.parametrize(("name", "usd"), [
     ("openai/gpt-4o-2024-11-20", 2.5), ("gpt-4o-2024-05-13", 5), ("GPT-4o-mini", 0.15), ("gpt-4.1-nano-2025-04-14", 0.1), ("gpt-5-2025-08-07", 1.25), ("gpt-5-mini", 0.25),
     ("gpt-5-chat-latest", 1.25), ("o1-2024-12-17", 15), ("o3-mini", 1.1), ("claude-sonnet-4-5-20250929", 3), ("claude-opus-4-20250514", 15), ("claude-opus-4-5", 5),
-    ("claude-3-5-haiku-20241022", 0.8), ("gemini-2.5-flash-lite", 0.1), ("text-embedding-3-small", 0.02), ("memgate-demo", 0),
+    ("claude-3-5-haiku-20241022", 0.8), ("gemini-2.5-flash-lite", 0.1), ("text-embedding-3-small", 0.02), ("mnemogate-demo", 0),
     # what costs otherwise than the name it begins with, or came later
     ("gpt-4o-audio-preview", None), ("gpt-4o-realtime-preview", None), ("gpt-4o-search-preview", None), ("gpt-4o-mini-audio-preview", None), ("gpt-4o-mini-tts", None),
     ("gpt-4.9", None), ("gpt-5-image", None), ("gpt-5-search-api", None), ("gpt-5.9", None), ("gpt-5.4-image-2", None), ("o1-x", None), ("o3-deep-research", None),

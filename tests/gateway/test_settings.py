@@ -15,7 +15,7 @@ from gateway.loading import load
 from gateway.settings import ConfigError, Settings
 
 FILE = Path(__file__).parents[2] / "config" / "gateway.toml"
-EXAMPLES = {"OPENAI_API_KEY": "sk-openai", "MEMGATE_APP_KEY": "mg-app"}
+EXAMPLES = {"OPENAI_API_KEY": "sk-openai", "MNEMOGATE_APP_KEY": "mg-app"}
 
 
 def uncommented() -> str:
@@ -93,7 +93,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 def test_the_environment_wins_over_the_file_and_an_option_over_both(tmp_path):
     path = written(tmp_path, "[server]\nport = 1000\n")
-    env = {"MEMGATE_SERVER__PORT": "2000", "MEMGATE_SERVER__CORS_ORIGINS": '["http://a", "http://b"]', "MEMGATE_MEMORY__MAX_ROUNDS": "3"}
+    env = {"MNEMOGATE_SERVER__PORT": "2000", "MNEMOGATE_SERVER__CORS_ORIGINS": '["http://a", "http://b"]', "MNEMOGATE_MEMORY__MAX_ROUNDS": "3"}
     settings = load(path, env)
     assert (settings.server.port, settings.server.cors_origins, settings.memory.max_rounds) == (2000, ("http://a", "http://b"), 3)
     assert load(path, env, {"server.port": 3000}).server.port == 3000
@@ -101,7 +101,7 @@ def test_the_environment_wins_over_the_file_and_an_option_over_both(tmp_path):
 
 def test_tables_and_lists_come_from_the_environment_as_json():
     keys = '[{"name": "a", "key": "secret-a", "tenant": "t"}]'
-    settings = load(None, {"MEMGATE_KEYS": keys, "MEMGATE_ROUTING__COOLDOWN": '{"failures": 9}', "MEMGATE_SERVER__OPEN": "false"})
+    settings = load(None, {"MNEMOGATE_KEYS": keys, "MNEMOGATE_ROUTING__COOLDOWN": '{"failures": 9}', "MNEMOGATE_SERVER__OPEN": "false"})
     assert (settings.mode, settings.routing.cooldown.failures, settings.server.open) == ("managed", 9, False)
 
 
@@ -163,7 +163,7 @@ def test_what_cannot_be_used_is_refused_with_its_path(tmp_path, text, told):
     ('[server]\nsingle_user = "perhaps"\n', "server.single_user: use auto, true or false, not 'perhaps'"),
     ("[server]\nhost = true\n", "server.host: this is a string, not true"),
     ("[server]\nhost = 2026-03-01\n", "server.host: this is a string, not 2026-03-01"),
-    ('[server]\nforward_headers = ["x-a", "Cookie"]\n', "server.forward_headers.1: it never goes upstream: credentials, cookies, hop-by-hop headers and Memgate's own stay here; name another header, not 'Cookie'"),
+    ('[server]\nforward_headers = ["x-a", "Cookie"]\n', "server.forward_headers.1: it never goes upstream: credentials, cookies, hop-by-hop headers and Mnemogate's own stay here; name another header, not 'Cookie'"),
     ('[server]\ncors_origins = "https://a.example"\n', """server.cors_origins: this is a list, such as ["a", "b"], not 'https://a.example'"""),
     ('[storage]\nsynchronous = "OFF"\n', "storage.synchronous: Input should be 'NORMAL' or 'FULL', not 'OFF'"),
     ('[storage]\nvectors = "https://bob:sk-secret@db.example"\n', "storage.vectors: use chroma:embedded, chroma:http://host:8000 or none, not 'https://db.example'"),
@@ -224,11 +224,11 @@ def test_every_member_that_holds_a_secret_is_known_as_one():
 
 
 @pytest.mark.parametrize(("env", "told"), [
-    ({"MEMGATE_SERVER__PORT": "many"}, "server.port: this is a whole number, not 'many' (from MEMGATE_SERVER__PORT)"),
-    ({"MEMGATE_SERVR__PORT": "1"}, "servr: there is no such setting, did you mean server? config/gateway.toml lists them all (from MEMGATE_SERVR__PORT)"),
-    ({"MEMGATE_KEYS": "sk-secret"}, 'keys: this is a list, such as ["a", "b"], not a string (from MEMGATE_KEYS)'),
-    ({"MEMGATE_KEYS": '[{"name": "a", "tenant": "t", "key": 5318008}]'}, "keys.0.key: this is a string, not a number (from MEMGATE_KEYS)"),
-    ({"MEMGATE_PROVIDERS__O__API_KEY": '["sk-secret"]'}, "providers.o.api_key: this is a string, not a list (from MEMGATE_PROVIDERS__O__API_KEY)"),
+    ({"MNEMOGATE_SERVER__PORT": "many"}, "server.port: this is a whole number, not 'many' (from MNEMOGATE_SERVER__PORT)"),
+    ({"MNEMOGATE_SERVR__PORT": "1"}, "servr: there is no such setting, did you mean server? config/gateway.toml lists them all (from MNEMOGATE_SERVR__PORT)"),
+    ({"MNEMOGATE_KEYS": "sk-secret"}, 'keys: this is a list, such as ["a", "b"], not a string (from MNEMOGATE_KEYS)'),
+    ({"MNEMOGATE_KEYS": '[{"name": "a", "tenant": "t", "key": 5318008}]'}, "keys.0.key: this is a string, not a number (from MNEMOGATE_KEYS)"),
+    ({"MNEMOGATE_PROVIDERS__O__API_KEY": '["sk-secret"]'}, "providers.o.api_key: this is a string, not a list (from MNEMOGATE_PROVIDERS__O__API_KEY)"),
 ])
 def test_a_variable_of_the_environment_is_named(env, told):
     with pytest.raises(ConfigError) as refused:
@@ -240,7 +240,7 @@ def test_a_variable_of_the_environment_is_named(env, told):
 
 def test_an_option_that_wins_over_a_variable_is_not_told_as_its():
     with pytest.raises(ConfigError) as refused:
-        load(None, {"MEMGATE_SERVER__PORT": "80"}, {"server.port": 70000})
+        load(None, {"MNEMOGATE_SERVER__PORT": "80"}, {"server.port": 70000})
     assert str(refused.value) == "server.port: Input should be less than or equal to 65535, not 70000"
 
 
@@ -262,14 +262,14 @@ def test_the_mode_follows_from_what_is_configured(tmp_path, text, mode, single):
 
 
 def test_an_upstream_may_be_named_without_a_file():
-    assert load(None, {"MEMGATE_UPSTREAM": "http://x/v1"}).providers["openai"].base_url == "http://x/v1"
-    assert load(None, {"MEMGATE_UPSTREAM": "http://x/v1"}, {"upstream": "http://y/v1"}).providers["openai"].base_url == "http://y/v1"
+    assert load(None, {"MNEMOGATE_UPSTREAM": "http://x/v1"}).providers["openai"].base_url == "http://x/v1"
+    assert load(None, {"MNEMOGATE_UPSTREAM": "http://x/v1"}, {"upstream": "http://y/v1"}).providers["openai"].base_url == "http://y/v1"
     assert load(None, {}).providers["openai"].base_url == "https://api.openai.com/v1"
 
 
 def test_a_relative_database_lies_in_the_data_folder(tmp_path):
     settings = load(None, {}, {"storage.data": str(tmp_path)})
-    assert settings.database == f"sqlite+aiosqlite:///{tmp_path}/memgate.db"
+    assert settings.database == f"sqlite+aiosqlite:///{tmp_path}/mnemogate.db"
     absolute = f"sqlite+aiosqlite:///{tmp_path}/x/other.db"
     settings = load(None, {}, {"storage.database": absolute})
     assert (settings.database, settings.data) == (absolute, tmp_path / "x")

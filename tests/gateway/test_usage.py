@@ -330,7 +330,7 @@ async def test_what_is_queued_when_the_gateway_ends_is_kept(data):
     async with managed(data) as live:
         await live.gateway.memory.usable()
         live.gateway.usage.add(record("last"))
-    with contextlib.closing(sqlite3.connect(data / "memgate.db")) as conn:
+    with contextlib.closing(sqlite3.connect(data / "mnemogate.db")) as conn:
         assert conn.execute('SELECT request_id FROM "usage"').fetchall() == [("last",)]
 
 
@@ -346,5 +346,5 @@ async def test_after_an_erasure_and_a_vacuum_the_name_is_nowhere_and_the_bill_st
         assert [(g["user"], g["requests"], g["cost_usd"]) for g in await told(live, "?group_by=user")] == [(None, 3, 0.875)]
         await vacuum(live.gateway.memory.db.url)
     left = {f.name: b"sentinelada" in f.read_bytes() for f in data.rglob("*") if f.is_file()}
-    assert left["memgate.db"] is False
+    assert left["mnemogate.db"] is False
     assert not any(left.values())

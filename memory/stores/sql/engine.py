@@ -248,6 +248,6 @@ def _prepare(conn: Connection) -> None:
         return
     found = conn.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() if "alembic_version" in names else None
     if found != schema.REVISION:
-        raise NotUpgraded(f"the database is at version {found}, this Memgate needs {schema.REVISION}: run `memgate db upgrade`")
+        raise NotUpgraded(f"the database is at version {found}, this Mnemogate needs {schema.REVISION}: run `mnemogate db upgrade`")
     if lacks := sorted(schema.metadata.tables.keys() - names):
         raise NotUpgraded(f"the database lacks {', '.join(lacks)}: an unreleased version made it. Export its memory with that version, or move its folder away")

@@ -23,7 +23,7 @@ from memory.stores.sql import schema as t
 from memory.stores.sql.index import TEXT, Corner, Doc
 from memory.stores.sql.rows import add_row, add_rows, among, any_of, driver, execute, put_row
 
-log = logging.getLogger("memgate")
+log = logging.getLogger("mnemogate")
 m, n = t.messages.c, t.nodes.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
 

@@ -128,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=locomo.DATA, help="another file of LoCoMo's shape")
     parser.add_argument("--without", action="store_true", help="LoCoMo again without each part of the ranking")
-    parser.add_argument("--embedder", action="append", help=f"{', '.join(STAND_INS)} or onnx:<folder of memgate fetch embedder>; may be given again")
+    parser.add_argument("--embedder", action="append", help=f"{', '.join(STAND_INS)} or onnx:<folder of mnemogate fetch embedder>; may be given again")
     parser.add_argument("--latency", action="store_true")
     parser.add_argument("--messages", type=int, default=1_000_000, help="of the largest store with --latency")
     args = parser.parse_args(argv)

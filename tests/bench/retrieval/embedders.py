@@ -1,6 +1,6 @@
 """Embedders to measure with. The stand-ins are poor on purpose: whatever is configured, search must find no less than words alone do.
 
-A real one: `onnx:<folder>`, where `memgate fetch embedder` put its files. `random` and `constant` know nothing; `hashing` knows words but not
+A real one: `onnx:<folder>`, where `mnemogate fetch embedder` put its files. `random` and `constant` know nothing; `hashing` knows words but not
 what they mean; `trigrams` is the bundled demo model's; `topics` and `context` learn from the very chats they are asked about, which words are
 in the same messages and which stand near each other.
 """

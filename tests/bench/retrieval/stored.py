@@ -91,7 +91,7 @@ class Store:
     """A database of its own for a bench. meaning: search by meaning too."""
 
     def __init__(self, meaning: Meaning | None = None) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="memgate-bench-")
+        self._folder = tempfile.TemporaryDirectory(prefix="mnemogate-bench-")
         self.memory = Memory(Database(f"sqlite+aiosqlite:///{Path(self._folder.name) / 'm.db'}"), Policy(), SECRET, meaning=meaning)
 
     async def __aenter__(self) -> Store:

@@ -57,7 +57,7 @@ class Child:
 
 @contextlib.asynccontextmanager
 async def child(folder: Path, config: str, *, code: str = "", **env: str) -> AsyncIterator[tuple[Child, httpx.AsyncClient]]:
-    """`memgate serve` on a file with this text, in `folder`; a client for it. Its data is in folder/data. code: run in place of
+    """`mnemogate serve` on a file with this text, in `folder`; a client for it. Its data is in folder/data. code: run in place of
     the command."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "gateway.toml").write_text(config)
@@ -69,7 +69,7 @@ async def child(folder: Path, config: str, *, code: str = "", **env: str) -> Asy
             stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=out)
     started = Child(process, log)
     try:
-        started.url = (await started.waited(r"Memgate serves (http://[\d.]+:\d+)/v1"))[1]
+        started.url = (await started.waited(r"Mnemogate serves (http://[\d.]+:\d+)/v1"))[1]
         async with httpx.AsyncClient(base_url=started.url, timeout=20) as client:
             yield started, client
     finally:

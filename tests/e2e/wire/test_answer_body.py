@@ -154,14 +154,14 @@ async def test_an_alias_is_the_model_of_every_body_and_chunk(shared, mode, echoe
     shared.up.script = [answering(named(WHOLE))]
     response = await shared.post(body % b"", mode)
     assert response.json()["model"] == "alias"
-    assert response.headers["x-memgate-upstream"] == "openai/real"
+    assert response.headers["x-mnemogate-upstream"] == "openai/real"
     assert ordered({k: v for k, v in response.json().items() if k != "model"}) == ordered({k: v for k, v in WHOLE.items() if k != "model"})
     chunks = [piece({"role": "assistant", "content": "x"}), piece({"content": "y"}), piece({}, "stop"), {**piece({}), "choices": [], "usage": USAGE}]
     shared.up.script = [streaming(*map(named, chunks))]
     response = await shared.post(body % b',"stream":true,"stream_options":{"include_usage":true}', mode)
     found = events(response.text)
     assert [e["model"] for e in found[:-1]] == ["alias"] * 4
-    assert response.headers["x-memgate-upstream"] == "openai/real"
+    assert response.headers["x-mnemogate-upstream"] == "openai/real"
     assert [e["choices"] for e in found[:-1]] == [c["choices"] for c in chunks]
 
 

@@ -11,7 +11,7 @@ from gateway.settings import ConfigError
 from tests.conftest import running, said
 from tests.e2e.wire.child import child, settled
 from tests.e2e.wire.rows import row
-from tests.gateway.command import memgate
+from tests.gateway.command import mnemogate
 from tests.models import Model, call, calls
 
 SECRET = "sk-value-SENTINEL"
@@ -52,7 +52,7 @@ def test_what_cannot_be_used_is_named_with_its_path_and_never_a_value(tmp_path, 
 def test_the_start_fails_naming_variable_member_and_file(tmp_path):
     path = tmp_path / "gateway.toml"
     path.write_text(CANNOT["one of two variables"][0])
-    ended = memgate(tmp_path / "data", "serve", "--config", str(path), "--port", "0", SET_ONE=SECRET)
+    ended = mnemogate(tmp_path / "data", "serve", "--config", str(path), "--port", "0", SET_ONE=SECRET)
     assert ended.returncode == 2
     for word in ("providers.openai.api_key", "${NOT_SET_ANYWHERE}", str(path)):
         assert word in ended.stderr

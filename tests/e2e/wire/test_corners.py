@@ -119,7 +119,7 @@ async def test_a_refusal_for_size_names_the_request(data, path):
     async with Model("hi") as model, running("", data, {**managed(model.url), "server.max_body_mib": 0.01}, key="sk-app") as live:
         response = await live.http.request("PUT" if "memory" in path else "POST", live.root + path, content=b"x" * 20000)
         assert response.status_code == 413
-        assert response.headers["x-memgate-request-id"].startswith("req_")
+        assert response.headers["x-mnemogate-request-id"].startswith("req_")
 
 
 @row(79)

@@ -48,7 +48,7 @@ async def test_the_headers_that_mean_something_upstream_get_there(data, way, str
 
 
 @row(92)
-@pytest.mark.parametrize("name", ["authorization", "Cookie", "x-api-key", "connection", "X-Memory-User", "x-memgate-actor", "Proxy-Authorization", "host"])
+@pytest.mark.parametrize("name", ["authorization", "Cookie", "x-api-key", "connection", "X-Memory-User", "x-mnemogate-actor", "Proxy-Authorization", "host"])
 async def test_a_header_that_must_stay_cannot_be_configured_to_go(data, name):
     with pytest.raises(ConfigError, match="never goes upstream"):
         async with running("http://127.0.0.1:9/v1", data, {"server.forward_headers": [name]}):
@@ -106,7 +106,7 @@ async def test_a_missing_provider_key_lends_nobody_elses_and_is_the_operators_fa
 async def test_a_client_cannot_choose_the_upstream(data, way):
     async with RawServer(answers()) as up, RawServer(answers()) as evil, running(up.url, data) as live:
         host = f"127.0.0.1:{evil.port}"
-        names = ("X-Upstream", "X-Base-Url", "X-Memgate-Upstream", "X-Memgate-Base-Url", "X-Portkey-Custom-Host", "X-LiteLLM-Api-Base")
+        names = ("X-Upstream", "X-Base-Url", "X-Mnemogate-Upstream", "X-Mnemogate-Base-Url", "X-Portkey-Custom-Host", "X-LiteLLM-Api-Base")
         response = await ask(live, way, headers=dict.fromkeys(names, f"http://{host}/v1"), api_base=f"http://{host}/v1", base_url=f"http://{host}/v1")
         assert response.status_code == 200
         for path in (f"//{host}/x", f"/v1/@{host}/x", f"/v1/http://{host}/x", f"/v1/..%2f..%2f/{host}", f"/v1/x?url=http://{host}"):
@@ -139,18 +139,18 @@ async def test_every_answer_can_be_traced(data, way, stream, caplog):
     async with RawServer(answers("x-request-id: req_up")) as up, running(up.url, data) as live:
         first, second = await ask(live, way, stream), await ask(live, way, stream)
         assert first.headers["x-request-id"] == "req_up"
-        assert first.headers["x-memgate-request-id"] != second.headers["x-memgate-request-id"]
-        assert first.headers["x-memgate-request-id"].startswith("req_")
+        assert first.headers["x-mnemogate-request-id"] != second.headers["x-mnemogate-request-id"]
+        assert first.headers["x-mnemogate-request-id"].startswith("req_")
         up.behave = answers()
         silent = await ask(live, way, stream)
-        assert silent.headers["x-request-id"] == silent.headers["x-memgate-request-id"]
+        assert silent.headers["x-request-id"] == silent.headers["x-mnemogate-request-id"]
         refused = await live.http.post(f"{live.url}/chat/completions", content=b"{")
-        assert refused.headers["x-memgate-request-id"].startswith("req_")
+        assert refused.headers["x-mnemogate-request-id"].startswith("req_")
         for path in ("/nothing", "/health", "/ready", "/schema", "/v1/models", "/v1/models/m", "/memory/v1/users"):
-            assert (await live.http.get(live.root + path)).headers["x-memgate-request-id"].startswith("req_"), path
+            assert (await live.http.get(live.root + path)).headers["x-mnemogate-request-id"].startswith("req_"), path
         up.behave = None  # the upstream breaks
         broken = await ask(live, way, stream)
-        assert (broken.status_code, broken.headers["x-memgate-request-id"][:4]) == (502, "req_")
+        assert (broken.status_code, broken.headers["x-mnemogate-request-id"][:4]) == (502, "req_")
 
 
 @row(94)
@@ -185,11 +185,11 @@ async def test_a_listed_origin_gets_its_own_cors_headers_and_no_other_does(data)
 @each_way
 @each_mode
 async def test_headers_of_ours_cannot_be_forged_from_either_side(data, way, stream):
-    forged = {"x-memory-status": "off", "x-memory-explain": "exp_1", "x-memgate-upstream": "evil", "x-memgate-request-id": "req_forged", "x-memgate-attempts": "99"}
+    forged = {"x-memory-status": "off", "x-memory-explain": "exp_1", "x-mnemogate-upstream": "evil", "x-mnemogate-request-id": "req_forged", "x-mnemogate-attempts": "99"}
     async with RawServer(answers(*(f"{k}: {v}" for k, v in forged.items()))) as up, running(up.url, data) as live:
         response = await ask(live, way, stream, {**forged, "x-memory-user": "ada", "x-memory-whatever": "1"})
         assert response.status_code == 200
-        assert not [k for k in sent(up) if k.startswith(("x-memory", "x-memgate"))]
+        assert not [k for k in sent(up) if k.startswith(("x-memory", "x-mnemogate"))]
         for name, value in forged.items():
             if (way, name) != ("off", "x-memory-status"):
                 assert response.headers.get_list(name) != [value]
@@ -201,4 +201,4 @@ async def test_headers_of_ours_cannot_be_forged_from_either_side(data, way, stre
 @each_mode
 async def test_the_overhead_is_told_in_both_modes(data, way, stream):
     async with RawServer(answers()) as up, running(up.url, data) as live:
-        assert 0 <= float((await ask(live, way, stream)).headers["x-memgate-overhead-ms"]) < 5000
+        assert 0 <= float((await ask(live, way, stream)).headers["x-mnemogate-overhead-ms"]) < 5000

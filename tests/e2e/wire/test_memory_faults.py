@@ -23,7 +23,7 @@ FIND = call("archival_memory_search", {"query": "tea"}, "call_find")
 @contextlib.contextmanager
 def locked(data):
     """Another process that writes and does not end."""
-    with contextlib.closing(sqlite3.connect(data / "memgate.db", isolation_level=None)) as other:
+    with contextlib.closing(sqlite3.connect(data / "mnemogate.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         yield
         other.execute("ROLLBACK")

@@ -68,7 +68,7 @@ async def test_the_model_of_a_form_is_its_field_and_not_text_in_a_file(shared):
             b'content-disposition: form-data; name=model\r\nContent-Type: text/plain\r\n\r\nm\r\n--b--\r\n')
     shared.up.script = [lambda seen, wire: wire.json({"text": "x"})]
     response = await shared.live.http.post(f"{shared.live.url}/audio/transcriptions", content=form, headers={"content-type": "multipart/form-data; boundary=b"})
-    assert (response.headers["x-memgate-upstream"], shared.up.requests[-1].body) == ("openai/m", form)
+    assert (response.headers["x-mnemogate-upstream"], shared.up.requests[-1].body) == ("openai/m", form)
 
 
 @row(153)

@@ -128,7 +128,7 @@ async def test_off_is_the_bytes_of_both_sides(data, stream, mode):
         assert up.requests[0].body == body
         assert response.content == (STREAM if stream else PLAIN)
         assert response.headers["x-memory-status"] == "off"
-        assert not [k for k, _ in up.requests[0].headers if k.lower().startswith(("x-memory", "x-memgate"))]
+        assert not [k for k, _ in up.requests[0].headers if k.lower().startswith(("x-memory", "x-mnemogate"))]
         await asyncio.wait_for(live.gateway.memory._ready.wait(), 10)
         counts = await live.gateway.memory.db.read(lambda c: [c.exec_driver_sql(f"SELECT COUNT(*) FROM {t}").scalar() for t in ("messages", "nodes", "explains", "scopes")])
         assert counts == [0, 0, 0, 0]

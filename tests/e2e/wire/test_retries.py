@@ -98,7 +98,7 @@ async def test_what_may_be_anothers_luck_goes_to_the_next_target_unseen(data, wa
         assert "fine" in response.text
         assert "busy" not in response.text
         assert (len(first.requests), len(second.requests)) == (1, 1)
-        assert (response.headers["x-memgate-upstream"], response.headers["x-memgate-attempts"]) == ("other/m", "2")
+        assert (response.headers["x-mnemogate-upstream"], response.headers["x-mnemogate-attempts"]) == ("other/m", "2")
 
 
 @row(100)
@@ -152,7 +152,7 @@ async def test_attempts_never_exceed_the_configured_total(data, way, stream, ret
         response = await ask(live, way, stream)
         assert response.status_code in (502, 503)
         assert len(up.requests) == retries + 1
-        assert response.headers["x-memgate-attempts"] == str(retries + 1)
+        assert response.headers["x-mnemogate-attempts"] == str(retries + 1)
 
 
 @row(102)
@@ -230,6 +230,6 @@ async def test_a_name_is_served_by_its_own_entry_then_the_longest_prefix_then_th
                 for way in ("full", "off", "relay"):
                     response = await ask(live, way, model=asked)
                     assert json.loads(up.requests[-1].body)["model"] == served
-                    assert response.headers["x-memgate-upstream"] == f"openai/{served}"
+                    assert response.headers["x-mnemogate-upstream"] == f"openai/{served}"
             listed = [m["id"] for m in (await live.http.get(f"{live.url}/models")).json()["data"]]
             assert listed == ["exact", "gpt-4o"]

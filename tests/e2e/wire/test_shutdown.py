@@ -80,7 +80,7 @@ async def test_live_streams_finish_and_nothing_new_begins_after_a_sigterm(data):
 @row(74, 75)
 async def test_streams_that_outlast_the_drain_are_told_and_the_exit_code_is_0(data):
     async with Model(streaming(["word "], 0.05, endless=True)) as up:
-        with serve(data, up, MEMGATE_SERVER__DRAIN_SECONDS="1") as process:
+        with serve(data, up, MNEMOGATE_SERVER__DRAIN_SECONDS="1") as process:
             tasks = await opened(process, up)
             begun = time.monotonic()
             process.popen.send_signal(signal.SIGTERM)
@@ -100,7 +100,7 @@ async def test_an_upstream_that_never_answers_does_not_hold_the_exit(data, strea
         await asyncio.sleep(60)
 
     async with Model(never) as up:
-        with serve(data, up, MEMGATE_SERVER__DRAIN_SECONDS="0.5") as process:
+        with serve(data, up, MNEMOGATE_SERVER__DRAIN_SECONDS="0.5") as process:
             async with httpx.AsyncClient(timeout=30) as client:
                 sent = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": stream}
                 asked = [asyncio.create_task(client.post(f"{process.url}/v1/chat/completions", content=json.dumps(sent), headers={**KEY, "x-memory": m})) for m in ("full", "off")]

@@ -29,7 +29,7 @@ def apart(tmp_path):
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
-        env = {**os.environ, "MEMGATE_STORAGE__DATA": str(tmp_path), "MEMGATE_STORAGE__VECTORS": "none", "MEMGATE_SERVER__KEEPALIVE_SECONDS": "1"}
+        env = {**os.environ, "MNEMOGATE_STORAGE__DATA": str(tmp_path), "MNEMOGATE_STORAGE__VECTORS": "none", "MNEMOGATE_SERVER__KEEPALIVE_SECONDS": "1"}
         child = subprocess.Popen([sys.executable, "-m", "gateway", "serve", "--port", str(port), "--upstream", upstream], env=env, cwd=Path(__file__).parents[3],
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         children.append(child)

@@ -34,10 +34,10 @@ async def test_off_and_the_relay_ask_nothing_of_a_store_that_is_not_there(data, 
             for verb in ("open", "read", "write"):
                 monkeypatch.setattr(Database, verb, never)
         elif how == "locked":
-            other = stack.enter_context(contextlib.closing(sqlite3.connect(data / "memgate.db", isolation_level=None)))
+            other = stack.enter_context(contextlib.closing(sqlite3.connect(data / "mnemogate.db", isolation_level=None)))
             other.execute("BEGIN EXCLUSIVE")
         else:
-            (data / "memgate.db").mkdir()
+            (data / "mnemogate.db").mkdir()
         async with Model("Fine.") as up, running(up.url, data) as live:
             begun = time.monotonic()
             for stream in (False, True):
@@ -115,6 +115,6 @@ async def test_one_file_and_sqlite_are_all_it_needs_and_it_is_there_at_once(tmp_
             if code:
                 assert await settled(client) == {"status": "ok", "degraded": []}
                 assert "CONNECTS" not in gateway.said
-        assert {p.name for p in (folder / "data").iterdir()} <= {"memgate.db", "memgate.db-shm", "memgate.db-wal", "secret", "token", "running"}
+        assert {p.name for p in (folder / "data").iterdir()} <= {"mnemogate.db", "mnemogate.db-shm", "mnemogate.db-wal", "secret", "token", "running"}
     # On a machine with other things to do processor time grows, too: what the libraries take there is the measure.
     assert min(used) < max(1.5, 2.5 * _floor()), used

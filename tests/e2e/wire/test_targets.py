@@ -321,7 +321,7 @@ async def test_after_a_round_has_begun_with_one_target_a_failing_next_round_may_
 
     async with Played(remembers, says(500)) as one, Played(fine) as two, running(one.url, data, first_of(one, two)) as live:
         answer = await live.chat("I am Ada", {"x-memory-user": "ada"})
-        assert (answer.json()["choices"][0]["message"]["content"], answer.headers["x-memgate-upstream"], answer.headers["x-memgate-attempts"]) == ("fine", "two/m", "3")
+        assert (answer.json()["choices"][0]["message"]["content"], answer.headers["x-mnemogate-upstream"], answer.headers["x-mnemogate-attempts"]) == ("fine", "two/m", "3")
         assert [m["role"] for m in two.requests[0].json["messages"]][-2:] == ["assistant", "tool"]
 
 
