@@ -12,11 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from memory.errors import BadArguments, BlockFull, BlockReadOnly
 from memory.messages import Json
 
 LABEL = re.compile(r"[a-z][a-z0-9_]{0,62}")
+SPANS = ("memory_blocks", "memory_updates", "conversation_summary", "recalled_memory")
+LINES_TOLD = 20  # of a text that stands in a block several times
 RESERVED = frozenset({"memory_blocks", "memory_updates", "conversation_summary", "recalled_memory", "old", "new"})
 
 
@@ -65,8 +68,13 @@ def appended(block: Block, content: str) -> Block:
 
 
 def _has_lines(value: str, content: str) -> bool:
-    lines, more = [x.strip() for x in value.split("\n")], [x.strip() for x in content.split("\n")]
-    return any(lines[i : i + len(more)] == more for i in range(len(lines) - len(more) + 1))
+    """Tell whether the value holds this run of lines; white space around a line does not count."""
+    return _stripped(content) in _stripped(value)  # in lists of lines the search would not be linear
+
+
+def _stripped(text: str) -> str:
+    """Return the lines of a text without white space around them, each between two line ends."""
+    return "\n".join(["", *(line.strip() for line in text.split("\n")), ""])
 
 
 def replaced(block: Block, old: str, new: str) -> Block:
@@ -79,8 +87,12 @@ def replaced(block: Block, old: str, new: str) -> Block:
     if count == 0:
         raise BadArguments(f"That text is not in the block {block.label!r}. Its value is:\n{block.value or '(empty)'}")
     if count > 1:
-        at = [str(i) for i, line in enumerate(block.value.split("\n"), 1) if old.split("\n")[0] in line]
-        raise BadArguments(f"That text stands {count} times in the block {block.label!r} (lines {', '.join(at)}). Give more of it, so that it is unique.")
+        first = old.split("\n", 1)[0]
+        found = (str(i) for i, line in enumerate(block.value.split("\n"), 1) if first in line)
+        at = ", ".join(islice(found, LINES_TOLD))
+        raise BadArguments(
+            f"That text stands {count} times in the block {block.label!r} (lines {at}). "
+            "Give more of it, so that it is unique.")
     value = block.value.replace(old, new)
     if not new:
         value = re.sub(r"\n{2,}", "\n", value).strip("\n") if "\n" in block.value else value.strip()
@@ -167,7 +179,7 @@ def _hunk(old: str, new: str) -> tuple[str, str]:
 
 
 _ITEM = re.compile(
-    r'<(?P<label>[a-z][a-z0-9_]*) change="(?P<change>\w+)"(?:/>|>(?:<old>(?P<old>.*?)</old><new>(?P<new>.*?)</new>|(?P<value>.*?))</(?P=label)>)', re.DOTALL)
+    r'<(?P<label>[a-z][a-z0-9_]*) change="(?P<change>\w+)"(?:/>|>(?:<old>(?P<old>[^<]*+)</old><new>(?P<new>[^<]*+)</new>|(?P<value>[^<]*+))</(?P=label)>)')
 
 
 def apply_note(told: Values, text: str) -> dict[str, str]:
@@ -187,11 +199,30 @@ def apply_note(told: Values, text: str) -> dict[str, str]:
 
 
 def strip_spans(text: str, tag: str) -> str:
-    """Text without spans of ours, known by their tag; look-alikes with another tag or none stay."""
+    """Return the text without spans of ours, known by their tag.
+
+    Look-alikes with another tag or none stay, and so does a span that is never closed: a name
+    that has no closing from here on has none later either. So the cost is linear.
+    """
     if tag not in text:
         return text
-    names = "memory_blocks|memory_updates|conversation_summary|recalled_memory"
-    return re.sub(rf'(?:\n\n)?<({names}) tag="{tag}">.*?</\1>', "", text, flags=re.DOTALL)
+    marks = {name: f'<{name} tag="{tag}">' for name in SPANS}
+    begins = {name: text.find(mark) for name, mark in marks.items()}
+    out: list[str] = []
+    kept = 0
+    while open_ones := {name: at for name, at in begins.items() if at >= 0}:
+        name = min(open_ones, key=open_ones.__getitem__)
+        begin = open_ones[name]
+        end = text.find(f"</{name}>", begin + len(marks[name]))
+        if end < 0:
+            begins[name] = -1
+            continue
+        out.append(text[kept : begin - 2 if text.endswith("\n\n", kept, begin) else begin])
+        kept = end + len(name) + 3
+        for other, at in open_ones.items():
+            if at < kept:
+                begins[other] = text.find(marks[other], kept)
+    return "".join([*out, text[kept:]])
 
 
 def without_spans(message: Json, tag: str) -> Json:

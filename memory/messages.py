@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ _THINK = re.compile(r"^\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 _REASONING = ("reasoning", "thinking", "redacted_thinking", "reasoning_text")  # a tuple: a type may be anything
 SYSTEM = frozenset({"system", "developer"})
 EMPTY = b"\x00" * 16
+SLICE = 1 << 16  # characters that are squeezed at once
 
 
 def is_system(message: Json) -> bool:
@@ -37,8 +38,26 @@ def text_of(message: Json) -> str:
 
 
 def squeeze(text: str) -> str:
-    """Text with each run of white space as one space."""
-    return " ".join(text.split())
+    """Return the text with each run of white space as one space, and none at its ends."""
+    return " ".join(text.split()) if len(text) <= SLICE else "".join(_squeezed(text))
+
+
+def _squeezed(text: str) -> Iterator[str]:
+    """Squeeze a long text slice by slice.
+
+    A million words in one list would take a hundred bytes each, and no other thread could run
+    until the list is made.
+    """
+    gap = said = False
+    for at in range(0, len(text), SLICE):
+        part = text[at : at + SLICE]
+        if words := " ".join(part.split()):
+            if said and (gap or part[0].isspace()):
+                yield " "
+            yield words
+            said, gap = True, part[-1].isspace()
+        else:
+            gap = True
 
 
 def canonical(message: Json) -> bytes:
@@ -63,15 +82,24 @@ def _parts(message: Json) -> list[Any]:
     if isinstance(message.get("refusal"), str):
         parts = [*parts, message["refusal"]]
     out: list[Any] = []
+    run: list[str] = []  # texts that follow each other say the same as one
     for part in parts:
         text = part if isinstance(part, str) else _text_part(part)
         if text is None:
-            out.append(_other_part(part))
-        elif out and isinstance(out[-1], str):
-            out[-1] = squeeze(out[-1] + "\n" + text)
+            _end_run(run, out)
+            if (other := _other_part(part)) is not None:
+                out.append(other)
         elif text := squeeze(text):
-            out.append(text)
-    return [p for p in out if p is not None]
+            run.append(text)
+    _end_run(run, out)
+    return out
+
+
+def _end_run(run: list[str], out: list[Any]) -> None:
+    """Move a run of texts to the end of `out`, as one."""
+    if run:
+        out.append(" ".join(run))
+        run.clear()
 
 
 def _text_part(part: Any) -> str | None:

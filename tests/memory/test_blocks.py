@@ -106,3 +106,48 @@ def test_a_label_is_a_tag(label):
 def test_only_spans_with_our_tag_are_stripped():
     ours, theirs = f'<memory_updates tag="{TAG}">\nx\n</memory_updates>', '<memory_updates tag="0000000000">y</memory_updates>'
     assert strip_spans(f"hello {theirs}\n\n{ours}", TAG) == f"hello {theirs}"
+
+
+PIECES = [
+    "\n", "\n\n", f'<memory_blocks tag="{TAG}">', "</memory_blocks>", f'<memory_updates tag="{TAG}">',
+    "</memory_updates>", "x", f' tag="{TAG}">', "<memory_blocks", '<recalled_memory tag="other">']
+
+
+@given(st.lists(st.sampled_from(PIECES)).map("".join))
+def test_exactly_the_closed_spans_of_ours_are_stripped(said):
+    names = "memory_blocks|memory_updates|conversation_summary|recalled_memory"
+    span = re.compile(rf'(?:\n\n)?<({names}) tag="{TAG}">.*?</\1>', re.DOTALL)
+    assert strip_spans(said, TAG) == span.sub("", said)
+
+
+class CountingText(str):
+    """A text that counts how many of its characters `find` looked at."""
+
+    looked = 0
+
+    def find(self, sub, start=0, end=None):
+        found = super().find(sub, start)
+        self.looked += (found if found >= 0 else len(self)) - start
+        return found
+
+
+@pytest.mark.parametrize("unit", [
+    f'<memory_blocks tag="{TAG}">', f'<memory_blocks tag="{TAG}">a</memory_blocks>',
+    f'<memory_blocks tag="{TAG}"><memory_updates tag="{TAG}"><recalled_memory tag="{TAG}">',
+    f'<memory_updates tag="{TAG}">a</memory_updates><memory_blocks tag="{TAG}">'])
+def test_stripping_spans_looks_at_each_character_a_few_times(unit):
+    said = CountingText(unit * 500)
+    strip_spans(said, TAG)
+    assert said.looked < 20 * len(said)
+
+
+lines = st.text("ab \n", max_size=12)
+
+
+@given(lines, lines)
+def test_a_run_of_lines_is_found_where_it_stands_line_for_line(value, content):
+    there, more = ([x.strip() for x in t.split("\n")] for t in (value, content.strip("\n")))
+    known = any(there[i : i + len(more)] == more for i in range(len(there)))
+    if content.strip():
+        same = appended(Block("human", value), content).value == value
+        assert same == known

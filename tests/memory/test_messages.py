@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.history import Chain
-from memory.messages import Seen, canonical, text_of
+from memory.messages import Seen, canonical, squeeze, text_of
 
 KEY = b"k" * 32
 message = st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "tool"]), "content": st.text(max_size=8)})
@@ -77,3 +77,24 @@ def test_any_json_as_content_has_a_canonical_form(content):
     hash(canonical({"role": "user", "content": content}))
     assert isinstance(text_of({"content": content}), str)
     json.dumps(content)
+
+
+@given(st.text(st.sampled_from("ab \n\u2003"), max_size=40), st.integers(1, 7))
+def test_a_long_text_is_squeezed_as_a_short_one(text, slice_size):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("memory.messages.SLICE", slice_size)
+        assert squeeze(text) == " ".join(text.split())
+
+
+@given(st.lists(st.sampled_from(["a", " b ", "", "\n", "c d"])))
+def test_a_run_of_text_parts_says_what_one_text_says(texts):
+    parts = [{"type": "text", "text": t} for t in texts]
+    one = canonical({"role": "user", "content": "\n".join(texts)})
+    assert canonical({"role": "user", "content": parts}) == one
+
+
+def test_a_part_between_texts_keeps_them_apart():
+    image = {"type": "image_url", "image_url": {"url": "https://h/i"}}
+    a, b = ({"type": "text", "text": t} for t in "ab")
+    apart, together = ({"role": "user", "content": c} for c in ([a, image, b], [a, b, image]))
+    assert canonical(apart) != canonical(together)

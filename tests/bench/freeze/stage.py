@@ -1,0 +1,191 @@
+"""What a dimension is played on: a gateway in a process of its own, an upstream that answers as told, and a prober beside them."""
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import uvloop
+
+from tests.bench.freeze.dimensions import Dimension, Exchange
+from tests.bench.subjects import ROOT, Mock, Subject, free_port
+
+LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
+CHUNKED = re.compile(rb"transfer-encoding: chunked", re.IGNORECASE)
+SETTLE = 0.3  # seconds after an answer in which work put off until then still counts
+READ_SECONDS = 180.0
+CONFIG = """
+[server]
+port = {port}
+[storage]
+data = "{data}"
+vectors = "none"
+[providers.odd]
+base_url = "{odd}"
+[providers.mock]
+base_url = "{mock}"
+[models.probe]
+targets = [{{ provider = "mock" }}]
+[models."*"]
+targets = [{{ provider = "odd" }}]
+[memory]
+explain_days = 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one exchange came to. waits: the worst of others, seconds, by what was asked. cpu: seconds of the gateway's process.
+    grown: bytes by which its peak passed what was resident before."""
+
+    size: int
+    status: int
+    memory: str
+    took: float
+    cpu: float
+    grown: int
+    waits: dict[str, float]
+
+
+class OddUpstream:
+    """A server of its own thread that reads requests without looking at them and sends what it was given."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.answers: list[list[bytes]] = []
+        self.requests = 0
+        self._ready = threading.Event()
+        self._loop = uvloop.new_event_loop()
+        threading.Thread(target=self._run, daemon=True).start()
+        self._ready.wait(10)
+
+    def _run(self) -> None:
+        async def serve() -> None:
+            await asyncio.start_server(self._serve, "127.0.0.1", self.port, limit=1 << 20)
+            self._ready.set()
+            await asyncio.Event().wait()
+
+        self._loop.run_until_complete(serve())
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                left = int(found[1]) if (found := LENGTH.search(head)) else 0
+                while CHUNKED.search(head) and (size := int(await reader.readline(), 16)):
+                    await reader.readexactly(size + 2)
+                while left:
+                    left -= len(await reader.read(min(left, 1 << 20)))
+                if head.startswith(b"GET"):
+                    writer.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+                    continue
+                self.requests += 1
+                answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+                for piece in answer:
+                    writer.write(piece)
+                    await writer.drain()
+                if b"connection: close" in answer[0]:
+                    break
+        except (asyncio.IncompleteReadError, OSError):
+            pass  # the gateway left
+        finally:
+            writer.close()
+
+
+class Stage:
+    """Starts everything at `with`, and stops it after."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+
+    def __enter__(self) -> Stage:
+        self.mock, self.odd, port = Mock(), OddUpstream(), free_port()
+        self._data.mkdir(parents=True, exist_ok=True)
+        config = self._data / "gateway.toml"
+        config.write_text(CONFIG.format(
+            port=port, data=self._data / "store", odd=f"http://127.0.0.1:{self.odd.port}/v1", mock=self.mock.base))
+        self.odd.answers = [[b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"]]
+        self.port = port
+        self.gateway = Subject("freeze", ["gateway", "serve", "--config", str(config)], port, headers={"x-memory": "off"})
+        self.prober = subprocess.Popen(
+            [sys.executable, "-m", "tests.bench.freeze.prober", str(port)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        time.sleep(0.5)
+        self.waits()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.prober.kill()
+        self.prober.wait()
+        self.gateway.stop()
+        self.mock.stop()
+
+    def waits(self) -> dict[str, float]:
+        """The worst waits of others since this was last asked, seconds."""
+        assert self.prober.stdin is not None and self.prober.stdout is not None  # noqa: S101, PT018 - pipes were asked for
+        self.prober.stdin.write("\n")
+        self.prober.stdin.flush()
+        return dict(json.loads(self.prober.stdout.readline()))
+
+    def play(self, dimension: Dimension, size: int) -> Outcome:
+        """Plays a dimension at a size, and waits until the gateway is idle again."""
+        exchange = dimension.play(size)
+        self.odd.answers = list(exchange.answers)
+        request = written(exchange, self.port)
+        self.waits()
+        before, resident, begun = self.gateway.cpu(), self.peak(reset=True), time.perf_counter()
+        status, memory = self.exchange(request)
+        took = time.perf_counter() - begun
+        self.settle()
+        return Outcome(size, status, memory, took, self.gateway.cpu() - before, self.peak() - resident, self.waits())
+
+    def settle(self) -> None:
+        """Waits for what the gateway put off until after its answer: until it uses a twentieth of a core at most."""
+        for _ in range(200):
+            before = self.gateway.cpu()
+            time.sleep(SETTLE)
+            if self.gateway.cpu() - before < SETTLE / 4:
+                return
+
+    def peak(self, *, reset: bool = False) -> int:
+        """The gateway's peak of resident bytes; what is resident now where it is reset."""
+        process = Path(f"/proc/{self.gateway.process.pid}")
+        if reset:
+            (process / "clear_refs").write_text("5")
+        found = re.search(r"VmHWM:\s+(\d+) kB", (process / "status").read_text())
+        return int(found[1]) * 1024 if found else 0
+
+    def exchange(self, request: bytes) -> tuple[int, str]:
+        """Sends a request and reads its answer to the end. Returns the status, 0 for none, and what it says of the memory."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=READ_SECONDS) as wire:
+            head = bytearray()
+            try:
+                wire.sendall(request)
+            except OSError:
+                pass  # it may answer before it has read everything
+            try:
+                while data := wire.recv(1 << 20):
+                    if len(head) < 1 << 16:
+                        head += data
+            except OSError:
+                pass
+        found = re.match(rb"HTTP/1.1 (\d+)", head)
+        memory = re.search(rb"x-memory-status: (\w+)", bytes(head), re.IGNORECASE)
+        return int(found[1]) if found else 0, memory[1].decode() if memory else ""
+
+
+def written(exchange: Exchange, port: int) -> bytes:
+    """The request as bytes, on a connection of its own."""
+    body = gzip.compress(exchange.body, 6) if exchange.gzip else exchange.body
+    headers = [("host", f"127.0.0.1:{port}"), ("authorization", "Bearer k"), ("content-type", "application/json"), ("connection", "close"),
+               ("content-length", str(len(body))), *([("content-encoding", "gzip")] if exchange.gzip else []), *exchange.headers]
+    head = f"{exchange.method} {exchange.path} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in headers) + "\r\n"
+    return head.encode() + body
