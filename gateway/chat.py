@@ -20,8 +20,9 @@ from gateway.embedding import Credentials
 from gateway.errors import BadRequest, Forbidden, GatewayError, TooLarge, Unavailable
 from gateway.forward import Forwarder
 from gateway.headers import Pairs, client_side, joined
+from gateway.heavy import TooHeavy, skim
 from gateway.identity import KeyRing, Names, Principal, header_text
-from gateway.intake import check_model, parse, read_body
+from gateway.intake import read_body
 from gateway.limits import Allowance, Limits
 from gateway.metering import Meter, guessed
 from gateway.plain import PlainWork
@@ -34,6 +35,7 @@ from gateway.shared import Shared
 from gateway.tokenizers import Vocabularies
 from gateway.turn import Bounds, Turn
 from gateway.usage import Record, UsageLog
+from gateway.weighing import is_light
 from gateway.wire.chat import Json
 from memory.ask import Ask
 from memory.errors import MemoryFault
@@ -131,7 +133,7 @@ async def serve(gateway: Gateway, scope: Any, receive: Receive, send: Send, path
         headers = joined(scope["headers"])
         principal = gateway.keys.caller(headers)
         body = await read_body(receive, headers, int(gateway.settings.server.max_body_mib * 1024 * 1024))
-        respond = answer(gateway, Request(principal, headers, body, path_user, started, name))
+        respond = await answer(gateway, Request(principal, headers, body, path_user, started, name))
     except TooLarge as e:
         await Refusal(e, base)(scope, receive, send)
     except GatewayError as e:
@@ -143,30 +145,48 @@ async def serve(gateway: Gateway, scope: Any, receive: Receive, send: Send, path
         await respond(scope, receive, send)
 
 
-def answer(gateway: Gateway, request: Request) -> Any:
+async def answer(gateway: Gateway, request: Request) -> Any:
     """The ASGI response to a chat request. Raises GatewayError for what can be told without an upstream."""
     principal = request.principal
     mode = mode_of(request.headers)
-    if mode == "off":
-        check_model(body := parse(request.body))
-    else:
-        body = gateway.prefixes.read((principal.tenant, principal.key, request.headers.get(b"x-memory-user"), request.path_user), request.body)
+    body, reason = await _read(gateway, request, mode)
     route = gateway.router.route(body["model"], principal)
     user = gateway.names.user(principal, request.headers, request.path_user, body)
-    off = mode == "off" or gateway.background.matches(body["messages"])
+    off = mode == "off" or (not reason and gateway.background.matches(body["messages"]))
     explicit = None if off else conversation_of(request.headers, principal, user)
     forward = forwarder(gateway, route, request.headers, principal)
     forward.meter.guess = guessed(len(request.body))
     if gateway.settings.routing.sticky:
         forward.conversation = beginning(body, explicit, f"{principal.tenant}\x00{user}")
     entry = Entry(request.id, principal, "/chat/completions", request.started, body["model"], "off" if off else mode, None if off else user, _all_output(body))
-    if off:
-        passing = Passing("POST", "/chat/completions", request.body, several=body.get("n") not in (None, 1), named=[(b"x-memory-status", b"off")],
+    if reason and (explicit or gateway.settings.memory.on_error == "fail"):
+        raise BadRequest(f"This request needs its memory, which cannot look at it in time: {reason}. Send less.")
+    if off or reason:
+        status = [(b"x-memory-status", b"degraded"), (b"x-memory-reason", reason.encode())] if reason else [(b"x-memory-status", b"off")]
+        passing = Passing("POST", "/chat/completions", request.body, several=body.get("n") not in (None, 1), named=status,
                           started=request.started)
         return answering(gateway, forward, entry, RelayWork(forward, passing, bool(body.get("stream"))).ready)
     agent = agent_of(request.headers)
     work = ChatWork(gateway, request, body, forward, _Wanted(gateway.memory.scope(principal.tenant, user, agent), mode, explicit))
     return answering(gateway, forward, entry, work.prepare)
+
+
+async def _read(gateway: Gateway, request: Request, mode: str) -> tuple[Json, str]:
+    """Read the request as its mode needs it; the text says why memory stands aside, if it does.
+
+    Raises BadRequest.
+    """
+    reason = ""
+    if mode != "off":
+        principal = request.principal
+        whose = (principal.tenant, principal.key, request.headers.get(b"x-memory-user"), request.path_user)
+        try:
+            return await gateway.prefixes.take(whose, request.body), ""
+        except TooHeavy as e:
+            reason = str(e)
+            log.warning("a request is too long for memory and goes without it (%s): %s", request.id, reason)
+    light = is_light(request.body)
+    return (skim(request.body) if light else await asyncio.to_thread(skim, request.body)), reason
 
 
 @dataclass(slots=True)

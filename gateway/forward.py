@@ -21,11 +21,13 @@ from gateway.endings import error_of
 from gateway.errors import GatewayError, StreamIncomplete, UpstreamAuthError, UpstreamRefused, UpstreamUnreachable
 from gateway.headers import Pairs, client_headers, header_value, rekeyed, upstream_headers
 from gateway.metering import Meter
+from gateway.pace import Paced
 from gateway.refusals import blames, code_of, error_json, forbids_retry, pause, status_of, worth_retrying
 from gateway.routing import Route, Target
 from gateway.slots import Held
-from gateway.sse import DONE, Event, Framer
+from gateway.sse import DONE, Event, EventTooLarge, Framer
 from gateway.upstream.base import Incoming, Outgoing
+from gateway.weighing import MOST_VALUES, is_light, is_readable
 from gateway.wire.chat import Chunk, Json, Malformed, chunk, decode, encode, lift, read
 from gateway.wire.place import Piece, native, pieces, written
 from memory.prefix import Messages
@@ -228,6 +230,8 @@ class Forwarder:
             raise
         if target.concurrent:
             incoming.body = Held(incoming.body, partial(slots.give, target.label))
+        if incoming.is_events:
+            incoming.body = Paced(incoming.body)
         return incoming
 
     async def broke(self, error: GatewayError) -> None:
@@ -295,7 +299,7 @@ class Forwarder:
                 continue
             if first.data == DONE:
                 break
-            if (error := chunk_of(first).error) is not None:
+            if (error := (await chunk_of(first)).error) is not None:
                 raise UpstreamRefused(status_of(error), self.scrubbed(encode({"error": error}), reply.target), reply.headers)
             reply.events = batch
             return
@@ -304,12 +308,10 @@ class Forwarder:
     async def _whole(self, reply: Reply) -> None:
         data = await reply.incoming.read()
         try:
-            body = decode(data)
-            if not isinstance(body, dict):
-                raise Malformed("not an object")
+            body, found = completion(data) if is_light(data) else await asyncio.to_thread(completion, data)
             if body.get("error"):
                 raise UpstreamRefused(status_of(body["error"]), self.scrubbed(data, reply.target), reply.headers)
-            reply.chunk = chunk(lift(body), b"")
+            reply.chunk = found
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, Malformed) as e:
             raise UpstreamUnreachable(f"The upstream answered 200 with something that is no chat completion ({type(e).__name__}). Try again, or check its base_url.") from e
         reply.plain = data
@@ -330,6 +332,19 @@ class Forwarder:
         return UpstreamRefused(incoming.status, *error_json(incoming.status, data, headers))
 
 
+def completion(data: bytes) -> tuple[Json, Chunk | None]:
+    """Read a whole answer: its object, and the chunk it is unless it reports an error.
+
+    Raises Malformed, DecodeError, UnicodeDecodeError, RecursionError.
+    """
+    if not is_readable(data):
+        raise Malformed(f"more than {MOST_VALUES} values")
+    body = decode(data)
+    if not isinstance(body, dict):
+        raise Malformed("not an object")
+    return body, None if body.get("error") else chunk(lift(body), b"")
+
+
 class Events:
     """The events of a stream, those together that arrived together. Raises GatewayError from the body.
 
@@ -347,17 +362,37 @@ class Events:
     async def __anext__(self) -> list[Event]:
         try:
             while True:
-                if events := self._framer.feed(await self._body.__anext__()):
+                if events := fed(self._framer, await self._body.__anext__()):
                     return events
         except StopAsyncIteration:
-            if last := self._framer.close():
-                return [last]
+            if last := fed(self._framer, None):
+                return last
             raise
 
 
-def chunk_of(event: Event) -> Chunk:
-    """The event's data as a chunk. Raises StreamIncomplete for what is none."""
+def fed(framer: Framer, data: bytes | None) -> list[Event]:
+    """Frame the next bytes, None at their end. Raises StreamIncomplete for an event without end."""
     try:
-        return read(event.data or b"")
+        if data is not None:
+            return framer.feed(data)
+        return [last] if (last := framer.close()) else []
+    except EventTooLarge as e:
+        raise StreamIncomplete(f"The stream broke off: the upstream sent {e}. Try again.") from e
+
+
+async def chunk_of(event: Event) -> Chunk:
+    """Read the event's data as a chunk, off the event loop where it is long.
+
+    Raises StreamIncomplete for what is none.
+    """
+    data = event.data or b""
+    try:
+        return read(data) if is_light(data) else await asyncio.to_thread(_read_heavy, data)
     except Malformed as e:
         raise StreamIncomplete(f"The stream broke off: {e}. Try again.") from e
+
+
+def _read_heavy(data: bytes) -> Chunk:
+    if not is_readable(data):
+        raise Malformed(f"the upstream sent an event of more than {MOST_VALUES} values")
+    return read(data)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -53,10 +53,13 @@ def _too_large(limit: int) -> TooLarge:
     return TooLarge(f"The body is larger than {limit} bytes. Send less, or raise server.max_body_mib.", headers=[(b"connection", b"close")])
 
 
-def parse(body: bytes) -> Json:
-    """The JSON object of a body. Raises BadRequest with the position of the fault."""
+def parse(body: bytes, read: Callable[[bytes], Any] = decode) -> Json:
+    """Read the JSON object of a body. Raises BadRequest with the position of the fault.
+
+    read: decodes it, or as much of it as is wanted.
+    """
     try:
-        data = decode(body)
+        data = read(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as e:
         raise BadRequest(f"The body is not valid JSON{_where(e, body)}: {str(e)[:200]}", code="invalid_json") from e
     except RecursionError as e:

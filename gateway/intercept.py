@@ -26,9 +26,10 @@ TRIES = 8  # moulds that are made in a row without use: in some streams no event
 
 @dataclass(slots=True)
 class Call:
-    """One tool call of a reply; `ours` is None while its name may still grow into one of ours."""
+    """One tool call of a reply; `ours` is None while its name may still grow into one of ours. place: among the calls of its lane."""
 
     index: Any
+    place: int
     id: str = ""
     name: str = ""
     ours: bool | None = None
@@ -41,6 +42,11 @@ class Lane:
     """What one choice has shown so far, over all rounds."""
 
     calls: list[Call] = field(default_factory=list)  # of this round
+    newest: dict[Any, Call] = field(default_factory=dict)  # of them, by index
+    nameless: dict[Any, Call] = field(default_factory=dict)  # the newest without an id, by index
+    known: dict[tuple[Any, str], Call] = field(default_factory=dict)  # by index and id
+    places: dict[Any, int] = field(default_factory=dict)  # what the first call of an index was shown as
+    released: int = 0  # so many calls from the first are decided, and what was held of them is shown
     next_index: int = 0
     hid: bool = False  # a call of ours was taken out: indexes are ours to give
     finish: str = ""  # the finish the client saw
@@ -213,20 +219,28 @@ class Interceptor:
             call.held.clear()
             self._release(lane, out)
             return False
-        if next(c for c in lane.calls if c.ours is None or c is call).ours is None:
+        self._release(lane, out)
+        if call.place >= lane.released:  # it, or one before it, could still become ours
             call.held.append((chunk, segment))
             return False
-        self._release(lane, out)
         return self._place(lane, call, segment)
 
     def _route(self, lane: Lane, delta: Json) -> Call:
-        index, ident = delta.get("index"), delta.get("id") or ""
-        for call in reversed(lane.calls):
-            # A server that leaves the index out goes on with its last call.
-            if index in (call.index, None) and not (ident and call.id and ident != call.id):
-                call.id = call.id or ident
-                return call
-        lane.calls.append(call := Call(index, ident, shown_as=-1))
+        """The call that a delta goes on with, or a new one."""
+        told, ident = delta.get("index"), str(delta.get("id") or "")
+        # A server that leaves the index out goes on with its last call.
+        index = told if isinstance(told, int) else lane.calls[-1].index if lane.calls else None
+        call = lane.newest.get(index) if not ident else lane.known.get((index, ident)) or lane.nameless.get(index)
+        if call is None:
+            index = told if isinstance(told, int) else None
+            lane.calls.append(call := Call(index, len(lane.calls), shown_as=-1))
+            lane.newest[index] = call
+            lane.nameless[index] = call
+        if ident and not call.id:
+            call.id = ident
+            lane.known[index, ident] = call
+            if lane.nameless.get(index) is call:
+                del lane.nameless[index]
         return call
 
     def _judge(self, call: Call, done: bool) -> None:
@@ -238,9 +252,8 @@ class Interceptor:
 
     def _release(self, lane: Lane, out: list[bytes]) -> None:
         """Shows the held deltas of the client's calls, in their order: none before a call that could still become ours."""
-        for call in lane.calls:
-            if call.ours is None:
-                return
+        while lane.released < len(lane.calls) and (call := lane.calls[lane.released]).ours is not None:
+            lane.released += 1
             held, call.held = call.held, []
             for chunk, segment in held:
                 self._place(lane, call, segment)
@@ -249,8 +262,9 @@ class Interceptor:
     def _place(self, lane: Lane, call: Call, segment: Segment) -> bool:
         """Indexes are dense, in the order first seen. Some servers number every call 0: that passes while nothing is hidden."""
         if call.shown_as < 0:
-            same = [c.shown_as for c in lane.calls if c is not call and c.index == call.index and c.shown_as >= 0 and call.index is not None]
-            call.shown_as = same[0] if same and not lane.hid else lane.next_index
+            same = lane.places.get(call.index) if call.index is not None else None
+            call.shown_as = same if same is not None and not lane.hid else lane.next_index
+            lane.places.setdefault(call.index, call.shown_as)
             lane.next_index = max(lane.next_index, call.shown_as + 1)
         if segment.value.get("index") != call.shown_as:
             segment.shown = {**segment.value, "index": call.shown_as}
@@ -325,7 +339,9 @@ class Interceptor:
         """Another round follows: its chunks continue the answer the client is reading."""
         self._rounds += 1
         for lane in self._lanes.values():
-            lane.calls.clear()
+            for kept in (lane.calls, lane.newest, lane.nameless, lane.known, lane.places):
+                kept.clear()
+            lane.released = 0
             lane.reason = ""
             lane.waiting = None
             lane.fresh = True

@@ -7,6 +7,7 @@ first message (members given twice, for example), the whole body is read; so is 
 """
 from __future__ import annotations
 
+import asyncio
 import secrets
 from bisect import bisect_right
 from collections import deque
@@ -15,7 +16,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from gateway.heavy import check_values, check_weight
 from gateway.intake import check_messages, check_model, parse
+from gateway.weighing import is_light
 from gateway.wire.chat import Json, decode, whole
 from memory.prefix import Messages, Prefix, Source, elements
 
@@ -30,6 +33,7 @@ PARTS = 8  # of which a hash is made at most: what is new of a body is hashed, n
 SAME = 64  # candidates behind one window
 BRACKETS = 100_000  # in what is new of a body; one that has more is read as a whole, for to find its messages would take long
 NOWHERE: list[tuple[int, int]] = []
+LONGEST = 16 << 20  # bytes up to which a beginning is kept: to know it again, all of it is hashed
 SPACE = b" \t\r\n"
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -59,25 +63,28 @@ class Prefixes:
     def read(self, who: object, body: bytes) -> Json:
         """A chat request, checked, its `messages` as `Messages`. who: whose bodies it is looked up among. Raises BadRequest."""
         bucket, known = self._find(who, body)
-        short, data, prefix, shift = body, None, Prefix(), 0
-        if known is not None:
-            short = b"".join((body[: known.start], _STANDIN, body[known.end :]))
-            data, prefix, shift = _resumed(short), known.prefix, known.end - known.start - len(_STANDIN)
-        if data is None or known is None:
-            short, data, prefix, shift, known = body, parse(body), Prefix(), 0, None
-        check_model(data)
-        check_messages(data, prefix.count)
-        if not whole(short) or short.count(b"[") + short.count(b"{") > BRACKETS:
-            span, new = None, NOWHERE
-        elif known is None:
-            span, new = _span(body) if len(body) > SHORTEST else None, NOWHERE
-        else:
-            new = [(a + shift, b + shift) for a, b in elements(short, known.start + len(_STANDIN))]
-            span = known.start, new[-1][1] if new else known.end
-        start, end = (known.start, known.end) if known is not None else (0, 0)
-        messages = Messages(prefix, data["messages"], lambda: decode(b"".join((b"[", body[start:end], b"]"))), Source(body, span[0], new) if span else None)
-        data["messages"] = messages
-        if messages.new and span is not None:
+        found = _read(body, _short(body, known), known) or _whole(body)
+        return self._kept(who, body, bucket, found)
+
+    async def take(self, who: object, body: bytes) -> Json:
+        """Read a request as `read` does, in a thread where what is new of it is long.
+
+        Raises BadRequest, and TooHeavy for what memory cannot look at in time.
+        """
+        bucket, known = self._find(who, body)
+        found = None
+        if is_light(short := _short(body, known)):
+            found = _read(body, short, known)
+            known, short = None, body  # where it could not be read, nothing is believed of it
+        if found is None:
+            found = await asyncio.to_thread(_read_heavy, body, short, known)
+        return self._kept(who, body, bucket, found)
+
+    def _kept(self, who: object, body: bytes, bucket: deque[_Known], found: _Read) -> Json:
+        """Keep what was found of a body, for the one that goes on from it."""
+        data, span, known = found
+        messages: Messages = data["messages"]
+        if messages.new and span is not None and span[1] <= LONGEST:
             if known is not None and known in bucket:
                 bucket.remove(known)  # what goes on from it stands for it
             at = span[1]
@@ -109,6 +116,61 @@ class Prefixes:
             found = self._now[name] = self._before.get(name) or deque(maxlen=SAME)
         found.append(known)
         self._count += 1
+
+
+_Read = tuple[Json, tuple[int, int] | None, _Known | None]  # a request, where its messages stand, and what it goes on from
+
+
+def _short(body: bytes, known: _Known | None) -> bytes:
+    """What is new of a body, with a stand-in for the messages known."""
+    return body if known is None else b"".join((body[: known.start], _STANDIN, body[known.end :]))
+
+
+def _whole(body: bytes) -> _Read:
+    """Read a body of which nothing is known. Raises BadRequest."""
+    found = _read(body, body, None)
+    assert found is not None  # noqa: S101 - only what is known can be wrong
+    return found
+
+
+def _read(body: bytes, short: bytes, known: _Known | None) -> _Read | None:
+    """Read a body of which `short` is new. None where it does not go on from what is known.
+
+    Raises BadRequest.
+    """
+    prefix, shift = Prefix(), 0
+    if known is None:
+        data = parse(body)
+    else:
+        prefix, shift = known.prefix, known.end - known.start - len(_STANDIN)
+        if (resumed := _resumed(short)) is None:
+            return None
+        data = resumed
+    check_model(data)
+    check_messages(data, prefix.count)
+    if not whole(short) or short.count(b"[") + short.count(b"{") > BRACKETS:
+        span, new = None, NOWHERE
+    elif known is None:
+        span, new = _span(body) if len(body) > SHORTEST else None, NOWHERE
+    else:
+        new = [(a + shift, b + shift) for a, b in elements(short, known.start + len(_STANDIN))]
+        span = known.start, new[-1][1] if new else known.end
+    start, end = (known.start, known.end) if known is not None else (0, 0)
+    data["messages"] = Messages(prefix, data["messages"], lambda: decode(b"".join((b"[", body[start:end], b"]"))), Source(body, span[0], new) if span else None)
+    return data, span, known
+
+
+def _read_heavy(body: bytes, short: bytes, known: _Known | None) -> _Read:
+    """Read a body that is long, in a thread. Raises BadRequest, TooHeavy."""
+    check_values(short)
+    if (found := _read(body, short, known)) is None:
+        check_values(body)
+        short, found = body, _whole(body)
+    messages: Messages = found[0]["messages"]
+    check_weight(len(short), messages.new)
+    if (source := messages.source) is not None and not source.new:
+        source.new = elements(body, source.start)
+    return found
 
 
 def hashed(body: bytes, cuts: Sequence[int], at: int = 0, base: int = 0) -> int:

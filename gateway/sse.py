@@ -18,6 +18,14 @@ DONE = b"[DONE]"
 COMMENT = b": keep-alive\n\n"
 
 
+EVENT_BYTES = 32 << 20
+EVENT_LINES = 50_000
+
+
+class EventTooLarge(ValueError):
+    """An event of more bytes or lines than are kept until its end."""
+
+
 class Event(NamedTuple):
     """One dispatched block: `data` is None for a block of comments or blank lines alone. ended: its blank line came."""
 
@@ -50,7 +58,10 @@ class Framer:
         return not self._rest
 
     def feed(self, data: bytes) -> list[Event]:
-        """Takes the next bytes, of any length; returns the events they complete, in order."""
+        """Take the next bytes, of any length; return the events they complete, in order.
+
+        Raises EventTooLarge.
+        """
         rest = self._rest
         if not (rest or self._start) and (event := _simple(data)) is not None:
             self.count += 1
@@ -68,6 +79,8 @@ class Framer:
         elif begin < len(data):
             rest += data[begin:]
         self._seen = len(self._rest)
+        if self._seen > EVENT_BYTES:
+            raise EventTooLarge(f"an event of more than {EVENT_BYTES} bytes")
         self.count += len(events)
         return events
 
@@ -85,7 +98,10 @@ class Framer:
             return simple if text is raw else simple._replace(raw=raw)
         data: list[bytes] = []
         name = b""
-        for line in LINE.split(text):
+        lines = LINE.split(text, EVENT_LINES)
+        if len(lines) > EVENT_LINES:
+            raise EventTooLarge(f"an event of more than {EVENT_LINES} lines")
+        for line in lines:
             field, _, value = line.partition(b":")
             value = value.removeprefix(b" ")
             if field == b"data":

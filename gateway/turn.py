@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from gateway.errors import GatewayError, StreamIncomplete, UpstreamFailed, UpstreamRefused, UpstreamTimeout
-from gateway.forward import Composed, Forwarder, Reply, chunk_of
+from gateway.forward import Composed, Forwarder, Reply, chunk_of, fed
 from gateway.intercept import Interceptor, Round
 from gateway.refusals import is_overflow, overflowed
 from gateway.routing import Target
@@ -50,7 +50,7 @@ async def played(reply: Reply, icpt: Interceptor, forward: Forwarder) -> AsyncGe
     try:
         while events:
             out: list[bytes] = []
-            end = _taken(events, icpt, out)
+            end = await _taken(events, icpt, out)
             if out:
                 yield b"".join(out)
             if isinstance(end, StreamIncomplete):
@@ -63,17 +63,17 @@ async def played(reply: Reply, icpt: Interceptor, forward: Forwarder) -> AsyncGe
                 if framer.between and (shown := icpt.passed(data)):
                     framer.count += 1
                     yield shown
-                elif events := framer.feed(data):
+                elif events := fed(framer, data):
                     break
             else:
-                events = [last] if (last := framer.close()) else []
+                events = fed(framer, None)
     except GatewayError as e:
         await forward.broke(e)
         if not (icpt.ended and isinstance(e, StreamIncomplete | UpstreamTimeout)):
             raise
 
 
-def _taken(events: list[Event], icpt: Interceptor, out: list[bytes]) -> Event | StreamIncomplete | None:
+async def _taken(events: list[Event], icpt: Interceptor, out: list[bytes]) -> Event | StreamIncomplete | None:
     """Adds what to show of these events. Returns what nothing counts after, if it is among them: the last event, or what is none."""
     for event in events:
         if shown := icpt.passed(event.raw):
@@ -82,7 +82,7 @@ def _taken(events: list[Event], icpt: Interceptor, out: list[bytes]) -> Event | 
             return event
         elif event.data:
             try:
-                piece = chunk_of(event)
+                piece = await chunk_of(event)
             except StreamIncomplete as e:
                 return e
             out += map(frame, icpt.feed(piece))

@@ -10,19 +10,24 @@ and asks for the chunk again with only the segments it keeps; an untouched chunk
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from gateway.wire.delta import joined, merge
+from gateway.wire.delta import growing, joined, merge
 
 Json = dict[str, Any]
 encode = msgspec.json.Encoder().encode
+CHOICES, CALLS = 1024, 4096  # of an answer, and of one choice
 IDENTITY = ("id", "object", "created", "model")
 _decode = msgspec.json.Decoder().decode
-LONE = re.compile(rb"(?<!\\)((?:\\\\)*)\\(?:u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..\\)u[dD][c-fC-F]..)", re.DOTALL)
+_PAIR = rb"\\u[dD][89abAB]..\\u[dD][c-fC-F].."
+_SOUND = re.compile(rb"(?:[^\\]++|\\[^u]|\\u(?:[^dD]|[dD][^89a-fA-F])|" + _PAIR + rb")*+", re.DOTALL)
+_ESCAPE = re.compile(_PAIR + rb"|(\\u[dD][89a-fA-F]..)|\\?.", re.DOTALL)
+_WINDOW = 1 << 20  # bytes that are looked at in one step
 
 
 def decode(data: bytes) -> Any:
@@ -30,15 +35,42 @@ def decode(data: bytes) -> Any:
     no character, can be neither stored nor sent on, and must not cost the request. Raises msgspec.DecodeError, RecursionError."""
     try:
         return _decode(data)
-    except msgspec.DecodeError:
-        if (mended := LONE.sub(rb"\1\\ufffd", data)) == data:
+    except msgspec.DecodeError as e:
+        if not is_halved(e):
             raise
-        return _decode(mended)
+        return _decode(mended(data))
+
+
+def is_halved(error: msgspec.DecodeError) -> bool:
+    """Tell whether half of a surrogate pair may be what a JSON text was refused for."""
+    return "surrogate" in str(error) or "escape" in str(error)
+
+
+def mended(data: bytes) -> bytes:
+    """Return the JSON text with each half of a surrogate pair replaced by U+FFFD."""
+    out: list[bytes] = []
+    at = 0
+    for half in _halves(data):
+        out += data[at:half], rb"\ufffd"
+        at = half + len(rb"\ud800")
+    return b"".join([*out, data[at:]])
 
 
 def whole(data: bytes) -> bool:
     """Whether no half of a surrogate pair is in a JSON text, so that it may be sent on as it came."""
-    return (b"\\ud" not in data and b"\\uD" not in data) or LONE.search(data) is None
+    return (b"\\ud" not in data and b"\\uD" not in data) or next(_halves(data), None) is None
+
+
+def _halves(data: bytes) -> Iterator[int]:
+    """Find the escapes that are half of a surrogate pair. Each byte is looked at once, from the left."""
+    at, size = 0, len(data)
+    while at < size:
+        found = _SOUND.match(data, at, at + _WINDOW)
+        at = found.end() if found else at
+        if escape := _ESCAPE.match(data, at):  # what stopped it: a half, or the window's end
+            if escape[1]:
+                yield at
+            at = escape.end()
 
 
 class Malformed(ValueError):
@@ -112,11 +144,14 @@ class Chunk:
 
     def _choices(self, kept: Sequence[Segment], roles: set[int]) -> list[Json]:
         out = []
+        held: dict[int, list[Segment]] = {}
+        for s in kept:
+            held.setdefault(s.lane, []).append(s)
+        sizes = Counter(s.lane for s in self.segments)
         for choice in self.body.get("choices") or []:
             lane = lane_of(choice)
-            if mine := [s for s in kept if s.lane == lane]:
-                whole = len(mine) == sum(s.lane == lane for s in self.segments)
-                out.append(_choice(choice, lane, mine, whole))
+            if mine := held.get(lane):
+                out.append(_choice(choice, lane, mine, len(mine) == sizes[lane]))
                 if lane not in roles:
                     roles.add(lane)
                     out[-1]["delta"] = {"role": "assistant", **out[-1]["delta"]}
@@ -184,8 +219,8 @@ def _sort(choice: Json, segments: list[Segment]) -> None:
     """Adds the segments of one choice. An `other` segment's value tells whether it holds more than a bare start."""
     lane = lane_of(choice)
     delta = choice.get("delta") or {}
-    if not isinstance(delta, dict) or not isinstance(lane, int):
-        raise Malformed("the upstream sent a choice without a usable `delta` or `index`")
+    if not isinstance(delta, dict) or not isinstance(lane, int) or not 0 <= lane < CHOICES:
+        raise Malformed(f"the upstream sent a choice without a usable `delta`, or an `index` below {CHOICES}")
     if not isinstance(delta.get("role"), str | None):
         raise Malformed("the upstream sent a `role` that is not a string")
     found: list[Segment] = []
@@ -194,8 +229,8 @@ def _sort(choice: Json, segments: list[Segment]) -> None:
         if key == "content" and isinstance(value, str) and value:
             found.append(Segment("text", lane, value))
         elif key == "tool_calls" and value:
-            if not (isinstance(value, list) and all(isinstance(c, dict) and _nameable(c) for c in value)):
-                raise Malformed("the upstream sent `tool_calls` that is not a list of calls")
+            if not (isinstance(value, list) and len(value) <= CALLS and all(isinstance(c, dict) and _nameable(c) for c in value)):
+                raise Malformed(f"the upstream sent `tool_calls` that is not a list of at most {CALLS} calls")
             found.extend(Segment("call", lane, c) for c in value)
         elif key != "role" and value not in (None, "", []):
             extra = True
@@ -208,7 +243,9 @@ def _sort(choice: Json, segments: list[Segment]) -> None:
 
 
 def _nameable(call: Json) -> bool:
-    function = call.get("function")
+    function, index = call.get("function"), call.get("index")
+    if isinstance(index, int) and index >= CALLS:
+        return False
     return not isinstance(function, dict) or isinstance(function.get("name"), str | None)
 
 
@@ -253,7 +290,7 @@ class Fold:
         """One that grows by itself from here on."""
         out = Fold()
         out._top = dict(self._top)
-        out._lanes = {lane: joined(choice) for lane, choice in self._lanes.items()}
+        out._lanes = {lane: growing(choice) for lane, choice in self._lanes.items()}
         return out
 
     def more(self, lane: int, delta: Json) -> None:

@@ -9,6 +9,19 @@ Json = dict[str, Any]
 WHOLE = frozenset({"role", "id", "type", "object", "finish_reason", "model", "created", "index", "format"})
 
 
+NAME = 1024  # characters up to which a name may be repeated whole; what is longer is no name
+
+
+class Items(list[Any]):
+    """A list that grows by the `index` of its items; `places` finds the newest of each."""
+
+    __slots__ = ("places",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: dict[int, Json] = {}
+
+
 class Pieces(list[str]):
     """A text that grows: a piece more costs that piece, not the whole text again, and not a string object for ever."""
 
@@ -26,11 +39,12 @@ def merge(into: Json, delta: Json) -> None:
     for key, value in delta.items():
         have = into.get(key)
         if have is None:
-            into[key] = _grown([], value) if isinstance(value, list) else _copy(value)
+            into[key] = _grown(Items(), value) if isinstance(value, list) else _copy(value)
         elif isinstance(value, str) and isinstance(have, Pieces):
             have.add(value)
         elif isinstance(value, str) and isinstance(have, str) and key not in WHOLE:
-            into[key] = grown_name(have, value) if key == "name" else Pieces((have, value))
+            named = key == "name" and len(have) <= NAME
+            into[key] = grown_name(have, value) if named else Pieces((have, value))
         elif isinstance(value, dict) and isinstance(have, dict):
             merge(have, value)
         elif isinstance(value, list) and isinstance(have, list) and not isinstance(have, Pieces):
@@ -53,13 +67,29 @@ def joined(value: Any) -> Any:
     return [joined(v) for v in value] if isinstance(value, list) else value
 
 
+def growing(value: Any) -> Any:
+    """Return a copy of what was joined that grows by itself from here on."""
+    return _copy(joined(value))
+
+
 def _copy(value: Any) -> Any:
     if isinstance(value, dict):
-        return {k: _grown([], v) if k == "tool_calls" and isinstance(v, list) else _copy(v) for k, v in value.items()}
-    return [_copy(v) for v in value] if isinstance(value, list) else value
+        return {k: _grown(Items(), v) if k == "tool_calls" and isinstance(v, list) else _copy(v) for k, v in value.items()}
+    if not isinstance(value, list):
+        return value
+    if not (value and isinstance(value[0], dict)):
+        return [_copy(v) for v in value]
+    out = Items()
+    for item in value:
+        out.append(_copy(item))
+        if isinstance(item, dict) and isinstance(index := item.get("index"), int):
+            out.places[index] = out[-1]
+    return out
 
 
 def _grown(have: list[Any], more: list[Any]) -> list[Any]:
+    """Add items to a list: those with an `index` of one that is there go on with it."""
+    places = have.places if isinstance(have, Items) else {}
     for item in more:
         index = item.get("index") if isinstance(item, dict) else None
         if not isinstance(index, int):
@@ -68,10 +98,11 @@ def _grown(have: list[Any], more: list[Any]) -> list[Any]:
             else:
                 have.append(_copy(item))
             continue
-        same = next((h for h in reversed(have) if isinstance(h, dict) and h.get("index") == index), None)
+        same = places.get(index)
         # A new id at a used index is a new call: some servers number every parallel call 0.
         if same is None or (item.get("id") and same.get("id") and item["id"] != same["id"]):
             have.append(_copy(item))
+            places[index] = have[-1]
         else:
             merge(same, item)
     return have

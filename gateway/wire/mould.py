@@ -17,8 +17,9 @@ import msgspec
 from gateway.wire.chat import Chunk, Head, Json, Malformed, encode, read
 
 CONTENT, THOUGHTS = "content", ("reasoning_content", "reasoning")
-MEMBER = re.compile(rb'"(?:content|reasoning_content|reasoning|arguments)"\s*:\s*"((?:[^"\\]|\\.)*)"')
+MEMBER = re.compile(rb'"(?:content|reasoning_content|reasoning|arguments)"\s*:\s*"([^"\\]*+(?:\\.[^"\\]*+)*+)"')
 PADDING = re.compile(rb'"obfuscation"\s*:\s*"([A-Za-z0-9]+)"\s*\}\Z')
+LONGEST = 1 << 16  # bytes of an event from which a mould is made; longer ones are too few to be worth it
 TEXT, PAD = "mnemogate.text", "mnemogatepad"  # stand for any
 Delta = Callable[[str], Json]
 _text = msgspec.json.Decoder(str).decode
@@ -65,6 +66,8 @@ class Mould:
 def mould(chunk: Chunk, head: Head, roles: set[int], bare: bool) -> Mould | None:
     """The mould of a chunk that is text of a lane, and nothing else that could add up to more the next time; else None. head, roles, bare: see `Chunk.render`."""
     payload, said = chunk.payload, _said(chunk)
+    if len(payload) > LONGEST:
+        return None
     found = list(MEMBER.finditer(payload))
     pad = PADDING.search(payload)
     taken = TEXT.encode() in payload or PAD.encode() in payload or b"\n" in payload or b"\r" in payload

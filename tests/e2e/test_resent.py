@@ -147,14 +147,14 @@ async def talked(data, seed, app=Client):
     (data / "secret").write_text("5a" * 32)  # of which the tag is made: it counts as more tokens or fewer
     async with Model(answers(seed)) as up, running(up.url, data, CONFIG) as live:
         prefixes = live.gateway.prefixes
-        read = prefixes.read
+        take = prefixes.take
 
-        def watched(who, body):
-            out = read(who, body)
+        async def watched(who, body):
+            out = await take(who, body)
             known.append(out["messages"].before.count > 0)
             return out
 
-        prefixes.read = watched
+        prefixes.take = watched
         client = app(live, seed, {"authorization": f"Bearer {(data / 'token').read_text().strip()}"})
         for i in range(TURNS):
             await client.turn(i)
