@@ -126,17 +126,17 @@ def _short(body: bytes, known: _Known | None) -> bytes:
     return body if known is None else b"".join((body[: known.start], _STANDIN, body[known.end :]))
 
 
-def _whole(body: bytes) -> _Read:
-    """Read a body of which nothing is known. Raises BadRequest."""
-    found = _read(body, body, None)
+def _whole(body: bytes, *, heavy: bool = False) -> _Read:
+    """Read a body of which nothing is known. Raises BadRequest, TooHeavy."""
+    found = _read(body, body, None, heavy=heavy)
     assert found is not None  # noqa: S101 - only what is known can be wrong
     return found
 
 
-def _read(body: bytes, short: bytes, known: _Known | None) -> _Read | None:
+def _read(body: bytes, short: bytes, known: _Known | None, *, heavy: bool = False) -> _Read | None:
     """Read a body of which `short` is new. None where it does not go on from what is known.
 
-    Raises BadRequest.
+    heavy: it may be more than memory looks at. Raises BadRequest, and TooHeavy if it is.
     """
     prefix, shift = Prefix(), 0
     if known is None:
@@ -148,6 +148,8 @@ def _read(body: bytes, short: bytes, known: _Known | None) -> _Read | None:
         data = resumed
     check_model(data)
     check_messages(data, prefix.count)
+    if heavy:
+        check_weight(len(short), data["messages"])
     if not whole(short) or short.count(b"[") + short.count(b"{") > BRACKETS:
         span, new = None, NOWHERE
     elif known is None:
@@ -163,11 +165,10 @@ def _read(body: bytes, short: bytes, known: _Known | None) -> _Read | None:
 def _read_heavy(body: bytes, short: bytes, known: _Known | None) -> _Read:
     """Read a body that is long, in a thread. Raises BadRequest, TooHeavy."""
     check_values(short)
-    if (found := _read(body, short, known)) is None:
+    if (found := _read(body, short, known, heavy=True)) is None:
         check_values(body)
-        short, found = body, _whole(body)
+        found = _whole(body, heavy=True)
     messages: Messages = found[0]["messages"]
-    check_weight(len(short), messages.new)
     if (source := messages.source) is not None and not source.new:
         source.new = elements(body, source.start)
     return found

@@ -27,6 +27,8 @@ _decode = msgspec.json.Decoder().decode
 _PAIR = rb"\\u[dD][89abAB]..\\u[dD][c-fC-F].."
 _SOUND = re.compile(rb"(?:[^\\]++|\\[^u]|\\u(?:[^dD]|[dD][^89a-fA-F])|" + _PAIR + rb")*+", re.DOTALL)
 _ESCAPE = re.compile(_PAIR + rb"|(\\u[dD][89a-fA-F]..)|\\?.", re.DOTALL)
+_UNKNOWN = rb"\ufffd"  # as long as what it stands for
+MENDED_BYTES = 16 << 20
 _WINDOW = 1 << 20  # bytes that are looked at in one step
 
 
@@ -47,13 +49,15 @@ def is_halved(error: msgspec.DecodeError) -> bool:
 
 
 def mended(data: bytes) -> bytes:
-    """Return the JSON text with each half of a surrogate pair replaced by U+FFFD."""
-    out: list[bytes] = []
-    at = 0
-    for half in _halves(data):
-        out += data[at:half], rb"\ufffd"
-        at = half + len(rb"\ud800")
-    return b"".join([*out, data[at:]])
+    """Return the JSON text with each half of a surrogate pair replaced by U+FFFD.
+
+    Text of more than `MENDED_BYTES` is left as it is, and so refused.
+    """
+    out = bytearray(data)
+    if len(data) <= MENDED_BYTES:
+        for half in _halves(data):
+            out[half : half + len(_UNKNOWN)] = _UNKNOWN
+    return bytes(out)
 
 
 def whole(data: bytes) -> bool:

@@ -1,5 +1,5 @@
 """`make bench`: what memory costs, and what it finds. BENCH="chat one" chooses: scenarios (small big one many stream round history chat),
-growth, layout, retrieval, latency.
+growth, layout, retrieval, latency; and by itself freeze: does one request hold the others?
 
 The scenarios play the same conversations on every subject in turn, round after round: the mock itself (`direct`), bare pass-throughs
 (`floor`: Litestar on httpx over aiohttp, inserts 2 KB, decodes each event; `httpx`: the same on plain httpx), the gateway with memory
@@ -23,12 +23,14 @@ from typing import Any
 import uvloop
 
 from tests.bench import layout
+from tests.bench.freeze import __main__ as freeze
 from tests.bench.load import Shape
 from tests.bench.retrieval import __main__ as retrieval
 from tests.bench.scenarios import OFTEN, SCENARIOS, Figures, compared, growth
 from tests.bench.subjects import Mock, Subject, floor, gateway
 
 OTHERS = ("growth", "layout", "retrieval", "latency")
+ALONE = ("freeze",)  # played only where it is named: it takes long, and sends what no app would
 Results = dict[str, dict[str, Figures]]
 Bar = tuple[str, float, float, Callable[[Results], float]]
 
@@ -123,8 +125,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", help="also write the figures to this file")
     args = parser.parse_args()
-    if unknown := {*args.names} - {*SCENARIOS, *OTHERS}:
-        parser.error(f"{', '.join(sorted(unknown))} is not known; there are {', '.join([*SCENARIOS, *OTHERS])}")
+    if unknown := {*args.names} - {*SCENARIOS, *OTHERS, *ALONE}:
+        parser.error(f"{', '.join(sorted(unknown))} is not known; there are {', '.join([*SCENARIOS, *OTHERS, *ALONE])}")
     names, begun, before = args.names or [*SCENARIOS, *OTHERS], time.time(), os.getloadavg()[0]
 
     def told(what: str) -> None:
@@ -154,6 +156,11 @@ def main() -> int:
             told(name)
             print()
             retrieval.main(argv)
+    if "freeze" in names:
+        told("freeze")
+        failed += freeze.main([])
+        if names == ["freeze"]:
+            return 1 if failed else 0
     print(f"\n{args.rounds} interleaved rounds (of streams {args.rounds * OFTEN['stream']}), medians, {time.time() - begun:.0f} s in all; load average {before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}")
     if args.json:
         Path(args.json).write_text(json.dumps({**figures, "load_average": [before, os.getloadavg()[0]], "cores": os.cpu_count(), "date": time.strftime("%Y-%m-%d")}, indent=1))

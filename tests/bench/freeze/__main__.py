@@ -29,7 +29,7 @@ def sizes(dimension: Dimension, steps: int) -> list[int]:
 
 def verdict(played: list[Outcome], usual: float) -> str:
     """What is wrong with a dimension, if anything."""
-    worst = max(max(o.waits.get("health", 0.0), o.waits.get("chat", 0.0)) for o in played)
+    worst = max(o.held for o in played)
     faults = []
     if worst > HELD + usual:
         faults.append("HOLDS")
@@ -42,7 +42,7 @@ def verdict(played: list[Outcome], usual: float) -> str:
 
 def row(o: Outcome) -> str:
     return (f"   {o.size:>10,} {o.status:>4} {o.memory or '-':9} {o.took:7.2f} s {o.cpu:7.2f} s CPU {o.grown / 2**20:+7.0f} MiB"
-            f"   health {o.waits.get('health', 0) * 1e3:6.0f} ms  chat {o.waits.get('chat', 0) * 1e3:6.0f} ms  degraded {o.waits.get('degraded', 0):.0f}")
+            f"   health {o.waits.get('health', 0) * 1e3:6.0f} ms  chat {o.waits.get('chat', 0) * 1e3:6.0f} ms  machine {o.waits.get('machine', 0) * 1e3:4.0f} ms  degraded {o.waits.get('degraded', 0):.0f}")
 
 
 def main(argv: list[str] | None = None) -> int:

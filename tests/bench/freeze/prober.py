@@ -30,6 +30,11 @@ class Waits:
         with self._lock:
             self._asked[name] = time.perf_counter()
 
+    def overslept(self, seconds: float) -> None:
+        """Note how much longer than asked a sleep lasted: so busy the machine is with others."""
+        with self._lock:
+            self._worst["machine"] = max(seconds, self._worst.get("machine", 0.0))
+
     def end(self, name: str, degraded: bool) -> None:
         with self._lock:
             took = time.perf_counter() - self._asked.pop(name)
@@ -59,7 +64,9 @@ def ask(port: int, waits: Waits, name: str, method: str, path: str, body: str | 
         except OSError:
             connection.close()
         waits.end(name, degraded)
+        slept = time.perf_counter()
         time.sleep(APART)
+        waits.overslept(time.perf_counter() - slept - APART)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import json
 import re
@@ -54,6 +55,12 @@ class Outcome:
     cpu: float
     grown: int
     waits: dict[str, float]
+
+    @property
+    def held(self) -> float:
+        """The worst wait of others, seconds, less what the machine itself was late by."""
+        worst = max(self.waits.get("health", 0.0), self.waits.get("chat", 0.0))
+        return max(0.0, worst - self.waits.get("machine", 0.0))
 
 
 class OddUpstream:
@@ -124,19 +131,20 @@ class Stage:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.prober.kill()
-        self.prober.wait()
+        self.prober.communicate()
         self.gateway.stop()
         self.mock.stop()
 
     def waits(self) -> dict[str, float]:
         """The worst waits of others since this was last asked, seconds."""
-        assert self.prober.stdin is not None and self.prober.stdout is not None  # noqa: S101, PT018 - pipes were asked for
+        assert self.prober.stdin is not None
+        assert self.prober.stdout is not None
         self.prober.stdin.write("\n")
         self.prober.stdin.flush()
         return dict(json.loads(self.prober.stdout.readline()))
 
-    def play(self, dimension: Dimension, size: int) -> Outcome:
-        """Plays a dimension at a size, and waits until the gateway is idle again."""
+    def play(self, dimension: Dimension, size: int, *, settle: bool = True) -> Outcome:
+        """Plays a dimension at a size. settle: waits until the gateway is idle again."""
         exchange = dimension.play(size)
         self.odd.answers = list(exchange.answers)
         request = written(exchange, self.port)
@@ -144,7 +152,8 @@ class Stage:
         before, resident, begun = self.gateway.cpu(), self.peak(reset=True), time.perf_counter()
         status, memory = self.exchange(request)
         took = time.perf_counter() - begun
-        self.settle()
+        if settle:
+            self.settle()
         return Outcome(size, status, memory, took, self.gateway.cpu() - before, self.peak() - resident, self.waits())
 
     def settle(self) -> None:
@@ -167,16 +176,12 @@ class Stage:
         """Sends a request and reads its answer to the end. Returns the status, 0 for none, and what it says of the memory."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=READ_SECONDS) as wire:
             head = bytearray()
-            try:
+            with contextlib.suppress(OSError):  # it may answer before it has read everything
                 wire.sendall(request)
-            except OSError:
-                pass  # it may answer before it has read everything
-            try:
+            with contextlib.suppress(OSError):
                 while data := wire.recv(1 << 20):
                     if len(head) < 1 << 16:
                         head += data
-            except OSError:
-                pass
         found = re.match(rb"HTTP/1.1 (\d+)", head)
         memory = re.search(rb"x-memory-status: (\w+)", bytes(head), re.IGNORECASE)
         return int(found[1]) if found else 0, memory[1].decode() if memory else ""

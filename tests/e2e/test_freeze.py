@@ -1,0 +1,36 @@
+"""No single request holds the others: every dimension that a request or its answer can grow in, at a size that is quick.
+
+`make bench BENCH=freeze` doubles the same dimensions up to their limits.
+"""
+import pytest
+
+from tests.bench.freeze.dimensions import ANSWERS, REQUESTS
+from tests.bench.freeze.stage import Stage
+
+HELD_SECONDS = 0.15  # that others may wait over their usual
+TRIES = 3  # a busy machine makes everybody wait now and then; a request that holds others does so always
+
+
+def held(stage, dimension, usual):
+    """Play a dimension; return how long it held others over their usual, and the last outcome."""
+    outcomes = []
+    for _ in range(TRIES):
+        outcomes.append(stage.play(dimension, dimension.quick, settle=False))
+        if outcomes[-1].held <= HELD_SECONDS + usual:
+            break
+    return min(o.held for o in outcomes) - usual, outcomes[-1]
+
+
+@pytest.mark.parametrize("table", [REQUESTS, ANSWERS], ids=["requests", "answers"])
+def test_no_dimension_holds_the_others(tmp_path, table):
+    with Stage(tmp_path) as stage:
+        stage.settle()
+        usual = stage.waits().get("chat", 0.0)
+        faults = {}
+        for dimension in table:
+            seconds, outcome = held(stage, dimension, usual)
+            if seconds > HELD_SECONDS:
+                faults[dimension.name] = f"held others {seconds:.2f} s"
+            elif outcome.status in (0, 500):
+                faults[dimension.name] = f"answered {outcome.status}"
+    assert faults == {}
