@@ -197,7 +197,8 @@ class Turn:
         if (opening := self._opening) is None:
             return True
         if not opening.done():
-            await asyncio.wait([opening], timeout=patience)
+            with self.session.patience.of(patience) as seconds:
+                await asyncio.wait([opening], timeout=seconds)
         if opening.done():
             if not opening.cancelled():
                 opening.result()
@@ -307,7 +308,9 @@ class Turn:
                 self.session.hidden = [*self.trail, {**self._message(result), "tool_calls": result.theirs}]  # ours were not run: no result, no call
             return alone
         calls = [Call(str(c.get("id") or ""), str(c["function"]["name"]), _arguments(c)) for c in result.ours]
-        return self._follows(result, await self.session.run(calls, result.reply))
+        results = await self.session.run(calls, result.reply)
+        self.degraded = self.degraded or self.session.unsaved
+        return self._follows(result, results)
 
     def _follows(self, result: Round, results: list[str]) -> bool:
         """Takes in what our calls of a round came to, now or in an earlier attempt; True when another
