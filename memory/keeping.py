@@ -72,7 +72,8 @@ class Keeper(Protocol):
 @dataclass(slots=True)
 class Summaries:
     """The kept summaries of one scope, as `fit` asks for them. found: the conversation this turn goes on, None for none. into: the one
-    that new ones belong to, None where nothing is stored. notes: told what went wrong."""
+    that new ones belong to, None where nothing is stored. notes: told what went wrong. behind: the link of what was said before the
+    request's messages, and what stands for it: a summary that need not be kept."""
 
     db: Database
     owner: Owner
@@ -81,13 +82,17 @@ class Summaries:
     into: int | None
     notes: list[str]
     patience: Patience = field(default_factory=Patience)
+    behind: tuple[bytes, str] | None = None
 
     async def load(self, links: Sequence[bytes]) -> list[tuple[bytes, str]]:
         """Those of histories that end in one of these links, each with its link. Raises StoreUnavailable."""
         if (scope_id := self.scope_id) is None:
             return []
         with self.patience.of(READ_SECONDS) as seconds:
-            return list(await self.db.read(lambda conn: turns.summaries(conn, scope_id, links), seconds))
+            found = list(await self.db.read(lambda conn: turns.summaries(conn, scope_id, links), seconds))
+        if self.behind is not None and self.behind[0] in links and all(link != self.behind[0] for link, _ in found):
+            found.append(self.behind)
+        return found
 
     async def coming(self) -> bool:
         """Whether one is being made. Raises StoreUnavailable."""

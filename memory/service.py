@@ -26,6 +26,7 @@ from memory.session import Session
 from memory.spill import Spill
 from memory.stores.sql import owners, turns
 from memory.stores.sql.engine import Database
+from memory.stores.sql.kept import MOST
 from memory.tokens import Counter
 
 log = logging.getLogger("mnemogate")
@@ -33,6 +34,7 @@ encode = msgspec.json.Encoder().encode
 SCOPES = 4096  # whose keys are kept
 FAILURES = 3  # reads in a row that failed or were late, after which the store itself is asked
 PROBE_SECONDS, CLOSED_SECONDS = 1.0, 2.0  # that it has to answer, and that it is left alone where it does not
+WINDOW_BYTES = 6  # a token, more than nearly all texts have: of a history kept here, what the window may hold
 NEEDED_SECONDS = 5.0  # for a read that its request cannot do without
 SMALL = 64  # messages, of which a few rows by their keys tell whether they are known
 
@@ -149,7 +151,9 @@ class Memory:
             shelf = self.lines.shelf(ask.scope.key) if ask.mode == "full" else None
             snapshot = self._known(ask, turn, await self._line(ask, turn, shelf, patience))
             if snapshot is None:
-                snapshot = await self._read(turns.Ask(ask.scope, turn, policy.blocks, ask.explicit, key), patience)
+                room = ask.window * WINDOW_BYTES if ask.window else MOST
+                asked = turns.Ask(ask.scope, turn, policy.blocks, ask.explicit, key, room)
+                snapshot = await self._read(asked, patience)
             session = Session(self, ask, snapshot, Attempt(key, flight is not None, shelf, patience=patience), policy)
             await session.compose()
         except BaseException:

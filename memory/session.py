@@ -135,7 +135,7 @@ class Session:
             self.offered = tools.offered(ask.client_tools, write=writable)
             self._tools_tokens = self._counter.text(tools.text_of(self.offered))
         shown = list(self.blocks.values()) if self._injects else []
-        planned = epochs.plan(snap.turn, snap.past if self._injects else epochs.Past(), epochs.Present(shown, ask.scope.tag, snap.edits, time.time()), self._policy.rules)
+        planned = epochs.plan(snap.turn, snap.past if self._injects else epochs.Past(), epochs.Present(shown, ask.scope.tag, snap.edits, time.time(), snap.behind), self._policy.rules)
         waiting = snap.waiting
         if self._adopted and self.rounds and waiting and waiting.epoch == planned.epoch.id and planned.note and waiting.note:  # what its rounds edited, they tell
             planned.notes[len(snap.turn.messages) - 1] = planned.note = waiting.note
@@ -176,7 +176,8 @@ class Session:
         found = self._snap.conversation
         stored = Summaries(
             self._memory.db, self._snap.owner, self._scope_id, found.id if found else None,
-            self.conversation.id if ask.mode != "read" else None, self.trace.notes, self.patience)
+            self.conversation.id if ask.mode != "read" else None, self.trace.notes, self.patience,
+            self._snap.behind)
         return Room(
             counter, ask.model, shown, ask.scope.tag, self._snap.edits, room, other, ask.complete, stored.load, stored.save,
             self._policy.summary_seconds, stored.coming, self._most(planned))
@@ -404,7 +405,7 @@ class Session:
         left = turns.Conversation(line.id, line.name, line.explicit, line.resent or record.resent, head)
         there = turns.Snapshot(
             snap.owner, self._scope_id, NOTHING, edits=snap.edits, blocks=snap.blocks, defaults=snap.defaults, past=epochs.Past(node, -1, plan.epoch, carriers),
-            conversation=left, sent=self._went)
+            conversation=left, sent=self._went, behind=snap.behind)
         where = node.chain
         if self._kept and not left.resent:
             added = snap.turn.messages[snap.since :]
