@@ -35,6 +35,10 @@ class Head:
     events: bool = False
 
 
+class ClientLeft(OSError):
+    """The connection to the client broke as an answer was written to it; no fault of ours."""
+
+
 class Work(Protocol):
     """One request's work."""
 
@@ -148,7 +152,7 @@ class Answer:
         elif error is not None:
             raise error
         else:
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await _written(send, {"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _worked(self, send: Send) -> BaseException | None:
         """Does the work; returns why it ended early, if it did."""
@@ -159,7 +163,7 @@ class Answer:
             if self._cut and self._task is not None:
                 self._task.uncancel()
             return Unavailable("The gateway is shutting down and could not wait for this answer. Try again.") if self._cut else e
-        except (GatewayError, OSError) as e:
+        except (GatewayError, ClientLeft) as e:
             return e
         except Exception:
             log.exception("unexpected failure (%s)", self._name.decode())
@@ -185,19 +189,20 @@ class Answer:
     async def _write(self, data: bytes, *, committed: bool = False) -> None:
         self._busy = True
         if self._head is None:
-            await self._begin(committed=committed)
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+            await _written(self._send, self._begin(committed=committed))
+        await _written(self._send, {"type": "http.response.body", "body": data, "more_body": True})
         self._last, self._busy = self._loop.time(), False
 
-    async def _begin(self, *, committed: bool) -> None:
+    def _begin(self, *, committed: bool) -> dict[str, Any]:
+        """The message that begins the response."""
         assert self._work is not None  # noqa: S101 - prepared
         head = self._head = self._work.head(committed=committed)
         headers = [*self._base, *self._work.named(), *head.headers]
         if not any(k == b"x-request-id" for k, _ in head.headers):  # the upstream's, else ours: clients log it
             headers.append((b"x-request-id", self._name))
-        await self._send({"type": "http.response.start", "status": head.status, "headers": headers})
         if head.events and self._quiet and self._timer is None:
             self._look_in(self._quiet)
+        return {"type": "http.response.start", "status": head.status, "headers": headers}
 
     def _look_in(self, seconds: float) -> None:
         """Sets the timer: sooner where the status may leave meanwhile, since the shorter of the two limits then counts."""
@@ -216,14 +221,15 @@ class Answer:
     async def _commented(self) -> None:
         assert self._work is not None  # noqa: S101 - prepared
         if not self._busy:  # by now
-            await self._write(self._work.comment(), committed=self._head is None)
+            with contextlib.suppress(ClientLeft):  # the next part meets it too
+                await self._write(self._work.comment(), committed=self._head is None)
 
     async def _told(self, send: Send, error: GatewayError) -> None:
         if self._head is None:
             await respond_error(send, error, [*self._base, *(self._work.named() if self._work else ())])
         elif self._head.events:
             assert self._work is not None  # noqa: S101 - it gave the head
-            await send({"type": "http.response.body", "body": self._work.told(error), "more_body": False})
+            await _written(send, {"type": "http.response.body", "body": self._work.told(error), "more_body": False})
         else:
             log.warning("an answer broke off: %s", error.message)  # to return without an end breaks the connection
 
@@ -245,6 +251,14 @@ class Refusal:
                 while (message := await receive())["type"] == "http.request" and message.get("more_body"):
                     pass
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _written(send: Send, message: dict[str, Any]) -> None:
+    """Sends to the client. Raises ClientLeft where its connection is broken."""
+    try:
+        await send(message)
+    except OSError as e:
+        raise ClientLeft(*e.args) from e
 
 
 async def shielded(work: Any) -> None:
@@ -271,7 +285,7 @@ async def unless_gone(work: Coroutine[Any, Any, None], receive: Receive) -> None
     watch.add_done_callback(leave)
     try:
         await work
-    except (asyncio.CancelledError, OSError):
+    except (asyncio.CancelledError, ClientLeft):
         if not leave.asked and task.cancelling():
             raise  # somebody else's
     finally:
@@ -304,8 +318,8 @@ async def _gone(receive: Receive) -> None:
 
 
 async def respond(send: Send, status: int, body: bytes, headers: Pairs) -> None:
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
+    await _written(send, {"type": "http.response.start", "status": status, "headers": headers})
+    await _written(send, {"type": "http.response.body", "body": body, "more_body": False})
 
 
 async def respond_error(send: Send, error: GatewayError, base: Headers = ()) -> None:

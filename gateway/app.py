@@ -254,7 +254,11 @@ def _opening(gateway: Gateway) -> Any:
                     if str(e) != told:
                         told = str(e)
                         log.error("memory is unavailable: %s", e)  # noqa: TRY400 - the message says it all
-                    await asyncio.sleep(2)
+                except Exception as e:
+                    if repr(e) != told:
+                        told = repr(e)
+                        log.exception("memory cannot be opened; trying again")
+                await asyncio.sleep(2)
 
         if gateway.shared is not None:
             await gateway.shared.open()  # before the first request, which would be counted here alone

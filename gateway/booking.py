@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gateway.answer import Head, Prepare, Work, shielded
+from gateway.answer import ClientLeft, Head, Prepare, Work, shielded
 from gateway.errors import Forbidden, GatewayError, UpstreamRefused
 from gateway.forward import Forwarder
 from gateway.headers import Pairs
@@ -138,7 +138,7 @@ def billed(record: Record, forward: Forwarder, bill: Bill, started: float) -> Re
 def _outcome(error: BaseException | None, status: int) -> tuple[int, str | None]:
     if isinstance(error, GatewayError):
         return error.status, error.code or code_of(error)
-    if isinstance(error, asyncio.CancelledError | OSError):
+    if isinstance(error, asyncio.CancelledError | ClientLeft):
         return LEFT, "client_left"
     return (status or 200, None) if error is None else (500, "internal_error")
 

@@ -133,6 +133,7 @@ class Turn:
         self.bare = False  # the client's own body is sent, without additions of ours
         self.toolless = not self.session.offered
         self.finished = False
+        self._last_usage: Json | None = None  # of the rounds that an earlier attempt finished
         self._opening: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -140,9 +141,12 @@ class Turn:
         """The events to show, up to `[DONE]`. Raises GatewayError."""
         self._begin()
         try:
-            if replayed := self._replayed():
+            replayed, over = self._replayed()
+            if replayed:
                 yield framed(replayed)
-            while True:
+            if over:
+                await self._settled()
+            while not over:
                 reply = self.reply = await self._forwarded()
                 self.icpt.alias = self.forward.alias
                 result = None if self.stream or self.used or self.trail else self.icpt.whole(reply.chunk)
@@ -193,7 +197,8 @@ class Turn:
         if (opening := self._opening) is None:
             return True
         if not opening.done():
-            await asyncio.wait([opening], timeout=patience)
+            with self.session.patience.of(patience) as seconds:
+                await asyncio.wait([opening], timeout=seconds)
         if opening.done():
             if not opening.cancelled():
                 opening.result()
@@ -213,16 +218,20 @@ class Turn:
         except (StoreUnavailable, Erased):
             self.degraded = True
 
-    def _replayed(self) -> list[bytes]:
-        """A retry: the rounds that an earlier attempt finished are shown again, not run again."""
+    def _replayed(self) -> tuple[list[bytes], bool]:
+        """What a retry shows again of the rounds that an earlier attempt finished, and whether the
+        last of them ended the turn: then nothing goes upstream."""
         out: list[bytes] = []
         for entry in self.session.rounds:
             out += self.icpt.feed(chunk(lift(entry["reply"]), b""))
             rest, result = self.icpt.close()
             out += rest
-            self._hide(result, entry["results"])
+            self._last_usage = result.usage
+            self._set_apart(result)
+            if not self._follows(result, entry["results"]):
+                return out, True
             self.icpt.proceed()
-        return out
+        return out, False
 
     # --- one round ------------------------------------------------------------------------------------------------------
 
@@ -287,7 +296,7 @@ class Turn:
 
     async def _goes_on(self, result: Round) -> bool:
         """Runs what is ours; True when another round follows."""
-        self.trail = _set_apart(self.trail, {c["id"] for c in result.theirs if isinstance(c.get("id"), str)})
+        self._set_apart(result)
         if not result.ours:
             if self.trail and result.theirs:
                 self.session.hidden = [*self.trail, self._message(result)]
@@ -300,14 +309,25 @@ class Turn:
             return alone
         calls = [Call(str(c.get("id") or ""), str(c["function"]["name"]), _arguments(c)) for c in result.ours]
         results = await self.session.run(calls, result.reply)
+        self.degraded = self.degraded or self.session.unsaved
+        return self._follows(result, results)
+
+    def _follows(self, result: Round, results: list[str]) -> bool:
+        """Takes in what our calls of a round came to, now or in an earlier attempt; True when another
+        round follows."""
         self._hide(result, results)
         if result.theirs:
             self.session.hidden = list(self.trail)
             return False
         if self.json_only and result.text_shown:
             return False
-        self.toolless = self.toolless or len(self.session.rounds) >= self.bounds.rounds or asyncio.get_running_loop().time() > self.bounds.until
+        late = asyncio.get_running_loop().time() > self.bounds.until
+        self.toolless = self.toolless or late or len(self.session.rounds) >= self.bounds.rounds
         return True
+
+    def _set_apart(self, result: Round) -> None:
+        """Gives hidden calls new ids where the client's own calls of this reply have theirs."""
+        self.trail = _set_apart(self.trail, {c["id"] for c in result.theirs if isinstance(c.get("id"), str)})
 
     def _hide(self, result: Round, results: list[str]) -> None:
         """Puts the exchange behind the history: the assistant's message as received, then our results."""
@@ -337,7 +357,9 @@ class Turn:
 
     @property
     def usage(self) -> Json | None:
-        return self.icpt.usage if self.bounds.sum_usage else next((u for u in reversed(self.used) if u), None)
+        if self.bounds.sum_usage:
+            return self.icpt.usage
+        return next((u for u in reversed(self.used) if u), self._last_usage)
 
     def answers(self) -> list[Json]:
         """The messages the client was shown, one a choice."""

@@ -83,12 +83,14 @@ def begun(blocks: Sequence[Block], tag: str, edits: int, *, summary: str = "", c
 
 @dataclass(slots=True)
 class Present:
-    """What is so now. edits: the scope's count of edits made from outside the conversation. at: seconds since 1970."""
+    """What is so now. edits: the scope's count of edits made from outside the conversation. at: seconds since 1970.
+    behind: the link of what was said before the request's first message, and the summary that stands for it."""
 
     blocks: Sequence[Block]
     tag: str
     edits: int
     at: float
+    behind: tuple[bytes, str] | None = None
 
 
 def plan(turn: Turn, past: Past, present: Present, rules: Rules) -> Plan:
@@ -97,7 +99,8 @@ def plan(turn: Turn, past: Past, present: Present, rules: Rules) -> Plan:
     if isinstance(placed, Plan):
         placed = _told(placed, turn, past.node, present, rules)
     if isinstance(placed, str):
-        return Plan(begun(present.blocks, present.tag, present.edits), placed)
+        cut, summary = present.behind or (None, "")
+        return Plan(begun(present.blocks, present.tag, present.edits, summary=summary, cut=cut), placed)
     return placed
 
 
@@ -112,7 +115,7 @@ def _continued(turn: Turn, past: Past, present: Present, rules: Rules) -> Plan |
         return "edited outside the conversation"
     if present.at - node.at > rules.idle:
         return "idle"
-    if past.places is None and epoch.cut is not None and epoch.cut not in turn.chain.links[: past.at]:
+    if past.places is None and epoch.cut not in (None, turn.chain.origin, *turn.chain.links[: past.at]):
         return "history trimmed"
     out = Plan(epoch, "")
     for carrier in past.carriers:

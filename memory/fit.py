@@ -125,7 +125,9 @@ class Tail:
         self._before = [i for i in range(self.start) if self._stays(i)]
         self.apart = sum(counter.message(turn.messages[i]) for i in self._before)
         named = [(turn.chain.link(i), i) for i in range(self.start, len(turn.messages))]
-        self.links = dict(reversed([(turn.chain.before(self.start), cut), *named] if cut >= 0 else named))  # system messages leave a link as it is
+        if cut >= 0 or turn.messages.after.behind:
+            named.insert(0, (turn.chain.before(self.start), cut))
+        self.links = dict(reversed(named))  # system messages leave a link as it is
 
     def _stays(self, index: int) -> bool:
         return is_system(self.turn.messages[index]) or index == self._newest
@@ -248,7 +250,7 @@ async def ahead(turn: Turn, now: Fitted, room: Room, answers: Sequence[Json]) ->
     if there or not gone:
         return None
     text = transcript([turn.messages[i] for i in gone])
-    return Ahead(cutter.link(at - 1), cutter.link(base) if base >= 0 else None, text, allowance, len(gone))
+    return Ahead(cutter.link(at - 1), cutter.link(base) if cutter.stored and base >= cutter.stored[0][0] else None, text, allowance, len(gone))
 
 
 async def _cutter(turn: Turn, now: Fitted, room: Room) -> _Cutter:
@@ -276,7 +278,7 @@ class _Cutter:
     def fresh(self, summary: str, cut: int, how: str) -> Fitted:
         """The request under a new epoch that stands for everything up to message `cut` by this summary."""
         room = self.room
-        link = self.link(cut) if cut >= 0 else None
+        link = self.link(cut) if cut >= 0 else self.tail.turn.messages.after.behind or None
         epoch = replace(begun(room.blocks, room.tag, room.edits, summary=summary, cut=link), elide=self.elide)
         fitted = view(self.tail, Plan(epoch, COMPACTION), room, cut, self._elided)
         fitted.how, fitted.evicted = how, list(fitted.swap)  # of a stub, search has the whole

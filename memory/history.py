@@ -54,15 +54,17 @@ class Chain:
     """The history of one request as hashes: `link(i)` names messages 0..i, `digest(i)` message i alone.
 
     key: the scope's. seeded: for a request that names nobody, its system text is in all of it; then only the exact chain is believed.
-    What an earlier request ended in is hashed again only where somebody asks for its links. end: the link that names all.
+    What an earlier request ended in is hashed again only where somebody asks for its links. origin: the link before the first message,
+    which names what was said before it. end: the link that names all.
     """
 
     def __init__(self, key: bytes, messages: Sequence[Json], seeded: bool = False, seen: Seen | None = None) -> None:
         self.key, self._messages, self._seen = key, (found := Messages.of(messages)), Seen() if seen is None else seen
         links = None if seeded and found.after.system != found.before.system else found.before.links.get(key)
         self._known = 0 if links is None else found.before.count  # the first one that is hashed here
-        self.start, link = links or (mac(key, b"start", system_text(filter(is_system, found)) if seeded else b""),) * 2
-        self._from = link  # names everything before that one
+        start, link = links or (mac(key, b"start", system_text(filter(is_system, found)) if seeded else b""), found.after.behind)
+        self.start, self.origin = start, found.after.behind or start
+        self._from = link = link or start  # names everything before that one
         self._links, self._digests = linked(key, link, found.new if self._known else found, self._seen)
         self.end = self._links[-1] if self._links else link
         found.after.named(key, self.start, self.end)
@@ -86,8 +88,8 @@ class Chain:
 
     def _hash(self) -> None:
         if self._known:
-            self._links, self._digests = linked(self.key, self.start, self._messages, self._seen)
-            self._known, self._from = 0, self.start
+            self._links, self._digests = linked(self.key, self.origin, self._messages, self._seen)
+            self._known, self._from = 0, self.origin
 
     def reach(self, index: int, link: bytes) -> None:
         """Hashes the messages from `index` on, where only later ones were; those before it are not. link: the one that names them."""
@@ -100,7 +102,7 @@ class Chain:
 
     def before(self, index: int) -> bytes:
         """The link that names everything before message `index`."""
-        return self._from if index == self._known else self.link(index - 1) if index > 0 else self.start
+        return self._from if index == self._known else self.link(index - 1) if index > 0 else self.origin
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ GATHER = 1.0  # seconds between looks whether turns are under way, and without o
 LOOKS = 60  # after so many they put it off no longer
 LONGEST = 300.0  # seconds of the pause after a defect, which doubles each time
 SEARCH_BATCH, SEARCH_SECONDS = 32, 4.0  # before a search
+STUCK_SECONDS, REST = 0.2, 5.0  # that a search waits for one batch, and without waiting once one was late
 
 
 class Indexing:
@@ -33,6 +34,7 @@ class Indexing:
         self._some = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._latest = 0.0  # when a turn was recorded
+        self._rests_until = 0.0  # a store that did not take a batch in time is not waited for again till then
 
     def start(self) -> None:
         if self._task is None:
@@ -47,6 +49,8 @@ class Indexing:
     async def caught_up(self, scope_id: int) -> None:
         """Puts what waits of a scope into the index, newest first, for some seconds at most. A store that is busy for long, or a defect,
         leaves a search with what is there."""
+        if time.monotonic() < self._rests_until:
+            return
         try:
             if not await self._db.read(lambda conn: rows.index_waits(conn, scope_id)):
                 return
@@ -68,7 +72,13 @@ class Indexing:
         """Indexes until nothing waits, of one scope or of all; requests go on meanwhile."""
         done = SEARCH_BATCH
         while done == SEARCH_BATCH:
-            done = await self._db.write(lambda conn: rows.index_new(conn, SEARCH_BATCH, scope_id), small=True)
+            try:
+                async with asyncio.timeout(STUCK_SECONDS):
+                    done = await self._db.write(
+                        lambda conn: rows.index_new(conn, SEARCH_BATCH, scope_id), small=True)
+            except TimeoutError as e:
+                self._rests_until = time.monotonic() + REST
+                raise StoreUnavailable("the store takes nothing into the index now") from e
             await asyncio.sleep(0)
 
     async def _work_on(self) -> None:

@@ -1,9 +1,10 @@
 """What a turn's session needs of the memory it belongs to."""
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from sqlalchemy import Connection
@@ -14,6 +15,7 @@ from memory.jobs import summaries
 from memory.jobs.queue import under_way
 from memory.lines import Lines, Shelf
 from memory.messages import Seen
+from memory.patience import Patience
 from memory.retrieval import Retrieval
 from memory.spill import Spill
 from memory.stores.sql import blocks as block_rows
@@ -24,16 +26,19 @@ from memory.stores.sql.owners import Owner, ensure
 from memory.stores.sql.rows import put_row
 from memory.tokens import Counter
 
+READ_SECONDS, SAVE_SECONDS = 0.5, 0.25  # for the kept summaries, and for a new one
+
 
 @dataclass(slots=True)
 class Attempt:
     """key: what names the request among its retries. first: no other attempt at it is in flight. shelf: where the next turn finds what
-    this one leaves. edited: its tools wrote."""
+    this one leaves. edited: its tools wrote. patience: what it may still wait for the store."""
 
     key: bytes | None
     first: bool
     shelf: Shelf | None = None
     edited: bool = False
+    patience: Patience = field(default_factory=Patience)
 
     def edits(self, lines: Lines, scope: bytes, done: bool) -> None:
         """Others must read what its tools wrote, and so must the next turn, unless all of it is `done`: what is late may come at any time.
@@ -67,7 +72,8 @@ class Keeper(Protocol):
 @dataclass(slots=True)
 class Summaries:
     """The kept summaries of one scope, as `fit` asks for them. found: the conversation this turn goes on, None for none. into: the one
-    that new ones belong to, None where nothing is stored. notes: told what went wrong."""
+    that new ones belong to, None where nothing is stored. notes: told what went wrong. behind: the link of what was said before the
+    request's messages, and what stands for it: a summary that need not be kept."""
 
     db: Database
     owner: Owner
@@ -75,17 +81,25 @@ class Summaries:
     found: int | None
     into: int | None
     notes: list[str]
+    patience: Patience = field(default_factory=Patience)
+    behind: tuple[bytes, str] | None = None
 
     async def load(self, links: Sequence[bytes]) -> list[tuple[bytes, str]]:
         """Those of histories that end in one of these links, each with its link. Raises StoreUnavailable."""
         if (scope_id := self.scope_id) is None:
             return []
-        return list(await self.db.read(lambda conn: turns.summaries(conn, scope_id, links)))
+        with self.patience.of(READ_SECONDS) as seconds:
+            found = list(await self.db.read(lambda conn: turns.summaries(conn, scope_id, links), seconds))
+        if self.behind is not None and self.behind[0] in links and all(link != self.behind[0] for link, _ in found):
+            found.append(self.behind)
+        return found
 
     async def coming(self) -> bool:
         """Whether one is being made. Raises StoreUnavailable."""
-        found = self.found
-        return found is not None and await self.db.read(lambda conn: under_way(conn, summaries.KIND, found), small=True)
+        if (found := self.found) is None:
+            return False
+        with self.patience.of(READ_SECONDS) as seconds:
+            return await self.db.read(lambda conn: under_way(conn, summaries.KIND, found), seconds, small=True)
 
     async def save(self, link: bytes, text: str, count: int) -> None:
         """Keeps one, of `count` messages, for the histories that go on from this link."""
@@ -96,6 +110,11 @@ class Summaries:
             scope_id = ensure(conn, self.owner)
             put_row(conn, t.summaries, ("scope_id", "chain"), scope_id=scope_id, conversation=self.into, chain=link, content=text, count=count, created_at=time.time())
 
+        keeping = asyncio.ensure_future(self._kept(work))  # a store that is late goes on with it by itself
+        with self.patience.of(SAVE_SECONDS) as seconds:
+            await asyncio.wait([keeping], timeout=seconds)
+
+    async def _kept(self, work: Callable[[Connection], None]) -> None:
         try:
             await self.db.write(work)
         except (StoreUnavailable, Erased):

@@ -29,7 +29,8 @@ class Prefix:
     count: messages. newest, user: indexes of the last assistant's and the last user's, -1 for none. texts: no content is a list
     of parts. system, first: digests of its system messages and of the first of a user, empty for none. asides: whether its last user's
     message and its first system message were found to be a chat UI's own, not its user's. links: by a scope's key, the links that name
-    nothing yet, and these messages.
+    nothing yet, and these messages. behind: the link of what was said before the first of them, where only the end of a history that
+    is kept here was read; empty for nothing.
     """
 
     count: int = 0
@@ -40,12 +41,14 @@ class Prefix:
     first: bytes = b""
     asides: tuple[bool, bool] | None = None
     links: dict[bytes, tuple[bytes, bytes]] = field(default_factory=dict)
+    behind: bytes = b""
 
     def then(self, new: Sequence[Json]) -> Prefix:
         """What is known once these follow."""
         if not new:
             return self
         out = Prefix(self.count + len(new), self.newest, self.user, self.texts, self.system, self.first)
+        out.behind = self.behind
         for i, message in enumerate(new, self.count):
             role = message.get("role")
             if role == "assistant":

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from pathlib import Path
 
@@ -17,17 +18,24 @@ from memory.history import Turn
 from memory.keeping import Attempt
 from memory.lines import Lines, Shelf, called
 from memory.messages import Seen, mac
+from memory.patience import TURN_SECONDS, Patience
 from memory.prefix import Messages, leading
 from memory.retrieval import Meaning, Retrieval
 from memory.scope import Scope
 from memory.session import Session
 from memory.spill import Spill
-from memory.stores.sql import turns
+from memory.stores.sql import owners, turns
 from memory.stores.sql.engine import Database
+from memory.stores.sql.kept import MOST
 from memory.tokens import Counter
 
+log = logging.getLogger("mnemogate")
 encode = msgspec.json.Encoder().encode
 SCOPES = 4096  # whose keys are kept
+FAILURES = 3  # reads in a row that failed or were late, after which the store itself is asked
+PROBE_SECONDS, CLOSED_SECONDS = 1.0, 2.0  # that it has to answer, and that it is left alone where it does not
+WINDOW_BYTES = 6  # a token, more than nearly all texts have: of a history kept here, what the window may hold
+NEEDED_SECONDS = 5.0  # for a read that its request cannot do without
 SMALL = 64  # messages, of which a few rows by their keys tell whether they are known
 
 
@@ -54,6 +62,7 @@ class Memory:
         self.spill = Spill(data / "spill.ndjson" if data else None, secret)
         self._ready = asyncio.Event()
         self._failures = 0
+        self._probe: asyncio.Task[None] | None = None
         self._closed_until = 0.0
         self.outdated = ""  # why the database cannot be used before an upgrade
         self._flights: dict[bytes, asyncio.Event] = {}
@@ -73,12 +82,17 @@ class Memory:
                 raise
             except MemoryFault:
                 continue  # its user was erased meanwhile: void
+            except Exception:
+                log.exception("a spilled record cannot be replayed: it is set aside in spill.bad")
+                self.spill.set_aside(record)
         self.spill.clear()
         self.retrieval.indexing.start()
         self._ready.set()
 
     async def close(self) -> None:
         self._ready.clear()
+        if self._probe is not None:
+            self._probe.cancel()
         try:
             await self.retrieval.indexing.stop()
             if self.retrieval.meaning is not None and self.retrieval.meaning.index is not None:
@@ -116,19 +130,35 @@ class Memory:
 
     async def begin(self, ask: Ask) -> Session:
         """Reads what the request needs, within the deadline, and composes it. Raises StoreUnavailable."""
+        try:
+            return await self._begun(ask)
+        except MemoryFault:
+            raise
+        except Exception as e:
+            log.exception("the memory failed in a way that nobody foresaw; the request goes on without it")
+            raise StoreUnavailable(f"the memory failed: {type(e).__name__}") from e
+
+    async def _begun(self, ask: Ask) -> Session:
         policy = self.policy  # one for the whole request, whatever is reloaded meanwhile
         await self.usable()
         turn = self._turn(ask, ask.messages)
         key = request_key(ask, turn) if ask.mode != "read" else None
         if key is not None and ask.certain:
             await self._landed(key)
-        flight = self._take_off(key)
+        flight, session = self._take_off(key), None
+        patience = Patience(max(TURN_SECONDS, policy.read_deadline))
         try:
             shelf = self.lines.shelf(ask.scope.key) if ask.mode == "full" else None
-            snapshot = self._known(ask, turn, await self._line(ask, turn, shelf)) or await self._read(turns.Ask(ask.scope, turn, policy.blocks, ask.explicit, key), policy.read_deadline)
-            session = Session(self, ask, snapshot, Attempt(key, flight is not None, shelf), policy)
+            snapshot = self._known(ask, turn, await self._line(ask, turn, shelf, patience))
+            if snapshot is None:
+                room = ask.window * WINDOW_BYTES if ask.window else MOST
+                asked = turns.Ask(ask.scope, turn, policy.blocks, ask.explicit, key, room)
+                snapshot = await self._read(asked, patience)
+            session = Session(self, ask, snapshot, Attempt(key, flight is not None, shelf, patience=patience), policy)
             await session.compose()
         except BaseException:
+            if session is not None:
+                session.release()
             self.land(flight)
             raise
         return session
@@ -136,7 +166,7 @@ class Memory:
     def _turn(self, ask: Ask, messages: Messages) -> Turn:
         return Turn.of(ask.scope.key, messages, not ask.scope.named, self.seen)
 
-    async def _line(self, ask: Ask, turn: Turn, shelf: Shelf | None) -> turns.Snapshot | None:
+    async def _line(self, ask: Ask, turn: Turn, shelf: Shelf | None, patience: Patience) -> turns.Snapshot | None:
         """The line that the turn goes on from: at its very history, or where a user's history was trimmed, at its newest answer."""
         if ask.certain or shelf is None:
             return None
@@ -147,8 +177,8 @@ class Memory:
             return found
         link, node = ending
         scope_id = shelf.lines[link].scope_id or 0
-        with contextlib.suppress(StoreUnavailable):
-            only = await self.db.read(lambda conn: turns.Nodes(conn, scope_id).only(digest), self.policy.read_deadline, small=True)
+        with contextlib.suppress(StoreUnavailable), patience.of(self.policy.read_deadline) as seconds:
+            only = await self.db.read(lambda conn: turns.Nodes(conn, scope_id).only(digest), seconds, small=True)
             if only == node and self.lines.shelf(ask.scope.key) is shelf:  # a read that had to wait may have been overtaken by a write
                 return self.lines.take(shelf, link)
         return None
@@ -169,18 +199,33 @@ class Memory:
         found.past.at, found.past.places = at, sent.places if sent else None
         return found
 
-    async def _read(self, asked: turns.Ask, deadline: float) -> turns.Snapshot:
+    async def _read(self, asked: turns.Ask, patience: Patience) -> turns.Snapshot:
+        """The snapshot of a request. One whose history is kept here cannot do without, and waits longer."""
+        needed = asked.explicit is not None and asked.turn.newest < 0
+        small = not needed and len(asked.turn.messages) <= SMALL
+        own = Patience(NEEDED_SECONDS) if needed else patience
         try:
-            small = (asked.explicit is None or asked.turn.newest >= 0) and len(asked.turn.messages) <= SMALL  # no history kept here, nor a long one
-            found = await self.db.read(lambda conn: turns.snapshot(conn, asked), deadline, small=small)
+            with own.of(NEEDED_SECONDS if needed else self.policy.read_deadline) as seconds:
+                found = await self.db.read(lambda conn: turns.snapshot(conn, asked), seconds, small=small)
         except StoreUnavailable:
             self._failures += 1
-            if self._failures >= 3:
-                self._closed_until = time.monotonic() + 2.0
-                self._failures = 0
+            if self._failures >= FAILURES and self._probe is None:
+                self._probe = asyncio.create_task(self._probed(), name="memory-probe")
             raise
         self._failures = 0
         return found
+
+    async def _probed(self) -> None:
+        """Asks the store the least that it can answer, once reads failed or were late in a row: one scope's
+        long read, or a process with much to do, is no broken store. One that is broken is left alone for a
+        while, by all."""
+        try:
+            await self.db.read(owners.probe, PROBE_SECONDS, small=True)
+        except StoreUnavailable as e:
+            log.warning("the store answers nothing (%s): requests go without memory for %g s", e, CLOSED_SECONDS)
+            self._closed_until = time.monotonic() + CLOSED_SECONDS
+        finally:
+            self._failures, self._probe = 0, None
 
     async def _landed(self, key: bytes) -> None:
         """A duplicate whose first attempt is still in flight waits for it."""

@@ -6,8 +6,10 @@ entry; the answer is durable before the client is told it is done, or goes to th
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 from sqlalchemy import Connection
@@ -16,7 +18,7 @@ from memory import epoch as epochs
 from memory import tools
 from memory.ask import Ask, Policy
 from memory.blocks import Block, without_spans
-from memory.errors import Erased, StoreUnavailable
+from memory.errors import Erased, MemoryFault, StoreUnavailable
 from memory.explain import Injected, Trace
 from memory.fit import COMPACTION, Fitted, Room, Sent, ahead, compact, counted, fit
 from memory.history import NOTHING, Node, closed
@@ -33,7 +35,10 @@ from memory.stores.sql import facts as fact_rows
 from memory.stores.sql import owners, turns
 from memory.window import budget
 
-WRITE_SECONDS = 2.0  # for the edits of one round, and for the answer before it is spilled
+T = TypeVar("T")
+log = logging.getLogger("mnemogate")
+EDIT_SECONDS = 0.5  # for the edits of one round
+WRITE_SECONDS = 0.8  # for the answer before it is spilled, of what is left of the turn's patience
 TOGETHER_SECONDS = 0.25  # for request and answer at once, which hold the whole answer up
 encode = msgspec.json.Encoder().encode
 OURS_BYTES = len(encode([*tools.WRITING, *tools.SEARCHING]))
@@ -45,6 +50,7 @@ class Session:
     """See the module. The caller places `core`, `notes`, `splices`, `drop`, `swap` and `offered` into the request."""
 
     def __init__(self, memory: Keeper, ask: Ask, snapshot: turns.Snapshot, attempt: Attempt, policy: Policy) -> None:
+        self.patience = attempt.patience
         self._memory, self._ask, self._snap, self._attempt, self._policy = memory, ask, snapshot, attempt, policy
         self.trace = Trace()
         self.recall = ""
@@ -58,6 +64,7 @@ class Session:
         self._scope_id = snapshot.scope_id
         self._counter = memory.counter(ask.tokenizer)
         self._opened = self._over = self._lost = False
+        self.unsaved = False  # the store did not take what its tools would have written
         self._continues: int | None = None
         self._used: list[int] = []
         self._tools_tokens = 0
@@ -128,7 +135,7 @@ class Session:
             self.offered = tools.offered(ask.client_tools, write=writable)
             self._tools_tokens = self._counter.text(tools.text_of(self.offered))
         shown = list(self.blocks.values()) if self._injects else []
-        planned = epochs.plan(snap.turn, snap.past if self._injects else epochs.Past(), epochs.Present(shown, ask.scope.tag, snap.edits, time.time()), self._policy.rules)
+        planned = epochs.plan(snap.turn, snap.past if self._injects else epochs.Past(), epochs.Present(shown, ask.scope.tag, snap.edits, time.time(), snap.behind), self._policy.rules)
         waiting = snap.waiting
         if self._adopted and self.rounds and waiting and waiting.epoch == planned.epoch.id and planned.note and waiting.note:  # what its rounds edited, they tell
             planned.notes[len(snap.turn.messages) - 1] = planned.note = waiting.note
@@ -167,7 +174,10 @@ class Session:
         other = counter.tools(ask.client_tools) + self._tools_tokens + counter.text(self.recall)
         room = budget(ask.window, ask.max_output) if ask.window else None
         found = self._snap.conversation
-        stored = Summaries(self._memory.db, self._snap.owner, self._scope_id, found.id if found else None, self.conversation.id if ask.mode != "read" else None, self.trace.notes)
+        stored = Summaries(
+            self._memory.db, self._snap.owner, self._scope_id, found.id if found else None,
+            self.conversation.id if ask.mode != "read" else None, self.trace.notes, self.patience,
+            self._snap.behind)
         return Room(
             counter, ask.model, shown, ask.scope.tag, self._snap.edits, room, other, ask.complete, stored.load, stored.save,
             self._policy.summary_seconds, stored.coming, self._most(planned))
@@ -258,8 +268,25 @@ class Session:
             return
         opening = self._opening()
         self._lost = True
-        self._scope_id = await self._memory.db.write(lambda conn: turns.open_turn(conn, opening), small=True)
+        self._scope_id = await self._write(lambda conn: turns.open_turn(conn, opening))
         self._opened, self._lost = True, False
+
+    async def _write(self, work: Callable[[Connection], T], most: float | None = None) -> T:
+        """Writes, within `most` seconds of the turn's patience where they are given. Raises Erased, and
+        StoreUnavailable whatever else the store did: no answer of an upstream's is lost by it."""
+        try:
+            if most is None:  # it is begun beside the upstream's work, and whoever waits for it counts
+                return await self._memory.db.write(work, small=True)
+            with self.patience.of(most) as seconds:
+                async with asyncio.timeout(seconds):
+                    return await self._memory.db.write(work, small=True)
+        except MemoryFault:
+            raise
+        except TimeoutError as e:
+            raise StoreUnavailable("the store did not take a write in time") from e
+        except Exception as e:
+            log.exception("the store failed in a way that nobody foresaw")
+            raise StoreUnavailable(f"the store failed: {type(e).__name__}") from e
 
     def _opening(self) -> turns.Opening:
         snap = self._snap
@@ -280,7 +307,8 @@ class Session:
                 scope_id = self._scope_id
                 dropping = asyncio.ensure_future(self._memory.db.write(lambda conn: turns.drop_turn(conn, scope_id, self.node_id)))
                 dropping.add_done_callback(lambda task: task.cancelled() or task.exception())
-                await asyncio.wait([dropping], timeout=WRITE_SECONDS)
+                with self.patience.of(WRITE_SECONDS) as seconds:
+                    await asyncio.wait([dropping], timeout=seconds)
         finally:
             self.release()
 
@@ -303,10 +331,10 @@ class Session:
         try:
             if lost:
                 raise StoreUnavailable("the turn is not recorded")
-            async with asyncio.timeout(WRITE_SECONDS):
-                results = await self._memory.db.write(work, small=True) if self.stores else {**found, **tools.refused(calls, hands)}
+            results = await self._write(work, EDIT_SECONDS) if self.stores else {**found, **tools.refused(calls, hands)}
             done = self._ask.scope.named  # a branch has blocks of its own
-        except (StoreUnavailable, Erased, TimeoutError):
+        except (StoreUnavailable, Erased):
+            self.unsaved = True
             results = {**dict.fromkeys(range(len(calls)), UNAVAILABLE), **found}
         finally:  # a client that leaves may do so the moment it is written
             if any(c.name in tools.WRITES for c in calls):
@@ -337,20 +365,28 @@ class Session:
         record = self._record(answers, aborted, prove, explain or {})
         opening = None if self._opened else self._opening()
         try:
-            async with asyncio.timeout(WRITE_SECONDS if opening is None else TOGETHER_SECONDS):
-                record.jobs = await self._jobs(answers)
-                shelf = block_rows.Shelf(self._scope_id, self._snap.defaults)
-                head, self._snap.blocks = await self._memory.db.write(
-                    lambda conn: (turns.record(conn, record, opening), self._attempt.blocks(conn, shelf, self._snap.blocks)), small=True)
+            record.jobs = await self._jobs(answers)
+            shelf = block_rows.Shelf(self._scope_id, self._snap.defaults)
+            head, self._snap.blocks = await self._write(
+                lambda conn: (turns.record(conn, record, opening), self._attempt.blocks(conn, shelf, self._snap.blocks)),
+                WRITE_SECONDS if opening is None else TOGETHER_SECONDS)
             self._leave(record, head)
         except Erased:
             pass  # the user was erased while this ran: nothing of it may stay
-        except (StoreUnavailable, TimeoutError):
-            if opening is not None:
-                return False  # the client was told nothing yet
-            await self._memory.spill.keep(record)
+        except StoreUnavailable:
+            return opening is None and await self._spilled(record)  # else the client was told nothing yet
         finally:
             self.release()
+        return True
+
+    async def _spilled(self, record: turns.Record) -> bool:
+        """Keeps in a file what the store did not take. False where that fails too: then it is lost, and
+        the answer goes out all the same."""
+        try:
+            await self._memory.spill.keep(record)
+        except Exception:
+            log.exception("an answer is lost to the memory: neither the store nor the spill file took it")
+            return False
         return True
 
     def _leave(self, record: turns.Record, head: int) -> None:
@@ -369,7 +405,7 @@ class Session:
         left = turns.Conversation(line.id, line.name, line.explicit, line.resent or record.resent, head)
         there = turns.Snapshot(
             snap.owner, self._scope_id, NOTHING, edits=snap.edits, blocks=snap.blocks, defaults=snap.defaults, past=epochs.Past(node, -1, plan.epoch, carriers),
-            conversation=left, sent=self._went)
+            conversation=left, sent=self._went, behind=snap.behind)
         where = node.chain
         if self._kept and not left.resent:
             added = snap.turn.messages[snap.since :]
@@ -431,8 +467,9 @@ class Session:
             self.release()
             return
         try:
-            async with asyncio.timeout(WRITE_SECONDS):  # the client has not been told why yet
-                await (self._memory.db.write(lambda conn: turns.attempt_failed(conn, self.node_id), small=True) if self._opened else self.open())
+            with self.patience.of(WRITE_SECONDS) as seconds:  # the client has not been told why yet
+                async with asyncio.timeout(seconds):
+                    await (self._write(lambda conn: turns.attempt_failed(conn, self.node_id)) if self._opened else self.open())
             self._over = True
         except (StoreUnavailable, Erased, TimeoutError):
             self.trace.notes.append("the failed attempt could not be noted")

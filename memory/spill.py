@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,18 @@ from memory.scope import Scope
 from memory.stores.sql.owners import Owner
 from memory.stores.sql.turns import Record
 
+log = logging.getLogger("mnemogate")
+MEMBERS = {"scope", "generation", "conversation", "nodes", "answers", "resent", "epoch", "explain", "evicted", "prove",
+           "again", "jobs"}
+
 
 class Spill:
-    """One file of JSON lines beside the database. path None: nowhere to spill (in-memory databases of tests)."""
+    """One file of JSON lines beside the database, and `spill.bad` for those that cannot be read back.
+    path None: nowhere to spill (in-memory databases of tests)."""
 
     def __init__(self, path: Path | None, secret: bytes) -> None:
         self._path, self._secret = path, secret
-        self._part = path.with_name(f".{path.name}.part") if path is not None else None
+        self._bad = path.with_name("spill.bad") if path is not None else None
         self._writing = threading.Lock()
 
     async def keep(self, record: Record) -> None:
@@ -35,64 +42,110 @@ class Spill:
     def _append(self, data: dict[str, Any]) -> None:
         assert self._path is not None  # noqa: S101 - checked by the caller
         with self._writing:
-            _write(self._path, os.O_APPEND, msgspec.json.encode(data) + b"\n")
+            _append(self._path, [msgspec.json.encode(data)])
 
     def load(self) -> list[Record]:
-        """The records kept so far, oldest first; a torn last line is left out."""
-        if self._path is None or not self._path.exists():
+        """The records kept so far, oldest first. What is none is set aside, and told in the log: a line that
+        was torn, or that another version wrote."""
+        if self._path is None or self._bad is None:
             return []
-        return list(self._records(self._path.read_bytes().split(b"\n")))
+        with self._writing:
+            found: list[Record] = []
+            good, bad = [], []
+            for line in _lines(self._path):
+                try:
+                    found.append(unpacked(msgspec.json.decode(line, type=dict[str, Any]), self._secret))
+                    good.append(line)
+                except (msgspec.MsgspecError, UnicodeError, LookupError, TypeError, ValueError, AttributeError) as e:
+                    log.error(  # noqa: TRY400 - not what it says: that is what somebody said
+                        "a line of %s is no record that can be replayed (%s): it is set aside in %s",
+                        self._path, type(e).__name__, self._bad)
+                    bad.append(line)
+            if bad:
+                _append(self._bad, bad)
+                _rewrite(self._path, good)
+        return found
 
-    def _records(self, lines: Iterable[bytes]) -> Iterable[Record]:
-        for line in lines:
-            try:
-                if (data := _decoded(line)) is not None:
-                    yield unpacked(data, self._secret)
-            except KeyError:
-                continue
+    def set_aside(self, record: Record) -> None:
+        """Keeps a record beside the others that the store will never take."""
+        if self._bad is not None:
+            with self._writing:
+                _append(self._bad, [msgspec.json.encode(packed(record))])
 
     def forget(self, tenant: str, user: str) -> None:
-        """Takes an erased user's records out of the file."""
-        self._drop(lambda data: data.get("scope", [])[:2] == [tenant, user])
+        """Takes an erased user's records out of the files, and what may be one of theirs."""
+        name = msgspec.json.encode(user)
+
+        def theirs(line: bytes, data: dict[str, Any] | None) -> bool:
+            scope = data.get("scope") if data is not None else None
+            return scope[:2] == [tenant, user] if isinstance(scope, list) else name in line
+
+        self._drop(theirs)
 
     def forget_conversation(self, key: int) -> None:
-        """Takes a deleted conversation's records out of the file. key: its row's."""
-        self._drop(lambda data: data.get("conversation") == key)
+        """Takes a deleted conversation's records out of the files. key: its row's."""
+        self._drop(lambda line, data: data is not None and data.get("conversation") == key)
 
-    def _drop(self, which: Callable[[dict[str, Any]], bool]) -> None:
+    def _drop(self, which: Callable[[bytes, dict[str, Any] | None], bool]) -> None:
         """A record that is kept meanwhile stays, and so do the others' wherever this is interrupted."""
-        if self._path is None or self._part is None:
-            return
         with self._writing:
-            if not self._path.exists():
-                return
-            kept = [line for line in self._path.read_bytes().split(b"\n") if (data := _decoded(line)) is not None and not which(data)]
-            if not kept:
-                self.clear()
-                return
-            _write(self._part, os.O_TRUNC, b"".join(line + b"\n" for line in kept))
-            self._part.replace(self._path)
+            for path in (self._path, self._bad):
+                if path is not None and path.exists():
+                    _rewrite(path, [line for line in _lines(path) if not which(line, _decoded(line))])
 
     def clear(self) -> None:
-        for path in (self._path, self._part):
-            if path is not None:
-                path.unlink(missing_ok=True)
+        if self._path is not None:
+            _rewrite(self._path, [])
 
 
-def _write(path: Path, how: int, data: bytes) -> None:
-    """Writes and fsyncs. how: O_APPEND or O_TRUNC."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600)
-    with os.fdopen(fd, "ab") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+def _lines(path: Path) -> list[bytes]:
+    return [line for line in path.read_bytes().split(b"\n") if line] if path.exists() else []
+
+
+def _append(path: Path, lines: Sequence[bytes]) -> None:
+    """Adds lines and fsyncs: all of them, or none where that fails."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        size = os.fstat(fd).st_size
+        torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+        try:
+            _write(fd, (b"\n" if torn else b"") + b"".join(line + b"\n" for line in lines))
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(fd, size)  # half a line would tear the next one too
+            raise
+    finally:
+        os.close(fd)
+
+
+def _rewrite(path: Path, lines: Sequence[bytes]) -> None:
+    """Leaves these lines alone in the file; without any there is no file."""
+    part = path.with_name(f".{path.name}.part")
+    if lines:
+        fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            _write(fd, b"".join(line + b"\n" for line in lines))
+        finally:
+            os.close(fd)
+        part.replace(path)
+        return
+    path.unlink(missing_ok=True)
+    part.unlink(missing_ok=True)
+
+
+def _write(fd: int, data: bytes) -> None:
+    """Writes all of it and fsyncs. Raises OSError."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(fd, left) :]
+    os.fsync(fd)
 
 
 def _decoded(line: bytes) -> dict[str, Any] | None:
     """A record as it stands in the file; None for a torn one."""
     try:
         return msgspec.json.decode(line, type=dict[str, Any])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError):
         return None
 
 
@@ -108,9 +161,13 @@ def packed(r: Record) -> dict[str, Any]:
 
 
 def unpacked(data: dict[str, Any], secret: bytes) -> Record:
+    """The record that was packed so. Raises what it raises for data that is none."""
+
     def raw(value: str | None) -> bytes | None:
         return None if value is None else msgspec.convert(value, bytes)
 
+    if unknown := data.keys() - MEMBERS:
+        raise ValueError(f"members that this version does not know: {', '.join(sorted(unknown))}")
     tenant, user, agent = data["scope"]
     nodes = [Node(**{**n, **{k: raw(n[k]) for k in ("digest", "chain", "asked", "trail")}}) for n in data["nodes"]]
     epoch = data["epoch"] and replace(Epoch(**data["epoch"]), cut=raw(data["epoch"]["cut"]), elide=raw(data["epoch"]["elide"]))

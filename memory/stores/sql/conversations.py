@@ -115,7 +115,7 @@ def explained(conn: Connection, reach: Reach, ident: str) -> Json | None:
         return None
     query = select(x.record, t.scopes.c.user).join(t.scopes, t.scopes.c.id == x.scope_id).where(x.id == int(named[1], 16), *reach.conditions())
     row = conn.execute(query).first()
-    record = next((found for line in row.record.splitlines() if (found := decode(line))["id"] == ident), None) if row else None
+    record = next((found for line in row.record.split("\n") if (found := decode(line))["id"] == ident), None) if row else None
     if row is None or record is None:
         return None
     if record["injected"]["core"] is None:

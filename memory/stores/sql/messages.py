@@ -151,16 +151,6 @@ def ancestors(node: int) -> Any:
     return select(line.c.id)
 
 
-def line(conn: Connection, scope_id: int, head: int | None) -> list[tuple[int, Json]]:
-    """(node, message) along the line that ends in `head`, oldest first."""
-    if head is None:
-        return []
-    # By place in the line, not by time: turns that ran at once were written between each other.
-    query = select(m.node, m.body, m.role, m.content).join(t.nodes, n.id == m.node).where(
-        m.scope_id == scope_id, m.node.in_(ancestors(head)), m.source != "evicted").order_by(n.depth, m.id)
-    return [(row.node, said(row.body, row.role, row.content)) for row in conn.execute(query)]
-
-
 def paired(found: Sequence[Json], asked: Sequence[Json] = ()) -> list[Json]:
     """The messages without calls that have no result and results that have no call: an upstream refuses either.
 

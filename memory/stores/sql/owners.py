@@ -113,6 +113,11 @@ def proven(conn: Connection, tenant: str) -> bool:
     return conn.execute(select(t.scopes.c.id).where(t.scopes.c.tenant == tenant, t.scopes.c.proven).limit(1)).first() is not None
 
 
+def probe(conn: Connection) -> None:
+    """The least that the store can answer."""
+    conn.execute(select(_c.id).limit(1)).first()
+
+
 def scopes_of(conn: Connection, tenant: str, user: str) -> list[int]:
     """Every agent's scope of this user."""
     return list(conn.execute(select(t.scopes.c.id).where(t.scopes.c.tenant == tenant, t.scopes.c.user == user)).scalars())

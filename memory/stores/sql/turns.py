@@ -16,13 +16,13 @@ from memory.errors import Erased
 from memory.fit import Sent
 from memory.history import Node, Turn, recognise, trail_after
 from memory.jobs.queue import Job, enqueue
-from memory.messages import Json, canonical, is_system, mac
-from memory.prefix import Kept, leading
+from memory.messages import Json, mac
+from memory.prefix import Kept, Messages, Prefix, leading
 from memory.scope import Scope
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import facts as fact_rows
+from memory.stores.sql import kept, owners
 from memory.stores.sql import messages as message_rows
-from memory.stores.sql import owners
 from memory.stores.sql import schema as t
 from memory.stores.sql.rows import add_row, among, any_of, execute, inserting, put_row
 
@@ -49,13 +49,15 @@ TOUCHED = 1.0  # seconds within which a scope's last activity is not written aga
 
 @dataclass(slots=True)
 class Ask:
-    """What a turn asks the store. explicit: the conversation's name, where the client gave one. request: what names it among its retries."""
+    """What a turn asks the store. explicit: the conversation's name, where the client gave one. request: what names it among its retries.
+    room: bytes of a history kept here that its model's window holds."""
 
     scope: Scope
     turn: Turn
     defaults: Mapping[str, Block]
     explicit: str | None = None
     request: bytes | None = None
+    room: int = kept.MOST
 
 
 @dataclass(slots=True)
@@ -84,6 +86,7 @@ class Snapshot:
     turn: Turn
     prepended: int = 0  # messages of server-kept history, after the `lead` system messages that the client begins with
     lead: int = 0
+    behind: tuple[bytes, str] | None = None  # the link of what was said before the kept messages, and what stands for it
     edits: int = 0
     blocks: dict[str, Block] = field(default_factory=dict)
     defaults: Mapping[str, Block] = field(default_factory=dict)
@@ -113,10 +116,7 @@ def snapshot(conn: Connection, ask: Ask) -> Snapshot:
     if ask.explicit:
         out.conversation = conversation(conn, scope_id, ask.explicit)
     if out.conversation and out.conversation.head and turn.newest < 0 and not out.conversation.resent:
-        kept = kept_history(conn, scope_id, out.conversation, turn.messages)
-        out.lead = lead = leading(turn.messages)
-        out.turn = turn = Turn.of(ask.scope.key, [*turn.messages[:lead], *kept, *turn.messages[lead:]], not ask.scope.named)
-        out.prepended = len(kept)
+        out.turn = turn = _prepended(conn, out, out.conversation.head, ask)
     node, at = recognise(turn, ask.scope.named, Nodes(conn, scope_id))
     if node:
         out.past = _past(conn, scope_id, node, at)
@@ -135,6 +135,16 @@ def snapshot(conn: Connection, ask: Ask) -> Snapshot:
     return out
 
 
+def _prepended(conn: Connection, out: Snapshot, head: int, ask: Ask) -> Turn:
+    """The request behind the history that is kept here."""
+    messages, line = ask.turn.messages, out.conversation
+    assert line is not None and out.scope_id is not None  # noqa: S101, PT018 - the head is the line's
+    end = kept.end(conn, out.scope_id, (line.id, head), messages, ask.room)
+    out.lead, out.prepended, out.behind = leading(messages), len(end.messages), end.behind
+    whole = [*messages[: out.lead], *end.messages, *messages[out.lead :]]
+    return Turn.of(ask.scope.key, Messages(Prefix(behind=end.behind[0] if end.behind else b""), whole), not ask.scope.named)
+
+
 def conversation(conn: Connection, scope_id: int, which: str | int) -> Conversation | None:
     """A conversation of the scope by its name or its row key."""
     row = execute(conn, BY_NAME if isinstance(which, str) else BY_KEY, {"scope": scope_id, "which": which}).first()
@@ -150,17 +160,6 @@ def _past(conn: Connection, scope_id: int, node: Node, at: int) -> Past:
     if node.carriers:
         carriers = [*map(node_of, conn.execute(select(t.nodes).where(n.scope_id == scope_id, n.id.in_(node.carriers)).order_by(n.id))), *carriers]
     return Past(node, at, epoch, carriers)
-
-
-def kept_history(conn: Connection, scope_id: int, found: Conversation, asked: Sequence[Json]) -> list[Json]:
-    """The stored messages of the conversation's line, oldest first; up to the turn before when the newest is asked again."""
-    line = message_rows.line(conn, scope_id, found.head)
-    newest = next((m for m in reversed(asked) if not is_system(m)), None)
-    own = [m for m in line if m[0] == found.head]
-    requested = [m[1] for m in own if m[1].get("role") != "assistant"]
-    if newest is not None and requested and canonical(requested[-1]) == canonical(newest):
-        line = [m for m in line if m[0] != found.head]
-    return message_rows.paired([m[1] for m in line], asked)
 
 
 def summaries(conn: Connection, scope_id: int, links: Sequence[bytes]) -> list[tuple[bytes, str]]:
