@@ -72,20 +72,3 @@ def bring(conn: Connection, hand: Hand, said: Sequence[Said], name: str | None) 
     found = conversation_rows.named(conn, scope_id, heading.name)
     assert found is not None  # noqa: S101 - written above
     return found
-
-
-def forget_conversation(conn: Connection, found: conversation_rows.Found) -> None:
-    """Removes a conversation and all that hangs on it."""
-    owners.touch(conn, found.scope_id, outside=True)
-    passages = conversation_rows.remove(conn, found.scope_id, [found.key])
-    if passages:
-        enqueue(conn, Job("erase", {"scopes": [], "passages": {str(found.scope_id): passages}}))
-
-
-def erase(conn: Connection, secret: bytes, tenant: str, user: str) -> dict[str, int]:
-    """Erases the user; what lies outside the database follows in a job that names no one. Returns rows removed by kind."""
-    scopes = owners.scopes_of(conn, tenant, user)
-    counts = owners.erase(conn, secret, tenant, user)
-    if scopes:
-        enqueue(conn, Job("erase", {"scopes": scopes, "passages": {}}))
-    return counts

@@ -30,7 +30,7 @@ from gateway.manage.shapes import (
     taking,
     time_of,
 )
-from memory import outside
+from memory import erasing, outside
 from memory.search import iso
 from memory.stores.sql import conversations as rows
 from memory.stores.sql import messages as message_rows
@@ -159,12 +159,9 @@ async def conversation(caller: AtDoor, ident: FromPath[str], whose: Whose, curso
 async def delete_conversation(caller: AtDoor, ident: FromPath[str], whose: Whose) -> Gone:
     name = segment(ident)
 
-    def work(conn: Connection) -> rows.Found:
-        found = _one(conn, caller, name, whose)
-        outside.forget_conversation(conn, found)
-        return found
-
-    found = await caller.write(work)
+    with told():
+        found = await erasing.delete_conversation(caller.gateway.memory.db, lambda conn: _one(conn, caller, name, whose))
+    caller.gateway.worker.wake()
     await asyncio.to_thread(caller.gateway.memory.spill.forget_conversation, found.key)
     return Gone(name, "conversation")
 

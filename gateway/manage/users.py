@@ -8,12 +8,12 @@ from typing import Any
 from litestar import delete, get, post
 from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody
 from litestar.response import Stream
-from sqlalchemy import Connection
 
 from gateway.errors import BadRequest
 from gateway.manage.door import EVERY, AtDesk, AtDoor, Cursor, PageLimit, told, window
 from gateway.manage.shapes import Erased, Imported, Page, User, place_of
-from memory import outside, portable
+from memory import portable
+from memory.erasing import erase
 from memory.search import iso
 from memory.stores.sql import owners
 from memory.stores.sql.export import export
@@ -35,15 +35,12 @@ async def users(caller: AtDoor, cursor: Cursor = None, limit: PageLimit = 50) ->
 async def erase_user(desk: AtDesk) -> Erased:
     if desk.agent is not None:
         raise BadRequest("A user is erased whole, with all agents. Leave out ?agent=.", param="agent")
-    secret, tenant, user = desk.scope.secret, desk.scope.tenant, desk.user
-
-    def work(conn: Connection) -> dict[str, int]:
-        desk.caller.gateway.usage.forget(tenant, user)
-        return outside.erase(conn, secret, tenant, user)
-
-    counts = await desk.write(work)
-    await asyncio.to_thread(desk.caller.gateway.memory.spill.forget, tenant, user)
-    return Erased(user, counts)
+    gateway, who = desk.caller.gateway, (desk.scope.tenant, desk.user)
+    with told():
+        counts = await erase(gateway.memory.db, desk.scope.secret, who, lambda: gateway.usage.forget(*who))
+    gateway.worker.wake()
+    await asyncio.to_thread(gateway.memory.spill.forget, *who)
+    return Erased(desk.user, counts)
 
 
 @get("/users/{user:str}/export", media_type=NDJSON, summary="Everything of a user, a JSON object a line")
