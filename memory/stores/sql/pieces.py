@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from sqlalchemy import Connection
@@ -46,6 +46,17 @@ async def written(db: Pieces, piece: Callable[[Connection, Share], T | None]) ->
         found.append(one)
         await asyncio.sleep(0)
     return found
+
+
+async def performed(db: Pieces, steps: Iterator[int], opening: Callable[[Connection], None]) -> None:
+    """Writes what a generator writes, which yields after each row (how many it were): every piece goes on
+    with it where the one before ended. opening: called first in each piece, with its connection."""
+
+    def piece(conn: Connection, share: Share) -> bool | None:
+        opening(conn)
+        return True if any(share.spent(rows) for rows in steps) else None
+
+    await written(db, piece)
 
 
 class Glance:
