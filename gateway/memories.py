@@ -15,4 +15,6 @@ GIVEN = {
 
 def management() -> Router:
     """Its routes, each of which is given who asks, about whom, and what it reads of the query string."""
-    return Router("/memory/v1", route_handlers=HANDLERS, dependencies=GIVEN, tags=["memory"])
+    importing = users.Importing()
+    given = {**GIVEN, "importing": Provide(lambda: importing, sync_to_thread=False)}
+    return Router("/memory/v1", route_handlers=HANDLERS, dependencies=given, tags=["memory"])

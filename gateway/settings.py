@@ -262,6 +262,8 @@ class MemoryPart(Part):
     read_deadline_ms: float = Field(150, gt=0)
     cache_idle_seconds: float = Field(300, gt=0)
     summary_seconds: float = Field(30, gt=0)
+    import_rows: int = Field(100_000, gt=0)
+    import_mib: float = Field(32, gt=0)
     blocks: tuple[BlockDefault, ...] = BLOCKS
 
 

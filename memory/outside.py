@@ -5,24 +5,19 @@ is sent again (MEMORY.md 2.4), and enqueues what has to follow in the indexes be
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection
 
 from memory.blocks import Block
 from memory.edits import Edit
-from memory.errors import Conflict, NotFound
-from memory.ids import new_id
+from memory.errors import NotFound
 from memory.jobs.queue import Job, enqueue
 from memory.stores.sql import blocks as block_rows
-from memory.stores.sql import conversations as conversation_rows
 from memory.stores.sql import facts as fact_rows
-from memory.stores.sql import owners, vectors
 from memory.stores.sql import passages as passage_rows
 from memory.stores.sql.hand import Hand, marked
 from memory.stores.sql.passages import Passage
-from memory.stores.sql.transcripts import Heading, Said, Transcriber, steps_of
 
 
 def edit(conn: Connection, hand: Hand, label: str, how: Edit, expect: int | None = None) -> Block | None:
@@ -57,35 +52,3 @@ def forget(conn: Connection, hand: Hand, ident: str) -> None:
     if key is None:
         raise NotFound(f"There is no passage {ident!r} here.")
     enqueue(conn, Job("erase", {"scopes": [], "passages": {str(scope_id): [key]}}))
-
-
-def bring(conn: Connection, hand: Hand, said: Sequence[Said], name: str | None) -> conversation_rows.Found:
-    """Stores a chat as a conversation of its own; its assistant messages count as ours. Raises Conflict for a name in use."""
-    scope_id = owners.ensure(conn, owners.as_found(conn, hand.scope))
-    if name is not None and conversation_rows.named(conn, scope_id, name) is not None:
-        raise Conflict(f"there is a conversation {name!r} of this user already: choose another id, or delete that one")
-    times = [s.at for s in said]
-    heading = Heading(name or new_id("conv"), name is not None, created_at=min(times), updated_at=max(times))
-    Transcriber(conn, scope_id, hand.scope.key).conversation(heading, steps_of(said))
-    owners.touch(conn, scope_id)
-    enqueue(conn, vectors.job_of(scope_id))
-    found = conversation_rows.named(conn, scope_id, heading.name)
-    assert found is not None  # noqa: S101 - written above
-    return found
-
-
-def forget_conversation(conn: Connection, found: conversation_rows.Found) -> None:
-    """Removes a conversation and all that hangs on it."""
-    owners.touch(conn, found.scope_id, outside=True)
-    passages = conversation_rows.remove(conn, found.scope_id, [found.key])
-    if passages:
-        enqueue(conn, Job("erase", {"scopes": [], "passages": {str(found.scope_id): passages}}))
-
-
-def erase(conn: Connection, secret: bytes, tenant: str, user: str) -> dict[str, int]:
-    """Erases the user; what lies outside the database follows in a job that names no one. Returns rows removed by kind."""
-    scopes = owners.scopes_of(conn, tenant, user)
-    counts = owners.erase(conn, secret, tenant, user)
-    if scopes:
-        enqueue(conn, Job("erase", {"scopes": scopes, "passages": {}}))
-    return counts

@@ -3,9 +3,13 @@
 Every line is an object that says what it is. All members but the telling ones have defaults, so that lines can be written
 by hand: `{"object": "passage", "content": "Likes tea"}`. Times are ISO 8601. The hidden exchanges, notes and summaries of a
 conversation are not part of it: they are made anew.
+
+What the management API takes, an import takes, and no more: the bounds stand here, for both.
 """
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -13,29 +17,44 @@ import msgspec
 from memory.search import iso, parse_time
 
 AGENT = "default"
+LIMIT = 1_000_000  # characters, to which a block's limit can be raised
+CONTENT = 200_000  # characters of a text that becomes passages
+SAID = 8 << 20  # characters of one message
+VALUES = 100_000  # values in one line, or in one body
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Label = Annotated[str, msgspec.Meta(max_length=63)]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=LIMIT, description="characters")]
+Description = Annotated[str, msgspec.Meta(max_length=10_000)]
+Content = Annotated[str, msgspec.Meta(max_length=CONTENT)]
+Tags = Annotated[list[Annotated[str, msgspec.Meta(max_length=256)]], msgspec.Meta(max_length=64)]
+Importance = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+Told = Annotated[str, msgspec.Meta(max_length=1000)]  # an id or a name that others gave
 
 
-class Line(msgspec.Struct, tag_field="object", forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+class Line(
+    msgspec.Struct, tag_field="object", forbid_unknown_fields=True, omit_defaults=True, kw_only=True,
+    gc=False,  # there may be many, and they hold no cycle
+):
     """One line. agent: whose of the user's agents."""
 
-    agent: str = AGENT
+    agent: Name = AGENT
 
 
 class Export(Line, tag="export"):
     """The first line."""
 
-    version: int = 1
-    user: str = ""
+    version: Count = 1
+    user: Told = ""
 
 
 class BlockLine(Line, tag="block"):
     """deleted: only its versions are left, so that undo can restore it. limit in characters."""
 
-    label: str
+    label: Label
     value: str = ""
-    description: str = ""
-    limit: Count = 4000
+    description: Description = ""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=2**53)] = 4000
     read_only: bool = False
     version: Count = 1
     deleted: bool = False
@@ -45,13 +64,13 @@ class BlockLine(Line, tag="block"):
 class VersionLine(Line, tag="version"):
     """undoes: the version that this one took back."""
 
-    label: str
+    label: Label
     version: Count
     before: str | None = None
     after: str | None = None
-    actor: str = "import"
-    request_id: str | None = None
-    tool_call_id: str | None = None
+    actor: Told = "import"
+    request_id: Told | None = None
+    tool_call_id: Told | None = None
     undoes: Count | None = None
     created_at: str | None = None
 
@@ -59,26 +78,26 @@ class VersionLine(Line, tag="version"):
 class PassageLine(Line, tag="passage"):
     """forgotten_at: taken out of every search, reversibly; by whom, and which passage or block stands in its place."""
 
-    content: str
-    id: str | None = None
-    tags: list[str] = []
+    content: Content
+    id: Told | None = None
+    tags: Tags = []
     type: str = "fact"
-    importance: float = 0.5
-    actor: str = "import"
+    importance: Importance = 0.5
+    actor: Told = "import"
     created_at: str | None = None
     forgotten_at: str | None = None
-    forgotten_by: str | None = None
-    superseded_by: str | None = None
+    forgotten_by: Told | None = None
+    superseded_by: Told | None = None
 
 
 class ConversationLine(Line, tag="conversation"):
     """head: the node where server-kept history goes on. resent: its client sends the history itself."""
 
-    id: str
+    id: Name
     explicit: bool = True
     resent: bool = False
-    forked_from: str | None = None
-    head: str | None = None
+    forked_from: Told | None = None
+    head: Told | None = None
     created_at: str | None = None
     updated_at: str | None = None
 
@@ -86,21 +105,21 @@ class ConversationLine(Line, tag="conversation"):
 class NodeLine(Line, tag="node"):
     """One request and its answer. parent: the one before. first: of sibling answers, the first. state: open, done or aborted."""
 
-    conversation: str
-    id: str
-    parent: str | None = None
-    first: str | None = None
-    state: str = "done"
+    conversation: Name
+    id: Told
+    parent: Told | None = None
+    first: Told | None = None
+    state: Told = "done"
     created_at: str | None = None
 
 
 class MessageLine(Line, tag="message"):
     """message: as OpenAI's API has it. node: None in a chat that was written down without nodes, in order."""
 
-    conversation: str
+    conversation: Name
     message: dict[str, Any]
-    node: str | None = None
-    source: str = "import"
+    node: Told | None = None
+    source: Told = "import"
     aborted: bool = False
     created_at: str | None = None
 
@@ -120,23 +139,69 @@ class BadLine(ValueError):
     """A line that cannot be imported; the message names it."""
 
 
+class TooManyLines(BadLine):
+    """More lines than this key may import at once."""
+
+
 def written(line: Line) -> bytes:
     return _encode(line) + b"\n"
 
 
-def read(body: bytes) -> list[tuple[int, Any_Line]]:
-    """The lines of an export with their numbers, empty ones left out. Raises BadLine."""
-    out: list[tuple[int, Any_Line]] = []
-    for number, raw in enumerate(body.split(b"\n"), 1):
-        if not raw.strip():
+BLANK = re.compile(rb"[ \t\r\n]*+")
+STRIDE = 1 << 16  # bytes of white space that are passed over in one step
+
+
+def lines_in(body: bytes) -> Iterator[tuple[int, int]]:
+    """Number and place of each line that is not blank, one at a time. Also (0, 0), which is no line, where
+    white space goes on for long: a moment to let others go on."""
+    at, number = 0, 1
+    while at < len(body):
+        begin = at
+        found = BLANK.match(body, begin, begin + STRIDE)
+        at = found.end() if found else begin
+        number += body.count(b"\n", begin, at)
+        if at == len(body):
+            return
+        if at == begin + STRIDE:
+            yield 0, 0
             continue
-        try:
-            line = _decode(raw)
-            _check_times(line)
-        except (ValueError, RecursionError, OverflowError, OSError) as e:
-            raise BadLine(f"Line {number} cannot be imported: {e}") from e
-        out.append((number, line))
-    return out
+        yield number, at
+        end = body.find(b"\n", at)
+        at = len(body) if end < 0 else end
+
+
+def line_at(body: bytes, number: int, at: int) -> Any_Line:
+    """The line of this number, which begins at this place. Raises BadLine."""
+    end = body.find(b"\n", at)
+    raw = body[at:] if end < 0 else body[at:end]
+    try:
+        if (many := values_in(raw)) > VALUES:
+            raise ValueError(f"it has {many} values; at most {VALUES} are allowed: split it")
+        line: Any_Line = _decode(raw)
+        _check_times(line)
+    except (ValueError, RecursionError, OverflowError, OSError) as e:
+        raise refused(number, e) from e
+    return line
+
+
+def refused(number: int, why: object) -> BadLine:
+    return BadLine(f"Line {number} cannot be imported: {why}")
+
+
+STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+MARKS = (b",", b"[", b"{")
+
+
+def values_in(raw: bytes) -> int:
+    """How many values a JSON text has, about: as many as its commas and brackets, where they are none of
+    its strings' letters. What is to be found out is whether they are more than `VALUES`, which cost more
+    to read than their bytes do."""
+    if (most := sum(map(raw.count, MARKS))) <= VALUES:
+        return most
+    if (strings := (raw.count(b'"') - raw.count(b'\\"')) // 2) > 2 * VALUES:
+        return strings // 2
+    bare = STRING.sub(b"", raw)
+    return sum(map(bare.count, MARKS))
 
 
 def _check_times(line: Line) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from memory.stores.sql.engine import Database
 
 NOTE = "index-rebuild"  # how far a rebuild is, in the data folder, until it is done
+REST = 0.02  # seconds between two pieces, at least
 SECONDS = 1.0  # between two lines of progress
 STALLED = 30.0  # seconds without a vector after which nobody waits for more
 
@@ -76,17 +77,18 @@ async def _rebuilt(settings: Settings, fresh: bool) -> None:
 async def _keywords(db: Database, mark: Mark, note: Path) -> None:
     from memory.jobs import reindex
 
-    sizes, done, told = await db.read(reindex.sizes), {"messages": 0, "passages": 0}, time.monotonic()
+    sizes, done, told = await db.read(reindex.sizes), dict.fromkeys(reindex.KINDS, 0), time.monotonic()
     if mark != reindex.Mark():
         click.echo(f"going on in the {mark.kind} after {mark.after}")
     while mark.kind != "done":
-        kind = mark.kind
+        kind, begun = mark.kind, time.monotonic()
         mark, count = await db.write(lambda conn, m=mark: reindex.step(conn, m))  # type: ignore[misc]
         _note(note, mark)
         done[kind] += count
         if time.monotonic() - told >= SECONDS:
             told = time.monotonic()
-            click.echo(f"{kind}: {done[kind]} of {sizes[kind]}")
+            click.echo(f"{kind}: {done[kind]} of {sizes[kind.rpartition(' ')[2]]}")
+        await asyncio.sleep(max(REST, time.monotonic() - begun))  # else a gateway that runs would hardly find a moment to write
     click.echo(f"keywords: {done['messages']} messages and {done['passages']} passages are in the index")
 
 
@@ -97,7 +99,7 @@ async def _vectors(db: Database, settings: Settings) -> None:
     from memory.stores.sql import vectors
 
     model = settings.memory.embedder.partition(":")[2] or settings.memory.embedder
-    scopes, wanted = await db.write(reindex.embed_again), await db.read(vectors.wanted)
+    scopes, wanted = await reindex.embed_again(db), await db.read(vectors.wanted)
     seen, since = -1, time.monotonic()
     while True:
         made, left = await db.read(lambda conn: vectors.made(conn, model)), await db.read(reindex.embedding)

@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from gateway.errors import BadRequest, NotFound, quoted
 from gateway.errors import Conflict as Ambiguous
 from gateway.front import segment
+from gateway.manage import shapes
 from gateway.manage.door import AtDesk, AtDoor, Caller, Cursor, PageLimit, told, window
 from gateway.manage.searching import Sought
 from gateway.manage.shapes import (
@@ -30,11 +31,15 @@ from gateway.manage.shapes import (
     taking,
     time_of,
 )
-from memory import outside
+from memory import erasing
+from memory.messages import text_of
+from memory.portable import SAID
 from memory.search import iso
 from memory.stores.sql import conversations as rows
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import owners
+from memory.stores.sql.importing import bring
+from memory.stores.sql.pieces import Glance
 from memory.stores.sql.transcripts import Said
 
 
@@ -68,28 +73,40 @@ async def conversations(desk: AtDesk, cursor: Cursor = None, limit: PageLimit = 
 
 @post("/users/{user:str}/conversations", status_code=200, summary="Bring an existing chat along", operation_class=taking(ConversationPost))
 async def bring_conversation(desk: AtDesk) -> Conversation:
-    new = await desk.asked(ConversationPost)
-    said, hand = _said(new.messages), desk.hand()
-    return _shown(await desk.write(lambda conn: outside.bring(conn, hand, said, new.id)))
+    caller, hand = desk.caller, desk.hand()
+    new = shapes.brought(await caller.much(), caller.rows)
+    said = await _said(new.messages)
+    with told():
+        found = await bring(caller.gateway.memory.db, hand, said, new.id)
+    caller.gateway.worker.wake()
+    return _shown(found)
 
 
-def _said(messages: list[Json]) -> list[Said]:
-    """Raises BadRequest naming the message."""
-    now, out = time.time(), []
-    for i, message in enumerate(messages):
-        where, content, calls = f"messages[{i}]", message.get("content"), message.get("tool_calls")
-        if not isinstance(message.get("role"), str):
-            raise BadRequest(f"`{where}` needs a `role`.", param=where)
-        if not (content is None or isinstance(content, str) or (isinstance(content, list) and all(isinstance(p, dict) for p in content))):
-            raise BadRequest(f"`{where}.content` must be a string, a list of parts, or null, not {quoted(content)}.", param=f"{where}.content")
-        if calls is not None and not (isinstance(calls, list) and all(isinstance(c, dict) for c in calls)):
-            raise BadRequest(f"`{where}.tool_calls` must be a list of objects, not {quoted(calls)}.", param=f"{where}.tool_calls")
-        told_at = message.pop("created_at", None)
-        if told_at is not None and not isinstance(told_at, str):
-            raise BadRequest(f"`{where}.created_at` is {quoted(told_at)}: give an ISO 8601 time.", param=f"{where}.created_at")
-        at = time_of(told_at, f"{where}.created_at")
-        out.append(Said(message, now if at is None else at))
+async def _said(messages: list[msgspec.Raw]) -> list[Said]:
+    """Reads them one by one; others go on meanwhile. Raises BadRequest naming the message."""
+    now, glance, out = time.time(), Glance(), []
+    for i, raw in enumerate(messages):
+        out.append(_one_said(shapes.message_of(raw, f"messages[{i}]"), f"messages[{i}]", now))
+        await glance.rest()
     return out
+
+
+def _one_said(message: Json, where: str, now: float) -> Said:
+    """Raises BadRequest."""
+    content, calls = message.get("content"), message.get("tool_calls")
+    if not isinstance(message.get("role"), str):
+        raise BadRequest(f"`{where}` needs a `role`.", param=where)
+    if not (content is None or isinstance(content, str) or (isinstance(content, list) and all(isinstance(p, dict) for p in content))):
+        raise BadRequest(f"`{where}.content` must be a string, a list of parts, or null, not {quoted(content)}.", param=f"{where}.content")
+    if calls is not None and not (isinstance(calls, list) and all(isinstance(c, dict) for c in calls)):
+        raise BadRequest(f"`{where}.tool_calls` must be a list of objects, not {quoted(calls)}.", param=f"{where}.tool_calls")
+    if (size := len(text_of(message))) > SAID:
+        raise BadRequest(f"`{where}` has {size} characters; at most {SAID} are allowed.", param=where)
+    told_at = message.pop("created_at", None)
+    if told_at is not None and not isinstance(told_at, str):
+        raise BadRequest(f"`{where}.created_at` is {quoted(told_at)}: give an ISO 8601 time.", param=f"{where}.created_at")
+    at = time_of(told_at, f"{where}.created_at")
+    return Said(message, now if at is None else at)
 
 
 @get("/users/{user:str}/conversations/{ident:str}/messages", summary="A conversation's messages, oldest first")
@@ -159,12 +176,9 @@ async def conversation(caller: AtDoor, ident: FromPath[str], whose: Whose, curso
 async def delete_conversation(caller: AtDoor, ident: FromPath[str], whose: Whose) -> Gone:
     name = segment(ident)
 
-    def work(conn: Connection) -> rows.Found:
-        found = _one(conn, caller, name, whose)
-        outside.forget_conversation(conn, found)
-        return found
-
-    found = await caller.write(work)
+    with told():
+        found = await erasing.delete_conversation(caller.gateway.memory.db, lambda conn: _one(conn, caller, name, whose))
+    caller.gateway.worker.wake()
     await asyncio.to_thread(caller.gateway.memory.spill.forget_conversation, found.key)
     return Gone(name, "conversation")
 

@@ -16,13 +16,13 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from sqlalchemy import Connection
 
 from gateway.chat import Gateway, request_id
-from gateway.errors import BadRequest, Conflict, Forbidden, GatewayError, NotFound, Unavailable
+from gateway.errors import BadRequest, Conflict, Forbidden, GatewayError, NotFound, TooLarge, Unavailable
 from gateway.front import segment
 from gateway.identity import USER_CHARACTERS, Principal
 from gateway.intake import read_body
 from gateway.manage import shapes
 from memory import errors as faults
-from memory.portable import BadLine
+from memory.portable import BadLine, TooManyLines
 from memory.scope import Scope
 from memory.stores.sql import owners
 from memory.stores.sql.blocks import Source
@@ -31,6 +31,7 @@ from memory.stores.sql.hand import Hand
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 READ_SECONDS = 10.0
+MIB = 1 << 20
 EVERY = "*"  # ?tenant=* of an admin key: every tenant
 PageLimit = Annotated[int, QueryParameter(ge=1, le=200, description="entries a page")]
 Cursor = Annotated[str | None, QueryParameter(description="the next_cursor of the page before")]
@@ -64,8 +65,33 @@ class Caller:
 
     async def body(self) -> bytes:
         """Raises TooLarge, UnsupportedMedia, BadRequest."""
-        limit = int(self.gateway.settings.server.max_body_mib * 1024 * 1024)
-        return await read_body(self.request.receive, dict(self.request.scope["headers"]), limit)
+        return await self._body(self.gateway.settings.server.max_body_mib)
+
+    async def _body(self, mib: float) -> bytes:
+        return await read_body(self.request.receive, dict(self.request.scope["headers"]), int(mib * MIB))
+
+    @property
+    def runs_it(self) -> bool:
+        """Whether the caller runs the gateway: an admin key, or whoever has this machine's own token."""
+        settings = self.gateway.settings
+        return self.principal.admin or (settings.single_user and settings.mode != "managed")
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows the caller may bring at once; None for any number."""
+        return None if self.runs_it else self.gateway.settings.memory.import_rows
+
+    async def much(self) -> bytes:
+        """The body of an import. Raises TooLarge, UnsupportedMedia, BadRequest."""
+        settings = self.gateway.settings
+        if self.runs_it or settings.memory.import_mib >= settings.server.max_body_mib:
+            return await self.body()
+        try:
+            return await self._body(settings.memory.import_mib)
+        except TooLarge as e:
+            raise TooLarge(
+                f"The body is larger than {int(settings.memory.import_mib * MIB)} bytes, the most that this key may bring at once. "
+                "Send it in several parts, use an admin key, or raise memory.import_mib.", headers=e.headers) from e
 
     async def asked(self, model: type[S]) -> S:
         return shapes.asked(await self.body(), model)
@@ -161,6 +187,8 @@ def _translated(error: Exception) -> GatewayError:
             return BadRequest(message, code="block_full", param="value")
         case faults.ToolError():
             return BadRequest(message)
+        case TooManyLines():
+            return TooLarge(message, code="too_many_rows")
         case BadLine():
             return BadRequest(message, code="bad_line")
     return Unavailable("The memory store is unavailable. Try again shortly.", headers=[(b"retry-after", b"1")])

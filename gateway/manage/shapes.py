@@ -11,10 +11,11 @@ from typing import Annotated, Any, Generic, TypeVar
 import msgspec
 from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody
 
-from gateway.errors import SHOWN, BadRequest, instead, quoted
+from gateway.errors import SHOWN, BadRequest, TooLarge, instead, quoted
 from gateway.intake import parse
+from gateway.wire.chat import decode
 from memory.blocks import Block as Core
-from memory.portable import moment
+from memory.portable import VALUES, Content, Description, Limit, Tags, moment, values_in
 from memory.search import iso
 
 T = TypeVar("T")
@@ -203,21 +204,18 @@ class _Asked(msgspec.Struct, forbid_unknown_fields=True):
     pass
 
 
-Limit = Annotated[int, msgspec.Meta(ge=1, le=1_000_000, description="characters")]
-
-
 class BlockPut(_Asked):
     """What is left out stays as it is, or has its default in a new block."""
 
     value: str
-    description: str | None = None
+    description: Description | None = None
     limit: Limit | None = None
     read_only: bool | None = None
 
 
 class BlockPatch(_Asked):
     value: str | None = None
-    description: str | None = None
+    description: Description | None = None
     limit: Limit | None = None
     read_only: bool | None = None
 
@@ -225,8 +223,8 @@ class BlockPatch(_Asked):
 class PassagePost(_Asked):
     """Long content becomes several passages. type: identity, preference, fact, context or trivial. importance: 0 to 1."""
 
-    content: str
-    tags: list[str] = []
+    content: Content
+    tags: Tags = []
     type: str = "fact"
     importance: float = 0.5
     created_at: str | None = None
@@ -257,8 +255,48 @@ def _inlined(ref: str, defs: Mapping[str, Any]) -> Any:
     return {k: v for k, v in defs[ref.rsplit("/", 1)[1]].items() if k != "title"}
 
 
+class _Brought(_Asked):
+    """A `ConversationPost` whose messages are not read yet: of many, that would take long."""
+
+    messages: Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1)]
+    id: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
+
+
+_brought = msgspec.json.Decoder(_Brought).decode
+
+
+def brought(body: bytes, most: int | None) -> _Brought:
+    """A conversation brought along, of `most` messages (None: of any number). Raises BadRequest, TooLarge."""
+    try:
+        found = _brought(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+        asked(body, ConversationPost)  # which says what is wrong, and where
+        raise BadRequest(f"The body cannot be read: {e}", code="invalid_json") from e
+    if most is not None and len(found.messages) > most:
+        raise TooLarge(
+            f"`messages` has {len(found.messages)} of them, and this key may bring {most} at once. Bring the conversation in several "
+            "parts, use an admin key, or raise memory.import_rows.", param="messages", code="too_many_rows")
+    return found
+
+
+def message_of(raw: msgspec.Raw, where: str) -> Json:
+    """One of its messages. Raises BadRequest."""
+    if (many := values_in(bytes(raw))) > VALUES:
+        raise BadRequest(f"`{where}` has {many} values; at most {VALUES} are allowed.", param=where)
+    try:
+        found = decode(bytes(raw))
+        return msgspec.convert(found, Json)
+    except msgspec.ValidationError as e:
+        text = str(e)
+        raise BadRequest(f"`{where}` is {quoted(found)}: {text[:1].lower()}{text[1:]}.", param=where) from e
+    except (msgspec.DecodeError, RecursionError) as e:
+        raise BadRequest(f"`{where}` is not valid JSON: {str(e)[:200]}", param=where, code="invalid_json") from e
+
+
 def asked(body: bytes, model: type[S]) -> S:
     """The body as this model. Raises BadRequest naming the member and its value."""
+    if (many := values_in(body)) > VALUES:
+        raise BadRequest(f"The body has {many} values; at most {VALUES} are allowed.", code="too_many_values")
     given = parse(body)
     try:
         return msgspec.convert(given, model)

@@ -2,22 +2,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from litestar import delete, get, post
+from litestar.di import NamedDependency
 from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody
 from litestar.response import Stream
-from sqlalchemy import Connection
 
-from gateway.errors import BadRequest
+from gateway.errors import BadRequest, Conflict
 from gateway.manage.door import EVERY, AtDesk, AtDoor, Cursor, PageLimit, told, window
 from gateway.manage.shapes import Erased, Imported, Page, User, place_of
-from memory import outside, portable
+from memory import portable
+from memory.erasing import erase
+from memory.manifest import Manifest, Rules
 from memory.search import iso
 from memory.stores.sql import owners
 from memory.stores.sql.export import export
-from memory.stores.sql.importing import import_lines
+from memory.stores.sql.importing import import_into
 
 NDJSON = "application/x-ndjson"
 
@@ -35,15 +38,12 @@ async def users(caller: AtDoor, cursor: Cursor = None, limit: PageLimit = 50) ->
 async def erase_user(desk: AtDesk) -> Erased:
     if desk.agent is not None:
         raise BadRequest("A user is erased whole, with all agents. Leave out ?agent=.", param="agent")
-    secret, tenant, user = desk.scope.secret, desk.scope.tenant, desk.user
-
-    def work(conn: Connection) -> dict[str, int]:
-        desk.caller.gateway.usage.forget(tenant, user)
-        return outside.erase(conn, secret, tenant, user)
-
-    counts = await desk.write(work)
-    await asyncio.to_thread(desk.caller.gateway.memory.spill.forget, tenant, user)
-    return Erased(user, counts)
+    gateway, who = desk.caller.gateway, (desk.scope.tenant, desk.user)
+    with told():
+        counts = await erase(gateway.memory.db, desk.scope.secret, who, lambda: gateway.usage.forget(*who))
+    gateway.worker.wake()
+    await asyncio.to_thread(gateway.memory.spill.forget, *who)
+    return Erased(desk.user, counts)
 
 
 @get("/users/{user:str}/export", media_type=NDJSON, summary="Everything of a user, a JSON object a line")
@@ -68,13 +68,36 @@ class TakingLines(Operation):
         super().__init__(**{**members, "request_body": RequestBody({NDJSON: OpenAPIMediaType()}, required=True)})
 
 
+class Importing:
+    """Who is importing: one import of a tenant at a time. More would finish no sooner, and each holds its
+    whole body in memory."""
+
+    def __init__(self) -> None:
+        self._tenants: set[str] = set()
+
+    @contextlib.contextmanager
+    def of(self, tenant: str) -> Iterator[None]:
+        """Raises Conflict while another import of the tenant is under way."""
+        if tenant in self._tenants:
+            raise Conflict(
+                f"An import of the tenant {tenant[:64]!r} is under way, and there is one at a time. Send this one again once "
+                "that has been answered.", code="import_running", headers=[(b"retry-after", b"5")])
+        self._tenants.add(tenant)
+        try:
+            yield
+        finally:
+            self._tenants.discard(tenant)
+
+
 @post("/users/{user:str}/import", status_code=200, summary="Read an export back in; what is there is not doubled", operation_class=TakingLines)
-async def import_user(desk: AtDesk) -> Imported:
-    body = await desk.caller.body()
-    hand = desk.hand("import")
-    with told():
-        lines = portable.read(body)
-    receipt = await desk.write(lambda conn: import_lines(conn, hand, lines, desk.agent))
+async def import_user(desk: AtDesk, importing: NamedDependency[Importing]) -> Imported:
+    caller, hand = desk.caller, desk.hand("import")
+    with importing.of(desk.scope.tenant):
+        manifest = Manifest(await caller.much(), Rules(hand.defaults, desk.agent, caller.rows))
+        with told():
+            await manifest.examine()
+            receipt = await import_into(caller.gateway.memory.db, hand, manifest)
+    caller.gateway.worker.wake()
     return Imported(receipt.imported, receipt.skipped)
 
 

@@ -5,8 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection
-
+from memory.erasing import expire_unnamed, finish
 from memory.jobs.queue import Effect, Job, buried, enqueue
 from memory.jobs.reindex import begin, reindexing
 from memory.jobs.worker import Handler, Worker
@@ -30,10 +29,12 @@ class Ages:
     unnamed: float
 
 
-def erasing(forget: Forget) -> Handler:
-    """Takes vectors out of an external index. forget: (scope row key, kind of rows, None for all kinds, row keys, None for all)."""
+def erasing(db: Database, forget: Forget) -> Handler:
+    """Takes out the rows that an interrupted erasure left, and vectors from an external index. forget: (scope row key, kind of rows,
+    None for all kinds, row keys, None for all)."""
 
     async def erase(job: Job) -> None:
+        await finish(db, job)
         for scope_id in job.payload["scopes"]:
             await forget(scope_id, None, None)
         for kind in ("passages", "messages"):
@@ -50,21 +51,18 @@ def expiring(db: Database, ages: Ages) -> Handler:
         now = time.time()
         if await db.read(index.outdated):
             await db.write(begin)
-        await db.write(lambda conn: expiry.expire_records(conn, now - ages.explain * DAY, now))
-        await db.write(lambda conn: buried(conn, now - DEAD_DAYS * DAY))
-        while await db.write(lambda conn: _unnamed(conn, now - ages.unnamed * DAY)):
-            pass
-        while await db.write(lambda conn: usage.older(conn, now - USAGE_DAYS * DAY)):
+        for work in (
+            lambda conn: expiry.expire_retries(conn, now),
+            lambda conn: expiry.expire_records(conn, now - ages.explain * DAY),
+            lambda conn: buried(conn, now - DEAD_DAYS * DAY),
+            lambda conn: usage.older(conn, now - USAGE_DAYS * DAY),
+        ):
+            while await db.write(work, piece=True):
+                pass
+        while await expire_unnamed(db, now - ages.unnamed * DAY):
             pass
 
     return expire
-
-
-def _unnamed(conn: Connection, before: float) -> int:
-    count, passages = expiry.expire_unnamed(conn, before)
-    if passages:
-        enqueue(conn, Job("erase", {"scopes": [], "passages": {str(k): v for k, v in passages.items()}}))
-    return count
 
 
 def embedding(embed: Embed) -> Handler:
@@ -83,15 +81,17 @@ def fading(db: Database) -> Handler:
     """Sets aside what has grown faint; it can be brought back."""
 
     async def fade(_: Job) -> None:
-        while await db.write(lambda conn: facts.fade(conn, time.time())):
-            pass
+        now, after = time.time(), 0
+        while keys := await db.read(lambda conn, a=after: facts.faint(conn, now, a)):  # type: ignore[misc]
+            await db.write(lambda conn, k=keys: facts.fade(conn, now, k), piece=True)  # type: ignore[misc]
+            after = keys[-1]
 
     return fade
 
 
 def register(worker: Worker, db: Database, ages: Ages, retrieval: Retrieval) -> None:
     """Gives the worker the jobs that every gateway has."""
-    worker.register("erase", erasing(retrieval.forget))
+    worker.register("erase", erasing(db, retrieval.forget))
     worker.register("embed", embedding(retrieval.embed_scope), small=True)
     worker.register("reindex", reindexing(db))
     worker.register("expire", expiring(db, ages), every=EVERY)

@@ -169,9 +169,10 @@ def resume(conn: Connection, tenant: str | None = None) -> None:
     conn.execute(update(t.jobs).where(_waiting(tenant)).values(state="ready", run_at=time.time()))
 
 
-def buried(conn: Connection, before: float) -> None:
-    """Removes dead jobs that should have run before this time."""
-    conn.execute(delete(t.jobs).where(j.state == "dead", j.run_at < before))
+def buried(conn: Connection, before: float) -> int:
+    """Removes dead jobs that should have run before this time, so many. Returns how many; call again until 0."""
+    old = select(j.id).where(j.state == "dead", j.run_at < before).limit(1000)
+    return conn.execute(delete(t.jobs).where(j.id.in_(old))).rowcount
 
 
 def returned(conn: Connection, claimed: Claim) -> None:

@@ -3,6 +3,7 @@ what was interrupted goes on where it was."""
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, select, union
@@ -14,31 +15,46 @@ from memory.stores.sql import messages as message_rows
 from memory.stores.sql import passages as passage_rows
 from memory.stores.sql import schema as t
 from memory.stores.sql.engine import Database
+from memory.stores.sql.pieces import FEW, Share
 
-PAGE = 200  # rows a transaction: a turn that writes meanwhile waits for no more
+PAGE = 200  # rows a transaction at most: a turn that writes meanwhile waits for no more
 SECONDS = 60.0  # of one background job; the rest is the next one's
+KINDS = ("messages", "passages", "swept messages", "swept passages", "done")
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far it is. kind: messages, passages, done. after: the last row key of that kind that is in the index."""
+    """How far it is. kind: one of `KINDS`, in their order: what is put in anew, then what has documents
+    without a row taken out. after: the last row key of that kind that is done."""
 
-    kind: str = "messages"
+    kind: str = KINDS[0]
     after: int = 0
 
 
 def step(conn: Connection, mark: Mark) -> tuple[Mark, int]:
-    """One page. Returns the next mark, and how many rows this one was."""
+    """One piece. Returns the next mark, and how many rows this one was."""
     if mark.kind == "done" or conn.dialect.name != "sqlite":
         return Mark("done"), 0
-    docs = (message_rows if mark.kind == "messages" else passage_rows).docs(conn, mark.after, PAGE)
-    index.again(conn, f"{mark.kind}_fts", docs)
-    if len(docs) == PAGE:
-        return Mark(mark.kind, docs[-1][0]), len(docs)
-    if mark.kind == "messages":
-        return Mark("passages"), len(docs)
-    index.swept(conn)
-    return Mark("done"), len(docs)
+    sweeping, _, kind = mark.kind.rpartition(" ")
+    share, after, done = Share(PAGE), mark.after, 0
+    while True:
+        keys = (_swept if sweeping else _put)(conn, kind, after)
+        done += len(keys)
+        if not keys:
+            return Mark(KINDS[KINDS.index(mark.kind) + 1]), done
+        after = keys[-1]
+        if share.spent(len(keys)):
+            return Mark(mark.kind, after), done
+
+
+def _put(conn: Connection, kind: str, after: int) -> Sequence[int]:
+    docs = (message_rows if kind == "messages" else passage_rows).docs(conn, after, min(FEW, PAGE))
+    index.again(conn, f"{kind}_fts", docs)
+    return [key for key, _ in docs]
+
+
+def _swept(conn: Connection, kind: str, after: int) -> Sequence[int]:
+    return index.swept(conn, f"{kind}_fts", kind, after)
 
 
 def sizes(conn: Connection) -> dict[str, int]:
@@ -46,13 +62,19 @@ def sizes(conn: Connection) -> dict[str, int]:
     return {k: int(conn.execute(select(func.count()).select_from(table)).scalar() or 0) for k, table in (("messages", t.messages), ("passages", t.passages))}
 
 
-def embed_again(conn: Connection) -> int:
+async def embed_again(db: Database) -> int:
     """Has the vectors of every scope looked after, those of texts that were refused too. Returns how many scopes."""
-    vectors.ask_again(conn)
-    scopes = [*conn.execute(union(select(t.passages.c.scope_id), select(t.messages.c.scope_id))).scalars()]
+    while await db.write(vectors.ask_again, piece=True):
+        pass
+    scopes = await db.read(lambda conn: [*conn.execute(union(select(t.passages.c.scope_id), select(t.messages.c.scope_id))).scalars()])
+    for i in range(0, len(scopes), PAGE):
+        await db.write(lambda conn, some=scopes[i : i + PAGE]: _look_after(conn, some), piece=True)  # type: ignore[misc]
+    return len(scopes)
+
+
+def _look_after(conn: Connection, scopes: Sequence[int]) -> None:
     for scope_id in scopes:
         enqueue(conn, vectors.job_of(scope_id, whole=True))
-    return len(scopes)
 
 
 def embedding(conn: Connection) -> dict[str, int]:
@@ -73,7 +95,7 @@ def reindexing(db: Database) -> Handler:
     async def run(job: Job) -> None:
         mark, until = Mark(**job.payload), time.monotonic() + SECONDS
         while True:
-            mark, _ = await db.write(lambda conn, m=mark: step(conn, m))  # type: ignore[misc]
+            mark, _ = await db.write(lambda conn, m=mark: step(conn, m), piece=True)  # type: ignore[misc]
             if mark.kind == "done" or time.monotonic() > until:
                 break
         if mark.kind != "done":

@@ -1,23 +1,34 @@
-"""Chroma as the index of large scopes: one collection a scope and kind, always explicit vectors, a thread for its synchronous client.
+"""Chroma as the index of large scopes: one collection a scope and kind, always explicit vectors.
 
-SQL is the record and this can be rebuilt from it. Two processes on one embedded folder lose vectors silently, so a lock
-file keeps it to one.
+SQL is the record and this can be rebuilt from it. Chroma runs in a child process (`chroma_child`): embedded, it
+was seen to hold the interpreter for seconds, and for ever once its folder is taken away. Each call has a
+deadline. After a failure the child is ended and the index left alone for a while: words find what they find,
+and the log has said so once.
 """
 from __future__ import annotations
 
 import asyncio
-import fcntl
+import contextlib
+import logging
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import sys
+import time
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from typing import Any
+
+import msgspec
 
 from memory.errors import StoreUnavailable
 
-T = TypeVar("T")
-BATCH = 500
+log = logging.getLogger("mnemogate")
+CHILD = Path(__file__).with_name("chroma_child.py")
+OPEN_SECONDS = 60.0  # a cold start imports a lot
+CALL_SECONDS = 15.0
+SEARCH_SECONDS = 2.0  # a search goes on without it; the call itself may take longer, to load an index
+REST_SECONDS = 300.0  # without a call after a failure
+END_SECONDS = 1.0  # for the child to end by itself
 
 
 class ChromaIndex:
@@ -25,76 +36,106 @@ class ChromaIndex:
 
     def __init__(self, where: str, folder: Path) -> None:
         self._where, self._folder = where.removeprefix("chroma:"), folder
-        self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="chroma")
-        self._client: Any = None
-        self._lock: int | None = None
-        self._opening = asyncio.Lock()
+        self._child: Process | None = None
+        self._turn = asyncio.Lock()  # one call at a time
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._rests_until = 0.0
+        self._failed = False
+        self._closed = False
 
     async def upsert(self, name: str, items: Sequence[tuple[int, list[float]]]) -> None:
         """Adds or replaces vectors by row key. Raises StoreUnavailable."""
-
-        def work(client: Any) -> None:
-            collection = client.get_or_create_collection(name, embedding_function=None, metadata={"hnsw:space": "cosine"})
-            for i in range(0, len(items), BATCH):
-                part = items[i : i + BATCH]
-                collection.upsert(ids=[str(k) for k, _ in part], embeddings=[v for _, v in part])
-
-        await self._run(work)
+        await self._asked("upsert", [name, items])
 
     async def nearest(self, name: str, vector: list[float], limit: int) -> dict[int, float]:
         """Row key to cosine similarity, of the `limit` nearest. Raises StoreUnavailable."""
-
-        def work(client: Any) -> dict[int, float]:
-            collection = client.get_or_create_collection(name, embedding_function=None, metadata={"hnsw:space": "cosine"})
-            found = collection.query(query_embeddings=[vector], n_results=limit, include=["distances"])
-            return {int(k): 1.0 - d for k, d in zip(found["ids"][0], found["distances"][0], strict=True)}
-
-        return await self._run(work)
+        return msgspec.convert(await self._asked("nearest", [name, vector, limit], SEARCH_SECONDS), dict[int, float])
 
     async def forget(self, prefix: str, keys: Sequence[int] | None) -> None:
         """Forgets vectors by row key, None for all, in every collection whose name begins so; what is not there is no error. Raises
         StoreUnavailable."""
-
-        def work(client: Any) -> None:
-            for name in [c.name for c in client.list_collections() if c.name.startswith(prefix)]:
-                if keys is None:
-                    client.delete_collection(name)
-                elif keys:
-                    client.get_collection(name, embedding_function=None).delete(ids=[str(k) for k in keys])
-
-        await self._run(work)
+        await self._asked("forget", [prefix, keys])
 
     async def close(self) -> None:
-        """Lets the folder go."""
-        self._threads.shutdown(wait=True)
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        """Lets the folder go, whatever a call does meanwhile."""
+        self._closed = True
+        for call in self._calls:
+            call.cancel()
+        await self._end()
 
-    async def _run(self, work: Callable[[Any], T]) -> T:
-        loop = asyncio.get_running_loop()
-        async with self._opening:
-            if self._client is None:
-                self._client = await loop.run_in_executor(self._threads, self._opened)
-        try:
-            return await loop.run_in_executor(self._threads, work, self._client)
-        except Exception as e:
-            raise StoreUnavailable(f"Chroma failed: {type(e).__name__}") from e
+    async def _asked(self, name: str, arguments: list[Any], patience: float | None = None) -> Any:
+        """One call. patience: seconds after which the caller goes on without; the call goes on. Raises StoreUnavailable."""
+        call = asyncio.ensure_future(self._called(name, arguments))
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+        call.add_done_callback(lambda c: c.cancelled() or c.exception())
+        await asyncio.wait({call}, timeout=patience)
+        if not call.done():
+            raise StoreUnavailable(f"Chroma did not answer within {patience} s")
+        if call.cancelled():
+            raise StoreUnavailable("Chroma is closed")
+        return call.result()
 
-    def _opened(self) -> Any:
-        try:
-            import chromadb
-            from chromadb.config import Settings
-        except ImportError as e:
-            raise StoreUnavailable("Chroma is not installed: run pip install '.[chroma]' in the folder of Mnemogate's source, or set storage.vectors = \"none\"") from e
-        if self._where != "embedded":
-            url = urlsplit(self._where)
-            return chromadb.HttpClient(url.hostname or "localhost", url.port or 8000, ssl=url.scheme == "https", settings=Settings(anonymized_telemetry=False))
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as e:
-            raise StoreUnavailable(f"another process uses the embedded Chroma in {self._folder}: run one worker, or a Chroma server for a fleet") from e
-        return chromadb.PersistentClient(str(self._folder), settings=Settings(anonymized_telemetry=False))
+    async def _called(self, name: str, arguments: list[Any]) -> Any:
+        async with self._turn:
+            if self._closed or time.monotonic() < self._rests_until:
+                raise StoreUnavailable("Chroma is left alone: it failed lately, or is closed")
+            try:
+                if self._child is None:
+                    self._child = await self._started()
+                    await self._exchanged(self._child, OPEN_SECONDS, "open", [])
+                found = await self._exchanged(self._child, CALL_SECONDS, name, arguments)
+            except StoreUnavailable as e:
+                await self._leave_alone(e)
+                raise
+            self._failed = False
+            return found
 
+    async def _started(self) -> Process:
+        """The child. Its clock is the later one: whoever lives on is told by this one's."""
+        seconds = OPEN_SECONDS + CALL_SECONDS
+        command = (sys.executable, "-P", str(CHILD), self._where, str(self._folder), str(seconds))
+        env = {**os.environ, "ANONYMIZED_TELEMETRY": "False"}
+        return await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=env)
+
+    async def _exchanged(self, child: Process, seconds: float, name: str, arguments: list[Any]) -> Any:
+        """Raises StoreUnavailable past the deadline, and for what the child could not do."""
+        assert child.stdin is not None  # noqa: S101 - both are pipes
+        assert child.stdout is not None  # noqa: S101
+        frame = msgspec.msgpack.encode([name, arguments])
+        try:
+            async with asyncio.timeout(seconds):
+                child.stdin.write(len(frame).to_bytes(4, "big") + frame)
+                await child.stdin.drain()
+                size = int.from_bytes(await child.stdout.readexactly(4), "big")
+                answer = msgspec.msgpack.decode(await child.stdout.readexactly(size))
+        except TimeoutError as e:
+            raise StoreUnavailable(f"Chroma did not answer within {seconds:.0f} s") from e
+        except (OSError, asyncio.IncompleteReadError) as e:
+            raise StoreUnavailable("Chroma's process has ended") from e
+        if "error" in answer:
+            raise StoreUnavailable(answer["error"])
+        return answer["value"]
+
+    async def _leave_alone(self, why: StoreUnavailable) -> None:
+        self._rests_until = time.monotonic() + REST_SECONDS
+        if not self._failed:
+            log.warning(
+                "the vector index is left alone, and tried again every %.0f s; words find what they find: %s", REST_SECONDS, why)
+        self._failed = True
+        await self._end()
+
+    async def _end(self) -> None:
+        """Ends the child, by force where it does not by itself."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        if child.stdin is not None:
+            child.stdin.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(END_SECONDS):
+                await child.wait()
+                return
+        with contextlib.suppress(ProcessLookupError):
+            child.kill()
+        await child.wait()

@@ -21,7 +21,9 @@ from tests.e2e.test_crash import ROOT
 LONG_AGO = 1e9
 SCOPES = (11, 12)
 JOBS = {"erase": {"scopes": list(SCOPES), "passages": {}}, "expire": {}, "fade": {}, "reindex": {"kind": "messages", "after": 0}}
-AFTER = {"erase": 1, "expire": 3, "fade": 1, "reindex": 3}  # writes: expire has two before its first batch, reindex one without a row
+# Writes: erase has one a scope before it turns to the vectors, expire four before its first batch, reindex
+# one without a row.
+AFTER = {"erase": 3, "expire": 5, "fade": 1, "reindex": 3}
 P = t.passages.c
 
 
@@ -100,11 +102,16 @@ async def test_expiring_goes_on_and_tells_the_index_of_each_passage_once(db, pat
             told.extend(keys)
 
     before = await db.read(lambda conn: list(conn.execute(select(P.id).where(P.node != 0)).scalars()))
-    await resumed(db, "expire", Told(db))
+    told_by = Told(db)
+    await resumed(db, "expire", told_by)
+    await db.write(lambda conn: conn.execute(update(t.jobs).values(run_at=0)) and None)  # what the killed one left
+    worker = Worker(db)
+    chores.register(worker, db, chores.Ages(7, 30), told_by)
+    await worker.drain()
     assert await number(db, conversations) == 0
     assert await number(db, select(func.count()).select_from(t.passages).where(P.node != 0)) == 0
     assert (len(told), len(set(told))) == (250, 250)
-    assert set(before) < set(told)
+    assert set(before) == set(told)
     assert await number(db, select(func.count()).select_from(t.passages)) == 450  # of who is named
 
 
@@ -135,7 +142,8 @@ async def test_an_index_made_anew_goes_on_and_holds_each_passage_once(db, path):
     def held(conn):
         return conn.exec_driver_sql("SELECT count(*), count(DISTINCT rowid) FROM passages_fts").one()
 
-    assert tuple(await db.read(held)) == (400, 400)
+    rows, distinct = await db.read(held)
+    assert 0 < rows == distinct <= 400
     await resumed(db, "reindex")
     assert tuple(await db.read(held)) == (700, 700)
     assert await number(db, select(func.count()).select_from(t.jobs)) == 0
@@ -143,7 +151,7 @@ async def test_an_index_made_anew_goes_on_and_holds_each_passage_once(db, path):
 
 @pytest.mark.parametrize("kind", sorted(JOBS))
 async def test_a_chore_that_fails_every_time_ends_dead_and_is_kept_to_be_looked_at(db, kind):
-    async def poisoned(*_):
+    async def poisoned(*_, **how):
         raise RuntimeError("no")
 
     class Poisoned(Retrieval):

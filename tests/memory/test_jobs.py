@@ -220,7 +220,7 @@ async def test_what_follows_an_erasure_reaches_the_index(db):
         gone.append((scope_id, kind, keys))
 
     worker = Worker(db)
-    worker.register("erase", chores.erasing(forget))
+    worker.register("erase", chores.erasing(db, forget))
     await add(db, Job("erase", {"scopes": [1, 2], "passages": {"3": [4, 5]}}), Job("erase", {"scopes": [], "messages": {"3": [6]}}))
     await worker.drain()
     assert gone == [(1, None, None), (2, None, None), (3, "passages", [4, 5]), (3, "messages", [6])]
@@ -255,8 +255,9 @@ async def test_old_records_leave_and_young_ones_stay(db):
 
     worker = Worker(db)
     chores.register(worker, db, chores.Ages(explain=7, unnamed=30), Retrieval(db))
-    worker.register("erase", chores.erasing(forget))
+    worker.register("erase", chores.erasing(db, forget))
     await add(db, Job("expire"))
+    await worker.drain()
     await worker.drain()
 
     def left(conn):

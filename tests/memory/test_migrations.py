@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from memory.erasing import erase
 from memory.errors import StoreUnavailable
 from memory.scope import Scope
 from memory.search import scope_mark
@@ -86,7 +87,7 @@ async def test_after_an_erase_and_a_vacuum_no_byte_is_left(tmp_path):
 
     other = await db.write(fill)
     assert b"sentinel" in bytes_of(tmp_path).lower()
-    counts = await db.write(lambda conn: owners.erase(conn, secret, "acme", "sentinelada"))
+    counts = await erase(db, secret, ("acme", "sentinelada"), lambda: None)
     assert counts["passages"] == 200
     await vacuum(db.url)
     for running in (True, False):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from memory import outside
+from memory import erasing
 from memory.ask import Policy
 from memory.embed.base import EmbedRefused, EmbedUnavailable
 from memory.errors import StoreUnavailable
@@ -203,13 +203,13 @@ async def test_an_index_keeps_what_a_deletion_leaves_and_no_more(memory):
     await drained(memory)
     index, vector = memory.retrieval.meaning.index, await memory.retrieval.meaning.embed("t", ["dog"])
     gone = await memory.db.read(lambda conn: conversations.named(conn, scope_id, "c"))
-    await memory.db.write(lambda conn: outside.forget_conversation(conn, gone))
+    await erasing.delete_conversation(memory.db, lambda conn: gone)
     await drained(memory)
     assert await many(memory, t.message_vectors) == 1
     names = [_name(Part(kind, scope_id, "concepts")) for kind in KINDS]
     if index:
         assert [len(await index.nearest(name, vector[0], 9)) for name in names] == [1, 1]
-    receipt = await memory.db.write(lambda conn: outside.erase(conn, SECRET, "t", "ada"))
+    receipt = await erasing.erase(memory.db, SECRET, ("t", "ada"), lambda: None)
     assert receipt["vectors"] == 2
     await drained(memory)
     assert await many(memory, t.message_vectors) + await many(memory, t.vectors) == 0
@@ -265,7 +265,7 @@ async def test_a_rebuilt_index_asks_for_refused_texts_again_and_another_model_fo
     assert not await memory.retrieval.embed_scope(scope_id)
     assert [len(found) for found in await memory.db.read(refused)] == [0, 2]
     embed.refuses = ("fine",)
-    await memory.db.write(reindex.embed_again)
+    await reindex.embed_again(memory.db)
     await drained(memory)
     assert [len(found) for found in await memory.db.read(refused)] == [0, 1]
     assert (await found(memory, scope_id, "pet"))[0] == "My dog is called Rex."
@@ -309,10 +309,10 @@ async def test_what_was_refused_goes_with_its_conversation_and_its_user(memory):
     await kept(memory, "Rex is a dog.", "Ada likes tea.")
     assert [len(found) for found in await memory.db.read(refused)] == [1, 2]
     gone = await memory.db.read(lambda conn: conversations.named(conn, scope_id, "c"))
-    await memory.db.write(lambda conn: outside.forget_conversation(conn, gone))
+    await erasing.delete_conversation(memory.db, lambda conn: gone)
     await drained(memory)
     assert [len(found) for found in await memory.db.read(refused)] == [1, 0]
-    await memory.db.write(lambda conn: outside.erase(conn, SECRET, "t", "ada"))
+    await erasing.erase(memory.db, SECRET, ("t", "ada"), lambda: None)
     await drained(memory)
     assert await many(memory, t.message_vectors) + await many(memory, t.vectors) == 0
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, delete, func, select
 
 from memory.messages import Json
-from memory.stores.sql import index, vectors
-from memory.stores.sql import messages as message_rows
 from memory.stores.sql import schema as t
 from memory.stores.sql.owners import Reach
 
-c, n, m = t.conversations.c, t.nodes.c, t.messages.c
+c, m = t.conversations.c, t.messages.c
 decode = msgspec.json.decode
 EXPLAIN = re.compile(r"explain_[0-9a-f]{32}([0-7][0-9a-f]{15})")  # 128 random bits, and the key of its row
 
@@ -61,51 +58,11 @@ def reached(conn: Connection, reach: Reach, name: str, user: str | None = None, 
     return _select(conn, 2, c.name == name, *reach.conditions(), *more)
 
 
-def remove(conn: Connection, scope_id: int, keys: Sequence[int]) -> list[int]:
-    """Removes conversations with their messages, nodes, epochs, summaries, waiting jobs, explain records, retries, and what memory hung on
-    their branches where they named nobody. Returns the row keys of the passages removed."""
-    mine = list(conn.execute(select(n.id, n.epoch).where(n.scope_id == scope_id, n.conversation.in_(keys))))
-    nodes = [row.id for row in mine]
-    message_rows.remove(conn, (m.scope_id == scope_id) & m.conversation.in_(keys))
-    passages = _remove_branches(conn, scope_id, nodes)
-    for some in _chunks(nodes):
-        conn.execute(delete(t.explains).where(t.explains.c.id.in_(some)))
-    conn.execute(delete(t.nodes).where(n.scope_id == scope_id, n.conversation.in_(keys)))
-    _remove_epochs(conn, scope_id, [row.epoch for row in mine if row.epoch])
-    conn.execute(delete(t.jobs).where(t.jobs.c.scope_id == scope_id, t.jobs.c.conversation.in_(keys)))
-    conn.execute(delete(t.summaries).where(t.summaries.c.scope_id == scope_id, t.summaries.c.conversation.in_(keys)))
+def remove(conn: Connection, scope_id: int, keys: Sequence[int]) -> None:
+    """Removes the conversations' own rows, after which nobody finds them. What hangs on them is for
+    `wiping` to take out."""
     conn.execute(delete(t.conversations).where(c.scope_id == scope_id, c.id.in_(keys)))
-    return passages
-
-
-def _chunks(keys: Sequence[Any]) -> list[Sequence[Any]]:
-    return [keys[i : i + 500] for i in range(0, len(keys), 500)]
-
-
-def _remove_branches(conn: Connection, scope_id: int, nodes: Sequence[int]) -> list[int]:
-    p, b = t.passages.c, t.blocks.c
-    passages: list[int] = []
-    for some in _chunks(nodes):
-        found = list(conn.execute(select(p.id, p.public_id).where(p.scope_id == scope_id, p.node.in_(some))))
-        blocks = list(conn.execute(select(b.id).where(b.scope_id == scope_id, b.branch.in_(some))).scalars())
-        conn.execute(delete(t.block_versions).where(t.block_versions.c.block_id.in_(blocks)))
-        conn.execute(delete(t.blocks).where(b.id.in_(blocks)))
-        passages += [row.id for row in found]
-        _remove_passages(conn, [row.id for row in found])
-    return passages
-
-
-def _remove_passages(conn: Connection, keys: Sequence[int]) -> None:
-    for key in keys:
-        index.drop(conn, "passages_fts", key)
-    vectors.drop(conn, vectors.PASSAGES, keys)
-    conn.execute(delete(t.passages).where(t.passages.c.id.in_(keys)))
-
-
-def _remove_epochs(conn: Connection, scope_id: int, epochs: Sequence[str]) -> None:
-    for some in _chunks(sorted(set(epochs))):
-        kept = set(conn.execute(select(n.epoch).where(n.scope_id == scope_id, n.epoch.in_(some))).scalars())  # a fork goes on in it
-        conn.execute(delete(t.epochs).where(t.epochs.c.scope_id == scope_id, t.epochs.c.id.in_(set(some) - kept)))
+    conn.execute(delete(t.jobs).where(t.jobs.c.scope_id == scope_id, t.jobs.c.conversation.in_(keys)))
 
 
 def explained(conn: Connection, reach: Reach, ident: str) -> Json | None:

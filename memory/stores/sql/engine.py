@@ -2,6 +2,8 @@
 
 - A write is a function that may run twice: writes that wait together share one transaction, and when one of them fails
   the others are run again, each in a transaction of its own. A caller that is cancelled takes back a write that has not begun.
+- A long work (an import, an erasure) is written in pieces (see `pieces`). A piece has a commit of its own, and of all pieces
+  one waits at a time: any other write waits for the piece that is being made, and for no more.
 - A read has a deadline. Past it the caller goes on without; the query is left to end by itself, since cancelling it
   would cost its connection.
 - On SQLite a whole work is one hop to a connection's thread, or none (see `threads`): through the asynchronous engine every
@@ -13,7 +15,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from sqlalchemy import Connection, inspect
 from sqlalchemy.engine import make_url
@@ -25,10 +27,17 @@ from memory.stores.sql.threads import SqliteThreads
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
-Waiting = tuple[Work[Any], asyncio.Future[Any]]
 GROUP = 64  # writes that share a commit
 BUSY_SECONDS = 0.01  # by which a deadline is noticed late where the process has much else to do
 VERSION_SECONDS = 0.02  # within which another process's write may go unseen
+
+
+class Waiting(NamedTuple):
+    """A write and who waits for it. alone: it shares its commit with no other."""
+
+    work: Work[Any]
+    done: asyncio.Future[Any]
+    alone: bool = False
 
 
 class Connections(Protocol):
@@ -101,6 +110,8 @@ class Database:
         self._queue: asyncio.Queue[Waiting] = asyncio.Queue()
         self._writer: asyncio.Task[None] | None = None
         self._reads: set[asyncio.Task[Any]] = set()
+        self._next: Waiting | None = None  # taken from the queue, but not into the group before it
+        self._pieces = asyncio.Lock()  # whose holder may have a piece in the queue
         self._small: list[Waiting] = []
         self._committing = False
         self._versions = 0  # writes of this process that were not small
@@ -135,13 +146,19 @@ class Database:
             self._writer.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._writer
-            for _, done in self._small:  # they wait for a log that is still being brought in
-                if not done.done():
-                    done.set_exception(StoreUnavailable("the store was closed meanwhile"))
-            self._small.clear()
+            self._give_up()
         if self._reads:
             await asyncio.wait(self._reads, timeout=CLOSE_SECONDS / 2)
         await self._connections.close()
+
+    def _give_up(self) -> None:
+        """Tells those who still wait: for a log that is being brought in, or behind a write that took too long."""
+        left, self._small = [*self._small, *([self._next] if self._next else ())], []
+        while not self._queue.empty():
+            left.append(self._queue.get_nowait())
+        for one in left:
+            if not one.done.done():
+                one.done.set_exception(StoreUnavailable("the store was closed meanwhile"))
 
     async def read(self, work: Work[T], deadline: float | None = None, *, small: bool = False) -> T:
         """Runs `work` in a read transaction. Raises StoreUnavailable past `deadline` seconds or when the database fails.
@@ -168,22 +185,25 @@ class Database:
         except (SQLAlchemyError, OSError) as e:
             raise StoreUnavailable(f"the store failed: {type(e).__name__}") from e
 
-    async def write(self, work: Work[T], *, small: bool = False) -> T:
+    async def write(self, work: Work[T], *, small: bool = False, piece: bool = False) -> T:
         """Runs `work` in a write transaction; it is durable when this returns. Raises what `work` raised, or StoreUnavailable.
 
         small: a few rows, so that it may run at once, on this thread. `version` does not change by it: who keeps in memory what it
-        changes must see to that."""
+        changes must see to that. piece: of a long work, behind whatever else waits."""
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        async with self._pieces if piece else contextlib.nullcontext():
+            self._wait(Waiting(work, done, alone=piece), small)
+            return await done
+
+    def _wait(self, one: Waiting, small: bool) -> None:
         if self._writer is None or self._writer.done():
             raise StoreUnavailable("the store is not open")
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
         if small:
             if not self._small:
-                loop.call_soon(self._write_small)  # once whatever else is ready had its turn: what comes together is written together
-            self._small.append((work, done))
+                one.done.get_loop().call_soon(self._write_small)  # once whatever else is ready had its turn: what comes together is written together
+            self._small.append(one)
         else:
-            self._queue.put_nowait((work, done))
-        return await done
+            self._queue.put_nowait(one)
 
     def _write_small(self, _: object = None) -> None:
         """Makes the small writes that came together at once, or else lets them wait their turn."""
@@ -195,7 +215,7 @@ class Database:
             return
         if self._queue.empty() and not self._committing:
             with contextlib.suppress(Exception):  # one of them failed, and is told so where it runs alone
-                made = self._connections.at_once([_unless_taken_back(*one) for one in group])
+                made = self._connections.at_once([_unless_taken_back(one) for one in group])
                 if made is not None:
                     _tell(group, made)
                     return
@@ -204,9 +224,7 @@ class Database:
 
     async def _write_on(self) -> None:
         while True:
-            group = [await self._queue.get()]
-            while len(group) < GROUP and not self._queue.empty():
-                group.append(self._queue.get_nowait())
+            group = await self._group()
             self._committing = True
             try:
                 await self._commit(group)
@@ -215,28 +233,40 @@ class Database:
                 for _ in group:
                     self._queue.task_done()
 
+    async def _group(self) -> list[Waiting]:
+        """The writes that wait and may share a commit, at least one."""
+        first, self._next = self._next or await self._queue.get(), None
+        group = [first]
+        while not first.alone and len(group) < GROUP and not self._queue.empty():
+            one = self._queue.get_nowait()
+            if one.alone:
+                self._next = one
+                break
+            group.append(one)
+        return group
+
     async def _commit(self, group: list[Waiting]) -> None:
         try:
-            results = await self._connections.write([_unless_taken_back(*one) for one in group])
+            results = await self._connections.write([_unless_taken_back(one) for one in group])
         except Exception as e:
             if len(group) > 1:
                 for one in group:
                     await self._commit([one])
-            elif not group[0][1].done():
-                group[0][1].set_exception(_told(e))
+            elif not group[0].done.done():
+                group[0].done.set_exception(_told(e))
             return
         self._versions += 1
         _tell(group, results)
 
 
 def _tell(group: Sequence[Waiting], results: Sequence[Any]) -> None:
-    for (_, done), result in zip(group, results, strict=True):
-        if not done.done():
-            done.set_result(result)
+    for one, result in zip(group, results, strict=True):
+        if not one.done.done():
+            one.done.set_result(result)
 
 
-def _unless_taken_back(work: Work[Any], done: asyncio.Future[Any]) -> Work[Any]:
-    return lambda conn: None if done.cancelled() else work(conn)
+def _unless_taken_back(one: Waiting) -> Work[Any]:
+    return lambda conn: None if one.done.cancelled() else one.work(conn)
 
 
 def _told(error: Exception) -> Exception:

@@ -7,27 +7,36 @@ from memory.ids import key_at
 from memory.stores.sql import conversations as conversation_rows
 from memory.stores.sql import schema as t
 
-BATCH = 100  # conversations a transaction: the one writer is not kept long
+BATCH = 100  # conversations that leave together
+RECORDS = 1000  # rows a transaction: the one writer is not kept long
 RETRY_AGE = 86400.0  # seconds; a retry comes within ten minutes
 
 
-def expire_records(conn: Connection, before: float, now: float) -> int:
-    """Removes explain records made before `before`, and what lets a day-old request be retried. Returns the explain records removed."""
+def expire_retries(conn: Connection, now: float) -> int:
+    """Removes what lets day-old requests be retried, of so many. Returns of how many; call again until 0."""
     n = t.nodes.c
-    conn.execute(update(t.nodes).where(n.request.is_not(None), n.at < now - RETRY_AGE).values(request=None, rounds=None))
+    old = select(n.id).where(n.request.is_not(None), n.id < key_at(now - RETRY_AGE)).limit(RECORDS)
+    late = update(t.nodes).where(n.id.in_(old), n.at < now - RETRY_AGE)
+    return conn.execute(late.values(request=None, rounds=None)).rowcount
+
+
+def expire_records(conn: Connection, before: float) -> int:
+    """Removes explain records made before `before`, so many. Returns how many; call again until it is 0."""
     x = t.explains.c
-    return conn.execute(delete(t.explains).where(x.id < key_at(before), x.created_at < before)).rowcount
+    old = select(x.id).where(x.id < key_at(before), x.created_at < before).limit(RECORDS)
+    return conn.execute(delete(t.explains).where(x.id.in_(old))).rowcount
 
 
-def expire_unnamed(conn: Connection, before: float) -> tuple[int, dict[int, list[int]]]:
-    """Removes a batch of conversations that name nobody and were last used before `before`, with their memory.
+def expire_unnamed(conn: Connection, before: float) -> dict[int, list[int]]:
+    """Removes a batch of conversations that name nobody and were last used before `before`.
 
-    Returns (how many, the row keys of the passages that went, by scope); call again until it is 0.
+    Returns their row keys by scope, for `wiping` to take out what hangs on them; call again until there are none.
     """
     c = t.conversations.c
     query = select(c.id, c.scope_id).join(t.scopes, t.scopes.c.id == c.scope_id).where(t.scopes.c.user.is_(None), c.updated_at < before)
     by_scope: dict[int, list[int]] = {}
     for row in conn.execute(query.limit(BATCH)).all():
         by_scope.setdefault(row.scope_id, []).append(row.id)
-    passages = {scope_id: conversation_rows.remove(conn, scope_id, keys) for scope_id, keys in by_scope.items()}
-    return sum(map(len, by_scope.values())), {k: v for k, v in passages.items() if v}
+    for scope_id, keys in by_scope.items():
+        conversation_rows.remove(conn, scope_id, keys)
+    return by_scope

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, case, func, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, select, update
 
 from memory.facts import repetitions, sought, words
 from memory.jobs.queue import enqueue
@@ -99,12 +99,22 @@ def aside(conn: Connection, scope_id: int, before: int | None, limit: int) -> li
     return [passage_rows.shown(r) for r in conn.execute(query.where(p.id < before) if before is not None else query)]
 
 
-def fade(conn: Connection, now: float, limit: int = 500) -> int:
-    """Sets passages aside that have grown faint, at most so many. Returns how many."""
+def _faint(now: float) -> ColumnElement[bool]:
     rate = case(*((p.type == kind, r) for kind, r in RATES.items()), else_=RATES["fact"])
     hours = (now - func.coalesce(p.used_at, p.created_at)) / 3600.0
-    faint = select(p.id).where(p.deleted_at.is_(None), rate * hours * (1.0 - p.importance) > LIMIT * (1 + p.uses)).limit(limit)
-    return conn.execute(update(t.passages).where(p.id.in_(faint)).values(deleted_at=now, deleted_by="cleanup")).rowcount
+    return and_(p.deleted_at.is_(None), rate * hours * (1.0 - p.importance) > LIMIT * (1 + p.uses))
+
+
+def faint(conn: Connection, now: float, after: int, limit: int = 500) -> list[int]:
+    """Passages that have grown faint, as row keys in order, after a row key."""
+    query = select(p.id).where(p.id > after, _faint(now)).order_by(p.id).limit(limit)
+    return list(conn.execute(query).scalars())
+
+
+def fade(conn: Connection, now: float, keys: Sequence[int]) -> int:
+    """Sets those of the passages aside that are faint. Returns how many."""
+    gone = update(t.passages).where(p.id.in_(keys), _faint(now))
+    return conn.execute(gone.values(deleted_at=now, deleted_by="cleanup")).rowcount
 
 
 def used(conn: Connection, keys: Sequence[int]) -> None:

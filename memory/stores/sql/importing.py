@@ -1,22 +1,28 @@
-"""An export read back in, in one transaction: all of it or nothing. What is there already is not doubled; what may not be
-changed is skipped and told."""
+"""An export read back in. It is examined whole first, so that a bad line stores nothing; then written in
+pieces, between which others write.
+
+- What is there already is not doubled; what may not be changed is skipped and told. So an import that was
+  cut short is completed by doing it again.
+- A block comes with its versions, a conversation with its messages, whole or not at all: the row by which
+  they are found is written last.
+- A user who is erased meanwhile stays erased: the import ends there.
+"""
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
-from memory.blocks import check_label
 from memory.edits import Change, put
-from memory.errors import BlockReadOnly, ToolError
-from memory.ids import new_id
-from memory.jobs.queue import enqueue
+from memory.errors import BlockReadOnly, Conflict
+from memory.ids import new_id, new_key
+from memory.jobs.queue import Job, enqueue
+from memory.manifest import Chat, Lines, Manifest, Part
+from memory.messages import mac
 from memory.portable import (
-    Any_Line,
-    BadLine,
     BlockLine,
     ConversationLine,
     MessageLine,
@@ -27,15 +33,20 @@ from memory.portable import (
 )
 from memory.scope import Scope
 from memory.stores.sql import blocks as block_rows
+from memory.stores.sql import conversations as conversation_rows
+from memory.stores.sql import owners, vectors
 from memory.stores.sql import passages as passage_rows
 from memory.stores.sql import schema as t
-from memory.stores.sql import vectors
-from memory.stores.sql.hand import Hand, marked
+from memory.stores.sql.conversations import Found
+from memory.stores.sql.engine import Database
+from memory.stores.sql.hand import Hand
+from memory.stores.sql.pieces import performed
+from memory.stores.sql.rows import add_row
 from memory.stores.sql.transcripts import Heading, Said, Step, Transcriber, steps_of
 
 OURS = re.compile(r"passage_[0-9a-f]{32}")
-Lines = Sequence[tuple[int, Any_Line]]
 KINDS = ("blocks", "versions", "passages", "conversations", "messages")
+LEFT = 60.0  # seconds without a piece, after which what was begun and not ended is taken out
 
 
 @dataclass(slots=True)
@@ -45,166 +56,231 @@ class Receipt:
     imported: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
     skipped: list[dict[str, str | int]] = field(default_factory=list)
 
+    def skip(self, number: int, kind: str, name: str, reason: str) -> None:
+        self.skipped.append({"line": number, "object": kind, "id": name, "reason": reason})
 
-def import_lines(conn: Connection, hand: Hand, lines: Lines, agent: str | None = None) -> Receipt:
-    """Writes the lines into the user's memory. agent: into this agent's, whatever the lines say. Raises BadLine."""
+
+async def import_into(db: Database, hand: Hand, manifest: Manifest) -> Receipt:
+    """Writes what was examined into the user's memory. Raises Erased, Conflict, StoreUnavailable: what was
+    written by then stays, and doing it again writes the rest."""
     receipt = Receipt()
-    for name in dict.fromkeys(agent or line.agent for _, line in lines):
-        mine = [(number, line) for number, line in lines if (agent or line.agent) == name]
+    owner = await db.read(lambda conn: owners.as_found(conn, hand.scope))
+    for name, part in manifest.parts.items():
         scope = Scope(hand.scope.tenant, hand.scope.user, name, hand.scope.secret)
-        _Reader(conn, Hand(scope, hand.defaults, hand.source), receipt).read(mine)
+        desk = Desk(Hand(scope, hand.defaults, hand.source), owner.generation)
+        await performed(db, _Reader(desk, receipt).reading(part), desk.open)
     return receipt
 
 
+async def bring(db: Database, hand: Hand, said: Sequence[Said], name: str | None) -> Found:
+    """Stores a chat as a conversation of its own; its assistant messages count as ours. Raises Conflict for a
+    name in use."""
+    owner = await db.read(lambda conn: owners.as_found(conn, hand.scope))
+    desk = Desk(hand, owner.generation, outside=False)
+    times = [s.at for s in said]
+    heading = Heading(name or new_id("conv"), name is not None, created_at=min(times), updated_at=max(times))
+
+    def writing() -> Iterator[int]:
+        desk.free(heading.name)
+        yield from desk.conversation(Transcriber(None, desk.scope_id, hand.scope.key), heading, steps_of(said))
+        enqueue(desk.conn, vectors.job_of(desk.scope_id))
+
+    await performed(db, writing(), desk.open)
+    found = await db.read(lambda conn: conversation_rows.named(conn, desk.scope_id, heading.name))
+    if found is None:
+        raise Conflict(f"the conversation {heading.name!r} was deleted as soon as it was there")
+    return found
+
+
+class Desk:
+    """A hand that reaches into a memory for longer than one transaction. generation: of the user, as the
+    work found it. outside: what frozen core texts tell changes by it."""
+
+    def __init__(self, hand: Hand, generation: int, *, outside: bool = True) -> None:
+        self.hand, self._outside = hand, outside
+        self._owner = owners.Owner(hand.scope, generation)
+        self._conn: Connection | None = None
+        self._scope: int | None = None
+        self._unfinished: Job | None = None
+
+    def open(self, conn: Connection) -> None:
+        """Begins a piece. Raises Erased, Conflict where the user or the memory is gone."""
+        self._conn = conn
+        scope_id = owners.ensure(conn, self._owner)
+        if self._scope not in (None, scope_id):
+            raise Conflict("this user's memory was removed while it was written to: do it again")
+        self._scope = scope_id
+        owners.touch(conn, scope_id, outside=self._outside)
+        if self._unfinished is not None:
+            enqueue(conn, self._unfinished)
+
+    @property
+    def conn(self) -> Connection:
+        assert self._conn is not None  # noqa: S101 - opened before anything is done
+        return self._conn
+
+    @property
+    def scope_id(self) -> int:
+        assert self._scope is not None  # noqa: S101 - as above
+        return self._scope
+
+    def free(self, name: str) -> None:
+        """Raises Conflict for the name of a conversation that is there."""
+        if conversation_rows.named(self.conn, self.scope_id, name) is not None:
+            raise Conflict(f"there is a conversation {name!r} of this user already: choose another id, or delete that one")
+
+    def conversation(self, transcriber: Transcriber, heading: Heading, steps: list[Step]) -> Iterator[int]:
+        """Writes a conversation. What would be left of it, were this cut short, a job takes out."""
+        ident = new_key()
+        self._unfinished = Job(
+            "erase", {"scopes": [], "conversations": {str(self.scope_id): [ident]}}, dedupe=new_id("erase"),
+            delay=LEFT, again=True)
+        enqueue(self.conn, self._unfinished)
+        transcriber.conn = self.conn
+        for stored in transcriber.writing(ident, heading, steps):
+            yield stored
+            transcriber.conn = self.conn
+        gone, self._unfinished = self._unfinished, None
+        if self.conn.execute(delete(t.jobs).where(t.jobs.c.dedupe == gone.dedupe)).rowcount == 0:
+            raise Conflict("the store was so slow that a conversation was given up half written: do it again")
+
+
 class _Reader:
-    """Writes the lines of one agent."""
+    """Writes the lines of one agent. Every method that writes many rows yields after each."""
 
-    def __init__(self, conn: Connection, hand: Hand, receipt: Receipt) -> None:
-        self._conn, self._hand, self._receipt = conn, hand, receipt
-        self._scope = marked(conn, hand.scope)
-        self._shelf = block_rows.Shelf(self._scope, hand.defaults)
-        self._restored: dict[str, str] = {}  # label to the row id of a block that came back with its versions
+    def __init__(self, desk: Desk, receipt: Receipt) -> None:
+        self._desk, self._receipt = desk, receipt
 
-    def read(self, lines: Lines) -> None:
-        chats = _Chats()
-        for number, line in lines:
-            try:
-                if isinstance(line, BlockLine):
-                    self._block(number, line)
-                elif isinstance(line, VersionLine):
-                    self._version(line)
-                elif isinstance(line, PassageLine):
-                    self._passage(line)
-                else:
-                    chats.take(number, line)
-            except ToolError as e:
-                raise BadLine(f"Line {number} cannot be imported: {e}") from e
-        self._conversations(chats)
+    @property
+    def _shelf(self) -> block_rows.Shelf:
+        return block_rows.Shelf(self._desk.scope_id, self._desk.hand.defaults)
 
-    def _skip(self, number: int, kind: str, name: str, reason: str) -> None:
-        self._receipt.skipped.append({"line": number, "object": kind, "id": name, "reason": reason})
+    def reading(self, part: Part) -> Iterator[int]:
+        restored = {label: self._ident(label) for label in part.blocks if not self._there(label)}
+        newest = dict.fromkeys(restored, 0)
+        for _, line in part.versions or ():
+            if isinstance(line, VersionLine) and line.label in restored:
+                self._receipt.imported["versions"] += self._version(restored[line.label], line)
+                newest[line.label] = max(newest[line.label], line.version)
+                yield 1
+        for label, lines in part.blocks.items():
+            for number, block in lines:
+                if isinstance(block, BlockLine) and label in restored:
+                    self._restored(restored.pop(label), block, newest[label])
+                elif isinstance(block, BlockLine):
+                    self._edited(number, block)
+                yield 1
+        if part.passages is not None:
+            yield from self._passages(part.passages)
+        yield from self._conversations(part)
 
-    def _block(self, number: int, line: BlockLine) -> None:
-        check_label(line.label)
-        b, mine = t.blocks.c, self._hand.defaults.get(line.label)
-        row = self._conn.execute(select(b.id).where(b.scope_id == self._scope, b.branch == 0, b.label == line.label)).first()
-        if row is None and not (mine and mine.read_only):
-            self._restore(line)
-        elif not line.deleted:
-            change = Change(line.value, line.description, line.limit)
-            try:
-                before = block_rows.all_of(self._conn, self._shelf).get(line.label)
-                after = block_rows.edit(self._conn, self._shelf, line.label, put(line.label, change, self._hand.defaults), self._hand.source)
-                self._receipt.imported["blocks"] += after != before
-            except BlockReadOnly:
-                self._skip(number, "block", line.label, "read_only")
+    def _there(self, label: str) -> bool:
+        b, desk = t.blocks.c, self._desk
+        mine, here = desk.hand.defaults.get(label), select(b.id).where(
+            b.scope_id == desk.scope_id, b.branch == 0, b.label == label)
+        return bool(mine and mine.read_only) or desk.conn.execute(here).first() is not None
 
-    def _restore(self, line: BlockLine) -> None:
-        """A block that is not here comes back as it was, to be followed by its versions."""
-        change = Change(line.value, line.description, line.limit)
-        put(line.label, change, {})(None)
-        ident = self._restored[line.label] = new_id("block")
-        self._conn.execute(insert(t.blocks).values(
-            id=ident, scope_id=self._scope, branch=0, label=line.label, description=line.description, value="" if line.deleted else line.value,
-            limit=line.limit, read_only=line.read_only, version=line.version, deleted=line.deleted, updated_at=_at(line.updated_at)))
+    def _ident(self, label: str) -> str:
+        """The id of a block that comes back. It is always the same, so that versions which are here already,
+        of an import that was cut short, are its own."""
+        desk = self._desk
+        return "block_" + mac(desk.hand.scope.key, str(desk.scope_id).encode(), label.encode()).hex()
+
+    def _edited(self, number: int, line: BlockLine) -> None:
+        """A block that is here is changed like by any other hand."""
+        if line.deleted:
+            return
+        desk, change = self._desk, Change(line.value, line.description, line.limit)
+        how = put(line.label, change, desk.hand.defaults)
+        try:
+            before = block_rows.all_of(desk.conn, self._shelf).get(line.label)
+            after = block_rows.edit(desk.conn, self._shelf, line.label, how, desk.hand.source)
+            self._receipt.imported["blocks"] += after != before
+        except BlockReadOnly:
+            self._receipt.skip(number, "block", line.label, "read_only")
+
+    def _restored(self, ident: str, line: BlockLine, newest: int) -> None:
+        """A block that was not here comes back as it was; its versions are here. newest: of those."""
+        desk = self._desk
+        desk.conn.execute(insert(t.blocks).values(
+            id=ident, scope_id=desk.scope_id, branch=0, label=line.label, description=line.description, value="" if line.deleted else line.value,
+            limit=line.limit, read_only=line.read_only, version=max(newest, line.version), deleted=line.deleted, updated_at=_at(line.updated_at)))
         self._receipt.imported["blocks"] += not line.deleted
 
-    def _version(self, line: VersionLine) -> None:
-        if (ident := self._restored.get(line.label)) is None:
-            return
-        v = t.block_versions.c
-        if self._conn.execute(select(v.id).where(v.block_id == ident, v.version == line.version)).first() is not None:
-            return
-        self._conn.execute(insert(t.block_versions).values(
-            scope_id=self._scope, block_id=ident, version=line.version, before=line.before, after=line.after, actor=line.actor, request_id=line.request_id,
-            tool_call_id=line.tool_call_id, undoes=line.undoes, created_at=_at(line.created_at)))
-        self._conn.execute(update(t.blocks).where(t.blocks.c.id == ident, t.blocks.c.version < line.version).values(version=line.version))
-        self._receipt.imported["versions"] += 1
+    def _version(self, ident: str, line: VersionLine) -> bool:
+        v, conn = t.block_versions.c, self._desk.conn
+        if conn.execute(select(v.id).where(v.block_id == ident, v.version == line.version)).first() is not None:
+            return False
+        add_row(
+            conn, t.block_versions, scope_id=self._desk.scope_id, block_id=ident, version=line.version, before=line.before, after=line.after, actor=line.actor,
+            request_id=line.request_id, tool_call_id=line.tool_call_id, undoes=line.undoes, created_at=_at(line.created_at))
+        return True
 
-    def _passage(self, line: PassageLine) -> None:
-        p = t.passages.c
-        passage_rows.check(line.content, line.type, line.importance)
-        holder = self._conn.execute(select(p.scope_id).where(p.public_id == line.id)).scalar() if line.id else None
-        if holder == self._scope:
-            return
+    def _passages(self, lines: Lines) -> Iterator[int]:
+        for _, line in lines:
+            if isinstance(line, PassageLine):
+                yield self._passage(line)
+
+    def _passage(self, line: PassageLine) -> int:
+        p, desk = t.passages.c, self._desk
+        holder = desk.conn.execute(select(p.scope_id).where(p.public_id == line.id)).scalar() if line.id else None
+        if holder == desk.scope_id:
+            return 1
         new = passage_rows.Insert(line.content, line.tags, line.type, line.importance, line.actor, created_at=_at(line.created_at))
-        stored, made = passage_rows.add(self._conn, self._scope, new)
+        stored, made = passage_rows.add(desk.conn, desk.scope_id, new)
         self._receipt.imported["passages"] += made
-        if made != 1 or len(stored) != 1:
-            return
         values: dict[str, str | float | None] = {}
-        if line.forgotten_at:
-            values = {"deleted_at": _at(line.forgotten_at), "deleted_by": line.forgotten_by, "superseded_by": line.superseded_by and line.superseded_by[:64]}
-        if line.id and holder is None and OURS.fullmatch(line.id):
-            values["public_id"] = line.id
+        if made == len(stored) == 1:
+            if line.forgotten_at:
+                values = {"deleted_at": _at(line.forgotten_at), "deleted_by": line.forgotten_by, "superseded_by": line.superseded_by and line.superseded_by[:64]}
+            if line.id and holder is None and OURS.fullmatch(line.id):
+                values["public_id"] = line.id
         if values:
-            self._conn.execute(update(t.passages).where(p.id == stored[0]["key"]).values(**values))
+            desk.conn.execute(update(t.passages).where(p.id == stored[0]["key"]).values(**values))
+        return max(len(stored), 1)
 
-    def _conversations(self, chats: _Chats) -> None:
-        c = t.conversations.c
-        transcriber = Transcriber(self._conn, self._scope, self._hand.scope.key)
-        for name, chat in chats.found.items():
-            if self._conn.execute(select(c.id).where(c.scope_id == self._scope, c.name == name)).first() is not None:
-                self._skip(chat.number, "conversation", name, "already there")
+    def _conversations(self, part: Part) -> Iterator[int]:
+        c, desk = t.conversations.c, self._desk
+        transcriber = Transcriber(None, desk.scope_id, desk.hand.scope.key)
+        for name, chat in part.chats.items():
+            if desk.conn.execute(select(c.id).where(c.scope_id == desk.scope_id, c.name == name)).first() is not None:
+                self._receipt.skip(chat.lines.first, "conversation", name, "already there")
+                yield 1
                 continue
-            steps = chat.all_steps()
-            first, last = min((s.at for s in steps), default=0.0), max((s.at for s in steps), default=0.0)
-            told = chat.line
-            heading = Heading(name, True, created_at=first, updated_at=last) if told is None else Heading(
-                name, told.explicit, told.resent, told.forked_from, told.head, _at(told.created_at, first), _at(told.updated_at, last))
-            self._receipt.imported["messages"] += transcriber.conversation(heading, steps)
+            heading, steps = yield from _gathered(name, chat)
+            for stored in desk.conversation(transcriber, heading, steps):
+                self._receipt.imported["messages"] += stored
+                yield stored
             self._receipt.imported["conversations"] += 1
-        if chats.found:
-            enqueue(self._conn, vectors.job_of(self._scope))
+            yield 1
+        if part.chats:
+            enqueue(desk.conn, vectors.job_of(desk.scope_id))
 
 
-@dataclass(slots=True)
-class _Chat:
-    number: int
-    line: ConversationLine | None = None
-    steps: dict[str, Step] = field(default_factory=dict)
-    plain: list[Said] = field(default_factory=list)
-
-    def all_steps(self) -> list[Step]:
-        """Its nodes; the messages without any come after them, as a chat of their own."""
-        plain = steps_of(self.plain)
-        for step in plain:  # names of their own, so that they meet no node of the file
-            step.id = f"plain {self.number} {step.id}"
-            step.parent = step.parent and f"plain {self.number} {step.parent}"
-        return [*self.steps.values(), *plain]
-
-
-class _Chats:
-    """Conversations of an import by name, gathered from lines in any order."""
-
-    def __init__(self) -> None:
-        self.found: dict[str, _Chat] = {}
-
-    def take(self, number: int, line: Any_Line) -> None:
-        """Raises BadLine."""
+def _gathered(name: str, chat: Chat) -> Generator[int, None, tuple[Heading, list[Step]]]:
+    """A conversation's heading and steps from its lines, which stand in any order; the messages without a
+    node come last, as a chat of their own. Yields 0 after each line."""
+    told: ConversationLine | None = None
+    by_name: dict[str, Step] = {}
+    plain: list[Said] = []
+    for _, line in chat.lines:
         if isinstance(line, ConversationLine):
-            self._of(number, line.id).line = line
+            told = line
         elif isinstance(line, NodeLine):
-            self._of(number, line.conversation).steps[line.id] = Step(line.id, line.parent, line.first, line.state, _at(line.created_at))
+            by_name[line.id] = Step(line.id, line.parent, line.first, line.state, _at(line.created_at))
         elif isinstance(line, MessageLine):
-            self._message(number, line)
-
-    def _message(self, number: int, line: MessageLine) -> None:
-        if not isinstance(line.message.get("role"), str):
-            raise BadLine(f"Line {number} cannot be imported: `message` needs a `role`.")
-        calls = line.message.get("tool_calls")
-        if calls is not None and not (isinstance(calls, list) and all(isinstance(c, dict) for c in calls)):
-            raise BadLine(f"Line {number} cannot be imported: `message.tool_calls` must be a list of objects.")
-        chat, said = self._of(number, line.conversation), Said(line.message, _at(line.created_at), line.source, line.aborted)
-        if line.node is None:
-            chat.plain.append(said)
-        elif (step := chat.steps.get(line.node)) is not None:
-            step.said.append(said)
-        else:
-            raise BadLine(f"Line {number} cannot be imported: the node {line.node!r} of its conversation must stand before it.")
-
-    def _of(self, number: int, name: str) -> _Chat:
-        return self.found.setdefault(name, _Chat(number))
+            said = Said(line.message, _at(line.created_at), line.source, line.aborted)
+            (plain if line.node is None else by_name[line.node].said).append(said)
+        yield 0
+    loose = steps_of(plain)
+    for step in loose:  # names of their own, so that they meet no node of the file
+        step.id = f"plain {chat.lines.first} {step.id}"
+        step.parent = step.parent and f"plain {chat.lines.first} {step.parent}"
+    steps = [*by_name.values(), *loose]
+    first, last = min((s.at for s in steps), default=0.0), max((s.at for s in steps), default=0.0)
+    heading = Heading(name, True, created_at=first, updated_at=last) if told is None else Heading(
+        name, told.explicit, told.resent, told.forked_from, told.head, _at(told.created_at, first), _at(told.updated_at, last))
+    return heading, steps
 
 
 def _at(value: str | None, otherwise: float | None = None) -> float:

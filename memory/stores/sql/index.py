@@ -176,10 +176,14 @@ def emptied(conn: Connection) -> None:
         conn.exec_driver_sql(t.FTS_SQL.format(table))
 
 
-def swept(conn: Connection) -> None:
-    """Takes out documents whose row is gone."""
-    for table, rows in zip(t.FTS, (t.messages, t.passages), strict=True):
-        conn.exec_driver_sql(f"DELETE FROM {table} WHERE rowid NOT IN (SELECT id FROM {rows.name})")  # noqa: S608 - tables of ours
+def swept(conn: Connection, table: str, rows: str, after: int, limit: int = 200) -> Sequence[int]:
+    """Takes out the documents without a row, of the next ones after a row key. Returns which were looked at."""
+    look = f"SELECT f.rowid, r.id FROM (SELECT rowid FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT ?) f LEFT JOIN {rows} r ON r.id = f.rowid"  # noqa: S608 - tables of ours
+    found = sorted((key, there) for key, there in conn.exec_driver_sql(look, (after, limit)))
+    for key, there in found:
+        if there is None:
+            drop(conn, table, key)
+    return [key for key, _ in found]
 
 
 def again(conn: Connection, table: str, docs: Iterable[tuple[int, Doc]]) -> None:

@@ -24,7 +24,6 @@ from memory.errors import Erased
 from memory.ids import new_key
 from memory.scope import Scope, owner_key
 from memory.stores.sql import schema as t
-from memory.stores.sql import usage
 from memory.stores.sql.messages import NEWEST
 from memory.stores.sql.rows import execute
 
@@ -167,29 +166,16 @@ def _counts(conn: Connection, table: Table, names: Sequence[UserName]) -> dict[U
     return {(r[0], r[1]): r[2] for r in conn.execute(query.group_by(c.tenant, c.user))}
 
 
-ERASED = {"blocks": t.blocks, "versions": t.block_versions, "passages": t.passages, "messages": t.messages, "conversations": t.conversations,
-          "summaries": t.summaries, "vectors": t.vectors, "jobs": t.jobs}
-ALSO = (t.nodes, t.epochs, t.shared_members)
+def erase(conn: Connection, secret: bytes, tenant: str, user: str) -> tuple[list[int], int]:
+    """Moves the user's generation on and removes the scopes, so that nobody finds what hangs on them, and
+    their jobs, so that none writes any more.
 
-
-def erase(conn: Connection, secret: bytes, tenant: str, user: str) -> dict[str, int]:
-    """Removes everything of the user and moves the generation on, in one transaction; what was used stays, under no name.
-
-    Returns rows removed by kind.
+    Returns the scopes' row keys, under which `wiping` takes out the rest, and how many jobs there were.
     """
-    owner = owner_key(secret, tenant, user)
-    if conn.execute(update(t.generations).where(t.generations.c.owner == owner).values(generation=t.generations.c.generation + 1)).rowcount == 0:
+    owner, g = owner_key(secret, tenant, user), t.generations.c
+    moved = update(t.generations).where(g.owner == owner).values(generation=g.generation + 1)
+    if conn.execute(moved).rowcount == 0:
         conn.execute(insert(t.generations).values(owner=owner, generation=1))
     ids = scopes_of(conn, tenant, user)
-    if conn.dialect.name == "sqlite":
-        for name, table in zip(t.FTS, (t.messages, t.passages), strict=True):
-            rows = select(table.c.id).where(table.c.scope_id.in_(ids)).compile(conn, compile_kwargs={"literal_binds": True})
-            conn.exec_driver_sql(f"DELETE FROM {name} WHERE rowid IN ({rows})")  # noqa: S608 - integers of our own
-    out = {name: conn.execute(delete(table).where(table.c.scope_id.in_(ids))).rowcount for name, table in ERASED.items()}
-    out["explain"] = conn.execute(delete(t.explains).where(t.explains.c.id.in_(select(t.nodes.c.id).where(t.nodes.c.scope_id.in_(ids))))).rowcount
-    out["vectors"] += conn.execute(delete(t.message_vectors).where(t.message_vectors.c.scope_id.in_(ids))).rowcount
-    for table in ALSO:
-        conn.execute(delete(table).where(table.c.scope_id.in_(ids)))
     conn.execute(delete(t.scopes).where(t.scopes.c.id.in_(ids)))
-    usage.forget(conn, tenant, user)
-    return out
+    return ids, conn.execute(delete(t.jobs).where(t.jobs.c.scope_id.in_(ids))).rowcount

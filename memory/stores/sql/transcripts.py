@@ -3,16 +3,18 @@ resends this history is recognised (MEMORY.md 5)."""
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, insert, update
+from sqlalchemy import Connection, insert, select
 
+from memory.errors import Conflict
 from memory.history import Chain, Node, closed
 from memory.ids import new_key
 from memory.messages import EMPTY, Json, after, canonical, is_system, mac, squeeze, text_of
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import schema as t
+from memory.stores.sql.rows import add_row
 from memory.stores.sql.turns import columns
 
 
@@ -65,32 +67,50 @@ def steps_of(messages: Sequence[Said]) -> list[Step]:
 
 
 class Transcriber:
-    """Writes transcripts into one scope. key: the scope's, for the digests. nodes: those written so far, by step name; a fork's
-    parent is found in them."""
+    """Writes transcripts into one scope. conn: the transaction that is open; a long transcript is written in
+    several. key: the scope's, for the digests. nodes: those written so far, by step name; a fork's parent is
+    found in them."""
 
-    def __init__(self, conn: Connection, scope_id: int, key: bytes) -> None:
-        self._conn, self._scope, self._key = conn, scope_id, key
+    def __init__(self, conn: Connection | None, scope_id: int, key: bytes) -> None:
+        self.conn = conn
+        self._scope, self._key = scope_id, key
         self._start = Chain(key, []).start
         self.nodes: dict[str, Node] = {}
 
     def conversation(self, heading: Heading, steps: Sequence[Step]) -> int:
-        """Writes one conversation. Returns how many messages were stored."""
-        ident, now = new_key(), time.time()
-        self._conn.execute(insert(t.conversations).values(
-            id=ident, scope_id=self._scope, name=heading.name, explicit=heading.explicit, resent=heading.resent, forked_from=heading.forked_from,
-            head=None, created_at=heading.created_at or now, updated_at=heading.updated_at or now))
-        stored = sum(self._step(ident, step) for step in steps)
+        """Writes one conversation at once. Returns how many messages were stored."""
+        return sum(self.writing(new_key(), heading, steps))
+
+    def writing(self, ident: int, heading: Heading, steps: Sequence[Step]) -> Iterator[int]:
+        """Writes one conversation, under a new row key, message by message, and its own row last, so that it
+        is there as a whole or not at all. Yields how many messages were stored since. Raises Conflict for a
+        name in use."""
+        now = time.time()
+        for step in steps:
+            yield from self._step(ident, step)
         answered = [s.id for s in steps if self.nodes[s.id].state != "open"]
         head = heading.head if heading.head in self.nodes else answered[-1] if answered else None
-        if head is not None:
-            self._conn.execute(update(t.conversations).where(t.conversations.c.id == ident).values(head=self.nodes[head].turn))
-        return stored
+        c = t.conversations.c
+        if self._open.execute(select(c.id).where(c.scope_id == self._scope, c.name == heading.name)).first():
+            raise Conflict(f"there is a conversation {heading.name!r} of this user already: choose another id, or delete that one")
+        self._open.execute(insert(t.conversations).values(
+            id=ident, scope_id=self._scope, name=heading.name, explicit=heading.explicit, resent=heading.resent, forked_from=heading.forked_from,
+            head=None if head is None else self.nodes[head].turn, created_at=heading.created_at or now, updated_at=heading.updated_at or now))
 
-    def _step(self, conversation: int, step: Step) -> int:
+    @property
+    def _open(self) -> Connection:
+        assert self.conn is not None  # noqa: S101 - whoever goes on with a transcript opens a transaction for it
+        return self.conn
+
+    def _step(self, conversation: int, step: Step) -> Iterator[int]:
+        digests: list[bytes] = []
+        for s in step.said:
+            digests.append(EMPTY if is_system(s.message) else mac(self._key, canonical(s.message)))
+            yield 0
         parent = self.nodes.get(step.parent) if step.parent else None
         first = self.nodes.get(step.first) if step.first and step.first != step.id else None
         node = Node(
-            id=new_key(), conversation=conversation, parent=parent.id if parent else None, asked=first.asked if first else self._asked(parent, step),
+            id=new_key(), conversation=conversation, parent=parent.id if parent else None, asked=first.asked if first else self._asked(parent, step, digests),
             at=step.at, turn=first.id if first else 0)
         answer = next((s.message for s in step.said if _answers(s)), None)
         if answer is not None:
@@ -98,25 +118,20 @@ class Transcriber:
         if answer is not None and step.state == "aborted":
             node.state, node.text = "aborted", squeeze(text_of(answer))
         self.nodes[step.id] = node
-        self._conn.execute(insert(t.nodes).values(**columns(node, self._scope)))
-        return self._messages(node, step)
+        add_row(self._open, t.nodes, **columns(node, self._scope))
+        before = ""
+        for s, digest in zip(step.said, digests, strict=True):
+            place = message_rows.Place(conversation, node.id, s.source, s.at, s.aborted, before)
+            yield message_rows.add(self._open, self._scope, place, [(s.message, digest)])
+            before = text_of(s.message)
 
-    def _asked(self, parent: Node | None, step: Step) -> bytes:
+    def _asked(self, parent: Node | None, step: Step, digests: Sequence[bytes]) -> bytes:
         """The link before the answer: the parent's history, then what this step asked."""
         link = (parent.chain or parent.asked) if parent else self._start
-        for s in step.said:
+        for s, digest in zip(step.said, digests, strict=True):
             if s.source != "evicted" and not _answers(s) and not is_system(s.message):
-                link = mac(self._key, link, mac(self._key, canonical(s.message)))
+                link = mac(self._key, link, digest)
         return link
-
-    def _messages(self, node: Node, step: Step) -> int:
-        before, stored = "", 0
-        for s in step.said:
-            digest = EMPTY if is_system(s.message) else mac(self._key, canonical(s.message))
-            place = message_rows.Place(node.conversation, node.id, s.source, s.at, s.aborted, before)
-            stored += message_rows.add(self._conn, self._scope, place, [(s.message, digest)])
-            before = text_of(s.message)
-        return stored
 
 
 def _answers(s: Said) -> bool:

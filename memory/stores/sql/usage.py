@@ -114,9 +114,11 @@ def spent(conn: Connection, key: str, since: float) -> float:
     return conn.execute(select(func.sum(c.cost)).where(c.key == key, c.created_at >= since)).scalar() or 0.0
 
 
-def forget(conn: Connection, tenant: str, user: str) -> int:
-    """Takes an erased user's name out; what was used and its cost stay. Returns the rows changed."""
-    return conn.execute(update(t.usage).where(c.tenant == tenant, c.user == user).values(user=None)).rowcount
+def forget(conn: Connection, tenant: str, user: str, most: int = BATCH) -> int:
+    """Takes an erased user's name out of so many records; what was used and its cost stay. Returns how many
+    it was taken out of; call again until it is 0."""
+    mine = select(c.id).where(c.tenant == tenant, c.user == user).limit(most)
+    return conn.execute(update(t.usage).where(c.id.in_(mine)).values(user=None)).rowcount
 
 
 def older(conn: Connection, before: float) -> int:

@@ -87,10 +87,13 @@ def pass_over(conn: Connection, part: Part, key: int) -> None:
     store(conn, replace(part, model=part.refused), {key: b""})
 
 
-def ask_again(conn: Connection) -> None:
-    """Has the texts that were refused, of everyone's, asked for once more."""
+def ask_again(conn: Connection, most: int = 500) -> int:
+    """Has the texts that were refused, of everyone's, asked for once more: so many of each kind. Returns how many."""
+    done = 0
     for kind in KINDS:  # looked up in an index, not in the vectors themselves
-        conn.execute(delete(kind.vectors).where(kind.key.in_(select(kind.key).where(kind.vectors.c.model.startswith(REFUSED)))))
+        some = select(kind.key).where(kind.vectors.c.model.startswith(REFUSED)).limit(most)
+        done += conn.execute(delete(kind.vectors).where(kind.key.in_(some))).rowcount
+    return done
 
 
 def drop(conn: Connection, kind: Kind, keys: Collection[int]) -> dict[int, list[int]]:

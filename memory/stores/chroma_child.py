@@ -1,0 +1,125 @@
+"""Chroma in a process of its own: what it does with its interpreter and its threads holds nobody else.
+
+Run by `memory.stores.chroma`, which speaks to it over the standard streams: frames of a length in four bytes
+and a MessagePack value, `[operation, arguments]` one way and `{"value": ...}` or `{"error": ...}` the other.
+It ends when its input does, and by the system's own clock where a call goes on for too long.
+"""
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import urlsplit
+
+import msgspec
+
+BATCH = 500
+LOCK_SECONDS = 5.0  # a gateway that was killed a moment ago leaves the folder by itself
+SPACE = {"hnsw:space": "cosine"}
+
+
+class Unusable(Exception):
+    """Chroma cannot be opened; the message says what to do."""
+
+
+def opened(where: str, folder: Path) -> Any:
+    """A client. where: `embedded` or an address. Raises Unusable."""
+    try:
+        import chromadb
+        from chromadb.config import Settings
+    except ImportError as e:
+        raise Unusable(
+            "Chroma is not installed: run pip install '.[chroma]' in the folder of Mnemogate's source, or set "
+            'storage.vectors = "none"') from e
+    quiet = Settings(anonymized_telemetry=False)
+    if where != "embedded":
+        url = urlsplit(where)
+        return chromadb.HttpClient(
+            url.hostname or "localhost", url.port or 8000, ssl=url.scheme == "https", settings=quiet)
+    folder.mkdir(parents=True, exist_ok=True)
+    _locked(folder)
+    return chromadb.PersistentClient(str(folder), settings=quiet)
+
+
+def _locked(folder: Path) -> None:
+    """Two processes on one embedded folder lose vectors silently: this keeps it to one. Raises Unusable."""
+    lock, until = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600), time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError as e:
+            if time.monotonic() > until:
+                raise Unusable(
+                    f"another process uses the embedded Chroma in {folder}: run one worker, or a Chroma server for "
+                    "a fleet") from e
+            time.sleep(0.05)
+
+
+def upsert(client: Any, name: str, items: list[tuple[int, list[float]]]) -> None:
+    collection = client.get_or_create_collection(name, embedding_function=None, metadata=SPACE)
+    for i in range(0, len(items), BATCH):
+        part = items[i : i + BATCH]
+        collection.upsert(ids=[str(k) for k, _ in part], embeddings=[v for _, v in part])
+
+
+def nearest(client: Any, name: str, vector: list[float], limit: int) -> dict[int, float]:
+    collection = client.get_or_create_collection(name, embedding_function=None, metadata=SPACE)
+    found = collection.query(query_embeddings=[vector], n_results=limit, include=["distances"])
+    return {int(k): 1.0 - d for k, d in zip(found["ids"][0], found["distances"][0], strict=True)}
+
+
+def forget(client: Any, prefix: str, keys: list[int] | None) -> None:
+    for name in [c.name for c in client.list_collections() if c.name.startswith(prefix)]:
+        if keys is None:
+            client.delete_collection(name)
+        elif keys:
+            client.get_collection(name, embedding_function=None).delete(ids=[str(k) for k in keys])
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = {"upsert": upsert, "nearest": nearest, "forget": forget}
+
+
+def serve(asked: BinaryIO, told: BinaryIO, work: Callable[[str, list[Any]], Any]) -> None:
+    """Answers one frame after the other until the input ends."""
+    while len(head := asked.read(4)) == 4:
+        name, arguments = msgspec.msgpack.decode(asked.read(int.from_bytes(head, "big")))
+        try:
+            answer = {"value": work(name, arguments)}
+        except Unusable as e:
+            answer = {"error": str(e)}
+        except Exception as e:  # foreign ground: whatever it raises, the other side is told
+            answer = {"error": f"Chroma failed: {type(e).__name__}"}
+        frame = msgspec.msgpack.encode(answer)
+        told.write(len(frame).to_bytes(4, "big") + frame)
+        told.flush()
+
+
+def main(where: str, folder: str, seconds: float) -> None:
+    """seconds: after which a call ends the process, whoever holds the interpreter."""
+    told = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no frame
+    clients: list[Any] = []
+
+    def work(name: str, arguments: list[Any]) -> Any:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            if name == "open":
+                clients.append(opened(where, Path(folder)))
+                return None
+            return OPERATIONS[name](clients[0], *arguments)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    serve(sys.stdin.buffer, told, work)
+    os._exit(0)  # its threads may hang
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the gateway ends this process
+    main(sys.argv[1], sys.argv[2], float(sys.argv[3]))
