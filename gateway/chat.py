@@ -19,11 +19,12 @@ from gateway.choice import Choice
 from gateway.embedding import Credentials
 from gateway.errors import BadRequest, Forbidden, GatewayError, TooLarge, Unavailable
 from gateway.forward import Forwarder
-from gateway.headers import Pairs, client_side, joined
+from gateway.headers import Pairs, client_side, joined, told_apart
 from gateway.identity import KeyRing, Names, Principal, header_text
 from gateway.intake import check_model, parse, read_body
 from gateway.limits import Allowance, Limits
 from gateway.metering import Meter, guessed
+from gateway.naming import model_for_certain
 from gateway.plain import PlainWork
 from gateway.prefixes import Prefixes
 from gateway.prices import MOST
@@ -152,6 +153,8 @@ def answer(gateway: Gateway, request: Request) -> Any:
     else:
         body = gateway.prefixes.read((principal.tenant, principal.key, request.headers.get(b"x-memory-user"), request.path_user), request.body)
     route = gateway.router.route(body["model"], principal)
+    if principal.limited:
+        model_for_certain(request.body, b"application/json")
     user = gateway.names.user(principal, request.headers, request.path_user, body)
     off = mode == "off" or gateway.background.matches(body["messages"])
     explicit = None if off else conversation_of(request.headers, principal, user)
@@ -207,7 +210,10 @@ def forwarder(gateway: Gateway, route: Route, headers: Mapping[bytes, bytes], pr
     """What carries one client request to the targets of its route, within their total time."""
     settings, total = gateway.settings, max(t.settings.timeouts.total for t in route.targets)
     own = gateway.keys.own
-    return Forwarder(route, gateway.choice, client_side(headers, settings.server.forward_headers), principal.authorization, not own,
+    client = client_side(headers, settings.server.forward_headers, own=own)
+    if not own:
+        client = told_apart(client, gateway.secret, principal.tenant)
+    return Forwarder(route, gateway.choice, client, principal.authorization, not own,
                      principal.tenant if own else "", retries=settings.routing.retries, deadline=asyncio.get_running_loop().time() + total)
 
 

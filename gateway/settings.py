@@ -168,6 +168,7 @@ class Grant(Part):
     default_user: str = ""
     admin: bool = False
     models: tuple[str, ...] = ("*",)
+    paths: tuple[str, ...] = ()
     limits: Limits = Limits()
     budget: Budget = Budget()
 
@@ -177,6 +178,13 @@ class Grant(Part):
         if not text.isprintable() or not text.strip() or text == "*":
             raise ValueError("give printable characters, neither blanks alone nor a lone * (which means all)")
         return text
+
+    @field_validator("paths")
+    @classmethod
+    def _below_v1(cls, paths: tuple[str, ...]) -> tuple[str, ...]:
+        if wrong := next((path for path in paths if not path.startswith("/v1/")), None):
+            raise ValueError(f"{wrong[:60]!r} does not begin with /v1/; give paths such as \"/v1/files*\"")
+        return paths
 
 
 class Key(Grant):
