@@ -32,6 +32,7 @@ from memory.stores.sql.glance import NONE, Made
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 VECTORS = re.compile(r"chroma:https?://[^/]")
+KEY_CHARACTERS = 16
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -200,6 +201,11 @@ class Key(Grant):
         if not SHA256.fullmatch(self.digest):  # not quoted: it may be the key itself, in the wrong place
             raise ValueError("`key_hash` is no sha256 in hex, which has 64 digits: printf %s \"$KEY\" | sha256sum")
         return self
+
+    @property
+    def short(self) -> bool:
+        """Whether the key could be guessed from its hash, which is a quick one."""
+        return self.key is not None and len(self.key.get_secret_value()) < KEY_CHARACTERS
 
     @property
     def digest(self) -> str:
