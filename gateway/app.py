@@ -3,8 +3,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
@@ -41,6 +39,7 @@ from gateway.passing import pass_on, upstream_models
 from gateway.prefixes import Prefixes
 from gateway.routing import Router as Targets
 from gateway.routing import known_models
+from gateway.secret import kept_secret
 from gateway.settings import ConfigError, Settings
 from gateway.shared import Shared
 from gateway.shared_cooldowns import SharedCooldowns
@@ -200,21 +199,6 @@ def facts_file() -> Path:
     """`models.toml`, as installed or in a checkout."""
     installed = Path(__file__).parent / "defaults" / "models.toml"
     return installed if installed.exists() else Path(__file__).parent.parent / "config" / "models.toml"
-
-
-def kept_secret(path: Path, size: int) -> bytes:
-    """A random secret of `size` bytes, made once and kept as hex in a file that only its owner may read."""
-    try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        try:
-            return bytes.fromhex(path.read_text().strip())
-        except ValueError as e:
-            raise ConfigError(f"{path} does not hold a secret of Mnemogate's. Restore it from a backup: without it no stored memory can be recognised.") from e
-    made = secrets.token_bytes(size)
-    with os.fdopen(fd, "w") as file:
-        file.write(made.hex() + "\n")
-    return made
 
 
 def _wire(transport: httpx.AsyncBaseTransport | None, max_connections: int) -> Wire:

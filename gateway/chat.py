@@ -19,12 +19,13 @@ from gateway.choice import Choice
 from gateway.embedding import Credentials
 from gateway.errors import BadRequest, Forbidden, GatewayError, TooLarge, Unavailable
 from gateway.forward import Forwarder
-from gateway.headers import Pairs, client_side, joined
+from gateway.headers import Pairs, client_side, joined, told_apart
 from gateway.heavy import TooHeavy, skim
 from gateway.identity import KeyRing, Names, Principal, header_text
-from gateway.intake import read_body
+from gateway.intake import check_model, parse, read_body
 from gateway.limits import Allowance, Limits
 from gateway.metering import Meter, guessed
+from gateway.naming import model_for_certain
 from gateway.plain import PlainWork
 from gateway.prefixes import Prefixes
 from gateway.prices import MOST
@@ -35,7 +36,7 @@ from gateway.shared import Shared
 from gateway.tokenizers import Vocabularies
 from gateway.turn import Bounds, Turn
 from gateway.usage import Record, UsageLog
-from gateway.weighing import is_light
+from gateway.weighing import is_light, weighed
 from gateway.wire.chat import Json
 from memory.ask import Ask
 from memory.errors import MemoryFault
@@ -151,6 +152,8 @@ async def answer(gateway: Gateway, request: Request) -> Any:
     mode = mode_of(request.headers)
     body, reason = await _read(gateway, request, mode)
     route = gateway.router.route(body["model"], principal)
+    if principal.limited:
+        await weighed(request.body, model_for_certain, request.body, b"application/json")
     user = gateway.names.user(principal, request.headers, request.path_user, body)
     off = mode == "off" or (not reason and gateway.background.matches(body["messages"]))
     explicit = None if off else conversation_of(request.headers, principal, user)
@@ -185,8 +188,10 @@ async def _read(gateway: Gateway, request: Request, mode: str) -> tuple[Json, st
         except TooHeavy as e:
             reason = str(e)
             log.warning("a request is too long for memory and goes without it (%s): %s", request.id, reason)
-    light = is_light(request.body)
-    return (skim(request.body) if light else await asyncio.to_thread(skim, request.body)), reason
+    if is_light(request.body):
+        check_model(body := parse(request.body))
+        return body, reason
+    return await asyncio.to_thread(skim, request.body), reason
 
 
 @dataclass(slots=True)
@@ -227,7 +232,10 @@ def forwarder(gateway: Gateway, route: Route, headers: Mapping[bytes, bytes], pr
     """What carries one client request to the targets of its route, within their total time."""
     settings, total = gateway.settings, max(t.settings.timeouts.total for t in route.targets)
     own = gateway.keys.own
-    return Forwarder(route, gateway.choice, client_side(headers, settings.server.forward_headers), principal.authorization, not own,
+    client = client_side(headers, settings.server.forward_headers, own=own)
+    if not own:
+        client = told_apart(client, gateway.secret, principal.tenant)
+    return Forwarder(route, gateway.choice, client, principal.authorization, not own,
                      principal.tenant if own else "", retries=settings.routing.retries, deadline=asyncio.get_running_loop().time() + total)
 
 

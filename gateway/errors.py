@@ -2,7 +2,8 @@
 
 GatewayError
 ├── BadRequest 400 · Unauthenticated 401 · Forbidden 403 · NotFound 404 · UnknownModel 404 · MethodNotAllowed 405
-├── Conflict 409 · TooLarge 413 · UnsupportedMedia 415 · RateLimited 429 > BudgetSpent
+├── RequestTimeout 408 · Conflict 409 · TooLarge 413 · UrlTooLong 414 · UnsupportedMedia 415
+├── RateLimited 429 > BudgetSpent · HeadTooLarge 431
 ├── UpstreamUnreachable 502 · UpstreamAuthError 502 · StreamIncomplete 502
 ├── Unavailable 503
 └── UpstreamTimeout 504
@@ -83,6 +84,18 @@ class UnknownModel(GatewayError):
 
 class MethodNotAllowed(GatewayError):
     status, type, code = 405, "invalid_request_error", "method_not_allowed"
+
+
+class RequestTimeout(GatewayError):
+    status, type, code = 408, "timeout_error", "request_timeout"
+
+
+class UrlTooLong(GatewayError):
+    status, type, code = 414, "invalid_request_error", "url_too_long"
+
+
+class HeadTooLarge(GatewayError):
+    status, type, code = 431, "invalid_request_error", "headers_too_large"
 
 
 class Conflict(GatewayError):

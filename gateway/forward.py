@@ -27,7 +27,7 @@ from gateway.routing import Route, Target
 from gateway.slots import Held
 from gateway.sse import DONE, Event, EventTooLarge, Framer
 from gateway.upstream.base import Incoming, Outgoing
-from gateway.weighing import MOST_VALUES, is_light, is_readable
+from gateway.weighing import MOST_VALUES, is_light, is_readable, weighed
 from gateway.wire.chat import Chunk, Json, Malformed, chunk, decode, encode, lift, read
 from gateway.wire.place import Piece, native, pieces, written
 from memory.prefix import Messages
@@ -134,7 +134,7 @@ class Forwarder:
             raise TypeError("the completion's message is no object")
         return message
 
-    async def pass_on(self, make: Callable[[Target, Pairs], Outgoing]) -> Passed:
+    async def pass_on(self, make: Callable[[Target, Pairs], Awaitable[Outgoing]]) -> Passed:
         """The same for an answer that is passed on. make: the request for a target, from it and its headers (no content type)."""
         passed = await self._tried(lambda target: self._passed(target, make))
         self.meter.began(passed.target, passed.framer)
@@ -239,8 +239,9 @@ class Forwarder:
         if self.served is not None and blames(error):
             await self.choice.cooldowns.failed(self.served.label, None)
 
-    async def _passed(self, target: Target, make: Callable[[Target, Pairs], Outgoing]) -> Passed:
-        incoming = await self._dispatched(target, make(target, upstream_headers(self.client, self.credential(target), None)))
+    async def _passed(self, target: Target, make: Callable[[Target, Pairs], Awaitable[Outgoing]]) -> Passed:
+        headers = upstream_headers(self.client, self.credential(target), None)
+        incoming = await self._dispatched(target, await make(target, headers))
         try:
             if not 200 <= incoming.status < 300:
                 raise await self._refusal(target, incoming)
@@ -308,7 +309,7 @@ class Forwarder:
     async def _whole(self, reply: Reply) -> None:
         data = await reply.incoming.read()
         try:
-            body, found = completion(data) if is_light(data) else await asyncio.to_thread(completion, data)
+            body, found = await weighed(data, completion, data)
             if body.get("error"):
                 raise UpstreamRefused(status_of(body["error"]), self.scrubbed(data, reply.target), reply.headers)
             reply.chunk = found

@@ -14,11 +14,19 @@ from urllib.parse import unquote
 from gateway.answer import Receive, Send, respond, respond_error
 from gateway.chat import REQUEST_ID, Gateway, serve
 from gateway.errors import BadRequest, Forbidden, Unavailable
+from gateway.headers import joined
 from gateway.settings import Settings
 from memory.ids import new_id
 
 PERCENT = re.compile(rb"(?:%[0-9A-Fa-f]{2})+")
-FORWARDED = (b"forwarded", b"via")
+# What proxies, tunnels and meshes add, and no client by itself. With them, or over HTTP/1.0, which bare
+# reverse proxies speak, a request may be anybody's.
+FROM_ELSEWHERE = frozenset({
+    b"forwarded", b"via", b"client-ip", b"remote-addr", b"true-client-ip", b"x-client-ip", b"x-cluster-client-ip", b"x-real-ip", b"x-remote-ip",
+    b"x-remote-addr", b"x-scheme", b"x-url-scheme", b"x-host", b"cdn-loop", b"cf-connecting-ip", b"cf-connecting-ipv6", b"cf-ipcountry", b"cf-ray",
+    b"cf-visitor", b"fastly-client-ip", b"fly-client-ip", b"x-appengine-user-ip", b"x-azure-clientip", b"x-azure-socketip",
+    b"x-envoy-external-address", b"x-nf-client-connection-ip", b"x-vercel-ip-country"})
+FROM_ELSEWHERE_BEGINS = (b"x-forwarded", b"x-original-", b"cf-access-", b"tailscale-", b"x-goog-iap-", b"x-vercel-forwarded", b"ngrok-auth-")
 OPEN_PATHS = ("/health", "/ready", "/metrics")
 ANSWERED = re.compile(r"(?:/u/[^/]+)?/v1/(?!models(?:/|\Z))")  # chats and the relay, which name their requests themselves
 CHAT = "/v1/chat/completions"
@@ -88,7 +96,7 @@ class Front:
             await self._app(scope, receive, _unless_cut_short(send))
             return
         scope[REQUEST_ID] = name = new_id("req")
-        headers = dict(scope["headers"])
+        headers = joined(scope["headers"])
         gateway = self.gateway
         server, process = gateway.settings.server, gateway.process
         origin = headers.get(b"origin", b"").decode("latin-1").rstrip("/")
@@ -129,9 +137,12 @@ class Front:
             raise Forbidden(f"Mnemogate runs in single-user mode and answers to 127.0.0.1 and localhost, not to {host[:80]!r}.")
         if origin and not allowed and origin not in (f"http://{host}", f"https://{host}"):
             raise Forbidden(f"The origin {origin[:80]!r} is not listed in server.cors_origins.")
-        for header in headers:
-            if header in FORWARDED or header.startswith(b"x-forwarded-"):
-                raise Forbidden(f"Mnemogate runs in single-user mode and refuses the header {header.decode('latin-1')!r}: behind a proxy or tunnel all visitors would be one person. Configure managed keys.")
+        if not allowed and headers.get(b"sec-fetch-site") == b"cross-site":
+            raise Forbidden("Mnemogate runs in single-user mode and refuses what another site's page asks for. If it is yours, list its origin in server.cors_origins.")
+        elsewhere = next((h.decode("latin-1") for h in headers if h in FROM_ELSEWHERE or h.startswith(FROM_ELSEWHERE_BEGINS)), "")
+        if elsewhere or (scope.get("http_version") == "1.0" and scope["path"] != "/health"):
+            what = f"the header {elsewhere[:80]!r}" if elsewhere else "HTTP/1.0, which bare reverse proxies speak"
+            raise Forbidden(f"Mnemogate runs in single-user mode and refuses {what}: behind a proxy or tunnel all visitors would be one person. Configure managed keys.")
 
 
 def _cors(origin: str, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:

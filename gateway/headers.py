@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from urllib.parse import quote
@@ -10,8 +11,9 @@ Pairs = list[tuple[bytes, bytes]]
 
 # To the upstream: what means something there. Never: credentials, cookies, hop-by-hop, anything of ours.
 FORWARDED = frozenset({
-    b"openai-organization", b"openai-project", b"openai-beta", b"anthropic-version", b"anthropic-beta", b"idempotency-key", b"x-client-request-id",
+    b"openai-beta", b"anthropic-version", b"anthropic-beta", b"idempotency-key", b"x-client-request-id",
     b"traceparent", b"tracestate", b"baggage", b"accept", b"range", b"http-referer", b"x-title"})
+BILLED = frozenset({b"openai-organization", b"openai-project"})  # who pays: for a client to say with a key of its own
 OURS = (b"x-memory", b"x-mnemogate")
 HOP = frozenset({
     b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"content-length", b"host", b"expect", b"http2-settings"})
@@ -23,9 +25,13 @@ DROPPED = HOP | {b"set-cookie", b"set-cookie2", b"server", b"date", b"alt-svc", 
 def joined(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     """A request's headers by lower-case name; those sent several times are one list (RFC 9110, 5.3)."""
     out: dict[bytes, bytes] = {}
+    several: dict[bytes, list[bytes]] = {}
     for name, value in pairs:
-        out[name] = out[name] + b", " + value if name in out else value
-    return out
+        if name in out:
+            several.setdefault(name, [out[name]]).append(value)
+        else:
+            out[name] = value
+    return out | {name: b", ".join(values) for name, values in several.items()} if several else out
 
 
 def may_forward(name: bytes) -> bool:
@@ -33,11 +39,26 @@ def may_forward(name: bytes) -> bool:
     return name not in HOP and name not in CREDENTIALS and not name.startswith((*OURS, b"proxy-"))
 
 
-def client_side(client: Mapping[bytes, bytes], more: Iterable[str] = ()) -> Pairs:
-    """What of a client's headers goes upstream: the allow list and `more`, save what its Connection header lists."""
+def client_side(client: Mapping[bytes, bytes], more: Iterable[str] = (), *, own: bool = True) -> Pairs:
+    """What of a client's headers goes upstream: the allow list and `more`, save what its Connection header lists.
+
+    own: the account there is the client's own.
+    """
     listed = _listed(client.get(b"connection", b""))
-    let_in = FORWARDED.union(name.lower().encode("latin-1") for name in more) if more else FORWARDED
+    let_in = FORWARDED | BILLED if own else FORWARDED
+    if more:
+        let_in = let_in.union(name.lower().encode("latin-1") for name in more)
     return [(k, v) for k, v in client.items() if k in let_in and k not in listed]
+
+
+def told_apart(client: Pairs, secret: bytes, tenant: str) -> Pairs:
+    """The headers with an Idempotency-Key, if there is one, that no other tenant of the same account can send."""
+
+    def mine(key: bytes) -> bytes:
+        whose = tenant.encode("utf-8", "surrogatepass")
+        return hmac.digest(secret, b"idempotency\x00" + whose + b"\x00" + key, "sha256").hex()[:40].encode()
+
+    return [(k, mine(v) if k == b"idempotency-key" else v) for k, v in client]
 
 
 def rekeyed(client: Pairs, body: bytes) -> Pairs:

@@ -25,7 +25,10 @@ UNLIMITED, UNBOUNDED = Limits(), Budget()
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whom a key stands for. authorization: the client's own, to go upstream in own-key mode only."""
+    """Whom a key stands for. authorization: the client's own, to go upstream in own-key mode only.
+
+    paths: what it may reach on the relay beyond the stateless paths; None: everything.
+    """
 
     tenant: str
     key: str
@@ -37,6 +40,12 @@ class Principal:
     authorization: bytes | None = None
     limits: Limits = UNLIMITED
     budget: Budget = UNBOUNDED
+    paths: tuple[str, ...] | None = None
+
+    @property
+    def limited(self) -> bool:
+        """Whether it matters which model a request is for."""
+        return "*" not in self.models or self.budget.usd > 0
 
     def may_name(self, user: str) -> bool:
         return self.trusted or self.admin or user in self.users or (bool(self.default_user) and user == self.default_user)
@@ -108,7 +117,8 @@ class KeyRing:
                 raise Unavailable("The store that holds the keys is not open yet. Try again shortly.", headers=[(b"retry-after", b"1")])
             raise Unauthenticated("The API key is not known here. Check it, or ask the operator for one.")
         return Principal(
-            key.tenant, key.name, key.trusted, key.admin, frozenset(key.users), key.default_user, key.models, limits=key.limits, budget=key.budget)
+            key.tenant, key.name, key.trusted, key.admin, frozenset(key.users), key.default_user, key.models,
+            limits=key.limits, budget=key.budget, paths=key.paths)
 
 
 def bearer(headers: Headers) -> bytes | None:

@@ -1,52 +1,61 @@
 """Reading a request: its body within the limit, its JSON with an error that says where it breaks."""
 from __future__ import annotations
 
+import asyncio
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from gateway.errors import BadRequest, TooLarge, UnsupportedMedia, kind_of
-from gateway.packing import Unpacker
+from gateway.packing import PIECE, Unpacker
 from gateway.wire.chat import Json, decode
 
+MEMBERS = 16  # of a gzip body: each may be empty
 POSITION = re.compile(r"\(byte (\d+)\)")
 
 
 async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) -> bytes:
     """The whole body, decompressed. Raises TooLarge (without reading the rest), UnsupportedMedia, BadRequest.
 
-    limit: bytes, counted after decompression.
+    limit: bytes, counted as they come and after decompression.
     """
     declared = headers.get(b"content-length", b"")
-    if declared.isdigit() and int(declared) > limit:
+    if declared.isdigit() and (len(declared) > 19 or int(declared) > limit):
         raise _too_large(limit)
     encoding = headers.get(b"content-encoding", b"identity").lower()
     if encoding not in (b"identity", b"gzip", b"deflate", b""):
-        raise UnsupportedMedia(f"The body is encoded as {encoding.decode('latin-1')!r}. Send it plain or gzip-compressed.")
-    unpack = Unpacker() if encoding in (b"gzip", b"deflate") else None
+        raise UnsupportedMedia(f"The body is encoded as {encoding[:60].decode('latin-1')!r}. Send it plain or gzip-compressed.")
+    unpack = Unpacker(MEMBERS) if encoding in (b"gzip", b"deflate") else None
     parts: list[bytes] = []
-    size = 0
-    while True:
+    came = size = 0
+    more = True
+    while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise BadRequest("The client left before its body was read.")
-        part = message.get("body", b"")
-        if unpack is not None and part:
-            try:
-                part = unpack.feed(part, limit - size + 1)
-            except zlib.error as e:
-                raise BadRequest(f"The body is not what its Content-Encoding says ({e}).") from e
-        size += len(part)
-        if size > limit:
-            raise _too_large(limit)
-        parts.append(part)
-        if not message.get("more_body"):
-            if unpack is not None and not unpack.whole:  # half a request must not be taken for a whole one
-                raise BadRequest("The compressed body ends before its end. Send it whole.")
-            return b"".join(parts)
+        more, part = bool(message.get("more_body")), message.get("body", b"")
+        came += len(part)
+        for piece in _pieces(unpack, part):
+            size += len(piece)
+            if max(size, came) > limit:
+                raise _too_large(limit)
+            parts.append(piece)
+            if unpack is not None and len(piece) == PIECE:
+                await asyncio.sleep(0)  # others' turn
+    if unpack is not None and not unpack.whole:  # half a request must not be taken for a whole one
+        raise BadRequest("The compressed body ends before its end. Send it whole.")
+    return b"".join(parts)
+
+
+def _pieces(unpack: Unpacker | None, part: bytes) -> Iterator[bytes]:
+    """What a part of a body unpacks to. Raises BadRequest."""
+    try:
+        yield from (part,) if unpack is None else unpack.pieces(part)
+    except zlib.error as e:
+        raise BadRequest(f"The body is not what its Content-Encoding says ({e}). Send it plain, or as one gzip member.") from e
 
 
 def _too_large(limit: int) -> TooLarge:

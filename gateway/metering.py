@@ -71,7 +71,7 @@ class Meter:
                 estimated = estimated or guessed
                 if meter is not self or call is not self.calls[-1]:
                     hidden += tokens
-                price = cost_of(tokens, call.target.price) if call.target.model else 0.0
+                price = cost_of(tokens, call.target.price)
                 known, priced = known + (price or 0.0), priced and price is not None
         return Bill(total, hidden, known if priced else None, known, estimated, len(self.calls))
 

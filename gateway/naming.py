@@ -1,16 +1,17 @@
 """The model a request or an answer names, read and replaced without touching another byte of its value; the usage it tells. Pure."""
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
 
+from gateway.errors import BadRequest
+from gateway.forms import Field, Malformed, field, fields, is_form
 from gateway.wire.chat import encode
 
 NESTED = ("response", "message")  # where the events of other APIs carry the object that names its model
-BOUNDARY = re.compile(rb'boundary=(?:"([^"]{1,200})"|([^\s;,]{1,200}))', re.IGNORECASE)
-FIELD = rb'\r\n(?:[^\r\n]+\r\n)*?content-disposition:[^\r\n]*;[ \t]*name="?model"?[ \t]*(?:;[^\r\n]*)?\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,1000})\r\n'
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+LIMITED = "This key is limited in its models or its budget, so the model of a request must be plain to read, and "
 
 
 class _Model(msgspec.Struct):
@@ -25,32 +26,57 @@ class _Usage(msgspec.Struct):
 
 def model_of(body: bytes, content_type: bytes) -> str | None:
     """The model a request's body names, JSON or form; None where it names none."""
-    if b"multipart/form-data" in content_type.lower():
+    if is_form(content_type):
         found = _field(body, content_type)
-        return found[1].decode("utf-8", "replace") if found else None
+        return body[found.start : found.end].decode("utf-8", "replace") if found else None
     try:
         return msgspec.json.decode(body, type=_Model).model
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
+
+
+def model_for_certain(body: bytes, content_type: bytes) -> str | None:
+    """The same, where no server may read another one. None where there is none. Raises BadRequest."""
+    if is_form(content_type):
+        try:
+            found = field(body, content_type, b"model")
+            return body[found.start : found.end].decode() if found else None
+        except (Malformed, UnicodeDecodeError) as e:
+            raise BadRequest(f"{LIMITED}this form is not: {e}. Send it as the SDKs do.", param="model") from e
+    # Half of a surrogate pair is legal JSON: here it may stand for any character.
+    text = body.replace(b"\\ud", b"\\uf").replace(b"\\uD", b"\\uF")
+    try:
+        plain = msgspec.json.format(text, indent=-1)
+        members = msgspec.json.decode(plain, type=dict[str, msgspec.Raw])
+        model = msgspec.json.decode(plain, type=_Model).model
+    except UNREADABLE as e:
+        told = "it is nested too deeply" if isinstance(e, RecursionError) else str(e)[:200]
+        raise BadRequest(f"{LIMITED}this body is no plain JSON object ({told}). Send JSON in UTF-8, or a multipart form.",
+                         code="invalid_json") from e
+    odd = [name[:60] for name in members if name.lower() == "model" and name != "model"]
+    if odd or encode(members) != plain:  # written again, a member that stands twice stands once
+        what = f"{odd[0]!r} may be taken for it" if odd else "a member stands twice, or its name has escapes in it"
+        raise BadRequest(f"{LIMITED}{what}. Give each member once, and `model` in this spelling.", param="model")
+    return model
 
 
 def usage_of(data: bytes) -> Any:
     """The usage object of an answer or an event, in the body or in the object that an event of another API carries; None where there is none."""
     try:
         found = msgspec.json.decode(data, type=_Usage)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
     return found.usage or next((part["usage"] for part in (found.response, found.message) if isinstance(part, dict) and part.get("usage")), None)
 
 
 def renamed(body: bytes, model: str, content_type: bytes = b"application/json") -> bytes:
     """The body with another model; what names none stays as it is. For JSON every other member keeps its bytes."""
-    if b"multipart/form-data" in content_type.lower():
+    if is_form(content_type):
         found = _field(body, content_type)
-        return body[: found.start(1)] + model.encode() + body[found.end(1) :] if found else body
+        return body[: found.start] + model.encode() + body[found.end :] if found else body
     try:
         members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return body
     inner = {k: renamed(bytes(members[k]), model) for k in NESTED if k in members}
     if "model" not in members and all(members[k] == v for k, v in inner.items()):
@@ -61,9 +87,9 @@ def renamed(body: bytes, model: str, content_type: bytes = b"application/json") 
     return encode(members)
 
 
-def _field(form: bytes, content_type: bytes) -> re.Match[bytes] | None:
-    """The part of a form that is its `model`; what a file in it quotes is none."""
-    if (named := BOUNDARY.search(content_type)) is None:
+def _field(form: bytes, content_type: bytes) -> Field | None:
+    """The first field of a form that is its `model`, as far as the form can be read."""
+    try:
+        return next((f for f in fields(form, content_type) if f.name == b"model" and not f.file), None)
+    except Malformed:
         return None
-    mark = b"--" + re.escape(named[1] or named[2])
-    return re.search(mark + FIELD + mark, form, re.IGNORECASE)

@@ -2,23 +2,39 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
+
+PIECE = 1 << 20
 
 
 class Unpacker:
-    """Unpacks gzip, of any number of members, or zlib, as the first bytes say. whole: not in the middle of a member."""
+    """Unpacks gzip, of several members, or zlib, as the first bytes say.
 
-    def __init__(self) -> None:
+    members: at most so many, 0 for any; each costs a copy of what is behind it, and need not unpack to
+    anything. whole: not in the middle of one.
+    """
+
+    def __init__(self, members: int = 0) -> None:
         self._one = zlib.decompressobj(wbits=47)
+        self._members, self._seen = members, 1
         self.whole = True
 
-    def feed(self, data: bytes, room: int = 0) -> bytes:
-        """What the next bytes unpack to, which may be nothing yet; at most `room` bytes of it, 0 for all. Raises zlib.error."""
-        out: list[bytes] = []
-        left = room
-        while data and (left > 0 or not room):
+    def feed(self, data: bytes) -> bytes:
+        """What the next bytes unpack to, which may be nothing yet. Raises zlib.error."""
+        return b"".join(self.pieces(data))
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """The same in pieces of at most `PIECE` bytes, so that a little that becomes much can be stopped."""
+        while data:
             if self._one.eof:
+                self._seen += 1
+                if self._seen > self._members > 0:
+                    raise zlib.error(f"it has more than {self._members} members")
                 self._one = zlib.decompressobj(wbits=47)
-            out.append(self._one.decompress(data, left))
-            left -= len(out[-1]) if room else 0
-            data, self.whole = self._one.unused_data, self._one.eof
-        return b"".join(out)
+            out = b" " * PIECE
+            while len(out) == PIECE and not self._one.eof:
+                out = self._one.decompress(data, PIECE)
+                data = self._one.unconsumed_tail
+                yield out
+            self.whole = self._one.eof
+            data = self._one.unused_data if self.whole else b""

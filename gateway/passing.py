@@ -5,21 +5,22 @@ import asyncio
 import re
 import time
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import msgspec
 
 from gateway.answer import Answer
 from gateway.chat import Entry, Gateway, answering, forwarder, request_id
-from gateway.errors import GatewayError, NotFound
+from gateway.errors import GatewayError
+from gateway.fence import check_path, model_asked, plain
 from gateway.headers import joined, upstream_headers
 from gateway.identity import Principal
 from gateway.intake import read_body
 from gateway.metering import guessed
-from gateway.naming import model_of
 from gateway.relay import Passing, RelayWork
 from gateway.routing import Route, allowed
 from gateway.upstream.base import Outgoing
+from gateway.weighing import weighed
 from gateway.wire.chat import Json, decode
 
 LIST_SECONDS = 2.0
@@ -34,16 +35,15 @@ async def pass_on(gateway: Gateway, scope: Any, receive: Any, skip: int) -> Answ
     started = time.perf_counter()
     headers = joined(scope["headers"])
     principal = gateway.keys.caller(headers)
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    path = quote(_below(raw.split(b"?", 1)[0], skip), safe=PRINTABLE)
+    check_path(principal, scope["method"], known := plain(path))
     body = await read_body(receive, headers, int(gateway.settings.server.max_body_mib * 1024 * 1024))
     content_type = headers.get(b"content-type", b"application/json")
-    raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    path = quote(re.sub(rb"\A(?:/+[^/]+){%d}" % skip, b"", raw.split(b"?", 1)[0]), safe=PRINTABLE)
-    if ".." in unquote(path).split("/"):
-        raise NotFound(f"There is nothing at {path[:200]!r}.")
     query = quote(scope.get("query_string", b""), safe=PRINTABLE)
-    model = model_of(body, content_type) if body else None
+    model = await weighed(body, model_asked, principal, scope["method"], known, query, (body, content_type))
     forward = forwarder(gateway, _route(gateway, model, principal), headers, principal)
-    if "/" + "/".join(part for part in unquote(path).split("/") if part not in ("", ".")) in BY_TOKENS:  # however it is spelt, it costs the same
+    if known in BY_TOKENS:  # however it is spelt, it costs the same
         forward.meter.guess = guessed(len(body))
     passing = Passing(scope["method"], path + (f"?{query}" if query else ""), body or None, content_type, started=started)
     work = RelayWork(forward, passing, b"json" in content_type and STREAMS.search(body[:1 << 20]) is not None)
@@ -65,6 +65,17 @@ async def upstream_models(gateway: Gateway, principal: Principal) -> list[Json]:
         return [m for m in listed if isinstance(m, dict) and isinstance(m.get("id"), str) and allowed(principal, m["id"])]
     except (GatewayError, TimeoutError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError):
         return []
+
+
+def _below(path: bytes, skip: int) -> bytes:
+    """The path behind so many segments, as it was sent; several slashes are one."""
+    at = 0
+    for _ in range(skip):
+        while path.startswith(b"/", at):
+            at += 1
+        found = path.find(b"/", at)
+        at = found if found >= 0 else len(path)
+    return path[at:]
 
 
 def _route(gateway: Gateway, name: str | None, principal: Principal) -> Route:

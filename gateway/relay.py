@@ -18,6 +18,7 @@ from gateway.naming import renamed, usage_of
 from gateway.routing import Target
 from gateway.sse import COMMENT, DONE, Event, frame
 from gateway.upstream.base import Incoming, Outgoing
+from gateway.weighing import weighed
 
 USAGE_BYTES = 8 << 20  # of an answer that is looked into for its usage
 USAGE = re.compile(rb'"usage"\s*:\s*\{')
@@ -73,7 +74,7 @@ class RelayWork:
         json = b"json" in (incoming.header(b"content-type") or b"").lower()
         if json and (alias is not None or b'"error"' in first):
             whole = self._forward.scrubbed(first + await incoming.read())  # some servers report errors under a 200
-            first = self._whole = renamed(whole, alias) if alias is not None else whole
+            first = self._whole = await weighed(whole, renamed, whole, alias) if alias is not None else whole
         seen, size = [first], len(first)
         yield first
         async for data in incoming.body:
@@ -83,12 +84,12 @@ class RelayWork:
         if json and size <= USAGE_BYTES:
             self._forward.meter.told(usage_of(b"".join(seen)))
 
-    def _request(self, target: Target, headers: Pairs) -> Outgoing:
+    async def _request(self, target: Target, headers: Pairs) -> Outgoing:
         body = self._p.body
         if body is not None:
             headers = [*headers, (b"content-type", self._p.content_type)]
             if target.model and target.model != self._forward.route.name:
-                body = renamed(body, target.model, self._p.content_type)
+                body = await weighed(body, renamed, body, target.model, self._p.content_type)
         return Outgoing(self._p.path, body, headers, self._p.method)
 
     async def _events(self, passed: Passed, more: Events) -> AsyncGenerator[bytes, None]:

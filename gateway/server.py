@@ -16,6 +16,7 @@ import uvicorn
 
 from gateway.chat import Process
 from gateway.front import Front
+from gateway.protocol import Guarded
 
 log = logging.getLogger("mnemogate")
 GRACE_AFTER_CUT = 3.0
@@ -102,13 +103,17 @@ class Server(uvicorn.Server):
             await asyncio.sleep(0.05)
 
 
+def config_for(app: Front, **options: Any) -> uvicorn.Config:
+    """How connections are served. options: uvicorn's, beside those that are given here."""
+    server = app.gateway.settings.server
+    return uvicorn.Config(
+        app, host=server.host, port=server.port, http=Guarded, access_log=False, server_header=False, date_header=False, lifespan="on",
+        timeout_graceful_shutdown=2, proxy_headers=False, **options)
+
+
 def server_for(app: Front, *, reread: Callable[[], None] | None = None, stopped: threading.Event | None = None, log_level: str = "warning", **options: Any) -> Server:
     """A server that is not running yet."""
-    server = app.gateway.settings.server
-    config = uvicorn.Config(
-        app, host=server.host, port=server.port, log_level=log_level, access_log=False, server_header=False, date_header=False, lifespan="on",
-        timeout_graceful_shutdown=2, h11_max_incomplete_event_size=65536, proxy_headers=False, **options)
-    return Server(config, app, reread, stopped)
+    return Server(config_for(app, log_level=log_level, **options), app, reread, stopped)
 
 
 def serve(app: Front, sockets: list[socket.socket] | None = None, **options: Any) -> None:

@@ -32,6 +32,7 @@ from memory.stores.sql.glance import NONE, Made
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 VECTORS = re.compile(r"chroma:https?://[^/]")
+KEY_CHARACTERS = 16
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -168,6 +169,7 @@ class Grant(Part):
     default_user: str = ""
     admin: bool = False
     models: tuple[str, ...] = ("*",)
+    paths: tuple[str, ...] = ()
     limits: Limits = Limits()
     budget: Budget = Budget()
 
@@ -177,6 +179,13 @@ class Grant(Part):
         if not text.isprintable() or not text.strip() or text == "*":
             raise ValueError("give printable characters, neither blanks alone nor a lone * (which means all)")
         return text
+
+    @field_validator("paths")
+    @classmethod
+    def _below_v1(cls, paths: tuple[str, ...]) -> tuple[str, ...]:
+        if wrong := next((path for path in paths if not path.startswith("/v1/")), None):
+            raise ValueError(f"{wrong[:60]!r} does not begin with /v1/; give paths such as \"/v1/files*\"")
+        return paths
 
 
 class Key(Grant):
@@ -192,6 +201,11 @@ class Key(Grant):
         if not SHA256.fullmatch(self.digest):  # not quoted: it may be the key itself, in the wrong place
             raise ValueError("`key_hash` is no sha256 in hex, which has 64 digits: printf %s \"$KEY\" | sha256sum")
         return self
+
+    @property
+    def short(self) -> bool:
+        """Whether the key could be guessed from its hash, which is a quick one."""
+        return self.key is not None and len(self.key.get_secret_value()) < KEY_CHARACTERS
 
     @property
     def digest(self) -> str:

@@ -1,4 +1,4 @@
-"""How heavy a JSON text is to read, told before it is read. Pure.
+"""How heavy a JSON text is to read, told before it is read.
 
 To decode JSON takes as long as it has values: a million empty objects take as long as 500 MB of
 one string. What is light is read where it stands; what is not is read in a thread, where no step
@@ -7,8 +7,12 @@ heavy even for that is not read at all.
 """
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+Found = TypeVar("Found")
 LIGHT_BYTES = 1 << 18  # that are read on the event loop
 LIGHT_VALUES = 20_000
 SURE_BYTES = 1 << 15  # so few are light, whatever they hold
@@ -16,6 +20,11 @@ MOST_VALUES = 1_000_000  # read in one step of some 50 ms
 WINDOW = 1 << 20  # bytes that are looked at in one step
 
 _STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)  # up to its closing quote
+
+
+async def weighed(text: bytes, work: Callable[..., Found], *args: Any) -> Found:
+    """Call `work` with what is read of a text: at once where the text is light, else in a thread."""
+    return work(*args) if is_light(text) else await asyncio.to_thread(work, *args)
 
 
 def is_light(text: bytes) -> bool:

@@ -17,6 +17,7 @@ from hypothesis import settings
 
 from gateway.app import create_app
 from gateway.loading import load
+from gateway.server import config_for
 from memory.stores.sql.engine import Database
 from tests.e2e.wire.report import pytest_collection_modifyitems, pytest_configure, pytest_terminal_summary
 from tests.redis_server import own_server, redis_binary, redis_server, shared_server
@@ -70,7 +71,7 @@ async def running(upstream: str, data: Path, config: dict[str, Any] | None = Non
     app = create_app(load(None, {}, overrides))
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
-    served = uvicorn.Config(app, log_level="error", lifespan="on", server_header=False, date_header=False)
+    served = config_for(app, log_level="error")
     served.load()
     server = uvicorn.Server(served)
     server.lifespan = served.lifespan_class(served)

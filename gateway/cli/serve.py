@@ -130,6 +130,7 @@ def warnings(settings: Settings) -> list[str]:
 
     conversation = "a request that names no user is remembered within its own conversation only"
     out = [f"the key {k.name!r} names nobody (no default_user): {conversation}" for k in settings.keys if not k.default_user]
+    out += [f"the key {k.name!r} has fewer than 16 characters and could be guessed: `mnemogate keys create` makes one that cannot" for k in settings.keys if k.short]
     out += [text] if (text := lacking(settings)) else []
     out += unkeyed(settings)
     if settings.mode == "own-key" and not settings.single_user:

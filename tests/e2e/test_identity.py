@@ -1,6 +1,7 @@
 """Whose memory: every way to name a user, every way to be refused, and single-user mode's guards."""
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -142,7 +143,8 @@ async def test_single_user_mode_survives_a_rotated_key_and_needs_no_name(data):
 
 @pytest.mark.parametrize("headers", [
     {"host": "evil.example"}, {"host": "evil.example:8080"}, {"origin": "https://evil.example"}, {"x-forwarded-for": "1.2.3.4"}, {"forwarded": "for=1"}, {"via": "1.1 x"},
-    {"x-forwarded-anything": "1"},
+    {"x-forwarded-anything": "1"}, {"x-real-ip": "203.0.113.9"}, {"cf-connecting-ip": "1.2.3.4"}, {"true-client-ip": "1.2.3.4"}, {"x-client-ip": "1.2.3.4"},
+    {"x-original-forwarded-for": "1.2.3.4"}, {"x-original-host": "a"}, {"tailscale-user-login": "a@b.example"}, {"sec-fetch-site": "cross-site"},
 ])
 async def test_single_user_mode_refuses_what_may_come_from_elsewhere(data, headers):
     async with Model("ok") as up, running(up.url, data) as live:
@@ -164,3 +166,18 @@ async def test_cors_is_off_by_default_and_echoes_when_asked_for(data):
         assert response.headers["access-control-allow-headers"] == "x-memory-user, x-stainless-os"
         response = await live.chat("hi", {"origin": "https://app.example"})
         assert response.headers["access-control-allow-origin"] == "https://app.example"
+
+
+async def test_single_user_mode_refuses_a_bare_reverse_proxy_and_not_a_listed_page(data):
+    body = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
+    async with Model("ok") as up, running(up.url, data, {"server.cors_origins": ["https://app.example"]}) as live:
+        port = int(live.root.rsplit(":", 1)[1])
+        for path, status in ((b"POST /v1/chat/completions", b"403"), (b"GET /v1/models", b"403"), (b"GET /health", b"200")):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(path + b" HTTP/1.0\r\nhost: 127.0.0.1:%d\r\nauthorization: Bearer sk\r\ncontent-length: %d\r\n\r\n" % (port, len(body)) + body)
+            assert (await reader.read()).split()[1] == status
+            writer.close()
+        assert not up.requests
+        page = {"sec-fetch-site": "cross-site", "origin": "https://app.example"}
+        assert (await live.chat("hi", page)).status_code == 200
+        assert (await live.chat("hi", {"sec-fetch-site": "same-origin"})).status_code == 200

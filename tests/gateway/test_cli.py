@@ -121,7 +121,7 @@ def test_the_start_tells_the_mode_and_whom_a_key_names():
     lines = "\n".join(told(managed, "http://x"))
     assert "managed keys" in lines
     assert "the key 'app' names nobody" in lines
-    assert "the key 'me'" not in lines
+    assert "the key 'me' names nobody" not in lines
     assert "single-user" not in lines
     alone = "\n".join(told(load(None, {}), "http://x"))
     assert "own-key" in alone
