@@ -169,6 +169,7 @@ def _read_heavy(body: bytes, short: bytes, known: _Known | None) -> _Read:
         check_values(body)
         found = _whole(body, heavy=True)
     messages: Messages = found[0]["messages"]
+    messages.heavy = True
     if (source := messages.source) is not None and not source.new:
         source.new = elements(body, source.start)
     return found

@@ -41,7 +41,7 @@ class Block:
 def check_label(label: object) -> str:
     """The label, or BadArguments naming the pattern."""
     if not isinstance(label, str) or not LABEL.fullmatch(label) or label in RESERVED:
-        raise BadArguments(f"{label!r} cannot be a block label: use a-z, 0-9 and _, beginning with a letter, at most 63 characters.")
+        raise BadArguments(f"{label!r:.200} cannot be a block label: use a-z, 0-9 and _, beginning with a letter, at most 63 characters.")
     return label
 
 

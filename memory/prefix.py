@@ -104,12 +104,13 @@ class Source:
 
 class Messages(Sequence[Json]):
     """The messages of a request. before: what is known of the first of them. new: the rest. after: what is known of all.
-    load: gives the first ones, `before.count` of them. source: where they may be sent on from as they came."""
+    load: gives the first ones, `before.count` of them. source: where they may be sent on from as they came. heavy: the new ones
+    take long to look at, so that is done off the event loop."""
 
-    __slots__ = ("_all", "_load", "after", "before", "new", "source")
+    __slots__ = ("_all", "_load", "after", "before", "heavy", "new", "source")
 
     def __init__(self, before: Prefix, new: list[Json], load: Callable[[], Sequence[Json]] = tuple, source: Source | None = None) -> None:
-        self.before, self.new, self._load, self.source = before, new, load, source
+        self.before, self.new, self._load, self.source, self.heavy = before, new, load, source, False
         self.after = before.then(new)
         self._all: list[Json] | None = None if before.count else new
 

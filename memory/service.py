@@ -141,8 +141,8 @@ class Memory:
     async def _begun(self, ask: Ask) -> Session:
         policy = self.policy  # one for the whole request, whatever is reloaded meanwhile
         await self.usable()
-        turn = self._turn(ask, ask.messages)
-        key = request_key(ask, turn) if ask.mode != "read" else None
+        heavy = ask.messages.heavy
+        turn, key = await asyncio.to_thread(self._looked_at, ask) if heavy else self._looked_at(ask)
         if key is not None and ask.certain:
             await self._landed(key)
         flight, session = self._take_off(key), None
@@ -162,6 +162,11 @@ class Memory:
             self.land(flight)
             raise
         return session
+
+    def _looked_at(self, ask: Ask) -> tuple[Turn, bytes | None]:
+        """Hash the request's messages, and name it among its retries."""
+        turn = self._turn(ask, ask.messages)
+        return turn, request_key(ask, turn) if ask.mode != "read" else None
 
     def _turn(self, ask: Ask, messages: Messages) -> Turn:
         return Turn.of(ask.scope.key, messages, not ask.scope.named, self.seen)

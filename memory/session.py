@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -40,10 +41,17 @@ log = logging.getLogger("mnemogate")
 EDIT_SECONDS = 0.5  # for the edits of one round
 WRITE_SECONDS = 0.8  # for the answer before it is spilled, of what is left of the turn's patience
 TOGETHER_SECONDS = 0.25  # for request and answer at once, which hold the whole answer up
+LIGHT = 1 << 18  # characters of answers that are looked at on the event loop
+ITEM_WEIGHT = 1000  # characters that an answer, or a call in one, takes as long as
 encode = msgspec.json.Encoder().encode
 OURS_BYTES = len(encode([*tools.WRITING, *tools.SEARCHING]))
 BYTES_A_TOKEN = 4  # roughly, where nothing was counted
 UNAVAILABLE = "Error: the memory is unavailable right now, nothing was saved. Answer without it, and say so if it matters."
+
+
+def weight_of(answers: Sequence[Json]) -> int:
+    """Return how long answers take to look at, in characters of text."""
+    return sum(len(text_of(a)) + ITEM_WEIGHT * (1 + len(a.get("tool_calls") or ())) for a in answers)
 
 
 class Session:
@@ -63,6 +71,7 @@ class Session:
         self.node_id = new_key()
         self._scope_id = snapshot.scope_id
         self._counter = memory.counter(ask.tokenizer)
+        self._heavy = ask.messages.heavy  # what is to be written takes long to look at
         self._opened = self._over = self._lost = False
         self.unsaved = False  # the store did not take what its tools would have written
         self._continues: int | None = None
@@ -266,7 +275,7 @@ class Session:
         """Makes the request durable. Raises StoreUnavailable or Erased; it is then lost to the memory."""
         if not self.stores or self._opened:
             return
-        opening = self._opening()
+        opening = await self._off_loop(self._opening)
         self._lost = True
         self._scope_id = await self._write(lambda conn: turns.open_turn(conn, opening))
         self._opened, self._lost = True, False
@@ -276,10 +285,10 @@ class Session:
         StoreUnavailable whatever else the store did: no answer of an upstream's is lost by it."""
         try:
             if most is None:  # it is begun beside the upstream's work, and whoever waits for it counts
-                return await self._memory.db.write(work, small=True)
+                return await self._memory.db.write(work, small=not self._heavy)
             with self.patience.of(most) as seconds:
                 async with asyncio.timeout(seconds):
-                    return await self._memory.db.write(work, small=True)
+                    return await self._memory.db.write(work, small=not self._heavy)
         except MemoryFault:
             raise
         except TimeoutError as e:
@@ -362,9 +371,9 @@ class Session:
             self.release()
             return not self._lost
         self._over = True
-        record = self._record(answers, aborted, prove, explain or {})
-        opening = None if self._opened else self._opening()
+        self._heavy = self._heavy or weight_of(answers) > LIGHT
         try:
+            record, opening = await self._off_loop(partial(self._closing, answers, aborted, prove, explain or {}))
             record.jobs = await self._jobs(answers)
             shelf = block_rows.Shelf(self._scope_id, self._snap.defaults)
             head, self._snap.blocks = await self._write(
@@ -378,6 +387,15 @@ class Session:
         finally:
             self.release()
         return True
+
+    def _closing(
+        self, answers: Sequence[Json], aborted: bool, prove: bool, explain: Json
+    ) -> tuple[turns.Record, turns.Opening | None]:
+        return self._record(answers, aborted, prove, explain), None if self._opened else self._opening()
+
+    async def _off_loop(self, work: Callable[[], T]) -> T:
+        """Do what takes long where there is much to look at: there, off the event loop."""
+        return await asyncio.to_thread(work) if self._heavy else work()
 
     async def _spilled(self, record: turns.Record) -> bool:
         """Keeps in a file what the store did not take. False where that fails too: then it is lost, and

@@ -23,6 +23,12 @@ from memory.stores.sql import passages as passage_rows
 from memory.stores.sql.messages import Query
 
 CALL_SECONDS = 10.0
+# What a model may ask for at once: more would hold up everybody else's turns.
+CALLS = 64  # memory calls of one reply that are run
+ARGUMENTS = 100_000  # characters of one call's
+QUERY = 4_000  # characters of a search
+TAGS = 64
+MANY = f"Error: a reply may call memory tools {CALLS} times. Call this one again, in a reply of its own."
 Arguments = dict[str, Any]
 
 
@@ -126,7 +132,7 @@ class Call:
 
 async def run_searches(calls: Sequence[Call], hands: Hands) -> dict[int, str]:
     """Results of the searching calls by their place among `calls`, run side by side, each within its timeout."""
-    places = [i for i, c in enumerate(calls) if c.name in SEARCHES and c.name in hands.allowed]
+    places = [i for i, c in enumerate(calls[:CALLS]) if c.name in SEARCHES and c.name in hands.allowed]
     found = await asyncio.gather(*(_searched(calls[i], hands) for i in places))
     return dict(zip(places, found, strict=True))
 
@@ -150,6 +156,9 @@ def run_edits(conn: Connection, calls: Sequence[Call], hands: Hands) -> dict[int
     hands.inserted.clear()
     out: dict[int, str] = {}
     for i, call in enumerate(calls):
+        if i >= CALLS:
+            out[i] = MANY
+            continue
         if call.name in SEARCHES and call.name in hands.allowed:
             continue
         try:
@@ -163,7 +172,9 @@ def run_edits(conn: Connection, calls: Sequence[Call], hands: Hands) -> dict[int
 
 def refused(calls: Sequence[Call], hands: Hands) -> dict[int, str]:
     """What the calls get that are no searches, in a request that may not change anything."""
-    return {i: "Error: Memory cannot be changed in this request." for i, c in enumerate(calls) if c.name not in SEARCHES or c.name not in hands.allowed}
+    unchanged = "Error: Memory cannot be changed in this request."
+    others = {i: unchanged for i, c in enumerate(calls) if c.name not in SEARCHES or c.name not in hands.allowed}
+    return {**others, **dict.fromkeys(range(CALLS, len(calls)), MANY)}
 
 
 def _edited(conn: Connection, call: Call, hands: Hands, seen: dict[str, int]) -> str:
@@ -255,6 +266,10 @@ def _told(hits: Sequence[Json], where: str) -> str:
 
 def parsed(call: Call) -> Arguments:
     """The call's arguments, or BadArguments: what does not parse is never executed."""
+    if (size := len(call.arguments)) > ARGUMENTS:
+        raise BadArguments(
+            f"The arguments of {call.name} have {size} characters; at most {ARGUMENTS} are taken. "
+            "Save or search for less at once.")
     try:
         arguments = msgspec.json.decode(call.arguments or "{}")
     except (msgspec.DecodeError, RecursionError, UnicodeError) as e:
@@ -267,21 +282,25 @@ def parsed(call: Call) -> Arguments:
 def _text(arguments: Arguments, name: str, *, empty: bool = False) -> str:
     value = arguments.get(name)
     if not isinstance(value, str) or not (value.strip() or empty):
-        raise BadArguments(f"`{name}` is {value!r}: give a {'' if empty else 'non-empty '}string.")
+        raise BadArguments(f"`{name}` is {value!r:.200}: give a {'' if empty else 'non-empty '}string.")
     return value
 
 
 def _tags(arguments: Arguments) -> list[str]:
     tags = arguments.get("tags") or []
     if not isinstance(tags, list) or not all(isinstance(t, str) for t in tags):
-        raise BadArguments(f"`tags` is {tags!r}: give a list of strings.")
+        raise BadArguments(f"`tags` is {tags!r:.200}: give a list of strings.")
+    if len(tags) > TAGS:
+        raise BadArguments(f"`tags` has {len(tags)} of them: give {TAGS} at most.")
     return tags
 
 
 def _query(arguments: Arguments, hands: Hands, words: str) -> Query:
     limit = arguments.get("limit") or 10
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 50:
-        raise BadArguments(f"`limit` is {limit!r}: give a whole number from 1 to 50.")
+        raise BadArguments(f"`limit` is {limit!r:.200}: give a whole number from 1 to 50.")
+    if len(words) > QUERY:
+        raise BadArguments(f"`query` has {len(words)} characters: search for {QUERY} at most.")
     since, until = _time(arguments, "since"), _time(arguments, "until")
     return Query(words, (), since, until, limit, within=hands.within)
 
@@ -293,4 +312,4 @@ def _time(arguments: Arguments, name: str) -> float | None:
     try:
         return parse_time(value, end=name == "until")
     except (ValueError, AttributeError, OverflowError) as e:
-        raise BadArguments(f"`{name}` is {value!r}: give an ISO 8601 date or time, like 2026-03-01.") from e
+        raise BadArguments(f"`{name}` is {value!r:.200}: give an ISO 8601 date or time, like 2026-03-01.") from e

@@ -180,7 +180,7 @@ def known_labels(blocks: Mapping[str, Block]) -> str:
 def need(block: Block | None, label: str, blocks: Mapping[str, Block]) -> Block:
     """The block, or UnknownBlock naming those there are."""
     if block is None:
-        raise UnknownBlock(f"There is no memory block {label!r}. The blocks are: {known_labels(blocks)}.")
+        raise UnknownBlock(f"There is no memory block {label!r:.200}. The blocks are: {known_labels(blocks)}.")
     return block
 
 
