@@ -21,7 +21,7 @@ from memory.epoch import Plan, begun
 from memory.history import Turn
 from memory.messages import EMPTY, Json, is_system
 from memory.prefix import Messages, Prefix, Span
-from memory.summary import Complete, summarise, transcript
+from memory.summary import Complete, Piece, length_of, pieces, summarise
 from memory.tokens import Counter
 from memory.window import HARD, LOW, SOFT, STUB, cut_at, elidable, groups, stub, within_turn
 
@@ -214,11 +214,11 @@ async def _compacted(turn: Turn, now: Fitted, room: Room, sizes: tuple[int, int,
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """What is to be summarised ahead: `text`, on top of the summary under `base`, to be kept under `link`. count: messages."""
+    """What is to be summarised ahead: `pieces`, on top of the summary under `base`, to be kept under `link`. count: messages."""
 
     link: bytes
     base: bytes | None
-    text: str
+    pieces: list[Piece]
     tokens: int
     count: int
 
@@ -249,8 +249,9 @@ async def ahead(turn: Turn, now: Fitted, room: Room, answers: Sequence[Json]) ->
     found.coming = there or bool(gone)
     if there or not gone:
         return None
-    text = transcript([turn.messages[i] for i in gone])
-    return Ahead(cutter.link(at - 1), cutter.link(base) if cutter.stored and base >= cutter.stored[0][0] else None, text, allowance, len(gone))
+    length, most = length_of(getattr(room.complete, "window", None), allowance)
+    text = pieces([turn.messages[i] for i in gone], length)
+    return Ahead(cutter.link(at - 1), cutter.link(base) if cutter.stored and base >= cutter.stored[0][0] else None, text, most, len(gone))
 
 
 async def _cutter(turn: Turn, now: Fitted, room: Room) -> _Cutter:
