@@ -33,7 +33,7 @@ from memory.recall import ITEMS, relevant, told
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import facts as fact_rows
 from memory.stores.sql import owners, turns
-from memory.window import budget
+from memory.window import LOW, budget
 
 T = TypeVar("T")
 log = logging.getLogger("mnemogate")
@@ -230,21 +230,27 @@ class Session:
     def measured(self, usage: Json | None) -> None:
         """Lets the token estimate learn from what the upstream counted."""
         reported = (usage or {}).get("prompt_tokens")
-        if isinstance(reported, int) and self.core:
-            self._counter.correct(self._ask.model, self.fitted.tokens, reported)
+        if isinstance(reported, int) and self.core and self.fitted.held:
+            self._counter.correct(self._ask.model, self.fitted.held + self._room.other, reported)
 
     @property
     def injected_tokens(self) -> int:
         counter = self._counter
         return int(counter.text(self.core) + sum(counter.text(n) for n in self.notes.values()) + (self._tools_tokens if self.offered else 0))
 
-    async def compact_harder(self, attempt: int) -> bool:
-        """After the upstream's own refusal for size: cuts to a half, then a quarter. False when nothing more can go."""
+    async def compact_harder(self, attempt: int, told: tuple[int, int] | None = None) -> bool:
+        """After the upstream's own refusal for size: cuts to a half, then a quarter, and remembers how far the count was from the
+        truth. told: the tokens of the prompt and of the window, where the refusal names them. False when nothing more can go."""
         if not self._injects:
             return False  # a summary would have to be placed
         self.fitted = counted(self._snap.turn, self.fitted, self._room)
-        before = self.fitted.tokens
+        room, raw = self._room, self.fitted.held + self._room.other
+        least = told[0] if told else int(1.05 * room.budget) if room.budget else 0
+        self._counter.refused(self._ask.model, raw, least)
+        self.fitted.tokens = before = self._counter.scaled(self._ask.model, raw)
         goal = int(before * (0.5, 0.25)[attempt])
+        if told:
+            goal = min(goal, int(LOW * budget(told[1], self._ask.max_output)))
         fitted = await compact(self._snap.turn, self.fitted, self._room, goal)
         if fitted.tokens >= before:
             return False
