@@ -23,11 +23,14 @@ from memory.messages import EMPTY, Json, is_system
 from memory.prefix import Messages, Prefix, Span
 from memory.summary import Complete, Piece, length_of, pieces, summarise
 from memory.tokens import Counter
+from memory.tools import SEARCHING, WRITING
 from memory.window import HARD, LOW, SOFT, STUB, cut_at, elidable, groups, stub, within_turn
 
 Kept = tuple[bytes, str]  # chain link of the last message a summary stands for, and its text
 Summary = tuple[int, str]  # its index, and the text
 COMPACTION = "compaction"  # why an epoch began
+OVER = 1.05  # of its room, that a request is taken to have which was refused for its size
+OURS_BYTES = len(msgspec.json.encode([*WRITING, *SEARCHING]))
 
 
 @dataclass(slots=True)
@@ -147,6 +150,25 @@ class Tail:
 def counted(turn: Turn, now: Fitted, room: Room) -> Fitted:
     """The same request with its tokens counted."""
     return now if now.tokens else _whole(turn, now.plan, room)
+
+
+def refused(turn: Turn, now: Fitted, room: Room, least: int | None) -> Fitted:
+    """The same request counted anew, once it was refused for its size: it has `least` tokens or more; None: more than there was
+    room for, as far as that is known."""
+    now = counted(turn, now, room)
+    raw = now.held + room.other
+    room.counter.refused(room.model, raw, int(OVER * (room.budget or 0)) if least is None else least)
+    return replace(now, tokens=room.counter.scaled(room.model, raw))
+
+
+def at_most(turn: Turn, plan: Plan, size: int, recall: str, offers: bool) -> int | None:
+    """Tokens that a request has at most, where it is all text: a token is a byte at least. size: of the body in bytes, 0 when unknown.
+    offers: whether our tools are added."""
+    if not size or not turn.messages.after.texts:
+        return None
+    ours = [plan.epoch.core, recall, *plan.notes.values()]
+    spliced = sum(len(msgspec.json.encode(hidden)) for hidden in plan.splices.values())
+    return size + sum(len(x.encode()) for x in ours) + spliced + OURS_BYTES * offers
 
 
 def _whole(turn: Turn, plan: Plan, room: Room) -> Fitted:
