@@ -17,7 +17,7 @@ from gateway.background import Background
 from gateway.booking import Booked
 from gateway.choice import Choice
 from gateway.embedding import Credentials
-from gateway.errors import BadRequest, Forbidden, GatewayError, TooLarge, Unavailable
+from gateway.errors import BadRequest, Forbidden, GatewayError, TooLarge, Unavailable, UpstreamRefused
 from gateway.forward import Forwarder
 from gateway.headers import Pairs, client_side, joined, told_apart
 from gateway.heavy import TooHeavy, skim
@@ -29,6 +29,7 @@ from gateway.naming import model_for_certain
 from gateway.plain import PlainWork
 from gateway.prefixes import Prefixes
 from gateway.prices import MOST
+from gateway.refusals import is_overflow
 from gateway.relay import Passing, RelayWork
 from gateway.routing import Route, Router, Target
 from gateway.settings import Settings
@@ -39,7 +40,7 @@ from gateway.usage import Record, UsageLog
 from gateway.weighing import is_light, weighed
 from gateway.wire.chat import Json
 from memory.ask import Ask
-from memory.errors import MemoryFault
+from memory.errors import MemoryFault, TooLong
 from memory.jobs.worker import Worker
 from memory.messages import mac
 from memory.prefix import Messages, first_of
@@ -370,15 +371,27 @@ class Summariser:
     def __init__(self, gateway: Gateway, forward: Forwarder, model: str) -> None:
         self._gateway, self._forward, self._model = gateway, forward, model
 
+    def _route(self) -> Route:
+        name = self._gateway.settings.memory.summarizer
+        return self._gateway.router.route(name, Principal("", "summariser")) if name else self._forward.route
+
+    @property
+    def window(self) -> int | None:
+        """The smallest context among the models that may be asked, in tokens."""
+        return min((t.window for t in self._route().targets if t.window), default=None)
+
     async def __call__(self, messages: Sequence[Json], max_tokens: int) -> str:
-        route = self._forward.route
-        if name := self._gateway.settings.memory.summarizer:
-            route = self._gateway.router.route(name, Principal("", "summariser"))
+        route = self._route()
         before = self._forward
         mine = Forwarder(route, before.choice, [], before.authorization, before.managed, before.account, retries=1, deadline=before.deadline,
                          meter=Meter(guessed(sum(len(str(m.get("content"))) for m in messages))))
         before.meter.asides.append(mine.meter)
-        message = await mine.message({"model": self._model, "messages": list(messages), "max_tokens": max_tokens})
+        try:
+            message = await mine.message({"model": self._model, "messages": list(messages), "max_tokens": max_tokens})
+        except UpstreamRefused as e:
+            if is_overflow(e):
+                raise TooLong(f"the prompt passes the window of {self._model!r}") from e
+            raise
         return str(message["content"] or "")
 
 

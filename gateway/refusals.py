@@ -24,6 +24,13 @@ from gateway.wire.chat import decode, encode
 OVERFLOW = re.compile(
     r"context_length_exceeded|maximum context length|context window|prompt is too long|input is too long|too many (?:input )?tokens|exceeds? the (?:maximum|limit|context)"
     r"|reduce the length|input token count|exceed_context_size|request too large", re.IGNORECASE)
+# "maximum context length is 8192 tokens. However, you requested 9000 tokens (8000 in the messages", "210000 tokens > 200000 maximum"
+WINDOW = (
+    re.compile(r"(?:maximum|context (?:window|size|length)|limit|n_ctx)[^\d.]{0,40}(\d{3,9})", re.IGNORECASE),
+    re.compile(r"[>(] ?(\d{3,9}) (?:token )?maximum", re.IGNORECASE))
+PROMPT = (
+    re.compile(r"(\d{3,9})(?: tokens)? (?:in|from) the (?:messages|prompt|input)", re.IGNORECASE),
+    re.compile(r"(?:resulted in|too long:|n_prompt_tokens|prompt \(|input \(|token count|requested)[^\d.]{0,24}(\d{3,9})", re.IGNORECASE))
 TAGS = re.compile(r"<(script|style)\b.*?(?:</\1>|\Z)|<[^>]*>", re.IGNORECASE | re.DOTALL)
 
 
@@ -42,6 +49,13 @@ def error_json(status: int, data: bytes, headers: Pairs) -> tuple[bytes, Pairs]:
 def is_overflow(error: UpstreamRefused) -> bool:
     """Whether a refusal says that the prompt does not fit, in any provider's words."""
     return error.status in (400, 413, 422) and bool(OVERFLOW.search(error.content[:4000].decode("utf-8", "replace")))
+
+
+def sizes_told(error: UpstreamRefused) -> tuple[int, int] | None:
+    """The tokens of the prompt and of the window that an overflow's refusal names; None where it does not name both."""
+    text = error.content[:4000].decode("utf-8", "replace").replace(",", "")
+    window, prompt = (next((int(found[1]) for one in ways if (found := one.search(text))), 0) for ways in (WINDOW, PROMPT))
+    return (prompt, window) if window and prompt else None
 
 
 def overflowed(e: UpstreamRefused) -> UpstreamRefused:

@@ -17,7 +17,7 @@ import msgspec
 from gateway.errors import GatewayError, StreamIncomplete, UpstreamFailed, UpstreamRefused, UpstreamTimeout
 from gateway.forward import Composed, Forwarder, Reply, chunk_of, fed
 from gateway.intercept import Interceptor, Round
-from gateway.refusals import is_overflow, overflowed
+from gateway.refusals import is_overflow, overflowed, sizes_told
 from gateway.routing import Target
 from gateway.sse import DONE, Event, frame
 from gateway.wire.chat import Json, chunk, decode, encode, lift
@@ -262,7 +262,7 @@ class Turn:
                 reply = await self.forward.open(self.composed, another=another, frozen=self.frozen and bool(self.session.core) and not self.bare)
             except UpstreamRefused as e:
                 if is_overflow(e):
-                    if not self.bare and harder < 2 and await self.session.compact_harder(harder):
+                    if not self.bare and harder < 2 and await self.session.compact_harder(harder, sizes_told(e)):
                         harder += 1
                         continue
                     if not self.bare and (self._added() or self.trail):

@@ -21,12 +21,12 @@ from gateway.errors import GatewayError, UpstreamRefused
 from gateway.forward import Forwarder
 from gateway.identity import Principal
 from gateway.metering import Meter, guessed
-from gateway.refusals import code_of
+from gateway.refusals import code_of, is_overflow
 from gateway.routing import Router
 from gateway.settings import Settings
 from gateway.usage import Record, UsageLog
 from gateway.wire.chat import Json
-from memory.errors import Postponed
+from memory.errors import Postponed, TooLong
 from memory.jobs.errand import Errand
 
 CALL_SECONDS = 110.0  # below a job's lease
@@ -64,6 +64,8 @@ class Unattended:
             if own and isinstance(e, UpstreamRefused) and e.status in (401, 403):
                 self.credentials.drop(errand.tenant, authorization)
                 raise Postponed("the provider refused the tenant's credential") from e
+            if isinstance(e, UpstreamRefused) and is_overflow(e):
+                raise TooLong(f"the prompt passes the window of {name!r}") from e
             raise
         except (msgspec.DecodeError, KeyError, IndexError, TypeError):
             record.status, record.code = 502, "malformed_completion"

@@ -7,6 +7,7 @@ MemoryFault: to the caller (the gateway answers without memory, or refuses).
 ├── Erased             the owner was erased after this turn began: its writes are void
 ├── NotFound           no such thing in this scope
 ├── Postponed          a job lacks a credential: it waits for its tenant's next request
+├── TooLong            what a model was asked in our name passes its window
 └── Unusable           a model's answer to a background call cannot be used
 ToolError: to the model, as a tool result that says what to do.
 ├── UnknownBlock · BlockFull · BlockReadOnly
@@ -41,6 +42,10 @@ class NotFound(MemoryFault):
 
 class Postponed(MemoryFault):
     """No credential is at hand to ask a model with: the work waits for its tenant's next request, which brings one."""
+
+
+class TooLong(MemoryFault):
+    """A prompt of ours passes its model's window: asked again unchanged, it is refused again."""
 
 
 class Unusable(MemoryFault):

@@ -21,13 +21,16 @@ from memory.epoch import Plan, begun
 from memory.history import Turn
 from memory.messages import EMPTY, Json, is_system
 from memory.prefix import Messages, Prefix, Span
-from memory.summary import Complete, summarise, transcript
+from memory.summary import Complete, Piece, length_of, pieces, summarise
 from memory.tokens import Counter
+from memory.tools import SEARCHING, WRITING
 from memory.window import HARD, LOW, SOFT, STUB, cut_at, elidable, groups, stub, within_turn
 
 Kept = tuple[bytes, str]  # chain link of the last message a summary stands for, and its text
 Summary = tuple[int, str]  # its index, and the text
 COMPACTION = "compaction"  # why an epoch began
+OVER = 1.05  # of its room, that a request is taken to have which was refused for its size
+OURS_BYTES = len(msgspec.json.encode([*WRITING, *SEARCHING]))
 
 
 @dataclass(slots=True)
@@ -149,6 +152,25 @@ def counted(turn: Turn, now: Fitted, room: Room) -> Fitted:
     return now if now.tokens else _whole(turn, now.plan, room)
 
 
+def refused(turn: Turn, now: Fitted, room: Room, least: int | None) -> Fitted:
+    """The same request counted anew, once it was refused for its size: it has `least` tokens or more; None: more than there was
+    room for, as far as that is known."""
+    now = counted(turn, now, room)
+    raw = now.held + room.other
+    room.counter.refused(room.model, raw, int(OVER * (room.budget or 0)) if least is None else least)
+    return replace(now, tokens=room.counter.scaled(room.model, raw))
+
+
+def at_most(turn: Turn, plan: Plan, size: int, recall: str, offers: bool) -> int | None:
+    """Tokens that a request has at most, where it is all text: a token is a byte at least. size: of the body in bytes, 0 when unknown.
+    offers: whether our tools are added."""
+    if not size or not turn.messages.after.texts:
+        return None
+    ours = [plan.epoch.core, recall, *plan.notes.values()]
+    spliced = sum(len(msgspec.json.encode(hidden)) for hidden in plan.splices.values())
+    return size + sum(len(x.encode()) for x in ours) + spliced + OURS_BYTES * offers
+
+
 def _whole(turn: Turn, plan: Plan, room: Room) -> Fitted:
     """What the plan's epoch leaves out and stubs, found in all of the history, and what is left in tokens."""
     return view(Tail(turn, room.counter, -1), plan, room, index_of(turn, plan.epoch.cut), index_of(turn, plan.epoch.elide))
@@ -214,11 +236,11 @@ async def _compacted(turn: Turn, now: Fitted, room: Room, sizes: tuple[int, int,
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """What is to be summarised ahead: `text`, on top of the summary under `base`, to be kept under `link`. count: messages."""
+    """What is to be summarised ahead: `pieces`, on top of the summary under `base`, to be kept under `link`. count: messages."""
 
     link: bytes
     base: bytes | None
-    text: str
+    pieces: list[Piece]
     tokens: int
     count: int
 
@@ -249,8 +271,9 @@ async def ahead(turn: Turn, now: Fitted, room: Room, answers: Sequence[Json]) ->
     found.coming = there or bool(gone)
     if there or not gone:
         return None
-    text = transcript([turn.messages[i] for i in gone])
-    return Ahead(cutter.link(at - 1), cutter.link(base) if cutter.stored and base >= cutter.stored[0][0] else None, text, allowance, len(gone))
+    length, most = length_of(getattr(room.complete, "window", None), allowance)
+    text = pieces([turn.messages[i] for i in gone], length)
+    return Ahead(cutter.link(at - 1), cutter.link(base) if cutter.stored and base >= cutter.stored[0][0] else None, text, most, len(gone))
 
 
 async def _cutter(turn: Turn, now: Fitted, room: Room) -> _Cutter:

@@ -2,15 +2,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from sqlalchemy import Connection
 
 from memory.blocks import Block
-from memory.errors import Erased, StoreUnavailable
+from memory.errors import Erased, MemoryFault, StoreUnavailable
 from memory.jobs import summaries
 from memory.jobs.queue import under_way
 from memory.lines import Lines, Shelf
@@ -26,6 +27,8 @@ from memory.stores.sql.owners import Owner, ensure
 from memory.stores.sql.rows import put_row
 from memory.tokens import Counter
 
+T = TypeVar("T")
+log = logging.getLogger("mnemogate")
 READ_SECONDS, SAVE_SECONDS = 0.5, 0.25  # for the kept summaries, and for a new one
 
 
@@ -67,6 +70,46 @@ class Keeper(Protocol):
     def counter(self, family: str) -> Counter: ...
 
     def land(self, flight: bytes | None) -> None: ...
+
+
+@dataclass(slots=True)
+class Writes:
+    """What one turn writes. patience: what it may wait for that, in all. heavy: it takes long to look at, and to write."""
+
+    memory: Keeper
+    patience: Patience
+    heavy: bool = False
+
+    async def look(self, work: Callable[..., T], *args: object) -> T:
+        """Do what looks at all that is written: off the event loop where that takes long."""
+        return await asyncio.to_thread(work, *args) if self.heavy else work(*args)
+
+    async def write(self, work: Callable[[Connection], T], most: float | None = None) -> T:
+        """Writes a few rows, within `most` seconds of the patience; None: begun beside the upstream's work, and whoever waits for it
+        counts. Raises Erased, and StoreUnavailable whatever else the store did: no answer of an upstream's is lost by it."""
+        try:
+            if most is None:
+                return await self.memory.db.write(work, small=not self.heavy)
+            with self.patience.of(most) as seconds:
+                async with asyncio.timeout(seconds):
+                    return await self.memory.db.write(work, small=not self.heavy)
+        except MemoryFault:
+            raise
+        except TimeoutError as e:
+            raise StoreUnavailable("the store did not take a write in time") from e
+        except Exception as e:
+            log.exception("the store failed in a way that nobody foresaw")
+            raise StoreUnavailable(f"the store failed: {type(e).__name__}") from e
+
+    async def spilled(self, record: turns.Record) -> bool:
+        """Keeps in a file what the store did not take. False where that fails too: then it is lost, and the answer goes out all the
+        same."""
+        try:
+            await self.memory.spill.keep(record)
+        except Exception:
+            log.exception("an answer is lost to the memory: neither the store nor the spill file took it")
+            return False
+        return True
 
 
 @dataclass(slots=True)

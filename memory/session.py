@@ -6,27 +6,23 @@ entry; the answer is durable before the client is told it is done, or goes to th
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TypeVar
+from collections.abc import Sequence
 
-import msgspec
 from sqlalchemy import Connection
 
 from memory import epoch as epochs
 from memory import tools
 from memory.ask import Ask, Policy
 from memory.blocks import Block, without_spans
-from memory.errors import Erased, MemoryFault, StoreUnavailable
+from memory.errors import Erased, StoreUnavailable
 from memory.explain import Injected, Trace
-from memory.fit import COMPACTION, Fitted, Room, Sent, ahead, compact, counted, fit
+from memory.fit import COMPACTION, Fitted, Room, Sent, ahead, at_most, compact, fit, refused
 from memory.history import NOTHING, Node, closed
 from memory.ids import new_id, new_key
 from memory.jobs import extraction, summaries
 from memory.jobs.queue import Job
-from memory.keeping import Attempt, Keeper, Summaries
+from memory.keeping import Attempt, Keeper, Summaries, Writes
 from memory.lines import called
 from memory.messages import Json, squeeze, text_of
 from memory.prefix import Messages, Span, kept
@@ -34,17 +30,13 @@ from memory.recall import ITEMS, relevant, told
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import facts as fact_rows
 from memory.stores.sql import owners, turns
-from memory.window import budget
+from memory.window import LOW, budget
 
-T = TypeVar("T")
-log = logging.getLogger("mnemogate")
 EDIT_SECONDS = 0.5  # for the edits of one round
 WRITE_SECONDS = 0.8  # for the answer before it is spilled, of what is left of the turn's patience
 TOGETHER_SECONDS = 0.25  # for request and answer at once, which hold the whole answer up
 LIGHT = 1 << 18  # characters of answers that are looked at on the event loop
 ITEM_WEIGHT = 1000  # characters that an answer, or a call in one, takes as long as
-encode = msgspec.json.Encoder().encode
-OURS_BYTES = len(encode([*tools.WRITING, *tools.SEARCHING]))
 BYTES_A_TOKEN = 4  # roughly, where nothing was counted
 UNAVAILABLE = "Error: the memory is unavailable right now, nothing was saved. Answer without it, and say so if it matters."
 
@@ -59,6 +51,7 @@ class Session:
 
     def __init__(self, memory: Keeper, ask: Ask, snapshot: turns.Snapshot, attempt: Attempt, policy: Policy) -> None:
         self.patience = attempt.patience
+        self._store = Writes(memory, attempt.patience, heavy=ask.messages.heavy)
         self._memory, self._ask, self._snap, self._attempt, self._policy = memory, ask, snapshot, attempt, policy
         self.trace = Trace()
         self.recall = ""
@@ -71,7 +64,6 @@ class Session:
         self.node_id = new_key()
         self._scope_id = snapshot.scope_id
         self._counter = memory.counter(ask.tokenizer)
-        self._heavy = ask.messages.heavy  # what is to be written takes long to look at
         self._opened = self._over = self._lost = False
         self.unsaved = False  # the store did not take what its tools would have written
         self._continues: int | None = None
@@ -185,18 +177,11 @@ class Session:
         found = self._snap.conversation
         stored = Summaries(
             self._memory.db, self._snap.owner, self._scope_id, found.id if found else None,
-            self.conversation.id if ask.mode != "read" else None, self.trace.notes, self.patience,
-            self._snap.behind)
+            self.conversation.id if ask.mode != "read" else None, self.trace.notes, self.patience, self._snap.behind)
         return Room(
             counter, ask.model, shown, ask.scope.tag, self._snap.edits, room, other, ask.complete, stored.load, stored.save,
-            self._policy.summary_seconds, stored.coming, self._most(planned))
-
-    def _most(self, planned: epochs.Plan) -> int | None:
-        """What the request has at most, where it is all text: a token is a byte at least."""
-        if not self._ask.size or self._snap.prepended or not self._snap.turn.messages.after.texts:
-            return None
-        ours = [planned.epoch.core, self.recall, *planned.notes.values()]
-        return self._ask.size + sum(len(x.encode()) for x in ours) + sum(len(encode(h)) for h in planned.splices.values()) + OURS_BYTES * bool(self.offered)
+            self._policy.summary_seconds, stored.coming,
+            None if self._snap.prepended else at_most(self._snap.turn, planned, ask.size, self.recall, bool(self.offered)))
 
     def _use(self, fitted: Fitted) -> None:
         self.fitted = fitted
@@ -239,21 +224,24 @@ class Session:
     def measured(self, usage: Json | None) -> None:
         """Lets the token estimate learn from what the upstream counted."""
         reported = (usage or {}).get("prompt_tokens")
-        if isinstance(reported, int) and self.core:
-            self._counter.correct(self._ask.model, self.fitted.tokens, reported)
+        if isinstance(reported, int) and self.core and self.fitted.held:
+            self._counter.correct(self._ask.model, self.fitted.held + self._room.other, reported)
 
     @property
     def injected_tokens(self) -> int:
         counter = self._counter
         return int(counter.text(self.core) + sum(counter.text(n) for n in self.notes.values()) + (self._tools_tokens if self.offered else 0))
 
-    async def compact_harder(self, attempt: int) -> bool:
-        """After the upstream's own refusal for size: cuts to a half, then a quarter. False when nothing more can go."""
+    async def compact_harder(self, attempt: int, told: tuple[int, int] | None = None) -> bool:
+        """After the upstream's own refusal for size: cuts to a half, then a quarter, and remembers how far the count was from the
+        truth. told: the tokens of the prompt and of the window, where the refusal names them. False when nothing more can go."""
         if not self._injects:
             return False  # a summary would have to be placed
-        self.fitted = counted(self._snap.turn, self.fitted, self._room)
+        self.fitted = refused(self._snap.turn, self.fitted, self._room, told[0] if told else None)
         before = self.fitted.tokens
         goal = int(before * (0.5, 0.25)[attempt])
+        if told:
+            goal = min(goal, int(LOW * budget(told[1], self._ask.max_output)))
         fitted = await compact(self._snap.turn, self.fitted, self._room, goal)
         if fitted.tokens >= before:
             return False
@@ -275,27 +263,10 @@ class Session:
         """Makes the request durable. Raises StoreUnavailable or Erased; it is then lost to the memory."""
         if not self.stores or self._opened:
             return
-        opening = await self._off_loop(self._opening)
+        opening = await self._store.look(self._opening)
         self._lost = True
-        self._scope_id = await self._write(lambda conn: turns.open_turn(conn, opening))
+        self._scope_id = await self._store.write(lambda conn: turns.open_turn(conn, opening))
         self._opened, self._lost = True, False
-
-    async def _write(self, work: Callable[[Connection], T], most: float | None = None) -> T:
-        """Writes, within `most` seconds of the turn's patience where they are given. Raises Erased, and
-        StoreUnavailable whatever else the store did: no answer of an upstream's is lost by it."""
-        try:
-            if most is None:  # it is begun beside the upstream's work, and whoever waits for it counts
-                return await self._memory.db.write(work, small=not self._heavy)
-            with self.patience.of(most) as seconds:
-                async with asyncio.timeout(seconds):
-                    return await self._memory.db.write(work, small=not self._heavy)
-        except MemoryFault:
-            raise
-        except TimeoutError as e:
-            raise StoreUnavailable("the store did not take a write in time") from e
-        except Exception as e:
-            log.exception("the store failed in a way that nobody foresaw")
-            raise StoreUnavailable(f"the store failed: {type(e).__name__}") from e
 
     def _opening(self) -> turns.Opening:
         snap = self._snap
@@ -340,7 +311,7 @@ class Session:
         try:
             if lost:
                 raise StoreUnavailable("the turn is not recorded")
-            results = await self._write(work, EDIT_SECONDS) if self.stores else {**found, **tools.refused(calls, hands)}
+            results = await self._store.write(work, EDIT_SECONDS) if self.stores else {**found, **tools.refused(calls, hands)}
             done = self._ask.scope.named  # a branch has blocks of its own
         except (StoreUnavailable, Erased):
             self.unsaved = True
@@ -371,19 +342,19 @@ class Session:
             self.release()
             return not self._lost
         self._over = True
-        self._heavy = self._heavy or weight_of(answers) > LIGHT
+        self._store.heavy = self._store.heavy or weight_of(answers) > LIGHT
         try:
-            record, opening = await self._off_loop(partial(self._closing, answers, aborted, prove, explain or {}))
+            record, opening = await self._store.look(self._closing, answers, aborted, prove, explain or {})
             record.jobs = await self._jobs(answers)
             shelf = block_rows.Shelf(self._scope_id, self._snap.defaults)
-            head, self._snap.blocks = await self._write(
+            head, self._snap.blocks = await self._store.write(
                 lambda conn: (turns.record(conn, record, opening), self._attempt.blocks(conn, shelf, self._snap.blocks)),
                 WRITE_SECONDS if opening is None else TOGETHER_SECONDS)
             self._leave(record, head)
         except Erased:
             pass  # the user was erased while this ran: nothing of it may stay
         except StoreUnavailable:
-            return opening is None and await self._spilled(record)  # else the client was told nothing yet
+            return opening is None and await self._store.spilled(record)  # else the client was told nothing yet
         finally:
             self.release()
         return True
@@ -392,20 +363,6 @@ class Session:
         self, answers: Sequence[Json], aborted: bool, prove: bool, explain: Json
     ) -> tuple[turns.Record, turns.Opening | None]:
         return self._record(answers, aborted, prove, explain), None if self._opened else self._opening()
-
-    async def _off_loop(self, work: Callable[[], T]) -> T:
-        """Do what takes long where there is much to look at: there, off the event loop."""
-        return await asyncio.to_thread(work) if self._heavy else work()
-
-    async def _spilled(self, record: turns.Record) -> bool:
-        """Keeps in a file what the store did not take. False where that fails too: then it is lost, and
-        the answer goes out all the same."""
-        try:
-            await self._memory.spill.keep(record)
-        except Exception:
-            log.exception("an answer is lost to the memory: neither the store nor the spill file took it")
-            return False
-        return True
 
     def _leave(self, record: turns.Record, head: int) -> None:
         """What the next turn of this conversation would read is kept for it, where it is as plain as that turn will ask for it."""
@@ -487,7 +444,7 @@ class Session:
         try:
             with self.patience.of(WRITE_SECONDS) as seconds:  # the client has not been told why yet
                 async with asyncio.timeout(seconds):
-                    await (self._write(lambda conn: turns.attempt_failed(conn, self.node_id)) if self._opened else self.open())
+                    await (self._store.write(lambda conn: turns.attempt_failed(conn, self.node_id)) if self._opened else self.open())
             self._over = True
         except (StoreUnavailable, Erased, TimeoutError):
             self.trace.notes.append("the failed attempt could not be noted")

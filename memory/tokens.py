@@ -1,13 +1,17 @@
 """Token counts: an exact tokenizer where its vocabulary is at hand, else an estimate by classes of characters.
 
-An estimate carries a margin of 15 % and is corrected by the usage that upstreams report. Counts are cached by message digest.
+An estimate is never much below the truth, of whatever script a text is, and is corrected by the usage and the refusals that
+upstreams report. Counts are cached by message digest and length. What is long is counted in samples, so that no count holds others up.
 Nothing here reads a file or the network: who has a verified vocabulary passes its `encode` in.
 """
 from __future__ import annotations
 
 import re
 import string
+from bisect import bisect
+from collections import Counter as Tally
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -17,14 +21,6 @@ from memory.messages import Json
 MARGIN = 1.15
 IMAGE = {"low": 85, "auto": 800, "high": 1100}
 PER_MESSAGE = 4
-# Runs of each class are cut out by the interpreter's own `split`, on text whose other characters are blanks: one match of a pattern
-# after the other took ten times as long.
-WORDS = re.compile("[A-Za-z]+")
-NUMBERS = re.compile(r"\d+")
-CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
-OTHER = re.compile(r"[^\W\d_a-zA-Z\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+")
-SPACES = re.compile(r"\s{2,}|\n")
-MARKS = re.compile(r"[^\w\s]+|_+")
 
 
 def _only(shown: Mapping[str, str]) -> bytes:
@@ -32,27 +28,54 @@ def _only(shown: Mapping[str, str]) -> bytes:
     return bytes(ord(shown.get(chr(i), " ")) for i in range(256))
 
 
+# Runs of each class are cut out by the interpreter's own `split`, on text whose other characters are blanks: one match of a pattern
+# after the other took ten times as long.
 _letters, _digits, _blanks = string.ascii_letters, string.digits, "\t\n\v\f\r \x1c\x1d\x1e\x1f"
 ONLY_WORDS, ONLY_NUMBERS = _only({c: c for c in _letters}), _only({c: c for c in _digits})
 ONLY_MARKS = _only({c: c for c in map(chr, range(128)) if c not in _letters + _digits + _blanks})
 ONLY_BLANKS = _only({c: "n" if c == "\n" else "s" for c in _blanks})
+# Tokens a character, from a code point on: what a vocabulary made mostly of English needs (measured with cl100k_base).
+SCRIPTS = ((0x80, 1.4), (0x250, 1.0), (0x400, 0.55), (0x530, 1.2), (0x600, 0.85), (0x780, 1.9), (0x900, 1.1), (0x980, 1.25), (0xB80, 1.4),
+           (0xE00, 0.95), (0xE80, 1.9), (0x1200, 3.0), (0x1380, 1.9), (0x1E00, 1.2), (0x2000, 1.0), (0x2800, 2.6), (0x2900, 1.4), (0x3040, 1.1),
+           (0xA000, 1.9), (0xAC00, 1.1), (0xD7B0, 1.9), (0xFE00, 1.2), (0x10000, 2.7))
+STARTS = [start for start, _ in SCRIPTS]
+UNBROKEN = 24  # characters, from which a word is no word: keys, digests, data as base64
+CHAINS = re.compile(rb"[A-Za-z0-9+/=_-]{24,}")
+KINDS = re.compile(rb"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]+")
+DENSE, MIXED = 0.64, 1.9  # tokens a character of such data, which change their kind after so few
 CACHED = 8192  # counts that are kept: messages of the conversations under way, and beside them the core texts
+FACTORS = 512  # models whose factors are kept
+TELLING = 50  # tokens, below which a report tells nothing
+LONG, SLICES = 100_000, 25  # characters, from which a text is counted by so many samples
+
+
+@lru_cache(4096)
+def _weight(char: str) -> float:
+    """Tokens of a character beyond ASCII."""
+    return SCRIPTS[bisect(STARTS, ord(char)) - 1][1]
 
 
 def estimate(text: str) -> int:
-    """Tokens of a text by word classes, margin included."""
+    """Tokens of a text by classes of characters, margin included."""
     if text.isascii():
-        raw = text.encode()
-        words: Sequence[Any] = raw.translate(ONLY_WORDS).split()
-        numbers: Sequence[Any] = raw.translate(ONLY_NUMBERS).split()
-        marks: Sequence[Any] = raw.translate(ONLY_MARKS).split()
-        blanks, total = sum(run != b"s" for run in raw.translate(ONLY_BLANKS).split()), 0.0
+        raw, total = text.encode(), 0.0
     else:
-        words, numbers, marks = WORDS.findall(text), NUMBERS.findall(text), MARKS.findall(text)
-        blanks, total = len(SPACES.findall(text)), 1.1 * len(CJK.findall(text)) + sum(max(1.0, len(x) / 2.2) for x in OTHER.findall(text))
-    total += len(words) + sum([len(x) / 5 - 1 for x in words if len(x) > 7]) + 0.6 * blanks
+        raw = text.encode("ascii", "ignore")
+        total = sum(_weight(char) * n for char, n in Tally(text).items() if char > "\x7f")
+    if max(map(len, raw.split()), default=0) >= UNBROKEN:
+        size = len(raw)
+        raw = CHAINS.sub(lambda found: b"" if _is_data(found[0]) else found[0], raw)
+        total += DENSE * (size - len(raw))
+    words, numbers = raw.translate(ONLY_WORDS).split(), raw.translate(ONLY_NUMBERS).split()
+    marks, blanks = raw.translate(ONLY_MARKS).split(), raw.translate(ONLY_BLANKS).split()
+    total += len(words) + sum([len(x) / 5 - 1 for x in words if len(x) > 7])
     total += sum([(len(x) + 2) // 3 for x in numbers]) + sum([max(1.0, len(x) / 1.8) for x in marks])
+    total += 0.6 * sum(run != b"s" for run in blanks) + sum([len(run) / 64 for run in blanks if len(run) > 63])
     return int(total * MARGIN + 0.999)
+
+
+def _is_data(chain: bytes) -> bool:
+    return len(chain) < MIXED * len(KINDS.findall(chain))
 
 
 class Counter:
@@ -60,9 +83,10 @@ class Counter:
 
     def __init__(self, encode: Callable[[str], Sequence[int]] | None = None) -> None:
         self._encode = encode
-        self._cache: dict[bytes, int] = {}
+        self._cache: dict[tuple[bytes, int], int] = {}
         self._texts: dict[int, int] = {}
         self._factor: dict[str, float] = {}
+        self._doubted: set[str] = set()  # those whose factor a refusal told: the next report is worth more
 
     def text(self, text: str) -> int:
         """Tokens of one text. Known texts are remembered by hash: core texts and schemas come again and again."""
@@ -74,11 +98,28 @@ class Counter:
         return known
 
     def _counted(self, text: str) -> int:
-        return len(self._encode(text)) if self._encode else estimate(text)
+        """Tokens of a text; of a long one by samples of it, so that a count takes some milliseconds whatever its length."""
+        if len(text) <= LONG:
+            return self._exact(text)
+        every, size = len(text) // SLICES, LONG // SLICES
+        samples = [text[at : at + size] for at in range(0, every * SLICES, every)]
+        return int(MARGIN * len(text) / LONG * sum(map(self._exact, samples)))
+
+    def _exact(self, text: str) -> int:
+        if self._encode is None:
+            return estimate(text)
+        try:
+            return len(self._encode(text))
+        except BaseException as e:
+            if type(e).__module__ != "pyo3_runtime":  # a panic of tiktoken's, whose class cannot be imported: long runs overflow its stack
+                raise
+            return estimate(text)
 
     def message(self, message: Json, digest: bytes | None = None) -> int:
-        """Tokens of one message, images and calls counted; cached under its digest."""
-        if digest is not None and (known := self._cache.get(digest)) is not None:
+        """Tokens of one message, images and calls counted; cached under its digest and its length: a digest does not tell how much
+        white space there is, nor reasoning."""
+        key = (digest, _length(message)) if digest is not None else None
+        if key is not None and (known := self._cache.get(key)) is not None:
             return known
         content = message.get("content")
         if digest is None and type(content) is str and len(message) == 2:
@@ -88,10 +129,10 @@ class Counter:
             total += self._counted(msgspec.json.encode(calls).decode())
         if reasoning := message.get("reasoning_content"):
             total += self._content(reasoning)
-        if digest is not None:
+        if key is not None:
             if len(self._cache) >= CACHED:
                 self._cache.clear()
-            self._cache[digest] = total
+            self._cache[key] = total
         return total
 
     def _content(self, content: Any) -> int:
@@ -117,8 +158,32 @@ class Counter:
         return int(count * self._factor.get(model, 1.0))
 
     def correct(self, model: str, counted: int, reported: int) -> None:
-        """Takes the upstream's own figure for a prompt counted here into account."""
-        if counted < 50 or reported < 50:
-            return
-        seen = min(3.0, max(0.3, reported / counted))
-        self._factor[model] = 0.7 * self._factor.get(model, 1.0) + 0.3 * seen
+        """Takes the upstream's own figure for a prompt into account. counted: as it was counted here, not scaled."""
+        if counted >= TELLING and reported >= TELLING:
+            share = 1.0 if model in self._doubted else 0.3
+            self._learn(model, (1 - share) * self._factor.get(model, 1.0) + share * reported / counted)
+            self._doubted.discard(model)
+
+    def refused(self, model: str, counted: int, least: int) -> None:
+        """A prompt was refused for its size: it has `least` tokens or more. counted: see `correct`."""
+        if counted >= TELLING and self.scaled(model, counted) < least:
+            self._learn(model, least / counted)
+            self._doubted.add(model)
+
+    def _learn(self, model: str, factor: float) -> None:
+        self._factor.pop(model, None)
+        if len(self._factor) >= FACTORS:  # clients name models as they like
+            del self._factor[gone := next(iter(self._factor))]
+            self._doubted.discard(gone)
+        self._factor[model] = min(5.0, max(0.2, factor))
+
+
+def _length(message: Json) -> int:
+    """Characters of a message in which those that say the same may differ."""
+    content = message.get("content")
+    if type(content) is str and len(message) == 2:
+        return len(content)
+    parts = content if isinstance(content, list) else [content]
+    texts = [p.get("text") if isinstance(p, dict) else p for p in parts]
+    calls = [c["function"].get("arguments") for c in message.get("tool_calls") or () if isinstance(c, dict) and isinstance(c.get("function"), dict)]
+    return sum(len(x) for x in (*texts, *calls, message.get("reasoning_content")) if isinstance(x, str))

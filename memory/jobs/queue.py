@@ -30,7 +30,9 @@ j = t.jobs.c
 ATTEMPTS = 16  # some six hours in all
 ANSWERS = 3  # of a model that gave nothing to use: what it is asked does not change
 COLUMNS = ("scope_id", "conversation", "kind", "payload", "dedupe", "run_at", "created_at")
-UNDER_WAY = select(j.id).where(j.conversation == bindparam("conversation"), j.kind == bindparam("kind"), j.state != "dead").limit(1)
+STALE = 3  # attempts, after which nobody waits for a job any more: it goes on trying
+UNDER_WAY = select(j.id).where(
+    j.conversation == bindparam("conversation"), j.kind == bindparam("kind"), j.state != "dead", j.attempts < STALE).limit(1)
 DEAD = {"state": "dead", "lease_until": None, "dedupe": None}
 BACKOFF, LONGEST = 2.0, 3600.0  # seconds before the second attempt, and at most
 
@@ -85,7 +87,7 @@ def _unless_there(dialect: str) -> Any:
 
 
 def under_way(conn: Connection, kind: str, conversation: int) -> bool:
-    """Whether a job of this kind waits or runs for the conversation."""
+    """Whether a job of this kind waits or runs for the conversation, and has not failed often."""
     return execute(conn, UNDER_WAY, {"conversation": conversation, "kind": kind}).first() is not None
 
 

@@ -5,44 +5,63 @@ its user. Its summary is kept under the chain link of the last message it stands
 """
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, select
 
-from memory.errors import Unusable
+from memory.blocks import escape
+from memory.errors import TooLong, Unusable
 from memory.fit import Ahead
 from memory.jobs.errand import Envoy, Errand, errand_of
-from memory.jobs.queue import Effect, Job
+from memory.jobs.queue import ANSWERS, Effect, Job, advance
 from memory.jobs.worker import Handler
+from memory.messages import Json
 from memory.stores.sql import schema as t
 from memory.stores.sql.engine import Database
 from memory.stores.sql.rows import put_row
-from memory.summary import HINT, prompted
+from memory.summary import HINT, step
 
+log = logging.getLogger("mnemogate")
 KIND = "summarise"
 s = t.summaries.c
 
 
 def job_of(ahead: Ahead, conversation: int, model: str) -> Job:
     """The job for what a turn found it could leave out soon. One at a time for a conversation."""
-    payload = {"link": ahead.link.hex(), "base": ahead.base.hex() if ahead.base else None, "text": ahead.text, "tokens": ahead.tokens,
+    payload = {"link": ahead.link.hex(), "base": ahead.base.hex() if ahead.base else None, "pieces": ahead.pieces, "tokens": ahead.tokens,
                "count": ahead.count, "model": model}
     return Job(KIND, payload, conversation=conversation, dedupe=f"{KIND}-{ahead.link.hex()}", alone=True)
 
 
 def summarising(db: Database, envoy: Envoy) -> Handler:
-    """Makes a summary and keeps it; one that is there already is not made again."""
+    """Makes a summary and keeps it; one that is there already is not made again. A later attempt goes on behind the last piece that
+    was summarised. A stretch that no model can summarise is left out, with a line that says so: those after it go on from there."""
 
     async def run(job: Job) -> Effect | None:
         found = await db.read(lambda conn: _asked(conn, job))
         if found is None:
             return None
         errand, before = found
-        message = await envoy(errand, prompted(before, job.payload["text"], job.payload["tokens"]), job.payload["tokens"])
-        text = str(message.get("content") or "").strip()
-        if not text:
-            raise Unusable("the summariser gave no text")
+
+        async def ask(messages: Sequence[Json], tokens: int) -> str:
+            return str((await envoy(errand, messages, tokens)).get("content") or "")
+
+        payload, text = job.payload, job.payload.get("made", before)
+        left = payload["pieces"] if "pieces" in payload else [[escape(payload["text"])]]
+        try:
+            while left:
+                text = await step(ask, text, left[0], payload["tokens"])
+                if left := left[1:]:
+                    payload = {**payload, "pieces": left, "made": text}
+                    await db.write(lambda conn, p=payload: advance(conn, job, p), small=True)  # type: ignore[misc]
+        except (TooLong, Unusable) as e:
+            if isinstance(e, Unusable) and job.held[1] < ANSWERS:
+                raise
+            log.warning("a stretch of %d messages cannot be summarised (%s): it is left out", payload["count"], e)
+            text = f"{text.removesuffix(HINT).strip()}\n[{payload['count']} earlier messages were left out.]".strip()
         return lambda conn: _keep(conn, job, f"{text}\n{HINT}")
 
     return run

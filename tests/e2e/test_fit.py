@@ -59,11 +59,12 @@ async def test_over_the_window_the_oldest_is_summarised_and_the_newest_stays(dat
         assert sent["messages"][1]["role"] == "user"
         assert sent["messages"][0]["content"].startswith("be brief\n\n")
         assert "SUMMARY of what was said" in sent["messages"][0]["content"]
-        summaries = len(up.bodies) - len(chats(up))
-        assert summaries == 1
+        summaries = [b for b in up.bodies if b not in chats(up)]
+        assert summaries
+        assert all(size(b) + b["max_tokens"] <= WINDOW for b in summaries)
         history += [response.json()["choices"][0]["message"], user("next")]
         await live.chat(history, user="ada", max_tokens=200)
-        assert len(up.bodies) - len(chats(up)) == 1  # the kept summary is reused
+        assert len(up.bodies) - len(chats(up)) == len(summaries)  # the kept summary is reused
         assert chats(up)[-1]["messages"][: len(sent["messages"])] == sent["messages"]
 
 
@@ -168,3 +169,31 @@ async def test_a_failing_summariser_falls_back_and_the_turn_goes_on(data):
         assert response.json()["choices"][0]["message"]["content"] == "ok"
         assert "earlier messages were left out" in chats(up)[-1]["messages"][0]["content"]
         assert "conversation_search" in json.dumps(chats(up)[-1])
+
+
+@pytest.mark.parametrize("told", [True, False])
+async def test_after_a_refusal_the_next_plan_fits(data, told):
+    """The model counts three tokens where one was counted here. It refuses once, or not even twice, and never again."""
+    refused = []
+
+    async def strict(seen, wire):
+        true = 3 * size(seen.json)
+        if true <= WINDOW:
+            usage = {"prompt_tokens": true, "completion_tokens": 10, "total_tokens": true + 10}
+            choice = {"index": 0, "message": {"role": "assistant", "content": model(seen, wire)}, "finish_reason": "stop"}
+            return await wire.json({"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage})
+        refused.append(seen.json)
+        text = f"maximum context length is {WINDOW} tokens. However, your messages resulted in {true} tokens." if told else "maximum context length exceeded"
+        return (400, {"error": {"message": text, "type": "invalid_request_error", "param": None, "code": "context_length_exceeded"}})
+
+    async with Model(strict) as up, running(up.url, data, {**CONFIG, "memory.summarize_ahead": False}) as live:
+        history = long_chat(14)
+        for i in range(12):
+            answer = await live.chat(history, user="ada", max_tokens=200)
+            assert answer.status_code == 200, answer.text
+            if i == 0:
+                first = len([b for b in refused if not b["messages"][0]["content"].startswith("You compress")])
+                assert 1 <= first <= 2
+            history += [answer.json()["choices"][0]["message"], user(f"and then {i}? " + "more words about it " * 12)]
+        chat = [b for b in refused if not b["messages"][0]["content"].startswith("You compress")]
+        assert len(chat) == first

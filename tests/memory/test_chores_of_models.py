@@ -61,7 +61,7 @@ async def test_a_summary_goes_on_from_the_one_before(db, scope):
     await keep(db, scope, BASE, "EARLIER")
     envoy = Envoy({"content": " both "})
     effect = await summaries.summarising(db, envoy)(summary_job(scope, BASE))
-    assert envoy.asked[0][1][1]["content"].startswith("Earlier summary:\nEARLIER")
+    assert envoy.asked[0][1][1]["content"].startswith("<earlier_summary>\nEARLIER\n</earlier_summary>")
     await db.write(effect)
     found = await db.read(lambda conn: [r.content for r in conn.execute(select(t.summaries).where(t.summaries.c.chain == LINK))])
     assert found == ["both\n(Details: conversation_search.)"]

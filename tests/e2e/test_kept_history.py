@@ -1,0 +1,79 @@
+"""A history that is kept here by name: read from its end, so that it works however long it is, after a restart too."""
+from __future__ import annotations
+
+import pytest
+
+from memory.history import Chain, Node, closed
+from memory.ids import new_id, new_key
+from memory.messages import after
+from memory.stores.sql import kept, owners
+from memory.stores.sql import messages as message_rows
+from memory.stores.sql import schema as t
+from memory.stores.sql.rows import add_row, add_rows
+from memory.stores.sql.turns import columns
+from tests.conftest import running
+from tests.e2e.test_fit import CONFIG, WINDOW, chats, model, size, user
+from tests.models import Model
+
+NAMED = {"x-memory-conversation": "long"}
+TURNS = 5000
+
+
+def brought(conn, scope):
+    """A conversation of ten thousand messages, as its turns left it."""
+    scope_id = owners.ensure(conn, owners.as_found(conn, scope))
+    line, now = new_key(), 1e9
+    add_row(conn, t.conversations, id=line, scope_id=scope_id, name="long", explicit=True, resent=False, forked_from=None, head=None, created_at=now, updated_at=now)
+    nodes, rows, parent, link = [], [], None, Chain(scope.key, []).start
+    for i in range(TURNS):
+        asked, answer = user(f"question {i} about this and that"), {"role": "assistant", "content": f"reply {i}, of some length"}
+        digest, link = after(scope.key, link, asked)
+        node = Node(new_key() + i, line, parent.id if parent else None, asked=link)
+        end, link = after(scope.key, link, answer)
+        parent = closed(node, parent, end, link)
+        nodes.append(columns(node, scope_id))
+        for message, source, named in ((asked, "chat", digest), (answer, "answer", end)):
+            place = message_rows.Place(line, node.id, source, now)
+            rows += ({"id": len(rows) + 1, **row, "public_id": new_id("msg")} for row in message_rows.rows_of(scope_id, place, [(message, named)]))
+    add_rows(conn, t.nodes, nodes)
+    add_rows(conn, t.messages, rows)
+    conn.execute(t.conversations.update().values(head=parent.id))
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """How many messages each cold turn read."""
+    found, original = [], kept._messages
+
+    def counting(conn, scope_id, turns):
+        said = original(conn, scope_id, turns)
+        found.append(sum(map(len, said)))
+        return said
+
+    monkeypatch.setattr(kept, "_messages", counting)
+    return found
+
+
+async def test_a_history_of_ten_thousand_messages_works_after_a_restart(data, reads):
+    async with Model(model) as up:
+        async with running(up.url, data, CONFIG) as live:
+            memory = live.gateway.memory
+            await memory.usable()
+            tenant = "local"
+            await memory.db.write(lambda conn: brought(conn, memory.scope(tenant, "ada", "default")))
+        for n, words in enumerate(("first", "second", "third")):
+            async with running(up.url, data, CONFIG) as live:  # each time anew: nothing is kept in memory
+                answer = await live.chat(f"{words} question", NAMED, user="ada", max_tokens=200)
+                assert (answer.status_code, answer.headers["x-memory-status"]) == (200, "ok")
+                sent = chats(up)[-1]
+                assert size(sent) <= WINDOW
+                assert "SUMMARY of what was said" in sent["messages"][0]["content"]
+                said = [m["content"] for m in sent["messages"]]
+                before = [f"reply {TURNS - 1}, of some length"] if n == 0 else ["first question"]
+                assert all(words in said for words in before)
+                assert said[-1] == f"{words} question"
+                again = await live.chat(f"{words}, once more", NAMED, user="ada", max_tokens=200)  # a warm turn
+                assert again.headers["x-memory-status"] == "ok"
+        assert reads[0] >= 2 * TURNS  # never summarised before: all of it
+        assert max(reads[1:]) <= 300  # then what the window holds
+        assert len(chats(up)) == 6
