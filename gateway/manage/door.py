@@ -31,6 +31,7 @@ from memory.stores.sql.hand import Hand
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 READ_SECONDS = 10.0
+PAGE_CHARACTERS = 4 << 20  # of a list's page: to write them takes the event loop some ms
 MIB = 1 << 20
 JSON_MIB = 8  # of a request about one thing
 EVERY = "*"  # ?tenant=* of an admin key: every tenant
@@ -197,8 +198,17 @@ def _translated(error: Exception) -> GatewayError:
     return Unavailable("The memory store is unavailable. Try again shortly.", headers=[(b"retry-after", b"1")])
 
 
-def window(rows: list[T], limit: int, place: Callable[[T], Any]) -> tuple[list[T], str | None]:
-    """One page of rows that were asked for with one more than `limit`, and the cursor to the rest."""
-    if len(rows) <= limit:
+def window(
+    rows: list[T], limit: int, place: Callable[[T], Any], weigh: Callable[[T], int] = lambda _: 0,
+) -> tuple[list[T], str | None]:
+    """One page of rows that were asked for with one more than `limit`, and the cursor to the rest. weigh: a
+    row's characters; a page has fewer rows where they are long."""
+    whole, weight = min(len(rows), limit), 0
+    for i, row in enumerate(rows[:whole]):
+        weight += weigh(row)
+        if i and weight > PAGE_CHARACTERS:
+            whole = i
+            break
+    if whole == len(rows):
         return rows, None
-    return rows[:limit], shapes.cursor_of(place(rows[limit - 1]))
+    return rows[:whole], shapes.cursor_of(place(rows[whole - 1]))

@@ -175,3 +175,17 @@ async def test_a_deletion_that_was_cut_short_is_readable_by_nobody_and_goes_on(s
     await settled(slow)
     found = await rows(slow)
     assert (found["messages"], found["nodes"], found["conversations"]) == (0, 0, 0)
+
+
+async def test_a_page_of_a_list_has_fewer_entries_where_they_are_long_and_none_is_left_out(live):
+    for i in range(12):
+        await live.memory("PUT", f"/users/ada/blocks/b{i:02}", json={"value": "x" * 900_000, "limit": 1_000_000})
+    seen, sizes, cursor = [], [], None
+    while True:
+        page = await live.memory("GET", "/users/ada/blocks", params={"limit": 200, **({"cursor": cursor} if cursor else {})})
+        sizes.append(len(page.content))
+        seen += [b["label"] for b in page.json()["data"]]
+        if (cursor := page.json()["next_cursor"]) is None:
+            break
+    assert seen == sorted([f"b{i:02}" for i in range(12)] + ["human", "rules"])
+    assert max(sizes) < 6 << 20
