@@ -20,6 +20,7 @@ _CJK = re.compile(r"(?:((?:19|20)\d\d)\s*年\s*)?(1[0-2]|[1-9]|十[一二]?|[一
 _NUMERALS = {name: i for i, name in enumerate(["一", "二", "三", "四", "五", "六", "七", "八", "九", "十", "十一", "十二"], 1)}
 # "may" and "march" are verbs as well: alone they name a month only after one of these.
 _VERBS = frozenset({"may", "march"})
+LEAD = 40  # characters before it in which that is looked for
 _BEFORE = re.compile(r"\b(?:in|of|on|by|during|since|until|last|this|next|early|late|mid)\s+$", re.IGNORECASE)
 
 
@@ -42,7 +43,7 @@ def dates_in(query: str) -> Sequence[When]:
     found = [When(int(m[1]), int(m[2]), int(m[3]) if m[3] else None) for m in _ISO.finditer(query)]
     for m in _MONTH.finditer(query):
         day, name = m["before"] or m["after"], m["month"].lower()
-        if name in _VERBS and not (day or m["year"] or _BEFORE.search(query[: m.start()])):
+        if name in _VERBS and not (day or m["year"] or _BEFORE.search(query[max(0, m.start() - LEAD) : m.start()])):
             continue
         found.append(When(int(m["year"]) if m["year"] else None, MONTHS[name], int(day) if day else None))
     found += [

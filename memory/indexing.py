@@ -24,6 +24,7 @@ LOOKS = 60  # after so many they put it off no longer
 LONGEST = 300.0  # seconds of the pause after a defect, which doubles each time
 SEARCH_BATCH, SEARCH_SECONDS = 32, 4.0  # before a search
 STUCK_SECONDS, REST = 0.2, 5.0  # that a search waits for one batch, and without waiting once one was late
+SMALL = 1 << 16  # characters that are indexed at once, on the event loop's thread; what is more has the writer's
 
 
 class Indexing:
@@ -70,27 +71,33 @@ class Indexing:
 
     async def _batches(self, scope_id: int | None = None) -> None:
         """Indexes until nothing waits, of one scope or of all; requests go on meanwhile."""
-        done = SEARCH_BATCH
-        while done == SEARCH_BATCH:
+        more = True
+        while more:
             try:
                 async with asyncio.timeout(STUCK_SECONDS):
-                    done = await self._db.write(
-                        lambda conn: rows.index_new(conn, SEARCH_BATCH, scope_id), small=True)
+                    more = await self._batch(SEARCH_BATCH, scope_id)
             except TimeoutError as e:
                 self._rests_until = time.monotonic() + REST
                 raise StoreUnavailable("the store takes nothing into the index now") from e
             await asyncio.sleep(0)
+
+    async def _batch(self, most: int, scope_id: int | None = None) -> bool:
+        """Indexes the next messages: a long one alone. Returns whether more may wait."""
+        size = await self._db.read(lambda conn: rows.waiting_size(conn, most, scope_id))
+        if size > SMALL:
+            return await self._db.write(lambda conn: rows.index_new(conn, 1, scope_id), piece=True) > 0
+        return await self._db.write(lambda conn: rows.index_new(conn, most, scope_id), small=True) == most
 
     async def _work_on(self) -> None:
         pause = GATHER
         while True:
             await self._some.wait()
             self._some.clear()
-            patience, done = LOOKS, BATCH
-            while done == BATCH:
+            patience, more = LOOKS, True
+            while more:
                 patience = await self._quiet(patience)
                 try:
-                    done = await self._db.write(lambda conn: rows.index_new(conn, BATCH), small=True)
+                    more = await self._batch(BATCH)
                     pause = GATHER
                 except StoreUnavailable:
                     await asyncio.sleep(GATHER)

@@ -11,7 +11,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from memory.embed.base import Embed, EmbedRefused, EmbedUnavailable
@@ -19,7 +19,7 @@ from memory.errors import StoreUnavailable
 from memory.indexing import Indexing
 from memory.jobs.queue import Job
 from memory.ranking import NEAREST, Near
-from memory.search import unnamed
+from memory.search import QUERY, unnamed
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import passages as passage_rows
 from memory.stores.sql import vectors as vector_rows
@@ -72,6 +72,7 @@ class Retrieval:
 
     async def messages(self, scope_id: int, wanted: message_rows.Query) -> list[Hit]:
         """Messages, best first, with role, content, conversation, created_at, score and why."""
+        wanted = replace(wanted, text=wanted.text[:QUERY])
         if wanted.text.strip():
             await self.indexing.caught_up(scope_id)
         near = await self._near(MESSAGES, scope_id, wanted.text, message_rows.narrowed(scope_id, wanted))
@@ -79,6 +80,7 @@ class Retrieval:
 
     async def passages(self, scope_id: int, wanted: passage_rows.Filter) -> list[Hit]:
         """Passages, best first, with id, content, tags, created_at, score and why."""
+        wanted = replace(wanted, query=replace(wanted.query, text=wanted.query.text[:QUERY]))
         near = await self._near(PASSAGES, scope_id, wanted.query.text, passage_rows.narrowed(scope_id, wanted))
         return await self._db.read(lambda conn: passage_rows.search(conn, scope_id, wanted, near))
 

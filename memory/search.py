@@ -21,6 +21,7 @@ NAMED = re.compile(r"\s*\**([^\W\d_][\w.'-]{0,30}(?: [^\W\d_][\w.'-]{0,30})?)\**
 POSSESSED = re.compile(r"([^\W_]+)(?:['’]s\b)?")
 DIGITS = "0123456789bcdfghjklmnpqrstvwz"  # of a scope's mark: no vowel, and no x, which ends it
 TERMS = 32  # of a query; more make it slower and no clearer
+QUERY = 4000  # characters of it that are looked at
 
 
 def split_cjk(text: str) -> str:
@@ -143,17 +144,24 @@ SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|(?<=[。！？])|\n{2,}")
 def passages_of(text: str, size: int = 1000) -> list[str]:
     """Long text as passages of at most `size` characters, cut at sentence ends, else at white space, else anywhere."""
     out: list[str] = []
-    for piece in SENTENCE.split(text.strip()):
-        piece = piece.strip()
-        while len(piece) > size:
-            cut = piece.rfind(" ", size // 2, size)
-            cut = cut if cut > 0 else size
-            out.append(piece[:cut].strip())
-            piece = piece[cut:].strip()
-        if not piece:
-            continue
-        if out and len(out[-1]) + len(piece) + 1 <= size:
-            out[-1] += " " + piece
-        else:
-            out.append(piece)
+    for sentence in SENTENCE.split(text.strip()):
+        *parts, rest = _cut(sentence.strip(), size)
+        out += parts
+        if rest and out and len(out[-1]) + len(rest) + 1 <= size:
+            out[-1] += " " + rest
+        elif rest:
+            out.append(rest)
     return out
+
+
+def _cut(piece: str, size: int) -> Iterator[str]:
+    """A sentence in parts of at most `size` characters."""
+    at = 0
+    while len(piece) - at > size:
+        cut = piece.rfind(" ", at + size // 2, at + size)
+        cut = cut if cut > at else at + size
+        yield piece[at:cut].strip()
+        at = cut
+        while at < len(piece) and piece[at].isspace():
+            at += 1
+    yield piece[at:]

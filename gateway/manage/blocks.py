@@ -52,7 +52,7 @@ async def blocks(desk: AtDesk, cursor: Cursor = None, limit: PageLimit = 50) -> 
     hand, after = desk.hand(), place_of(cursor, str)
     found = await desk.read(lambda conn: block_rows.all_of(conn, hand.shelf(conn)))
     rows = [found[label] for label in sorted(found) if after is None or label > after]
-    mine, rest = window(rows[: limit + 1], limit, lambda b: b.label)
+    mine, rest = window(rows[: limit + 1], limit, lambda b: b.label, lambda b: len(b.value))
     return Page([shapes.block(b) for b in mine], rest)
 
 
@@ -99,7 +99,7 @@ async def versions(desk: AtDesk, label: FromPath[str], cursor: Cursor = None, li
         found = block_rows.versions(conn, hand.shelf(conn), label, before, limit + 1)
         return [Version(**{**v, "created_at": iso(v["created_at"])}) for v in found]
 
-    mine, rest = window(await desk.read(work), limit, lambda v: v.version)
+    mine, rest = window(await desk.read(work), limit, lambda v: v.version, lambda v: len(v.before or "") + len(v.after or ""))
     return Page(mine, rest)
 
 

@@ -55,7 +55,7 @@ def _message(row: dict[str, Any], conversation: str) -> Message:
 
 
 def _messages(found: list[dict[str, Any]], limit: int, conversation: str) -> Page[Message]:
-    mine, rest = window(found, limit, lambda m: m["id"])
+    mine, rest = window(found, limit, lambda m: m["id"], lambda m: len(m["body"]) + len(m["content"]))
     return Page([_message(m, conversation) for m in mine], rest)
 
 

@@ -31,7 +31,9 @@ from memory.stores.sql.hand import Hand
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 READ_SECONDS = 10.0
+PAGE_CHARACTERS = 4 << 20  # of a list's page: to write them takes the event loop some ms
 MIB = 1 << 20
+JSON_MIB = 8  # of a request about one thing
 EVERY = "*"  # ?tenant=* of an admin key: every tenant
 PageLimit = Annotated[int, QueryParameter(ge=1, le=200, description="entries a page")]
 Cursor = Annotated[str | None, QueryParameter(description="the next_cursor of the page before")]
@@ -65,10 +67,17 @@ class Caller:
 
     async def body(self) -> bytes:
         """Raises TooLarge, UnsupportedMedia, BadRequest."""
-        return await self._body(self.gateway.settings.server.max_body_mib)
+        return await self._body(JSON_MIB, "this request may have. Send less at once.")
 
-    async def _body(self, mib: float) -> bytes:
-        return await read_body(self.request.receive, dict(self.request.scope["headers"]), int(mib * MIB))
+    async def _body(self, mib: float, most: str) -> bytes:
+        """most: what a refusal says of the limit, where it is lower than every request's."""
+        whole = self.gateway.settings.server.max_body_mib
+        try:
+            return await read_body(self.request.receive, dict(self.request.scope["headers"]), int(min(mib, whole) * MIB))
+        except TooLarge as e:
+            if mib >= whole:
+                raise
+            raise TooLarge(f"The body is larger than {int(mib * MIB)} bytes, the most that {most}", headers=e.headers) from e
 
     @property
     def runs_it(self) -> bool:
@@ -84,14 +93,9 @@ class Caller:
     async def much(self) -> bytes:
         """The body of an import. Raises TooLarge, UnsupportedMedia, BadRequest."""
         settings = self.gateway.settings
-        if self.runs_it or settings.memory.import_mib >= settings.server.max_body_mib:
-            return await self.body()
-        try:
-            return await self._body(settings.memory.import_mib)
-        except TooLarge as e:
-            raise TooLarge(
-                f"The body is larger than {int(settings.memory.import_mib * MIB)} bytes, the most that this key may bring at once. "
-                "Send it in several parts, use an admin key, or raise memory.import_mib.", headers=e.headers) from e
+        mib = settings.server.max_body_mib if self.runs_it else settings.memory.import_mib
+        return await self._body(
+            mib, "this key may bring at once. Send it in several parts, use an admin key, or raise memory.import_mib.")
 
     async def asked(self, model: type[S]) -> S:
         return shapes.asked(await self.body(), model)
@@ -194,8 +198,17 @@ def _translated(error: Exception) -> GatewayError:
     return Unavailable("The memory store is unavailable. Try again shortly.", headers=[(b"retry-after", b"1")])
 
 
-def window(rows: list[T], limit: int, place: Callable[[T], Any]) -> tuple[list[T], str | None]:
-    """One page of rows that were asked for with one more than `limit`, and the cursor to the rest."""
-    if len(rows) <= limit:
+def window(
+    rows: list[T], limit: int, place: Callable[[T], Any], weigh: Callable[[T], int] = lambda _: 0,
+) -> tuple[list[T], str | None]:
+    """One page of rows that were asked for with one more than `limit`, and the cursor to the rest. weigh: a
+    row's characters; a page has fewer rows where they are long."""
+    whole, weight = min(len(rows), limit), 0
+    for i, row in enumerate(rows[:whole]):
+        weight += weigh(row)
+        if i and weight > PAGE_CHARACTERS:
+            whole = i
+            break
+    if whole == len(rows):
         return rows, None
-    return rows[:limit], shapes.cursor_of(place(rows[limit - 1]))
+    return rows[:whole], shapes.cursor_of(place(rows[whole - 1]))

@@ -7,7 +7,7 @@ from litestar import delete, get, post
 from litestar.params import FromPath, FromQuery
 from sqlalchemy import Connection
 
-from gateway.errors import NotFound
+from gateway.errors import BadRequest, NotFound
 from gateway.manage.door import AtDesk, Cursor, PageLimit, told, window
 from gateway.manage.searching import Sought
 from gateway.manage.shapes import Gone, Page, Passage, PassageHit, PassagePost, place_of, taking, time_of
@@ -16,6 +16,8 @@ from memory.search import iso
 from memory.stores.sql import facts as fact_rows
 from memory.stores.sql import owners
 from memory.stores.sql import passages as passage_rows
+
+TAGS = 32  # that one search may ask for
 
 
 def _shown(found: dict[str, Any]) -> Passage:
@@ -52,6 +54,8 @@ async def make_passage(desk: AtDesk) -> Page[Passage]:
 @get("/users/{user:str}/passages/search", summary="Search a user's passages; without words, the newest")
 async def search_passages(desk: AtDesk, search: Sought, tags: FromQuery[list[str] | None] = None) -> Page[PassageHit]:
     all_tags = [t.strip() for some in tags or () for t in some.split(",") if t.strip()]
+    if len(all_tags) > TAGS:
+        raise BadRequest(f"`tags` has {len(all_tags)} of them; at most {TAGS} are allowed.", param="tags")
     scope_id = await desk.scope_id()
     if scope_id is None:
         return Page([])

@@ -15,7 +15,7 @@ from gateway.errors import SHOWN, BadRequest, TooLarge, instead, quoted
 from gateway.intake import parse
 from gateway.wire.chat import decode
 from memory.blocks import Block as Core
-from memory.portable import VALUES, Content, Description, Limit, Tags, moment, values_in
+from memory.portable import MARKS, VALUES, Content, Description, Limit, Tags, moment, values_in
 from memory.search import iso
 
 T = TypeVar("T")
@@ -262,11 +262,15 @@ class _Brought(_Asked):
     id: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
 
 
+MARKED = 4_000_000  # by which it is told, before it is read, that a body is made of very many values
 _brought = msgspec.json.Decoder(_Brought).decode
 
 
 def brought(body: bytes, most: int | None) -> _Brought:
     """A conversation brought along, of `most` messages (None: of any number). Raises BadRequest, TooLarge."""
+    if (many := sum(map(body.count, MARKS))) > MARKED:
+        raise BadRequest(
+            f"The body has {many} commas and opening brackets; at most {MARKED} are allowed. Bring the conversation in several parts.", code="too_many_values")
     try:
         found = _brought(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:

@@ -21,6 +21,7 @@ from memory.search import iso
 from memory.stores.sql import owners
 from memory.stores.sql.export import export
 from memory.stores.sql.importing import import_into
+from memory.stores.sql.pieces import Glance
 
 NDJSON = "application/x-ndjson"
 
@@ -55,10 +56,12 @@ async def export_user(desk: AtDesk) -> Stream:
 
 
 async def _written(first: list[portable.Line], rest: AsyncIterator[portable.Line]) -> AsyncIterator[bytes]:
+    glance = Glance()
     for line in first:
         yield portable.written(line)
     async for line in rest:
         yield portable.written(line)
+        await glance.rest()
 
 
 class TakingLines(Operation):

@@ -85,7 +85,7 @@ def passages(count: int) -> bytes:
     return b"".join(json.dumps({"object": "passage", "content": f"Number {i}: she likes the tea of shop {i % 997}.", "tags": ["t"]}).encode() + b"\n" for i in range(count))
 
 
-def chat(count: int) -> bytes:
+def chat(count: int, name: str = "long") -> bytes:
     """A conversation of so many messages, as it is brought along."""
     said = [{"role": "assistant" if i % 2 else "user", "content": f"message {i} about the tea of shop {i % 997}"} for i in range(count)]
-    return json.dumps({"id": "long", "messages": said}).encode()
+    return json.dumps({"id": name, "messages": said}).encode()

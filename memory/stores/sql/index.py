@@ -22,6 +22,7 @@ from memory.stores.sql.rows import driver
 NEWEST = 5000  # of a word's occurrences in one scope that count; what is said everywhere tells nothing apart
 COUNTED = 20_000  # documents counted to weigh how rare a word is
 CHUNK = 400
+LONGEST, HEAD = 100_000, 75_000  # characters of a text that are indexed, and of these from its beginning; the others from its end
 DAY = 86400  # seconds
 TEXT = 400  # characters of a candidate that are looked at
 SHARED, RAREST = 32, 6  # words of a text by which its repetition is looked for
@@ -45,10 +46,12 @@ def put(conn: Connection, table: str, key: int, doc: Doc) -> None:
     """Puts one document into the index, in the place of one of the same key."""
     if (raw := driver(conn)) is None:
         return
-    s = doc.scope_id
+    s, body = doc.scope_id, doc.body
+    if len(body) > LONGEST:
+        body = f"{body[:HEAD]} {body[HEAD - LONGEST:]}"
     raw.execute(
         f"INSERT OR REPLACE INTO {table} (rowid, scope, body, speaker, prev, day) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608 - table is ours
-        (key, scope_mark(s)[:-1], indexed(s, doc.body), indexed(s, doc.speaker), indexed(s, doc.before[:500], telling=True), indexed(s, _day(int(doc.at // DAY)))))
+        (key, scope_mark(s)[:-1], indexed(s, body), indexed(s, doc.speaker[:500]), indexed(s, doc.before[:500], telling=True), indexed(s, _day(int(doc.at // DAY)))))
 
 
 @lru_cache(64)

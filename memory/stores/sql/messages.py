@@ -213,9 +213,19 @@ def docs(conn: Connection, after: int, limit: int) -> list[tuple[int, Doc]]:
     return [(r.id, _doc(conn, r)) for r in rows]
 
 
+class _Named(msgspec.Struct):
+    """Of a message as it was given, what the index needs beside its text."""
+
+    name: Any = None
+
+
+_named = msgspec.json.Decoder(_Named).decode
+
+
 def _doc(conn: Connection, row: Any) -> Doc:
     before = "" if row.source == "evicted" else words_before(conn, row.conversation, row.node, row.id)
-    return Doc(row.scope_id, row.content, speaker(said(row.body, row.role, row.content)), before, row.created_at)
+    name = _named(row.body).name if row.body else None
+    return Doc(row.scope_id, row.content, speaker({"name": name, "role": row.role, "content": row.content}), before, row.created_at)
 
 
 MARK = select(t.marks.c.upto).where(t.marks.c.name == "messages")
@@ -256,6 +266,11 @@ def _put(conn: Connection, row: Any) -> Exception | None:
     except Exception as e:
         return e
     return None
+
+
+def waiting_size(conn: Connection, most: int, scope_id: int | None = None) -> int:
+    """Characters of the next messages, `most` at most, that are to be put into the index."""
+    return sum(len(row.content) + len(row.body) for row in _waiting(conn, most, scope_id))
 
 
 def index_waits(conn: Connection, scope_id: int) -> bool:

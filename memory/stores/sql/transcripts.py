@@ -103,14 +103,17 @@ class Transcriber:
         return self.conn
 
     def _step(self, conversation: int, step: Step) -> Iterator[int]:
-        digests: list[bytes] = []
-        for s in step.said:
-            digests.append(EMPTY if is_system(s.message) else mac(self._key, canonical(s.message)))
-            yield 0
         parent = self.nodes.get(step.parent) if step.parent else None
         first = self.nodes.get(step.first) if step.first and step.first != step.id else None
+        digests: list[bytes] = []
+        asked = (parent.chain or parent.asked) if parent else self._start  # the history, then what this step asked
+        for s in step.said:
+            digests.append(EMPTY if is_system(s.message) else mac(self._key, canonical(s.message)))
+            if s.source != "evicted" and not _answers(s) and not is_system(s.message):
+                asked = mac(self._key, asked, digests[-1])
+            yield 0
         node = Node(
-            id=new_key(), conversation=conversation, parent=parent.id if parent else None, asked=first.asked if first else self._asked(parent, step, digests),
+            id=new_key(), conversation=conversation, parent=parent.id if parent else None, asked=first.asked if first else asked,
             at=step.at, turn=first.id if first else 0)
         answer = next((s.message for s in step.said if _answers(s)), None)
         if answer is not None:
@@ -124,14 +127,6 @@ class Transcriber:
             place = message_rows.Place(conversation, node.id, s.source, s.at, s.aborted, before)
             yield message_rows.add(self._open, self._scope, place, [(s.message, digest)])
             before = text_of(s.message)
-
-    def _asked(self, parent: Node | None, step: Step, digests: Sequence[bytes]) -> bytes:
-        """The link before the answer: the parent's history, then what this step asked."""
-        link = (parent.chain or parent.asked) if parent else self._start
-        for s, digest in zip(step.said, digests, strict=True):
-            if s.source != "evicted" and not _answers(s) and not is_system(s.message):
-                link = mac(self._key, link, digest)
-        return link
 
 
 def _answers(s: Said) -> bool:

@@ -1,0 +1,96 @@
+"""The vector index's process: whatever becomes of it, nobody waits for it and words go on."""
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import time
+
+import pytest
+
+from memory.errors import StoreUnavailable
+from memory.stores import chroma
+from memory.stores.chroma import ChromaIndex
+
+VECTORS = [(i, [float(i), 1.0]) for i in range(5)]
+
+
+@pytest.fixture
+async def index(tmp_path):
+    out = ChromaIndex("chroma:embedded", tmp_path / "chroma")
+    await out.upsert("scope-1", VECTORS)
+    yield out
+    await out.close()
+
+
+async def test_a_process_that_stands_still_costs_a_search_two_seconds_once_and_the_log_says_so_once(index, monkeypatch, caplog):
+    monkeypatch.setattr(chroma, "CALL_SECONDS", 0.5)
+    os.kill(index._child.pid, signal.SIGSTOP)
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable):
+            await index.nearest("scope-1", [1.0, 1.0], 3)
+    begun = time.monotonic()
+    for _ in range(100):
+        with pytest.raises(StoreUnavailable):
+            await index.upsert("scope-1", VECTORS)
+    assert time.monotonic() - begun < 5  # left alone, none of them waited
+    assert len([r for r in caplog.records if "left alone" in r.message]) == 1
+
+
+async def test_the_loop_is_free_while_the_folder_vanishes_under_it(index, tmp_path):
+    late, ended = [], asyncio.Event()
+
+    async def looking():
+        while not ended.is_set():
+            begun = time.monotonic()
+            await asyncio.sleep(0.01)
+            late.append(time.monotonic() - begun)
+
+    looks = asyncio.create_task(looking())
+    shutil.rmtree(tmp_path / "chroma")
+    for i in range(20):
+        try:
+            await index.upsert(f"scope-{i}", VECTORS)
+        except StoreUnavailable:
+            break
+    ended.set()
+    await looks
+    assert max(late) < 2
+
+
+async def test_it_is_tried_again_after_its_rest(index, monkeypatch):
+    monkeypatch.setattr(chroma, "REST_SECONDS", 0.0)
+    index._child.kill()
+    with pytest.raises(StoreUnavailable):
+        await index.nearest("scope-1", [1.0, 1.0], 3)
+    await index.upsert("scope-1", VECTORS)
+    assert set(await index.nearest("scope-1", [4.0, 1.0], 2)) == {3, 4}
+
+
+async def test_closing_waits_for_no_call_that_hangs(index):
+    os.kill(index._child.pid, signal.SIGSTOP)
+    call = asyncio.create_task(index.upsert("scope-1", VECTORS))
+    await asyncio.sleep(0.05)
+    begun = time.monotonic()
+    await index.close()
+    assert time.monotonic() - begun < 5
+    with pytest.raises(StoreUnavailable):
+        await call
+
+
+async def test_a_call_that_holds_the_interpreter_ends_the_process_by_the_systems_own_clock(tmp_path, monkeypatch):
+    script = tmp_path / "holding.py"
+    script.write_text("import signal, time\nsignal.setitimer(signal.ITIMER_REAL, 0.3)\nwhile True: pass\n")
+    monkeypatch.setattr(chroma, "CHILD", script)
+    out = ChromaIndex("chroma:embedded", tmp_path / "chroma")
+    with pytest.raises(StoreUnavailable, match="ended"):
+        await asyncio.wait_for(out.upsert("scope-1", VECTORS), 20)
+    await out.close()
+
+
+async def test_a_second_process_on_the_folder_is_told(index, tmp_path):
+    other = ChromaIndex("chroma:embedded", tmp_path / "chroma")
+    with pytest.raises(StoreUnavailable, match="another process"):
+        await other.upsert("scope-1", VECTORS)
+    await other.close()
