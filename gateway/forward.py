@@ -219,7 +219,7 @@ class Forwarder:
     async def _dispatched(self, target: Target, outgoing: Outgoing) -> Incoming:
         """The target's answer, which holds one of its places where those are limited. Raises Unavailable where none was free in time."""
         outgoing.until, outgoing.model = self.deadline, target.model
-        places = await self._placed(target) if target.concurrent or self._shares else None
+        places = await self._placed(target) if target.concurrent or self.among_many else None
         try:
             self.attempts, self.tried = self.attempts + 1, target
             incoming = await target.upstream.send(outgoing)
@@ -234,15 +234,15 @@ class Forwarder:
         return incoming
 
     @property
-    def _shares(self) -> bool:
-        """Whether there are other accounts beside the caller's."""
+    def among_many(self) -> bool:
+        """Whether the caller's account is one of many that anybody may bring."""
         return self.account not in ("", LOCAL)
 
     async def _placed(self, target: Target) -> ExitStack:
         """What gives back the places that the call has, of its account and at its target. Raises Unavailable."""
         left, choice = self.deadline - asyncio.get_running_loop().time(), self.choice
         with ExitStack() as places:
-            if self._shares:
+            if self.among_many:
                 patience = min(target.settings.timeouts.connect, left)
                 await choice.shares.take(target.provider, self.account, target.settings.max_connections, patience)
                 places.callback(choice.shares.give, target.provider, self.account)
