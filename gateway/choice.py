@@ -19,6 +19,7 @@ from gateway.errors import GatewayError, Unavailable, UpstreamRefused
 from gateway.refusals import asked, blames
 from gateway.routing import Route, Target
 from gateway.settings import Routing
+from gateway.shares import Shares
 from gateway.slots import Slots
 
 LONGEST_REST = 600.0  # seconds; whatever an upstream asks for, it is tried again after so long
@@ -76,7 +77,7 @@ class Choice:
     """What is known of the targets, in this process and, through `cooldowns`, in others. rules: replaced by a reload."""
 
     def __init__(self, cooldowns: Cooldowns, rules: Routing) -> None:
-        self.cooldowns, self.rules, self.slots = cooldowns, rules, Slots()
+        self.cooldowns, self.rules, self.slots, self.shares = cooldowns, rules, Slots(), Shares()
         self._paces: dict[str, tuple[float, float]] = {}  # by target: seconds until the first event, and when that was seen
 
     async def candidates(self, route: Route, account: str, conversation: bytes) -> list[Candidate]:

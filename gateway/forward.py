@@ -10,8 +10,8 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -20,6 +20,7 @@ from gateway.choice import Candidate, Choice, Trial
 from gateway.endings import error_of
 from gateway.errors import GatewayError, StreamIncomplete, UpstreamAuthError, UpstreamRefused, UpstreamUnreachable
 from gateway.headers import Pairs, client_headers, header_value, rekeyed, upstream_headers
+from gateway.identity import LOCAL
 from gateway.metering import Meter
 from gateway.pace import Paced
 from gateway.refusals import blames, code_of, error_json, forbids_retry, pause, status_of, worth_retrying
@@ -218,21 +219,37 @@ class Forwarder:
     async def _dispatched(self, target: Target, outgoing: Outgoing) -> Incoming:
         """The target's answer, which holds one of its places where those are limited. Raises Unavailable where none was free in time."""
         outgoing.until, outgoing.model = self.deadline, target.model
-        slots = self.choice.slots
-        if target.concurrent:
-            await slots.take(target, min(self.choice.rules.queue_seconds, self.deadline - asyncio.get_running_loop().time()))
+        places = await self._placed(target) if target.concurrent or self.among_many else None
         try:
             self.attempts, self.tried = self.attempts + 1, target
             incoming = await target.upstream.send(outgoing)
         except BaseException:
-            if target.concurrent:
-                slots.give(target.label)
+            if places is not None:
+                places.close()
             raise
-        if target.concurrent:
-            incoming.body = Held(incoming.body, partial(slots.give, target.label))
+        if places is not None:
+            incoming.body = Held(incoming.body, places.close)
         if incoming.is_events:
             incoming.body = Paced(incoming.body)
         return incoming
+
+    @property
+    def among_many(self) -> bool:
+        """Whether the caller's account is one of many that anybody may bring."""
+        return self.account not in ("", LOCAL)
+
+    async def _placed(self, target: Target) -> ExitStack:
+        """What gives back the places that the call has, of its account and at its target. Raises Unavailable."""
+        left, choice = self.deadline - asyncio.get_running_loop().time(), self.choice
+        with ExitStack() as places:
+            if self.among_many:
+                patience = min(target.settings.timeouts.connect, left)
+                await choice.shares.take(target.provider, self.account, target.settings.max_connections, patience)
+                places.callback(choice.shares.give, target.provider, self.account)
+            if target.concurrent:
+                await choice.slots.take(target, min(choice.rules.queue_seconds, left))
+                places.callback(choice.slots.give, target.label)
+            return places.pop_all()
 
     async def broke(self, error: GatewayError) -> None:
         """An answer that had begun broke off: that too speaks against its target."""

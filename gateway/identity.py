@@ -18,6 +18,7 @@ from gateway.settings import Budget, Grant, Limits, Settings
 from memory.stores.sql.glance import NONE
 
 USER_CHARACTERS = 1024
+LOCAL = "local"  # the tenant of single-user mode
 BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 Headers = Mapping[bytes, bytes]
 UNLIMITED, UNBOUNDED = Limits(), Budget()
@@ -85,7 +86,7 @@ class KeyRing:
             return self._managed(credential)
         user = "me" if self._single else ""
         if mode == "open":
-            return Principal("local" if self._single else "open", "open", default_user=user)
+            return Principal(LOCAL if self._single else "open", "open", default_user=user)
         if credential is None:
             raise Unauthenticated("No API key given. Send your provider's key as `Authorization: Bearer ...`; Mnemogate passes it on.")
         if credential.startswith(PREFIX.encode()) and self.made.get(digest_of(credential)) is not None:
@@ -94,7 +95,7 @@ class KeyRing:
             raise Unauthenticated("This is the local token of Mnemogate's management API, which never goes upstream. Send your provider's key.")
         authorization = headers.get(b"authorization") or b"Bearer " + credential
         if self._single:
-            return Principal("local", "own", default_user=user, authorization=authorization)
+            return Principal(LOCAL, "own", default_user=user, authorization=authorization)
         tenant = "own-" + hmac.digest(self._secret, b"tenant\x00" + credential, "sha256").hex()[:32]
         return Principal(tenant, "own", authorization=authorization)
 
@@ -105,7 +106,7 @@ class KeyRing:
         credential = bearer(headers)
         if credential is None or not hmac.compare_digest(credential, self._token.encode()):
             raise Unauthenticated("Memory management on this machine needs the local token: send the contents of the `token` file of the data folder as `Authorization: Bearer ...`.")
-        return Principal("local", "token", default_user="me")
+        return Principal(LOCAL, "token", default_user="me")
 
     def _managed(self, credential: bytes | None) -> Principal:
         if credential is None:

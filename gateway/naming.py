@@ -46,18 +46,24 @@ def model_for_certain(body: bytes, content_type: bytes) -> str | None:
     # Half of a surrogate pair is legal JSON: here it may stand for any character.
     text = body.replace(b"\\ud", b"\\uf").replace(b"\\uD", b"\\uF")
     try:
-        plain = msgspec.json.format(text, indent=-1)
-        members = msgspec.json.decode(plain, type=dict[str, msgspec.Raw])
-        model = msgspec.json.decode(plain, type=_Model).model
+        members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        model = msgspec.json.decode(text, type=_Model).model
+        once = (text.count(b'"model"') < 2 and b"\\u006" not in text) or _once_each(text)
     except UNREADABLE as e:
         told = "it is nested too deeply" if isinstance(e, RecursionError) else str(e)[:200]
         raise BadRequest(f"{LIMITED}this body is no plain JSON object ({told}). Send JSON in UTF-8, or a multipart form.",
                          code="invalid_json") from e
     odd = [name[:60] for name in members if name.lower() == "model" and name != "model"]
-    if odd or encode(members) != plain:  # written again, a member that stands twice stands once
+    if odd or not once:
         what = f"{odd[0]!r} may be taken for it" if odd else "a member stands twice, or its name has escapes in it"
         raise BadRequest(f"{LIMITED}{what}. Give each member once, and `model` in this spelling.", param="model")
     return model
+
+
+def _once_each(text: bytes) -> bool:
+    """Whether no member of an object stands twice: written again, such a one stands once."""
+    plain = msgspec.json.format(text, indent=-1)
+    return encode(msgspec.json.decode(plain, type=dict[str, msgspec.Raw])) == plain
 
 
 def usage_of(data: bytes) -> Any:

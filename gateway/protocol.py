@@ -2,6 +2,7 @@
 
 - A head has at most `HEAD_BYTES`, `HEAD_LINES` and `URL_BYTES`, and is whole within `HEAD_SECONDS` of its
   first byte; a new connection has as long to send one.
+- A connection with `WAITING` unanswered requests is read no further, and closes behind them.
 - A body that stands still for `BODY_SECONDS` while we would read is given up.
 - A refusal is told as every other error, and the connection closes. It never goes into an answer
   that is under way: the connection then closes behind that answer.
@@ -19,6 +20,7 @@ from gateway.errors import BadRequest, GatewayError, HeadTooLarge, RequestTimeou
 HEAD_BYTES = 64 * 1024
 HEAD_LINES = 200  # what browsers and SDKs send behind several proxies are some 60
 URL_BYTES = 16 * 1024
+WAITING = 100  # requests that were sent behind one that is not answered yet
 HEAD_SECONDS = 10.0
 BODY_SECONDS = 30.0
 IDLE, HEAD, BODY = range(3)
@@ -88,6 +90,8 @@ class Guarded(HttpToolsProtocol):
             self._fault = UrlTooLong(f"The URL has {len(self.url)} bytes; at most {URL_BYTES} are allowed. Send what is long in the body.")
         elif lines > HEAD_LINES:
             self._fault = HeadTooLarge(f"The request has {lines} header lines; at most {HEAD_LINES} are allowed. Send fewer.")
+        elif len(self.pipeline) >= WAITING:
+            self._fault = BadRequest(f"More than {WAITING} requests wait on this connection. Wait for answers.")
         elif self._size > HEAD_BYTES and sum(map(len, chain.from_iterable(self.headers))) + 4 * lines > HEAD_BYTES:
             self._fault = _too_large()
         if self._fault is not None:

@@ -394,6 +394,9 @@ class Turn:
         if isinstance(error, UpstreamRefused) and error.status in (401, 403):
             await self.session.drop_all()
             return
+        if self.forward.among_many and self.forward.served is None and not await self.session.proven():
+            await self.session.drop_all()  # else whoever invents keys and leaves in time could fill the disk
+            return
         self.icpt.close()
         answers = [{k: v for k, v in a.items() if k != "tool_calls"} for a in self.answers()]
         if self.stream and any(a.get("content") for a in answers):

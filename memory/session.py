@@ -292,6 +292,14 @@ class Session:
         finally:
             self.release()
 
+    async def proven(self) -> bool:
+        """Whether an upstream ever answered this tenant, as far as the store can tell."""
+        tenant = self._ask.scope.tenant
+        try:
+            return await self._memory.db.read(lambda conn: owners.proven(conn, tenant), WRITE_SECONDS)
+        except StoreUnavailable:
+            return False
+
     async def run(self, calls: Sequence[tools.Call], reply: Json) -> list[str]:
         """Runs one round's calls. reply: the completion they came in, for the ledger. Returns a result a call; never raises
         for what a tool or the store did."""

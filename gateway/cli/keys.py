@@ -82,6 +82,7 @@ class Money(click.FloatRange):
 @click.option("--default-user", help="The user of a request that names none.")
 @click.option("--admin", is_flag=True, help="It sees every tenant and may manage keys.")
 @click.option("--model", "models", multiple=True, help="A model it may call, * for any end; may be given several times.  [default: all]")
+@click.option("--path", "paths", multiple=True, help="A relayed path it may reach beyond the stateless ones, such as '/v1/files*'; may be given several times.")
 @click.option("--rpm", type=click.IntRange(0), help="Requests a minute.  [default: no limit]")
 @click.option("--tpm", type=click.IntRange(0), help="Tokens a minute.  [default: no limit]")
 @click.option("--concurrent", type=click.IntRange(0), help="Requests at the same time.  [default: no limit]")
@@ -119,6 +120,7 @@ def may(key: dict[str, Any]) -> str:
     told = ["admin"] if key["admin"] else []
     told.append("any user" if key["trusted"] or key["admin"] else f"users {', '.join(users) or 'none'}")
     told += [] if key["models"] == ["*"] else [f"models {', '.join(key['models'])}"]
+    told += [f"paths {', '.join(key['paths'])}"] if key["paths"] else []
     told += [f"{name} {key['limits'][name]}" for name in LIMITS if key["limits"][name]]
     return "; ".join(told + ([f"{key['budget']['usd']:g} USD a {key['budget']['period']}"] if key["budget"]["usd"] else []))
 

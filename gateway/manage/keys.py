@@ -118,7 +118,7 @@ def _shown(shape: type[K], grant: Grant, row: keys.Stored | None = None, **more:
     """A key as it leaves, without anything that could be used as one. row: None for one of the configuration."""
     return shape(
         id=row.id if row else None, name=grant.name, tenant=grant.tenant, trusted=grant.trusted, users=list(grant.users), default_user=grant.default_user,
-        admin=grant.admin, models=list(grant.models), limits=grant.limits.model_dump(), budget=grant.budget.model_dump(), source="made" if row else "config",
+        admin=grant.admin, models=list(grant.models), paths=list(grant.paths), limits=grant.limits.model_dump(), budget=grant.budget.model_dump(), source="made" if row else "config",
         created_at=iso(row.created_at) if row else None, revoked_at=iso(row.revoked_at) if row and row.revoked_at else None, **more)
 
 

@@ -181,6 +181,7 @@ class Key(msgspec.Struct, kw_only=True):
     default_user: str
     admin: bool
     models: list[str]
+    paths: list[str]
     limits: dict[str, int]
     budget: dict[str, float | str]
     source: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import json
 
+import httpx
 import pytest
 
 from tests.conftest import running
@@ -181,3 +182,38 @@ async def test_single_user_mode_refuses_a_bare_reverse_proxy_and_not_a_listed_pa
         page = {"sec-fetch-site": "cross-site", "origin": "https://app.example"}
         assert (await live.chat("hi", page)).status_code == 200
         assert (await live.chat("hi", {"sec-fetch-site": "same-origin"})).status_code == 200
+
+
+async def counted(live, *tables):
+    await live.gateway.memory.usable()
+    return [await live.gateway.memory.db.read(lambda conn, t=t: conn.exec_driver_sql(f"select count(*) from {t}").scalar(), 5) for t in tables]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_tenant_no_upstream_ever_accepted_keeps_nothing_of_a_turn_without_an_answer(data, stream):
+    tables = ("scopes", "conversations", "messages", "nodes")
+
+    async def slow(seen, wire):
+        if "invented" in seen.header("authorization"):
+            await seen.gone.wait()
+        return "fine"
+
+    async with Model(slow) as up, running(up.url, data, {"server.single_user": False, "routing.retries": 0}, key="") as live:
+        for user in ("ada", None):
+            named = {"user": user} if user else {}
+            with pytest.raises(httpx.ReadTimeout):
+                await live.http.post(f"{live.url}/chat/completions", headers=auth("sk-invented"), timeout=0.6,
+                                     json={"model": "m", "stream": stream, "messages": [{"role": "user", "content": "x" * 50_000}], **named})
+        up.script = [(500, {"error": {"message": "busy"}})]
+        assert (await live.chat("hello", auth("sk-invented"), stream=stream)).status_code == 500
+        for _ in range(100):
+            if not any(left := await counted(live, *tables)):
+                break
+            await asyncio.sleep(0.05)
+        assert left == [0, 0, 0, 0]
+        # Once an upstream has answered, what the user said stays whatever becomes of the answer.
+        up.script = ["fine", (500, {"error": {"message": "busy"}})]
+        assert (await live.chat("hello", auth("sk-real"), user="ada", stream=stream)).status_code == 200
+        before = await counted(live, "messages")
+        assert (await live.chat("I like tea", auth("sk-real"), user="ada", stream=stream)).status_code == 500
+        assert await counted(live, "messages") == [before[0] + 1]

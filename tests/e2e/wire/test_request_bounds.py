@@ -192,6 +192,19 @@ async def test_connections_are_kept_pipelined_and_idle_as_before(line):
         assert (await client.closed()).split()[1] in (b"403", b"401", b"426")
 
 
+async def test_of_very_many_requests_in_one_piece_the_first_are_answered(line):
+    _, live = line
+    async with Client(live) as client:
+        with contextlib.suppress(ConnectionError):  # it closes on what it did not read
+            await client.send((HEALTH + b"\r\n") * 20_000)
+        answered = 0
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                assert (await client.answer())[0] == 200
+                answered += 1
+        assert 50 < answered <= protocol.WAITING + 1
+
+
 async def test_a_large_body_comes_whole(line):
     up, live = line
     content = "x" * 2**22
