@@ -113,7 +113,7 @@ def test_sizes(capsys):
         fl = sorted(lengths)
         print(f"\nmodules: {len(by)}, median {median(by)}, p90 {by[len(by) * 9 // 10]}, max {by[-1]}; functions: {len(fl)}, median {median(fl)}, "
               f"p90 {fl[len(fl) * 9 // 10]}, max {fl[-1]}; imports out of a module: mean {mean(reach):.1f}; the turn's core: {core} lines")
-    assert {n: k for n, k in lines.items() if k > 450} == {}
+    assert {n: k for n, k in lines.items() if k > 500} == {}
     assert [(n, f.name) for n, f in functions() if f.end_lineno - f.lineno + 1 > 60] == []
 
 

@@ -21,7 +21,7 @@ from gateway.wire.delta import growing, joined, merge
 
 Json = dict[str, Any]
 encode = msgspec.json.Encoder().encode
-CHOICES, CALLS = 1024, 4096  # of an answer, and of one choice
+CHOICES, CALLS = 256, 4096  # of an answer, and of one choice
 IDENTITY = ("id", "object", "created", "model")
 _decode = msgspec.json.Decoder().decode
 _PAIR = rb"\\u[dD][89abAB]..\\u[dD][c-fC-F].."
