@@ -51,6 +51,7 @@ log = logging.getLogger("mnemogate")
 REQUEST_ID = "mnemogate.request_id"
 MODES = ("full", "read", "write", "off")
 LACKS_SECONDS = 3600.0
+HEAVY_SECONDS = 0.8  # that an answer waits for the store to take a long request
 LACKS = 10_000
 CONVERSATION_CHARACTERS = AGENT_CHARACTERS = 256
 SORTED = msgspec.json.Encoder(order="sorted")
@@ -280,7 +281,9 @@ class ChatWork(Completing):
             if memory.on_error == "fail" or (self._wanted.explicit and self._body["messages"].after.newest < 0):
                 raise Unavailable("The memory store is unavailable, and this request needs it. Try again shortly.", headers=[(b"retry-after", b"1")]) from e
             return PlainWork(self._body, self._forward, self._request.started)
-        bounds = Bounds(memory.max_rounds, asyncio.get_running_loop().time() + memory.turn_seconds, memory.usage == "sum", memory.read_deadline_ms / 1000)
+        until = asyncio.get_running_loop().time() + memory.turn_seconds
+        patience = HEAVY_SECONDS if self._body["messages"].heavy else memory.read_deadline_ms / 1000
+        bounds = Bounds(memory.max_rounds, until, memory.usage == "sum", patience)
         self._turn = Turn(self._body, session, self._forward, bounds, target.settings.stream_usage, partial(_refused, self._gateway, self._body), memory.placement == "cache_stable")
         self._composed = time.perf_counter()
         return self

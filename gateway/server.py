@@ -7,6 +7,7 @@ import gc
 import logging
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -21,6 +22,7 @@ from gateway.protocol import Guarded
 log = logging.getLogger("mnemogate")
 GRACE_AFTER_CUT = 3.0
 GC_THRESHOLDS = (10_000, 20, 50)
+SWITCH_SECONDS = 0.001  # after which a thread that reads something long gives the event loop its turn
 
 
 class Server(uvicorn.Server):
@@ -122,4 +124,5 @@ def serve(app: Front, sockets: list[socket.socket] | None = None, **options: Any
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
+    sys.setswitchinterval(SWITCH_SECONDS)
     server_for(app, **options).run(sockets)

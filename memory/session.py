@@ -257,7 +257,7 @@ class Session:
     @property
     def waits(self) -> bool:
         """Whether the request may be written together with its answer, should that come within moments."""
-        return self.stores and self._scope_id is not None and not self._adopted
+        return self.stores and self._scope_id is not None and not self._adopted and not self._store.heavy
 
     async def open(self) -> None:
         """Makes the request durable. Raises StoreUnavailable or Erased; it is then lost to the memory."""
