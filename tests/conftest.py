@@ -100,6 +100,12 @@ def _nobodys_data(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["MNEMOGATE_DATA"] = str(tmp_path_factory.mktemp("nobody"))
 
 
+@pytest.fixture(autouse=True)
+def _patient_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How soon a search goes on without a vector store that starts on a busy machine is not what is asked here."""
+    monkeypatch.setattr("memory.stores.chroma.SEARCH_SECONDS", 60.0)
+
+
 @pytest.fixture
 async def db(tmp_path: Path) -> AsyncIterator[Database]:
     """An empty database, open."""
