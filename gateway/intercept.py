@@ -74,16 +74,17 @@ class Interceptor:
     """Feed it the chunks of each round; show the client what it returns.
 
     ours: names of calls that are run here and never shown. include_usage: the client asked for a usage chunk.
-    model: the name to show in place of the upstream's, for an alias.
+    model: the name to show in place of the upstream's, for an alias. lean: nobody asks for the tokens' probabilities of the whole.
     """
 
-    def __init__(self, ours: Collection[str], include_usage: bool = False, model: str | None = None) -> None:
+    def __init__(self, ours: Collection[str], include_usage: bool = False, model: str | None = None, *, lean: bool = False) -> None:
         self._ours = frozenset(ours)
         self._include_usage = include_usage
         self._head = Head(model)
         self._roles: set[int] = set()
         self._lanes: dict[int, Lane] = {}
-        self._received = Fold()
+        self._lean = lean
+        self._received = Fold(lean=lean)
         self._shown: Fold | None = None  # where that is not just what was received: of nearly all answers it is
         self._last: Json = {}  # the newest chunk without choices that told usage
         self._usage: Json | None = None
@@ -318,7 +319,7 @@ class Interceptor:
         )
         if self._shown is None:
             self._shown = self._received
-        self._received = Fold()
+        self._received = Fold(lean=self._lean)
         return out, result
 
     def whole(self, chunk: Chunk | None) -> Round | None:

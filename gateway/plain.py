@@ -26,7 +26,7 @@ class PlainWork(Completing):
         options = self._body.get("stream_options")
         wants = isinstance(options, dict) and bool(options.get("include_usage"))
         reply = self._reply = await self._forward.open(lambda _: (self._body, (), None))
-        icpt = Interceptor((), wants or not self.stream, self._forward.alias)
+        icpt = Interceptor((), wants or not self.stream, self._forward.alias, lean=self.stream)
         try:
             async for shown in played(reply, icpt, self._forward):
                 yield shown

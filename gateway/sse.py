@@ -12,6 +12,8 @@ import re
 from typing import NamedTuple
 
 BLANK = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
+BLANKS = re.compile(rb"[\r\n]{64,}+")
+SHORTEST = len(b"\r\n\r\n")  # of an event, so no longer than a blank one
 LINE = re.compile(rb"\r\n|\n|\r")
 BOM = b"\xef\xbb\xbf"
 DONE = b"[DONE]"
@@ -72,8 +74,11 @@ class Framer:
         events: list[Event] = []
         begin, look = 0, max(0, self._seen - 3)
         while found := BLANK.search(buffer, look):
-            events.append(self._event(bytes(buffer[begin : found.end()])))
-            begin = look = found.end()
+            end = found.end()
+            if end - begin <= SHORTEST and (run := BLANKS.match(buffer, begin)):
+                end = run.end()  # nothing but blank lines: one block, not thousands
+            events.append(self._event(bytes(buffer[begin:end])))
+            begin = look = end
         if rest:
             del rest[:begin]
         elif begin < len(data):

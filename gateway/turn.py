@@ -125,7 +125,7 @@ class Turn:
         wants = isinstance(options, dict) and bool(options.get("include_usage"))
         hidden = OURS - client_names(self.body.get("tools")) if self.session.offered or self.session.core else frozenset()
         self.stream = bool(self.body.get("stream"))
-        self.icpt = Interceptor(hidden, wants or not self.stream, self.forward.alias)
+        self.icpt = Interceptor(hidden, wants or not self.stream, self.forward.alias, lean=self.stream)
         self.json_only = (self.body.get("response_format") or {}).get("type") in ("json_object", "json_schema") if isinstance(self.body.get("response_format"), dict) else False
         self.trail: list[Json] = []  # hidden messages after the client's own
         self.plain: bytes | None = None  # the upstream's own bytes, while they are the whole answer

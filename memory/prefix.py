@@ -135,7 +135,7 @@ class Messages(Sequence[Json]):
         """Where those that are decoded stand in their source, by `id`."""
         if (source := self.source) is None:
             return {}
-        if source.new and self._all is None:
+        if source.new and (self._all is None or self._all is self.new):
             return dict(zip(map(id, self.new), source.new, strict=True))
         return dict(zip(map(id, self.all), elements(source.text, source.start), strict=True))
 

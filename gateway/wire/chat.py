@@ -274,9 +274,12 @@ def _lifted(choice: Json) -> Json:
 
 
 class Fold:
-    """The completion that chunks add up to, kept as they come. Top-level members: the first value that is not null stays."""
+    """The completion that chunks add up to, kept as they come. Top-level members: the first value that is not null stays.
 
-    def __init__(self) -> None:
+    lean: without the tokens' probabilities, for who keeps only what was said."""
+
+    def __init__(self, *, lean: bool = False) -> None:
+        self._lean = lean
         self._top: Json = {}
         self._lanes: dict[int, Json] = {}
 
@@ -288,11 +291,13 @@ class Fold:
             elif top.get(key) is None:
                 top[key] = [] if key == "choices" else value
         for choice in body.get("choices") or []:
+            if self._lean and "logprobs" in choice:
+                choice = {k: v for k, v in choice.items() if k != "logprobs"}
             merge(self._lanes.setdefault(lane_of(choice), {}), choice)
 
     def copy(self) -> Fold:
         """One that grows by itself from here on."""
-        out = Fold()
+        out = Fold(lean=self._lean)
         out._top = dict(self._top)
         out._lanes = {lane: growing(choice) for lane, choice in self._lanes.items()}
         return out
