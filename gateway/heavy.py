@@ -14,7 +14,7 @@ import msgspec
 from gateway.errors import BadRequest
 from gateway.intake import check_model, parse
 from gateway.weighing import is_readable
-from gateway.wire.chat import Json, is_halved, mended
+from gateway.wire.chat import Json, mended, whole
 from memory.messages import text_of
 
 VALUES = 500_000  # of JSON, in what is new of a body
@@ -56,8 +56,8 @@ def _skim(body: bytes) -> Json:
         members = _skimmed(body)
     except msgspec.ValidationError as e:
         raise BadRequest("The body must be a JSON object.", code="invalid_json") from e
-    except msgspec.DecodeError as e:
-        if not is_halved(e):
+    except msgspec.DecodeError:
+        if whole(body):
             raise
         members = _skimmed(mended(body))
     return {name: _member(name, raw) for name in _Skimmed.__struct_fields__ if (raw := getattr(members, name))}

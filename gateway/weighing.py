@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 Found = TypeVar("Found")
 LIGHT_BYTES = 1 << 18  # that are read on the event loop
-LIGHT_VALUES = 20_000
+LIGHT_VALUES = 10_000
 SURE_BYTES = 1 << 15  # so few are light, whatever they hold
 MOST_VALUES = 1_000_000  # read in one step of some 50 ms
 WINDOW = 1 << 20  # bytes that are looked at in one step

@@ -37,15 +37,10 @@ def decode(data: bytes) -> Any:
     no character, can be neither stored nor sent on, and must not cost the request. Raises msgspec.DecodeError, RecursionError."""
     try:
         return _decode(data)
-    except msgspec.DecodeError as e:
-        if not is_halved(e):
+    except msgspec.DecodeError:
+        if whole(data):
             raise
         return _decode(mended(data))
-
-
-def is_halved(error: msgspec.DecodeError) -> bool:
-    """Tell whether half of a surrogate pair may be what a JSON text was refused for."""
-    return "surrogate" in str(error) or "escape" in str(error)
 
 
 def mended(data: bytes) -> bytes:
