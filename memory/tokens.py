@@ -45,6 +45,7 @@ KINDS = re.compile(rb"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]+")
 DENSE, MIXED = 0.64, 1.9  # tokens a character of such data, which change their kind after so few
 CACHED = 8192  # counts that are kept: messages of the conversations under way, and beside them the core texts
 FACTORS = 512  # models whose factors are kept
+LEAST, MOST = 0.2, 5.0  # of a count that its truth can be
 TELLING = 50  # tokens, below which a report tells nothing
 LONG, SLICES = 100_000, 25  # characters, from which a text is counted by so many samples
 
@@ -158,8 +159,9 @@ class Counter:
         return int(count * self._factor.get(model, 1.0))
 
     def correct(self, model: str, counted: int, reported: int) -> None:
-        """Takes the upstream's own figure for a prompt into account. counted: as it was counted here, not scaled."""
-        if counted >= TELLING and reported >= TELLING:
+        """Takes the upstream's own figure for a prompt into account. counted: as it was counted here, not scaled. A figure that is far
+        too small counts something else, such as what was not cached."""
+        if counted >= TELLING and reported >= max(TELLING, LEAST * counted):
             share = 1.0 if model in self._doubted else 0.3
             self._learn(model, (1 - share) * self._factor.get(model, 1.0) + share * reported / counted)
             self._doubted.discard(model)
@@ -175,7 +177,7 @@ class Counter:
         if len(self._factor) >= FACTORS:  # clients name models as they like
             del self._factor[gone := next(iter(self._factor))]
             self._doubted.discard(gone)
-        self._factor[model] = min(5.0, max(0.2, factor))
+        self._factor[model] = min(MOST, max(LEAST, factor))
 
 
 def _length(message: Json) -> int:

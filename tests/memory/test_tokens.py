@@ -82,6 +82,14 @@ def test_a_refusal_tells_the_sizes_it_names(text, told):
     assert sizes_told(UpstreamRefused(400, text.encode())) == told
 
 
+def test_a_report_of_something_else_is_not_believed():
+    """Some servers report what was not in their cache."""
+    counter = Counter()
+    for _ in range(30):
+        counter.correct("m", 10_000, 100)
+    assert counter.scaled("m", 1000) == 1000
+
+
 def test_a_refused_prompt_is_counted_as_what_it_was():
     counter = Counter()
     counter.refused("m", 1000, 2000)
