@@ -29,7 +29,7 @@ _SOUND = re.compile(rb"(?:[^\\]++|\\[^u]|\\u(?:[^dD]|[dD][^89a-fA-F])|" + _PAIR 
 _ESCAPE = re.compile(_PAIR + rb"|(\\u[dD][89a-fA-F]..)|\\?.", re.DOTALL)
 _UNKNOWN = rb"\ufffd"  # as long as what it stands for
 MENDED_BYTES = 16 << 20
-_WINDOW = 1 << 20  # bytes that are looked at in one step
+_WINDOW = 1 << 18  # bytes that are looked at in one step
 
 
 def decode(data: bytes) -> Any:

@@ -6,6 +6,7 @@ message, a part, a call, an event.
 """
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -25,7 +26,8 @@ class Exchange:
     headers: list[tuple[str, str]] = field(default_factory=list)
     answers: list[list[bytes]] = field(default_factory=lambda: [whole(PLAIN % SAID)])
     gzip: bool = False
-    method: str = "POST"
+    kind: str = "application/json"
+    packed: bytes = b""  # the body as it is sent, where that is no single gzip member
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +101,14 @@ def member(name: str, make: Callable[[int], str]) -> Callable[[int], Exchange]:
     return lambda n: Exchange(asking(user('"hi"'), **{name: make(n)}))
 
 
-def raw(make: Callable[[int], bytes], *, gzip: bool = False, path: str = "/v1/chat/completions") -> Callable[[int], Exchange]:
+def raw(make: Callable[[int], bytes], *, packed: bool = False, path: str = "/v1/chat/completions") -> Callable[[int], Exchange]:
     """A body that need not be JSON."""
-    return lambda n: Exchange(make(n), gzip=gzip, path=path)
+    return lambda n: Exchange(make(n), gzip=packed, path=path)
+
+
+def form(make: Callable[[int], bytes]) -> Callable[[int], Exchange]:
+    """A form that is relayed."""
+    return lambda n: Exchange(make(n), path="/v1/audio/transcriptions", kind="multipart/form-data; boundary=a")
 
 
 def off(play: Callable[[int], Exchange]) -> Callable[[int], Exchange]:
@@ -203,8 +210,8 @@ REQUESTS = [
     Dimension("characters of a model's name", 512, 4 * MIB, lambda n: Exchange(f'{{"model":"{"m" * n}","messages":[{user(chr(34) + "hi" + chr(34))}]}}'.encode())),
     Dimension("white space of a body", 1 * MIB, BODY_BYTES, raw(lambda n: asking(user('"hi"')) + b" " * n)),
     Dimension("bytes that are no JSON", 1 * MIB, BODY_BYTES, raw(lambda n: b"\\" * n)),
-    Dimension("bytes that are no JSON, packed", 4 * MIB, BODY_BYTES, raw(lambda n: b'{"a":"' + b"\\ud83d" * (n // 6), gzip=True)),
-    Dimension("half escapes, packed", 4 * MIB, BODY_BYTES, raw(lambda n: b"\\\\" * (n // 2) + b"\\ud83d", gzip=True)),
+    Dimension("bytes that are no JSON, packed", 4 * MIB, BODY_BYTES, raw(lambda n: b'{"a":"' + b"\\ud83d" * (n // 6), packed=True)),
+    Dimension("half escapes, packed", 4 * MIB, BODY_BYTES, raw(lambda n: b"\\\\" * (n // 2) + b"\\ud83d", packed=True)),
     Dimension("messages, memory off", 20_000, 800_000, off(many('{"role":"user","content":"q#"}'))),
     Dimension("words of a message, memory off", 1 * MIB, BODY_BYTES, off(texts(WORDS))),
     Dimension("empty objects, memory off", 100_000, 8 * MIB, off(member("metadata", lambda n: "[%s]" % ",".join(["{}"] * n)))),
@@ -212,6 +219,15 @@ REQUESTS = [
     Dimension("texts to embed", 10_000, 1 * MIB, raw(lambda n: b'{"model":"m","input":[%s]}' % b",".join([b'"a b"'] * n), path="/v1/embeddings")),
     Dimension("header lines", 50, 5000, lambda n: Exchange(asking(user('"hi"')), headers=[(f"x-h-{i}", "v") for i in range(n)])),
     Dimension("header lines of one name", 50, 5000, lambda n: Exchange(asking(user('"hi"')), headers=[("x-h", "v")] * n)),
+    Dimension("parts of a form", 5000, 4 * MIB, form(lambda n: b"--a\r\n" * n)),
+    Dimension("fields of a form", 5000, 1 * MIB, form(lambda n: b'--a\r\ncontent-disposition: form-data; name="x"\r\n\r\n1\r\n' * n)),
+    Dimension("header lines of a form's part", 5000, 4 * MIB, form(lambda n: b"--a\r\n" + b"x: y\r\n" * n)),
+    Dimension("bytes of a form's header", 50_000, 8 * MIB, form(lambda n: b'--a\r\ncontent-disposition: form-data; name="' + b'\\"' * (n // 2))),
+    Dimension("bytes of a file", 1 * MIB, BODY_BYTES, form(lambda n: b'--a\r\ncontent-disposition: form-data; name="file"; filename="f"\r\n\r\n' + b"x" * n + b"\r\n--a--")),
+    Dimension("members of a packed body", 1000, 1 * MIB, lambda n: Exchange(b"", packed=gzip.compress(b"") * n)),
+    Dimension("bytes of a path", 4096, 4 * MIB, lambda n: Exchange(b"{}", path="/v1/" + "a" * n)),
+    Dimension("segments of a path", 2048, 2 * MIB, lambda n: Exchange(b"{}", path="/u" * n)),
+    Dimension("escapes of a path", 1024, 1 * MIB, lambda n: Exchange(b"{}", path="/v1/" + "%2F" * n)),
     Dimension("cookies", 50, 5000, lambda n: Exchange(asking(user('"hi"')), headers=[("cookie", f"a{i}=b") for i in range(n)])),
 ]
 
@@ -228,13 +244,13 @@ ANSWERS = [
     Dimension("events with something else", 5000, 50_000, events('{"odd":"a#"}')),
     Dimension("events with the role again", 5000, 50_000, events('{"role":"assistant","content":"a"}')),
     Dimension("events of a call's arguments", 5000, 50_000, events('{"tool_calls":[{"index":0,"id":"c","type":"function","function":{"name":"f","arguments":"a"}}]}')),
-    Dimension("calls, one an event", 1000, 20_000, events('{"tool_calls":[{"index":#,"id":"c#","type":"function","function":{"name":"f","arguments":"{}"}}]}')),
-    Dimension("calls whose names may become ours", 1000, 20_000, events('{"tool_calls":[{"index":#,"id":"c#","type":"function","function":{"name":"core_memory"}}]}')),
+    Dimension("calls, one an event", 3000, 20_000, events('{"tool_calls":[{"index":#,"id":"c#","type":"function","function":{"name":"f","arguments":"{}"}}]}')),
+    Dimension("calls whose names may become ours", 3000, 20_000, events('{"tool_calls":[{"index":#,"id":"c#","type":"function","function":{"name":"core_memory"}}]}')),
     Dimension("pieces of a name", 1000, 20_000, events('{"tool_calls":[{"index":0,"id":"c","type":"function","function":{"name":"x"}}]}')),
-    Dimension("calls of one event", 1000, 20_000, answered(lambda n: stream([START, delta('{"tool_calls":[%s]}' % ",".join(numbered(call("f", "{}", "#"), n))), END]), streamed=True)),
-    Dimension("choices, one an event", 1000, 20_000, answered(lambda n: stream([*(delta('{"content":"a"}', lane=i) for i in range(n)), END]), streamed=True)),
-    Dimension("choices of one event", 1000, 20_000, answered(lambda n: stream([b'data: {"id":"c","object":"chat.completion.chunk","choices":[%s]}\n\n' % b",".join(b'{"index":%d,"delta":{"content":"a"},"finish_reason":null}' % i for i in range(n)), END]), streamed=True)),
-    Dimension("choices, each said twice", 1000, 10_000, answered(lambda n: stream([*(b'data: {"id":"c","object":"chat.completion.chunk","choices":[%s]}\n\n' % b",".join(b'{"index":%d,"delta":{"content":"a"},"finish_reason":null}' % i for i in range(n)) for _ in range(2)), END]), streamed=True)),
+    Dimension("calls of one event", 3000, 20_000, answered(lambda n: stream([START, delta('{"tool_calls":[%s]}' % ",".join(numbered(call("f", "{}", "#"), n))), END]), streamed=True)),
+    Dimension("choices, one an event", 250, 20_000, answered(lambda n: stream([*(delta('{"content":"a"}', lane=i) for i in range(n)), END]), streamed=True)),
+    Dimension("choices of one event", 250, 20_000, answered(lambda n: stream([b'data: {"id":"c","object":"chat.completion.chunk","choices":[%s]}\n\n' % b",".join(b'{"index":%d,"delta":{"content":"a"},"finish_reason":null}' % i for i in range(n)), END]), streamed=True)),
+    Dimension("choices, each said twice", 250, 10_000, answered(lambda n: stream([*(b'data: {"id":"c","object":"chat.completion.chunk","choices":[%s]}\n\n' % b",".join(b'{"index":%d,"delta":{"content":"a"},"finish_reason":null}' % i for i in range(n)) for _ in range(2)), END]), streamed=True)),
     Dimension("comments", 20_000, 1 * MIB, answered(lambda n: stream([START, *([b":\n\n"] * n), END]), streamed=True)),
     Dimension("blank lines", 20_000, 4 * MIB, answered(lambda n: stream([START, b"\n" * n, END]), streamed=True)),
     Dimension("returns", 20_000, 4 * MIB, answered(lambda n: stream([START, b"\r" * n, END]), streamed=True)),
@@ -247,8 +263,8 @@ ANSWERS = [
     Dimension("words of a whole answer", 512 * KIB, TEXT_BYTES, message(lambda n: f'"content":"{filled(WORDS, n)}"')),
     Dimension("base64 of a whole answer", 4 * MIB, BODY_BYTES, message(lambda n: f'"content":"{filled(DATA, n)}"')),
     Dimension("escapes of a whole answer", 512 * KIB, TEXT_BYTES, message(lambda n: '"content":"%s"' % filled("\\u0041", n))),
-    Dimension("choices of a whole answer", 1000, 100_000, completion(lambda n: ",".join(numbered('{"index":#,"message":{"role":"assistant","content":"a#"},"finish_reason":"stop"}', n)))),
-    Dimension("calls of a whole answer", 1000, 100_000, message(lambda n: '"content":null,"tool_calls":[%s]' % ",".join(numbered(call("f", "{}", "#"), n)), "tool_calls")),
+    Dimension("choices of a whole answer", 250, 100_000, completion(lambda n: ",".join(numbered('{"index":#,"message":{"role":"assistant","content":"a#"},"finish_reason":"stop"}', n)))),
+    Dimension("calls of a whole answer", 3000, 100_000, message(lambda n: '"content":null,"tool_calls":[%s]' % ",".join(numbered(call("f", "{}", "#"), n)), "tool_calls")),
     Dimension("nesting of a whole answer", 500, 1 * MIB, message(lambda n: '"content":"a","odd":%s' % ("[" * n + "]" * n))),
     Dimension("empty objects of a whole answer", 100_000, 4 * MIB, message(lambda n: '"content":"a","odd":[%s]' % ",".join(["{}"] * n))),
     Dimension("memory calls of one answer", 100, 5000, our_calls("core_memory_append", lambda i: '{"label":"scratchpad","content":"line %d"}' % i, count=True)),

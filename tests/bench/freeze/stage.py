@@ -189,8 +189,9 @@ class Stage:
 
 def written(exchange: Exchange, port: int) -> bytes:
     """The request as bytes, on a connection of its own."""
-    body = gzip.compress(exchange.body, 6) if exchange.gzip else exchange.body
-    headers = [("host", f"127.0.0.1:{port}"), ("authorization", "Bearer k"), ("content-type", "application/json"), ("connection", "close"),
-               ("content-length", str(len(body))), *([("content-encoding", "gzip")] if exchange.gzip else []), *exchange.headers]
-    head = f"{exchange.method} {exchange.path} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in headers) + "\r\n"
+    packed = exchange.gzip or exchange.packed
+    body = exchange.packed or (gzip.compress(exchange.body, 6) if packed else exchange.body)
+    headers = [("host", f"127.0.0.1:{port}"), ("authorization", "Bearer k"), ("content-type", exchange.kind), ("connection", "close"),
+               ("content-length", str(len(body))), *([("content-encoding", "gzip")] if packed else []), *exchange.headers]
+    head = f"POST {exchange.path} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in headers) + "\r\n"
     return head.encode() + body
