@@ -164,7 +164,10 @@ class Names:
         return [body.get(source)]
 
     def _accepted(self, value: Any, source: str) -> str | None:
-        if not isinstance(value, str) or not value.strip() or value.strip().casefold() in self._placeholders:
+        value = str(value) if type(value) is int else value
+        if not isinstance(value, str) or not (value := value.strip()):
+            return None
+        if value.casefold() in self._placeholders:
             return None
         if len(value) > USER_CHARACTERS:
             raise BadRequest(f"The user name ({source}) has {len(value)} characters; at most {USER_CHARACTERS} are allowed.", param="user")
