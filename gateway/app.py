@@ -18,6 +18,7 @@ from litestar.params import FromPath
 from litestar.types import ASGIApp
 
 from gateway import chat
+from gateway.accesslog import current
 from gateway.answer import UNEXPECTED, Refusal
 from gateway.background import Background
 from gateway.catalog import model_card, model_list
@@ -373,6 +374,7 @@ def _json(body: bytes) -> Response[bytes]:
 def _told(request: Request[Any, Any, Any], error: GatewayError) -> Response[bytes]:
     headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in error.headers}
     headers["x-mnemogate-request-id"] = request_id(request.scope)
+    current().refused(error)
     return Response(error.body(), status_code=error.status, headers=headers, media_type="application/json")
 
 

@@ -316,6 +316,10 @@ class ChatWork(Completing):
         """Whether the model cannot keep and find things by itself."""
         return lack == 1 or not target.supports_tools
 
+    @property
+    def memory(self) -> str:
+        return "degraded" if self._turn is None or self._turn.degraded else "ok"
+
     def chunks(self) -> AsyncGenerator[bytes, None]:
         assert self._turn is not None  # noqa: S101 - prepared
         return self._turn.run()
@@ -333,7 +337,7 @@ class ChatWork(Completing):
         assert turn is not None  # noqa: S101 - prepared
         session = turn.session
         out = [
-            (b"x-memory-status", b"degraded" if turn.degraded else b"ok"), (b"x-memory-conversation", self._conversation(session.conversation.name)),
+            (b"x-memory-status", self.memory.encode()), (b"x-memory-conversation", self._conversation(session.conversation.name)),
             *self._forward.named(self._request.started)]
         if session.stores:
             out.append((b"x-memory-explain", session.explain_id.encode()))

@@ -98,6 +98,12 @@ class HeadTooLarge(GatewayError):
     status, type, code = 431, "invalid_request_error", "headers_too_large"
 
 
+class LeftEarly(GatewayError):
+    """The client went away before it had sent its request: nobody is answered, the log alone is told."""
+
+    status, type = 499, "invalid_request_error"
+
+
 class Conflict(GatewayError):
     status, type, code = 409, "conflict_error", "conflict"
 

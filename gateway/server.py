@@ -41,6 +41,10 @@ class Server(uvicorn.Server):
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         await super().serve(sockets)
+        if left := self._process.busy:
+            log.warning("Mnemogate has stopped; %d requests were cut off", left)
+        else:
+            log.info("Mnemogate has stopped")
 
     @property
     def _process(self) -> Process:
@@ -87,6 +91,8 @@ class Server(uvicorn.Server):
         self._loop.call_soon_threadsafe(self._begin_drain)
 
     def _begin_drain(self) -> None:
+        log.info("Mnemogate is shutting down: %d requests are under way, and have %g s to end",
+                 self._process.busy, self._front.gateway.settings.server.drain_seconds)
         self._drain = asyncio.ensure_future(self._drained())
 
     async def _drained(self) -> None:

@@ -10,13 +10,12 @@ import sqlite3
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
 
 from gateway.cli.keys import counted, lacking, unkeyed
-from gateway.cli.options import Failed, config_option, installed_version, settings_from
+from gateway.cli.options import Failed, Serving, installed_version, serve_options
 
 if TYPE_CHECKING:
     from gateway.settings import Settings
@@ -35,17 +34,19 @@ class Finding:
 
 
 @click.command(short_help="Check that everything is in place.")
-@config_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def doctor(config: Path | None, as_json: bool) -> None:
-    """Check the configuration, data folder, database, upstreams and port. Exit code 1 when something would not work.
+@serve_options
+def doctor(serving: Serving, as_json: bool) -> None:
+    """Check the configuration, data folder, database, upstreams and port, as `serve` with the same options would find them.
+    Exit code 1 when something would not work.
 
     \b
-    Example:
+    Examples:
       mnemogate doctor --config gateway.toml
+      mnemogate doctor --upstream http://127.0.0.1:11434/v1
     """
     found = []
-    for finding in checks(config):
+    for finding in checks(serving):
         found.append(finding)
         if not as_json:
             click.echo(click.style(f"{finding.state:<7}", fg=COLOURS[finding.state]) + f"{finding.what:<14}{finding.told}")
@@ -55,17 +56,17 @@ def doctor(config: Path | None, as_json: bool) -> None:
         raise SystemExit(1)
 
 
-def checks(config: Path | None) -> Iterator[Finding]:
+def checks(serving: Serving) -> Iterator[Finding]:
     """Every check in turn; those that need the configuration end with it when it cannot be used."""
     from gateway.settings import ConfigError
 
     yield _version()
     try:
-        settings = settings_from(config)
+        settings = serving.settings()
     except ConfigError as e:
         yield Finding("configuration", "failed", str(e))
         return
-    yield Finding("configuration", "ok", f"{settings.mode}{', single-user' if settings.single_user else ''}; {config or 'defaults and environment'}")
+    yield Finding("configuration", "ok", f"{settings.mode}{', single-user' if settings.single_user else ''}; {serving.config or 'defaults and environment'}")
     if settings.mode == "managed":
         yield Finding("keys", "note" if lacking(settings) else "ok", "; ".join(filter(None, (counted(settings), lacking(settings)))))
     yield _data(settings)
