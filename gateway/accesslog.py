@@ -11,20 +11,33 @@ import logging
 import time
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 from gateway.headers import shown_user
 
 if TYPE_CHECKING:
     from gateway.errors import GatewayError
-    from gateway.usage import Record
 
 log = logging.getLogger("mnemogate.access")
 LEFT = 499  # the status by which logs tell of a client that went away
 BAD_REQUEST = 400
 QUIET = (b"/health", b"/ready")  # asked for each second by whoever watches over us
 SHOWN = 300  # characters of a path or a name
+
+
+class Books(Protocol):
+    """What a request's usage record tells; see `usage.Record`."""
+
+    key: str
+    user: str | None
+    status: int
+    code: str | None
+    target: str
+    attempts: int
+    rounds: int
+    input: int
+    output: int
 
 
 @dataclass(slots=True)
@@ -43,10 +56,10 @@ class Line:
     memory: str = ""
     code: str | None = None
     reason: str | None = None
-    record: Record | None = None
+    record: Books | None = None
     ms: float = 0.0
 
-    def booked(self, record: Record, memory: str) -> None:
+    def booked(self, record: Books, memory: str) -> None:
         """Takes over what the books say at the end of a request."""
         self.record, self.memory, self.status = record, memory, record.status
         self.key, self.user, self.code = record.key, record.user, record.code

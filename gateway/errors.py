@@ -199,7 +199,7 @@ def quoted(value: object) -> str:
 
 def shown_url(url: str) -> str:
     """An address without the user and password that may stand in it."""
-    return re.sub(r"(?<=//)[^/]*@", "", url)
+    return re.sub(r"(?:(?<=//)|\A(?=[^/@]*:))[^/]*@", "", url)
 
 
 def instead(name: str, known: Iterable[str], listed: str = "") -> str:

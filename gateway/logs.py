@@ -111,10 +111,12 @@ class Sink(logging.Handler):
 
 
 def begin(form: Format, level: str, fd: int = 2) -> Sink:
-    """Sends every log of this process there. level: of Mnemogate's own; what others log is shown from `warning` on."""
+    """Sends every log of this process there, unless somebody who embeds it has said where logs go. level: of Mnemogate's own; what
+    others log is shown from `warning` on."""
     sink = Sink(fd, Json() if form == "json" else Text())
     root = logging.getLogger()
-    root.handlers[:] = [sink]
-    root.setLevel(logging.WARNING)
-    logging.getLogger("mnemogate").setLevel(level.upper())
+    if not root.handlers:
+        root.addHandler(sink)
+        root.setLevel(logging.WARNING)
+        logging.getLogger("mnemogate").setLevel(level.upper())
     return sink

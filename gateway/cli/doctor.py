@@ -20,7 +20,6 @@ from gateway.cli.options import Failed, Serving, installed_version, serve_option
 if TYPE_CHECKING:
     from gateway.settings import Settings
 
-SECONDS = 5.0
 COLOURS = {"ok": "green", "note": "yellow", "failed": "red"}
 
 
@@ -130,9 +129,11 @@ def _upstream(name: str, settings: Settings) -> Finding:
 
     provider = settings.providers[name]
     try:
-        status = asyncio.run(_status(name, settings))
+        status, misplaced = asyncio.run(_asked(name, settings))
     except GatewayError as e:
         return Finding("upstream", "failed", f"{name}: {shown_url(provider.base_url)} does not answer: {e.__cause__ or e}")
+    if misplaced:
+        return Finding("upstream", "failed", misplaced)
     told = f"{name}: {shown_url(provider.base_url)} answers {status}"
     if status in (401, 403) and provider.api_key:
         return Finding("upstream", "failed", f"{told}: it refuses providers.{name}.api_key")
@@ -141,27 +142,12 @@ def _upstream(name: str, settings: Settings) -> Finding:
     return Finding("upstream", "ok" if status < 500 else "note", told)
 
 
-async def _status(name: str, settings: Settings) -> int:
-    """What the list of models is answered with, asked for as the gateway asks: each kind of provider has its own header for the key.
+async def _asked(name: str, settings: Settings) -> tuple[int, str | None]:
+    """What the list of models is answered with, and why that is the wrong address, if it is. Raises GatewayError."""
+    from gateway.probe import lacks_v1, status_of
 
-    Raises GatewayError.
-    """
-    from gateway.app import upstreams_of
-    from gateway.settings import Timeouts
-    from gateway.upstream.base import Outgoing
-    from gateway.upstream.http1 import Http1
-
-    provider = settings.providers[name]
-    impatient = provider.model_copy(update={"timeouts": Timeouts(connect=SECONDS, first_token=SECONDS, idle=SECONDS, total=SECONDS)})
-    key = [(b"authorization", b"Bearer " + provider.api_key.get_secret_value().encode())] if provider.api_key else []
-    wire = Http1(1)
-    try:
-        upstream = upstreams_of(settings.model_copy(update={"providers": {name: impatient}}), {name: wire})[name]
-        incoming = await upstream.send(Outgoing("/models", None, key, "GET"))
-        await incoming.close()
-        return incoming.status
-    finally:
-        await wire.aclose()
+    status = await status_of(name, settings)
+    return status, await lacks_v1(name, settings, status)
 
 
 def _tokenizers(settings: Settings) -> Finding:

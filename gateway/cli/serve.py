@@ -71,6 +71,7 @@ def _serve(settings: Settings, sock: socket.socket, serving: Serving, stopped: E
     from gateway.app import create_app
     from gateway.cli.hosted import url_of
     from gateway.cli.running import noted
+    from gateway.probe import warn_of
     from gateway.server import serve as run
 
     url = url_of(sock)
@@ -89,7 +90,7 @@ def _serve(settings: Settings, sock: socket.socket, serving: Serving, stopped: E
             else:
                 click.echo(line, err=True)
         try:
-            run(app, [sock], reread=(lambda: reread(serving, app)) if serving.config else None, stopped=stopped, log_config=None)
+            run(app, [sock], beside=lambda: warn_of(settings), reread=(lambda: reread(serving, app)) if serving.config else None, stopped=stopped, log_config=None)
         finally:
             sink.close()
 
@@ -130,7 +131,5 @@ def warnings(settings: Settings) -> list[str]:
     out += unkeyed(settings)
     if settings.mode == "own-key" and not settings.single_user:
         out.append(f"keys name nobody: {conversation}")
-    out += [f"providers.{name}.base_url is {shown_url(p.base_url)}: no http or https address, every call is a 502"
-            for name, p in settings.providers.items() if not p.base_url.startswith(("http://", "https://"))]
     return out + [f"providers.{name}.base_url is {shown_url(p.base_url)}: Anthropic's API is at .../v1, without it every call is a 404"
                   for name, p in settings.providers.items() if p.kind == "anthropic" and not p.base_url.rstrip("/").endswith("/v1")]
