@@ -12,6 +12,7 @@ import click
 
 from gateway.cli.keys import counted, lacking, unkeyed
 from gateway.cli.options import Failed, Serving, serve_options
+from gateway.cli.tenants import unseen
 
 if TYPE_CHECKING:
     from gateway.front import Front
@@ -81,6 +82,7 @@ def _serve(settings: Settings, sock: socket.socket, serving: Serving, stopped: E
         raise Failed(f"The data folder {settings.data} cannot be used: {e.strerror}. Set storage.data or MNEMOGATE_DATA to a folder of yours.") from e
     with noted(settings.data, url) as other:
         lines = told(settings, url)
+        lines += [f"  warning    {text}" for text in unseen(settings)]
         if other:
             lines.append(f"  warning    {other} already serves this data folder: run one gateway per folder")
         sink = logs.begin(serving.log_format, serving.log_level)
