@@ -180,17 +180,18 @@ def _meaning(settings: Settings, router: Targets, credentials: Credentials) -> M
         return None
     if not (kind == "upstream" and model) and settings.memory.embedder != "onnx-minilm":
         raise ConfigError(f"memory.embedder is {settings.memory.embedder!r}; this version knows 'none', 'onnx-minilm' and 'upstream:<model>'")
+    embed = UpstreamEmbed(model, router, credentials, own_key=settings.mode == "own-key") if model else _local_embedder(settings)
     if find_spec("numpy") is None:
         raise ConfigError("memory.embedder needs numpy: run pip install '.[chroma]' in the folder of Mnemogate's source")
     vectors = settings.storage.vectors
     index = ChromaIndex(vectors, settings.data / "chroma") if vectors != "none" else None
-    return Meaning(UpstreamEmbed(model, router, credentials, own_key=settings.mode == "own-key") if model else _local_embedder(settings), index, settings.storage.exact_below)
+    return Meaning(embed, index, settings.storage.exact_below)
 
 
 def _local_embedder(settings: Settings) -> OnnxEmbed:
     """Raises ConfigError."""
-    if missing := [name for name in ("onnxruntime", "tokenizers") if find_spec(name) is None]:
-        raise ConfigError(f"memory.embedder = \"onnx-minilm\" needs {' and '.join(missing)}: run pip install '.[chroma]' in the folder of Mnemogate's source")
+    if missing := [name for name in ("onnxruntime", "tokenizers", "numpy") if find_spec(name) is None]:
+        raise ConfigError(f"memory.embedder = \"onnx-minilm\" needs {' and '.join(missing)}: run pip install '.[onnx-minilm]' in the folder of Mnemogate's source")
     if not installed(folder := settings.data / "embedder"):
         raise ConfigError(f"memory.embedder = \"onnx-minilm\" needs its model in {folder}: run `mnemogate fetch embedder`")
     return OnnxEmbed(folder)

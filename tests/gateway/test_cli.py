@@ -22,7 +22,7 @@ from gateway.cli.main import cli
 from gateway.cli.running import noted, running
 from gateway.cli.serve import told
 from gateway.loading import load
-from tests.gateway.command import ROOT, mnemogate, started
+from tests.gateway.command import ROOT, environment, mnemogate, started
 
 HEAVY = ("litestar", "sqlalchemy", "pydantic", "httpx", "openai", "uvicorn", "chromadb", "tiktoken", "numpy")
 
@@ -61,8 +61,8 @@ def test_every_command_has_help_with_an_example(path, command):
 
 def test_the_commands_of_this_version_are_there():
     assert {" ".join(p[1:]) for p, _ in commands()} >= {
-        "serve", "demo", "chat", "doctor", "db upgrade", "db vacuum", "fetch tokenizers", "keys create", "keys list", "keys revoke", "jobs list", "jobs retry", *(f"memory {c}" for c in (
-            "show", "remember", "edit", "undo", "history", "search", "export", "import", "erase"))}
+        "serve", "demo", "chat", "doctor", "db upgrade", "db backup", "db vacuum", "users list", "users move", "config", "fetch tokenizers", "keys create", "keys list", "keys revoke", "jobs list", "jobs retry", *(f"memory {c}" for c in (
+            "show", "remember", "forget", "edit", "undo", "history", "search", "export", "import", "erase"))}
 
 
 def test_the_readme_names_only_what_there_is():
@@ -134,6 +134,21 @@ def test_the_start_tells_the_mode_and_whom_a_key_names():
     assert "every call is a 404" in "\n".join(told(load(None, {}, claude), "http://x"))
     background = {"memory.extract": "auto", "memory.reflect": {"every_turns": 3}, "memory.cleanup": "auto"}
     assert "warning" not in "\n".join(told(load(None, {}, background), "http://x"))  # all of it is acted on
+
+
+def test_the_demo_ends_on_an_interrupt_that_its_parent_ignores(tmp_path):
+    """As a shell ignores it for what it runs in the background."""
+    child = subprocess.Popen(
+        ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-m", "gateway", "demo", "--port", "0"], cwd=ROOT, env=environment(tmp_path),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        assert any("until Ctrl-C" in line for line in child.stdout)
+        child.send_signal(signal.SIGINT)
+        assert child.wait(20) == 0
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
 
 
 KEYED = {"keys": [{"name": "app", "key": "k", "tenant": "t", "default_user": "ada"}]}
