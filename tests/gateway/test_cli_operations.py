@@ -274,7 +274,7 @@ def test_an_upgrade_makes_the_database_and_waits_for_the_gateway_to_stop(tmp_pat
     done = mnemogate(tmp_path, "db", "upgrade")
     assert done.returncode == 0, done.stderr
     assert "mnemogate.db is at version " in done.stdout
-    assert mnemogate(tmp_path, "memory", "show").returncode == 0
+    assert mnemogate(tmp_path, "memory", "remember", "x").returncode == 0
     with start_bundled() as upstream, started(tmp_path, "serve", "--port", "0", "--upstream", upstream.url) as process:
         url = process.url
         done = mnemogate(tmp_path, "db", "upgrade")
@@ -309,7 +309,7 @@ def test_the_search_index_is_made_anew_and_says_how_far_it_is(tmp_path):
 
 
 def test_a_local_embedder_without_its_model_says_what_to_run(tmp_path):
-    failed = mnemogate(tmp_path, "memory", "show", MNEMOGATE_MEMORY__EMBEDDER="onnx-minilm")
+    failed = mnemogate(tmp_path, "memory", "remember", "x", MNEMOGATE_MEMORY__EMBEDDER="onnx-minilm")
     assert "mnemogate fetch embedder" in failed.stderr or "pip install" in failed.stderr
 
 
