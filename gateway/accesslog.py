@@ -113,6 +113,13 @@ def written(line: Line, error: BaseException | None) -> None:
         log.handle(logging.LogRecord(log.name, level, "", 0, line, None, None))  # not log.log, which looks for its caller
 
 
+def unread(error: GatewayError, url: bytes) -> None:
+    """Writes the line of a request that was refused before it could be read. url: what is known of it."""
+    line = Line("-", "-", url or b"-", time.perf_counter())
+    line.refused(error)
+    written(line, error)
+
+
 def shown(path: bytes) -> str:
     """A path as it was sent, in printable characters, without its query."""
     text = path[:SHOWN].split(b"?", 1)[0].decode("latin-1")

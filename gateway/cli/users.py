@@ -106,7 +106,7 @@ async def _moved(settings: Settings, asked: Move) -> None:
 
 
 def _secret(settings: Settings) -> bytes:
-    from gateway.app import kept_secret
+    from gateway.secret import kept_secret
 
     if not (path := settings.data / "secret").exists():
         raise Failed(f"{path} is missing: without it no stored memory can be recognised. Restore it from a backup.")

@@ -90,6 +90,20 @@ def test_a_request_whose_client_left_is_in_the_log(tmp_path, upstream):
     assert {(one["status"], one["user"], one["key"]) for one in lines(process)} == {(499, "ada", "own"), (499, None, "own")}
 
 
+def test_a_request_that_cannot_be_read_is_in_the_log(tmp_path, upstream):
+    with started(tmp_path, "serve", "--port", "0", "--upstream", upstream, "--log-format", "json") as process:
+        host, port = process.url.removeprefix("http://").split(":")
+        for sent in (b"nonsense\r\n\r\n", b"GET /v1/models?key=" + KEY.encode() + b"&x=" + b"x" * 20_000 + b" HTTP/1.1\r\nhost: x\r\n\r\n"):
+            with socket.create_connection((host, int(port))) as raw:
+                raw.sendall(sent)
+                assert raw.recv(9) == b"HTTP/1.1 "
+        assert process.stopped() == 0
+    first, second = lines(process)
+    assert (first["status"], second["status"], second["code"]) == (400, 414, "url_too_long")
+    assert second["path"] == "/v1/models"
+    assert KEY not in "\n".join(process.lines)
+
+
 def test_a_log_that_nobody_reads_holds_up_no_request_and_no_shutdown(tmp_path, upstream):
     child = subprocess.Popen(
         [sys.executable, "-m", "gateway", "serve", "--port", "0", "--upstream", upstream], cwd=ROOT, env=environment(tmp_path), stdin=subprocess.DEVNULL,
