@@ -51,14 +51,18 @@ clean:
 	rm -rf $(VENV) .clients tests/clients/node_modules .setup-demo .setup-test .setup-lint
 
 # Each holds what the one before it holds, and stamps it too. (mypy reads the types of whatever the package imports.)
-.setup-demo: EXTRAS = all,demo
+.setup-demo: EXTRAS = demo
+.setup-demo: TOLD = about 190 MB, a minute or two
+.setup-test: TOLD = with all stores and the test tools, about 800 MB, some minutes
+.setup-lint: TOLD = with all stores and the linters, about 900 MB, some minutes
 .setup-test: EXTRAS = all,demo,test
 .setup-test: ALSO = .setup-demo
 .setup-lint: EXTRAS = all,demo,test,lint
 .setup-lint: ALSO = .setup-demo .setup-test
 
 .setup-demo .setup-test .setup-lint: pyproject.toml $(MADE)
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet -e '.[$(EXTRAS)]'
+	@echo "Installing Mnemogate and what it needs for this ($(EXTRAS)) into $(VENV), once: $(TOLD)."
+	$(BIN)/python -m pip install --disable-pip-version-check -e '.[$(EXTRAS)]'
 	@touch $@ $(ALSO)
 
 # The clients that cannot live together have environments of their own; without node, those for it wait until it is there.

@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from gateway.accesslog import current
 from gateway.errors import GatewayError, Headers, Unavailable
 from gateway.headers import Pairs
 from gateway.sse import COMMENT, frame
@@ -43,6 +44,11 @@ class Work(Protocol):
     """One request's work."""
 
     stream: bool  # the client asked for events, so the status may leave before anything is known
+
+    @property
+    def memory(self) -> str:
+        """`x-memory-status`, as it is by now."""
+        ...
 
     def parts(self) -> AsyncGenerator[bytes, None]:
         """The body's bytes. Raises GatewayError."""
@@ -242,6 +248,7 @@ class Refusal:
         self._error, self._base, self._linger = error, base, linger
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        current().refused(self._error)
         body = self._error.body()
         headers = [*self._base, *self._error.headers, (b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": self._error.status, "headers": headers})
@@ -318,12 +325,14 @@ async def _gone(receive: Receive) -> None:
 
 
 async def respond(send: Send, status: int, body: bytes, headers: Pairs) -> None:
+    current().status = status
     await _written(send, {"type": "http.response.start", "status": status, "headers": headers})
     await _written(send, {"type": "http.response.body", "body": body, "more_body": False})
 
 
 async def respond_error(send: Send, error: GatewayError, base: Headers = ()) -> None:
     """An error as a whole response: its own headers win over the base ones."""
+    current().refused(error)
     body = error.body()
     own = [(k, v) for k, v in error.headers if k != b"content-length"]
     names = {k for k, _ in own}

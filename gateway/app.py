@@ -18,6 +18,7 @@ from litestar.params import FromPath
 from litestar.types import ASGIApp
 
 from gateway import chat
+from gateway.accesslog import current
 from gateway.answer import UNEXPECTED, Refusal
 from gateway.background import Background
 from gateway.catalog import model_card, model_list
@@ -179,17 +180,18 @@ def _meaning(settings: Settings, router: Targets, credentials: Credentials) -> M
         return None
     if not (kind == "upstream" and model) and settings.memory.embedder != "onnx-minilm":
         raise ConfigError(f"memory.embedder is {settings.memory.embedder!r}; this version knows 'none', 'onnx-minilm' and 'upstream:<model>'")
+    embed = UpstreamEmbed(model, router, credentials, own_key=settings.mode == "own-key") if model else _local_embedder(settings)
     if find_spec("numpy") is None:
         raise ConfigError("memory.embedder needs numpy: run pip install '.[chroma]' in the folder of Mnemogate's source")
     vectors = settings.storage.vectors
     index = ChromaIndex(vectors, settings.data / "chroma") if vectors != "none" else None
-    return Meaning(UpstreamEmbed(model, router, credentials, own_key=settings.mode == "own-key") if model else _local_embedder(settings), index, settings.storage.exact_below)
+    return Meaning(embed, index, settings.storage.exact_below)
 
 
 def _local_embedder(settings: Settings) -> OnnxEmbed:
     """Raises ConfigError."""
-    if missing := [name for name in ("onnxruntime", "tokenizers") if find_spec(name) is None]:
-        raise ConfigError(f"memory.embedder = \"onnx-minilm\" needs {' and '.join(missing)}: run pip install '.[chroma]' in the folder of Mnemogate's source")
+    if missing := [name for name in ("onnxruntime", "tokenizers", "numpy") if find_spec(name) is None]:
+        raise ConfigError(f"memory.embedder = \"onnx-minilm\" needs {' and '.join(missing)}: run pip install '.[onnx-minilm]' in the folder of Mnemogate's source")
     if not installed(folder := settings.data / "embedder"):
         raise ConfigError(f"memory.embedder = \"onnx-minilm\" needs its model in {folder}: run `mnemogate fetch embedder`")
     return OnnxEmbed(folder)
@@ -373,6 +375,7 @@ def _json(body: bytes) -> Response[bytes]:
 def _told(request: Request[Any, Any, Any], error: GatewayError) -> Response[bytes]:
     headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in error.headers}
     headers["x-mnemogate-request-id"] = request_id(request.scope)
+    current().refused(error)
     return Response(error.body(), status_code=error.status, headers=headers, media_type="application/json")
 
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gateway.accesslog import LEFT, current
 from gateway.answer import ClientLeft, Head, Prepare, Work, shielded
 from gateway.errors import Forbidden, GatewayError, UpstreamRefused
 from gateway.forward import Forwarder
@@ -22,7 +23,6 @@ from gateway.refusals import code_of
 from gateway.routing import Route
 from gateway.usage import Record, UsageLog
 
-LEFT = 499  # the status by which logs tell of a client that went away
 USUAL_OUTPUT = 1024  # tokens reserved for an answer whose request names no maximum
 LEASE_MARGIN = 60.0  # seconds
 
@@ -72,6 +72,10 @@ class Booked:
         assert self._work is not None  # noqa: S101 - prepared
         return self._work
 
+    @property
+    def memory(self) -> str:
+        return self.work.memory
+
     def parts(self) -> AsyncGenerator[bytes, None]:
         return self.work.parts()
 
@@ -117,10 +121,13 @@ class Booked:
         self._noted(bill, error)
 
     def _noted(self, bill: Bill, error: BaseException | None) -> None:
-        if self.forward.account and isinstance(error, UpstreamRefused) and error.status in (401, 403):
-            return
-        self.record.status, self.record.code = _outcome(error, self._status)
-        self.usage.add(billed(self.record, self.forward, bill, self.started))
+        record = billed(self.record, self.forward, bill, self.started)
+        record.status, record.code = _outcome(error, self._status)
+        current().booked(record, self._work.memory if self._work is not None else "")
+        if isinstance(error, GatewayError):
+            current().refused(error)
+        if not (self.forward.account and isinstance(error, UpstreamRefused) and error.status in (401, 403)):
+            self.usage.add(record)
 
 
 def billed(record: Record, forward: Forwarder, bill: Bill, started: float) -> Record:

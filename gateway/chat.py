@@ -19,7 +19,7 @@ from gateway.choice import Choice
 from gateway.embedding import Credentials
 from gateway.errors import BadRequest, Forbidden, GatewayError, TooLarge, Unavailable, UpstreamRefused
 from gateway.forward import Forwarder
-from gateway.headers import Pairs, client_side, joined, told_apart
+from gateway.headers import Pairs, client_side, joined, shown_user, told_apart
 from gateway.heavy import TooHeavy, skim
 from gateway.identity import KeyRing, Names, Principal, header_text
 from gateway.intake import check_model, parse, read_body
@@ -54,6 +54,8 @@ LACKS_SECONDS = 3600.0
 HEAVY_SECONDS = 0.8  # that an answer waits for the store to take a long request
 LACKS = 10_000
 CONVERSATION_CHARACTERS = AGENT_CHARACTERS = 256
+NOBODY = ("nobody was named, so what is remembered is this conversation's alone: send `user` in the body, "
+          "the header X-Memory-User, or name the user in the path, /u/{user}/v1")
 SORTED = msgspec.json.Encoder(order="sorted")
 
 
@@ -217,7 +219,10 @@ def answering(gateway: Gateway, forward: Forwarder, entry: Entry, make: Prepare)
     limits, budget = principal.limits, principal.budget
     allowance = Allowance(principal.key, limits.rpm, limits.tpm, limits.concurrent, budget.usd, budget.period)
     books = Booked(forward, record, entry.started, gateway.limits, gateway.usage, allowance, make, entry.output)
-    return Answer(books.prepare, [(b"x-mnemogate-request-id", entry.id.encode())], gateway.process.live, commit=server.commit_seconds, quiet=server.keepalive_seconds)
+    base = [(b"x-mnemogate-request-id", entry.id.encode())]
+    if entry.mode != "off":
+        base.append((b"x-memory-user", shown_user(entry.user)))
+    return Answer(books.prepare, base, gateway.process.live, commit=server.commit_seconds, quiet=server.keepalive_seconds)
 
 
 def beginning(body: Json, explicit: str | None, whose: str) -> bytes:
@@ -281,6 +286,8 @@ class ChatWork(Completing):
             if memory.on_error == "fail" or (self._wanted.explicit and self._body["messages"].after.newest < 0):
                 raise Unavailable("The memory store is unavailable, and this request needs it. Try again shortly.", headers=[(b"retry-after", b"1")]) from e
             return PlainWork(self._body, self._forward, self._request.started)
+        if self._wanted.scope.user is None:
+            session.trace.notes.append(NOBODY)
         until = asyncio.get_running_loop().time() + memory.turn_seconds
         patience = HEAVY_SECONDS if self._body["messages"].heavy else memory.read_deadline_ms / 1000
         bounds = Bounds(memory.max_rounds, until, memory.usage == "sum", patience)
@@ -309,6 +316,10 @@ class ChatWork(Completing):
         """Whether the model cannot keep and find things by itself."""
         return lack == 1 or not target.supports_tools
 
+    @property
+    def memory(self) -> str:
+        return "degraded" if self._turn is None or self._turn.degraded else "ok"
+
     def chunks(self) -> AsyncGenerator[bytes, None]:
         assert self._turn is not None  # noqa: S101 - prepared
         return self._turn.run()
@@ -326,7 +337,7 @@ class ChatWork(Completing):
         assert turn is not None  # noqa: S101 - prepared
         session = turn.session
         out = [
-            (b"x-memory-status", b"degraded" if turn.degraded else b"ok"), (b"x-memory-conversation", self._conversation(session.conversation.name)),
+            (b"x-memory-status", self.memory.encode()), (b"x-memory-conversation", self._conversation(session.conversation.name)),
             *self._forward.named(self._request.started)]
         if session.stores:
             out.append((b"x-memory-explain", session.explain_id.encode()))

@@ -98,6 +98,12 @@ class HeadTooLarge(GatewayError):
     status, type, code = 431, "invalid_request_error", "headers_too_large"
 
 
+class LeftEarly(GatewayError):
+    """The client went away before it had sent its request: nobody is answered, the log alone is told."""
+
+    status, type = 499, "invalid_request_error"
+
+
 class Conflict(GatewayError):
     status, type, code = 409, "conflict_error", "conflict"
 
@@ -193,7 +199,7 @@ def quoted(value: object) -> str:
 
 def shown_url(url: str) -> str:
     """An address without the user and password that may stand in it."""
-    return re.sub(r"(?<=//)[^/]*@", "", url)
+    return re.sub(r"(?:(?<=//)|\A(?=[^/@]*:))[^/]*@", "", url)
 
 
 def instead(name: str, known: Iterable[str], listed: str = "") -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 from urllib.parse import unquote
 
+from gateway.accesslog import current, opened, written
 from gateway.answer import Receive, Send, respond, respond_error
 from gateway.chat import REQUEST_ID, Gateway, serve
 from gateway.errors import BadRequest, Forbidden, Unavailable
@@ -96,6 +97,16 @@ class Front:
             await self._app(scope, receive, _unless_cut_short(send))
             return
         scope[REQUEST_ID] = name = new_id("req")
+        line, failure = opened(scope, name), None
+        try:
+            await self._answered(scope, receive, send, name)
+        except BaseException as e:
+            failure = e
+            raise
+        finally:
+            written(line, failure)
+
+    async def _answered(self, scope: Any, receive: Receive, send: Send, name: str) -> None:
         headers = joined(scope["headers"])
         gateway = self.gateway
         server, process = gateway.settings.server, gateway.process
@@ -122,7 +133,7 @@ class Front:
             if scope["method"] == "POST" and scope["path"] == CHAT:  # the router and what stands around it lead to the same, for a tenth of a request's time
                 await serve(gateway, scope, receive, send, None)
                 return
-            await self._app(scope, receive, send if ANSWERED.match(scope["path"]) else _with_name(send, name.encode()))
+            await self._app(scope, receive, _noting(send) if ANSWERED.match(scope["path"]) else _with_name(_noting(send), name.encode()))
         finally:
             process.busy -= 1
 
@@ -167,6 +178,18 @@ def _with_name(send: Send, name: bytes) -> Send:
     async def sent(message: Any) -> None:
         if message["type"] == "http.response.start" and not any(k == b"x-mnemogate-request-id" for k, _ in message["headers"]):
             message = {**message, "headers": [*message["headers"], (b"x-mnemogate-request-id", name)]}
+        await send(message)
+
+    return sent
+
+
+def _noting(send: Send) -> Send:
+    """Tells the request's line of the status that the router's answer has."""
+    line = current()
+
+    async def sent(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            line.status = message["status"]
         await send(message)
 
     return sent

@@ -98,3 +98,11 @@ def _listed(connection: bytes) -> set[bytes]:
 def header_value(text: str) -> bytes:
     """A text of the client's as a header value: what could end the line, or is no ASCII, is percent-encoded."""
     return quote(text, safe="!#$&'()*+,/:;=?@[]{}|~ ").encode()
+
+
+@lru_cache(1024)
+def shown_user(name: str | None) -> bytes:
+    """A user as `x-memory-user` tells it: percent-encoded UTF-8. `none` is nobody, so one of that name begins `%6E`."""
+    if name is None:
+        return b"none"
+    return b"%6Eone" if name == "none" else quote(name, safe="").encode()

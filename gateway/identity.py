@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from gateway.accesslog import current
 from gateway.errors import BadRequest, Forbidden, Unauthenticated, Unavailable
 from gateway.made import PREFIX, MadeKeys, digest_of
 from gateway.settings import Budget, Grant, Limits, Settings
@@ -80,6 +81,9 @@ class KeyRing:
 
     def caller(self, headers: Headers) -> Principal:
         """The principal of a request to `/v1`. Raises Unauthenticated; Unavailable while the keys are not read yet."""
+        return _noted(self._caller(headers))
+
+    def _caller(self, headers: Headers) -> Principal:
         credential = bearer(headers)
         mode = self._mode
         if mode == "managed":
@@ -101,8 +105,11 @@ class KeyRing:
 
     def manager(self, headers: Headers) -> Principal:
         """The principal of a request to `/memory`. Raises Unauthenticated, Unavailable."""
+        return _noted(self._manager(headers))
+
+    def _manager(self, headers: Headers) -> Principal:
         if not (self._single and self._mode != "managed"):
-            return self.caller(headers)
+            return self._caller(headers)
         credential = bearer(headers)
         if credential is None or not hmac.compare_digest(credential, self._token.encode()):
             raise Unauthenticated("Memory management on this machine needs the local token: send the contents of the `token` file of the data folder as `Authorization: Bearer ...`.")
@@ -120,6 +127,12 @@ class KeyRing:
         return Principal(
             key.tenant, key.name, key.trusted, key.admin, frozenset(key.users), key.default_user, key.models,
             limits=key.limits, budget=key.budget, paths=key.paths)
+
+
+def _noted(principal: Principal) -> Principal:
+    """Tells the request's line in the log which key it is."""
+    current().key = principal.key
+    return principal
 
 
 def bearer(headers: Headers) -> bytes | None:
@@ -164,7 +177,10 @@ class Names:
         return [body.get(source)]
 
     def _accepted(self, value: Any, source: str) -> str | None:
-        if not isinstance(value, str) or not value.strip() or value.strip().casefold() in self._placeholders:
+        value = str(value) if type(value) is int else value
+        if not isinstance(value, str) or not (value := value.strip()):
+            return None
+        if value.casefold() in self._placeholders:
             return None
         if len(value) > USER_CHARACTERS:
             raise BadRequest(f"The user name ({source}) has {len(value)} characters; at most {USER_CHARACTERS} are allowed.", param="user")

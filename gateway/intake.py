@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import BadRequest, TooLarge, UnsupportedMedia, kind_of
+from gateway.errors import BadRequest, LeftEarly, TooLarge, UnsupportedMedia, kind_of
 from gateway.packing import PIECE, Unpacker
 from gateway.wire.chat import Json, decode
 
@@ -18,7 +18,7 @@ POSITION = re.compile(r"\(byte (\d+)\)")
 
 
 async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) -> bytes:
-    """The whole body, decompressed. Raises TooLarge (without reading the rest), UnsupportedMedia, BadRequest.
+    """The whole body, decompressed. Raises TooLarge (without reading the rest), UnsupportedMedia, BadRequest, LeftEarly.
 
     limit: bytes, counted as they come and after decompression.
     """
@@ -35,7 +35,7 @@ async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) ->
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise BadRequest("The client left before its body was read.")
+            raise LeftEarly("The client left before its body was read.")
         more, part = bool(message.get("more_body")), message.get("body", b"")
         came += len(part)
         for piece in _pieces(unpack, part):

@@ -22,6 +22,10 @@ class PlainWork(Completing):
         self._bytes = b""
         self._reply: Reply | None = None
 
+    @property
+    def memory(self) -> str:
+        return "degraded"
+
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         options = self._body.get("stream_options")
         wants = isinstance(options, dict) and bool(options.get("include_usage"))

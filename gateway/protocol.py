@@ -15,6 +15,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from gateway import accesslog
 from gateway.errors import BadRequest, GatewayError, HeadTooLarge, RequestTimeout, UrlTooLong
 
 HEAD_BYTES = 64 * 1024
@@ -116,7 +117,10 @@ class Guarded(HttpToolsProtocol):
         if running:
             cycle.disconnected = True
         if self._phase == HEAD or running:  # else it was answered before it was whole
-            self._tell(self._fault or BadRequest("This is no HTTP/1.1 request that can be read. Check what sends it."))
+            fault = self._fault or BadRequest("This is no HTTP/1.1 request that can be read. Check what sends it.")
+            self._tell(fault)
+            if not running:  # else it has a line of its own
+                accesslog.unread(fault, getattr(self, "url", b""))
         self._leave()
         self.transport.close()
 

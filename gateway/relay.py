@@ -50,6 +50,10 @@ class RelayWork:
         self._whole: bytes | None = None
         self._committed = False
 
+    @property
+    def memory(self) -> str:
+        return "off"
+
     async def ready(self) -> RelayWork:
         return self
 

@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any
 
@@ -20,6 +20,7 @@ from gateway.front import Front
 from gateway.protocol import Guarded
 
 log = logging.getLogger("mnemogate")
+Beside = Callable[[], Coroutine[Any, Any, None]]
 GRACE_AFTER_CUT = 3.0
 GC_THRESHOLDS = (10_000, 20, 50)
 SWITCH_SECONDS = 0.001  # after which a thread that reads something long gives the event loop its turn
@@ -29,18 +30,27 @@ class Server(uvicorn.Server):
     """uvicorn, but a signal first drains: readiness says so, new work is refused, live answers finish within the limit.
 
     reread: called in the loop at a SIGHUP; without it a SIGHUP ends the process, as it does any other. stopped: set by a signal
-    that came before the server could take any.
+    that came before the server could take any. beside: what is done once, while it serves.
     """
 
-    def __init__(self, config: uvicorn.Config, front: Front, reread: Callable[[], None] | None = None, stopped: threading.Event | None = None) -> None:
+    def __init__(self, config: uvicorn.Config, front: Front, reread: Callable[[], None] | None = None, stopped: threading.Event | None = None,
+                 beside: Beside | None = None) -> None:
         super().__init__(config)
+        self._beside = beside
         self._front, self._reread, self._stopped = front, reread, stopped
         self._drain: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
+        task = asyncio.ensure_future(self._beside()) if self._beside is not None else None
         await super().serve(sockets)
+        if task is not None and not task.cancel() and (error := task.exception()) is not None:
+            log.error("what was done beside serving failed", exc_info=error)
+        if left := self._process.busy:
+            log.warning("Mnemogate has stopped; %d requests were cut off", left)
+        else:
+            log.info("Mnemogate has stopped")
 
     @property
     def _process(self) -> Process:
@@ -87,6 +97,8 @@ class Server(uvicorn.Server):
         self._loop.call_soon_threadsafe(self._begin_drain)
 
     def _begin_drain(self) -> None:
+        log.info("Mnemogate is shutting down: %d requests are under way, and have %g s to end",
+                 self._process.busy, self._front.gateway.settings.server.drain_seconds)
         self._drain = asyncio.ensure_future(self._drained())
 
     async def _drained(self) -> None:
@@ -113,9 +125,9 @@ def config_for(app: Front, **options: Any) -> uvicorn.Config:
         timeout_graceful_shutdown=2, proxy_headers=False, **options)
 
 
-def server_for(app: Front, *, reread: Callable[[], None] | None = None, stopped: threading.Event | None = None, log_level: str = "warning", **options: Any) -> Server:
-    """A server that is not running yet."""
-    return Server(config_for(app, log_level=log_level, **options), app, reread, stopped)
+def server_for(app: Front, *, log_level: str = "warning", log_config: Any = uvicorn.config.LOGGING_CONFIG, **options: Any) -> Server:
+    """A server that is not running yet. log_config: uvicorn's. options: see `Server`."""
+    return Server(config_for(app, log_level=log_level, log_config=log_config), app, **options)
 
 
 def serve(app: Front, sockets: list[socket.socket] | None = None, **options: Any) -> None:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PrivateAttr,
@@ -25,6 +26,7 @@ from pydantic import (
     model_validator,
 )
 
+from gateway.addresses import whole
 from gateway.errors import told
 from gateway.headers import may_forward
 from memory.blocks import LABEL, RESERVED
@@ -100,7 +102,7 @@ class Timeouts(Part):
 
 class Provider(Part):
     kind: Literal["openai", "anthropic", "azure"] = "openai"
-    base_url: str
+    base_url: Annotated[str, BeforeValidator(whole)]
     api_key: SecretStr | None = None
     timeouts: Timeouts = Timeouts()
     max_connections: int = Field(1000, gt=0)

@@ -45,6 +45,12 @@ def restore(conn: Connection, hand: Hand, ident: str) -> Passage:
     return found
 
 
+def set_aside(conn: Connection, hand: Hand, ident: str) -> None:
+    """Takes a passage out of every search; `restore` brings it back. Raises NotFound."""
+    if not fact_rows.set_aside(conn, marked(conn, hand.scope), ident, hand.source.actor):
+        raise NotFound(f"There is no passage {ident!r} here.")
+
+
 def forget(conn: Connection, hand: Hand, ident: str) -> None:
     """Removes a passage, in the indexes too. Raises NotFound."""
     scope_id = marked(conn, hand.scope)

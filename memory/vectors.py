@@ -1,4 +1,4 @@
-"""Vectors as they are kept in SQL, and exact scoring of one scope's worth of them. Pure, over numpy (extra `chroma`)."""
+"""Vectors as they are kept in SQL, and exact scoring of one scope's worth of them. Pure, over numpy (extras `chroma`, `onnx-minilm`)."""
 from __future__ import annotations
 
 import math

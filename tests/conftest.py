@@ -18,6 +18,7 @@ from hypothesis import settings
 from gateway.app import create_app
 from gateway.loading import load
 from gateway.server import config_for
+from memory.quiet import hush
 from memory.stores.sql.engine import Database
 from tests.e2e.wire.report import pytest_collection_modifyitems, pytest_configure, pytest_terminal_summary
 from tests.redis_server import own_server, redis_binary, redis_server, shared_server
@@ -28,6 +29,7 @@ __all__ = ["own_server", "pytest_collection_modifyitems", "pytest_configure", "p
 settings.register_profile("laws", deadline=None)
 settings.load_profile("laws")
 
+hush()  # what tests import by themselves is as quiet as in the product
 SENTINEL_KEY = "sk-sentinel-4f1d"
 
 

@@ -60,14 +60,33 @@ def test_what_the_image_copies_is_let_through():
     assert copied == let_in
 
 
-@pytest.mark.parametrize("extra", ["chroma", "redis", "postgres", "all", "demo", "test", "lint"])
+@pytest.mark.parametrize("extra", ["chroma", "onnx-minilm", "redis", "postgres", "all", "demo", "test", "lint"])
 def test_the_extras_are_there(extra):
     assert PROJECT["project"]["optional-dependencies"][extra]
 
 
 def test_all_holds_every_store():
     (everything,) = PROJECT["project"]["optional-dependencies"]["all"]
-    assert {"chroma", "redis", "postgres"} <= set(re.findall(r"\w+", everything))
+    assert {"chroma", "onnx-minilm", "redis", "postgres"} <= set(re.findall(r"[\w-]+", everything))
+
+
+def test_the_image_holds_all():
+    assert '.whl)[all]"' in text("Dockerfile")
+
+
+def test_the_demo_installs_no_store_and_no_model():
+    (needed,) = PROJECT["project"]["optional-dependencies"]["demo"]
+    wanted = {re.match(r"[\w-]+", one)[0] for one in [needed, *PROJECT["project"]["dependencies"]]}
+    assert not wanted & {"chromadb", "redis", "asyncpg", "onnxruntime", "tokenizers", "numpy"}
+    assert "uvicorn>=0.40" in PROJECT["project"]["dependencies"]  # its extras bring watchers and websockets that nothing here uses
+    assert "\n.setup-demo: EXTRAS = demo\n" in text("Makefile")
+
+
+def test_every_hint_names_an_extra_that_is_there():
+    hints = {name for path in [*(ROOT / "gateway").rglob("*.py"), *(ROOT / "memory").rglob("*.py")]
+             for name in re.findall(r"pip install '\.\[([\w-]+)\]'", path.read_text())}
+    assert hints == {"chroma", "onnx-minilm", "redis", "demo"}
+    assert hints <= set(PROJECT["project"]["optional-dependencies"])
 
 
 @pytest.mark.parametrize(
@@ -153,14 +172,16 @@ def test_a_second_run_installs_nothing(clone):
     assert done.returncode == 0, done.stderr
     calls = (clone / "calls").read_text().splitlines()
     assert [c for c in calls if "pip install" in c] == [
-        "-m pip install --disable-pip-version-check --quiet -e .[all,demo,test]"
+        "-m pip install --disable-pip-version-check -e .[all,demo,test]"
     ]
     assert [c for c in calls if "pip" not in c] == ["-m pytest -n 2 -k x"] * 2 + ["demo"]
 
 
 def test_a_removed_environment_is_made_again(clone):
     python = stand_in(clone)
-    assert made(clone, "demo", python).returncode == 0
+    first = made(clone, "demo", python)
+    assert first.returncode == 0
+    assert "Installing Mnemogate and what it needs for this (demo) into .venv, once: about 190 MB" in first.stdout
     shutil.rmtree(clone / ".venv")
     assert made(clone, "demo", python).returncode == 0
     assert (clone / "calls").read_text().count("pip install") == 2

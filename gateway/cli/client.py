@@ -94,14 +94,18 @@ def connected(url: str, key: str | None) -> Iterator[Api]:
 
 
 @contextmanager
-def opened(where: Where) -> Iterator[Api]:
-    """The API of the gateway that `where` means; opens the database itself only where none runs. Raises Failed, ConfigError."""
+def opened(where: Where, *, makes: bool = True) -> Iterator[Api]:
+    """The API of the gateway that `where` means; opens the database itself only where none runs. Raises Failed, ConfigError.
+
+    makes: whether a database is made where there is none; what only looks needs none."""
     settings = where.settings()
     data = settings.data
     if url := where.url or running(data):
         with connected(url, where.key or token_for(url, settings)) as api:
             yield api
         return
+    if not makes and settings.sqlite_file and not settings.sqlite_file.exists():
+        raise Failed(f"There is no database at {settings.sqlite_file} yet, so nobody is known here.")
     from gateway.cli.hosted import bound, hosted
 
     with hosted(settings, bound("127.0.0.1", 0)) as url, connected(url, where.key or local_token(data)) as api:

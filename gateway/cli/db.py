@@ -10,13 +10,14 @@ from gateway.cli.options import Failed, config_option, settings_from, with_datab
 from gateway.cli.running import running
 
 
-@click.group(short_help="Upgrade or clean the database.")
+@click.group(short_help="Upgrade, copy or clean the database.")
 def db() -> None:
-    """Upgrade or clean the database.
+    """Upgrade, copy or clean the database.
 
     \b
     Examples:
       mnemogate db upgrade
+      mnemogate db backup memory-of-today.db
       mnemogate db vacuum
     """
 
@@ -42,6 +43,33 @@ def upgrade(config: Path | None) -> None:
     except StoreUnavailable as e:
         raise Failed(f"{settings.database}: {e}") from e
     click.echo(f"{settings.database} is at version {revision}")
+
+
+@db.command(short_help="Copy the database, beside a running gateway too.")
+@click.argument("file", type=click.Path(path_type=Path))
+@config_option
+def backup(file: Path, config: Path | None) -> None:
+    """Copy the database as it is at this moment to FILE, which must not be there yet; the gateway may run and write meanwhile.
+
+    \b
+    Example:
+      mnemogate db backup memory-of-today.db
+    """
+    from memory.errors import StoreUnavailable
+    from memory.stores.sql.backup import backup as run
+
+    settings = with_database(config)
+    if (path := settings.sqlite_file) is None:
+        raise Failed(f"{settings.database.partition('://')[0]} has programs of its own for this, such as pg_dump. This command copies SQLite's files.")
+    try:
+        size = run(path, file)
+    except FileExistsError as e:
+        raise Failed(f"{file} is there already, and nothing is overwritten. Choose another name.") from e
+    except OSError as e:
+        raise Failed(f"{file} cannot be written: {e.strerror}. Choose another place.") from e
+    except StoreUnavailable as e:
+        raise Failed(f"{path}: {e}") from e
+    click.echo(f"{file}: {size} bytes. Keep a copy of {settings.data / 'secret'} with it: without that file no stored memory is recognised")
 
 
 @db.command(short_help="Leave no erased byte in the files.")

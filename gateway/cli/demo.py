@@ -71,7 +71,8 @@ def demo(port: int, once: bool) -> None:
         import openai  # noqa: F401
     except ImportError as e:
         raise Failed("The demo speaks through the OpenAI SDK, which is not installed: run pip install '.[demo]' in the folder of Mnemogate's source") from e
-    signal.signal(signal.SIGTERM, _stopped)
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where the parent ignores SIGINT, as a shell does for what runs behind it
+        signal.signal(number, _stopped)
     with contextlib.suppress(KeyboardInterrupt):
         _run(port, once)
 

@@ -10,18 +10,16 @@ import sqlite3
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
 
 from gateway.cli.keys import counted, lacking, unkeyed
-from gateway.cli.options import Failed, config_option, installed_version, settings_from
+from gateway.cli.options import Failed, Serving, installed_version, serve_options
 
 if TYPE_CHECKING:
     from gateway.settings import Settings
 
-SECONDS = 5.0
 COLOURS = {"ok": "green", "note": "yellow", "failed": "red"}
 
 
@@ -35,17 +33,19 @@ class Finding:
 
 
 @click.command(short_help="Check that everything is in place.")
-@config_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def doctor(config: Path | None, as_json: bool) -> None:
-    """Check the configuration, data folder, database, upstreams and port. Exit code 1 when something would not work.
+@serve_options
+def doctor(serving: Serving, as_json: bool) -> None:
+    """Check the configuration, data folder, database, upstreams and port, as `serve` with the same options would find them.
+    Exit code 1 when something would not work.
 
     \b
-    Example:
+    Examples:
       mnemogate doctor --config gateway.toml
+      mnemogate doctor --upstream http://127.0.0.1:11434/v1
     """
     found = []
-    for finding in checks(config):
+    for finding in checks(serving):
         found.append(finding)
         if not as_json:
             click.echo(click.style(f"{finding.state:<7}", fg=COLOURS[finding.state]) + f"{finding.what:<14}{finding.told}")
@@ -55,17 +55,17 @@ def doctor(config: Path | None, as_json: bool) -> None:
         raise SystemExit(1)
 
 
-def checks(config: Path | None) -> Iterator[Finding]:
+def checks(serving: Serving) -> Iterator[Finding]:
     """Every check in turn; those that need the configuration end with it when it cannot be used."""
     from gateway.settings import ConfigError
 
     yield _version()
     try:
-        settings = settings_from(config)
+        settings = serving.settings()
     except ConfigError as e:
         yield Finding("configuration", "failed", str(e))
         return
-    yield Finding("configuration", "ok", f"{settings.mode}{', single-user' if settings.single_user else ''}; {config or 'defaults and environment'}")
+    yield Finding("configuration", "ok", f"{settings.mode}{', single-user' if settings.single_user else ''}; {serving.config or 'defaults and environment'}")
     if settings.mode == "managed":
         yield Finding("keys", "note" if lacking(settings) else "ok", "; ".join(filter(None, (counted(settings), lacking(settings)))))
     yield _data(settings)
@@ -129,9 +129,11 @@ def _upstream(name: str, settings: Settings) -> Finding:
 
     provider = settings.providers[name]
     try:
-        status = asyncio.run(_status(name, settings))
+        status, misplaced = asyncio.run(_asked(name, settings))
     except GatewayError as e:
         return Finding("upstream", "failed", f"{name}: {shown_url(provider.base_url)} does not answer: {e.__cause__ or e}")
+    if misplaced:
+        return Finding("upstream", "failed", misplaced)
     told = f"{name}: {shown_url(provider.base_url)} answers {status}"
     if status in (401, 403) and provider.api_key:
         return Finding("upstream", "failed", f"{told}: it refuses providers.{name}.api_key")
@@ -140,27 +142,12 @@ def _upstream(name: str, settings: Settings) -> Finding:
     return Finding("upstream", "ok" if status < 500 else "note", told)
 
 
-async def _status(name: str, settings: Settings) -> int:
-    """What the list of models is answered with, asked for as the gateway asks: each kind of provider has its own header for the key.
+async def _asked(name: str, settings: Settings) -> tuple[int, str | None]:
+    """What the list of models is answered with, and why that is the wrong address, if it is. Raises GatewayError."""
+    from gateway.probe import lacks_v1, status_of
 
-    Raises GatewayError.
-    """
-    from gateway.app import upstreams_of
-    from gateway.settings import Timeouts
-    from gateway.upstream.base import Outgoing
-    from gateway.upstream.http1 import Http1
-
-    provider = settings.providers[name]
-    impatient = provider.model_copy(update={"timeouts": Timeouts(connect=SECONDS, first_token=SECONDS, idle=SECONDS, total=SECONDS)})
-    key = [(b"authorization", b"Bearer " + provider.api_key.get_secret_value().encode())] if provider.api_key else []
-    wire = Http1(1)
-    try:
-        upstream = upstreams_of(settings.model_copy(update={"providers": {name: impatient}}), {name: wire})[name]
-        incoming = await upstream.send(Outgoing("/models", None, key, "GET"))
-        await incoming.close()
-        return incoming.status
-    finally:
-        await wire.aclose()
+    status = await status_of(name, settings)
+    return status, await lacks_v1(name, settings, status)
 
 
 def _tokenizers(settings: Settings) -> Finding:

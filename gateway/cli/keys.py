@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -26,7 +25,6 @@ FIRST = ("It is the first key of this data folder: from now on every request nee
          "What single-user mode remembered belongs to the tenant 'local'.")
 LIMITS = ("rpm", "tpm", "concurrent")
 BUDGET = ("usd", "period")
-NEARBY = (".localhost", ".local", ".internal", ".lan")
 
 
 @click.group(short_help="Make, list and revoke managed keys.")
@@ -196,13 +194,7 @@ def unkeyed(settings: Settings) -> list[str]:
 
 def _keyless(url: str) -> bool:
     """Whether a server is one's own by its address, as those that want no key are, or is told who calls by the address itself."""
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-    except ValueError:  # no address at all: warned of as such
-        return True
-    try:
-        nearby = not ip_address(host).is_global
-    except ValueError:
-        nearby = "." not in host or host.endswith(NEARBY)
-    return nearby or bool(parts.username)
+    from gateway.addresses import nearby
+
+    parts = urlsplit(url)
+    return nearby(parts.hostname or "") or bool(parts.username)

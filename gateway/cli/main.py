@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from gateway.cli.chat import chat
+from gateway.cli.config import config
 from gateway.cli.db import db
 from gateway.cli.demo import demo
 from gateway.cli.doctor import doctor
@@ -16,6 +17,7 @@ from gateway.cli.keys import keys
 from gateway.cli.memory import memory
 from gateway.cli.options import Failed, installed_version
 from gateway.cli.serve import serve
+from gateway.cli.users import users
 
 
 class Commands(click.Group):
@@ -45,7 +47,7 @@ def cli() -> None:
     """
 
 
-for command in (serve, demo, chat, memory, keys, jobs, db, index, fetch, doctor):
+for command in (serve, demo, chat, memory, users, keys, jobs, db, index, fetch, config, doctor):
     cli.add_command(command)
 
 

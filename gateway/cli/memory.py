@@ -1,9 +1,10 @@
 """`mnemogate memory ...`: a user's memory, seen and steered. Every command is a few calls of the management API."""
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,6 +14,8 @@ import click
 from gateway.cli.client import Api, message_of, opened, user_path
 from gateway.cli.options import Failed, Where, json_option, shown_json, where_options
 
+KNOWN = 20  # users that are named
+PASSAGE = re.compile(r"passage_[0-9a-f]{32}")
 FRAME = 2  # lines of an export that are no record: its first and its last
 
 
@@ -47,8 +50,8 @@ class Person:
         return self.path("blocks", quote(label, safe=""))
 
 
-def person_options(command: Callable[..., None]) -> Callable[..., Any]:
-    """--user, --agent and where, handed to the command as one `person`."""
+def person_options(command: Callable[..., None], *, makes: bool = False) -> Callable[..., Any]:
+    """--user, --agent and where, handed to the command as one `person`. makes: see `opened`."""
 
     @click.option("--agent", help="One of the user's agents.  [default: default; for export and import all of them]")
     @click.option("--user", default="me", show_default=True, help="Whose memory.")
@@ -57,10 +60,13 @@ def person_options(command: Callable[..., None]) -> Callable[..., Any]:
     def wrapped(where: Where, user: str, agent: str | None, **options: Any) -> None:
         if not user:
             raise Failed("--user is empty. Name the user whose memory is meant.")
-        with opened(where) as api:
+        with opened(where, makes=makes) as api:
             command(person=Person(api, user, agent), **options)
 
     return wrapped
+
+
+making_person_options = partial(person_options, makes=True)
 
 
 @memory.command(short_help="The memory blocks and the newest passages.")
@@ -75,6 +81,8 @@ def show(person: Person, as_json: bool) -> None:
     """
     blocks = person.call("GET", "blocks")["data"]
     passages = person.call("GET", "passages", params={"limit": 5})
+    if not any(block["version"] for block in blocks) and not passages["data"]:
+        _known(person)
     if as_json:
         shown_json({"blocks": blocks, "passages": passages["data"]})
         return
@@ -88,6 +96,15 @@ def show(person: Person, as_json: bool) -> None:
             click.echo(f"  {passage['id']}  {passage['content']}")
 
 
+def _known(person: Person) -> None:
+    """Raises Failed, with those who are known, for a user of whom nothing is stored."""
+    names = [user["id"] for user in person.api.pages("/users", {"limit": 200})]
+    if person.user not in names:
+        more = ", ..." if len(names) > KNOWN else ""
+        known = f"Known here: {', '.join(names[:KNOWN])}{more}. --user names one" if names else "Nobody is known here yet"
+        raise Failed(f"Nothing is stored of the user {person.user!r}. {known}; `mnemogate users` lists all.")
+
+
 def indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
 
@@ -95,7 +112,7 @@ def indented(text: str) -> str:
 @memory.command(short_help="Store a passage.")
 @click.argument("text")
 @click.option("--tag", "tags", multiple=True, help="A tag to find it by; may be given several times.")
-@person_options
+@making_person_options
 def remember(person: Person, text: str, tags: tuple[str, ...]) -> None:
     """Store TEXT in archival memory, where the model finds it by searching.
 
@@ -111,7 +128,7 @@ def remember(person: Person, text: str, tags: tuple[str, ...]) -> None:
 @memory.command(short_help="Change a block.")
 @click.argument("label")
 @click.option("--value", help="The new text.  [default: standard input, or your $EDITOR on a terminal]")
-@person_options
+@making_person_options
 def edit(person: Person, label: str, value: str | None) -> None:
     """Change the block LABEL: by --value, from standard input, or in your $EDITOR. Refused when it changed meanwhile.
     A LABEL that is not there yet makes a block.
@@ -136,21 +153,65 @@ def edit(person: Person, label: str, value: str | None) -> None:
 def _written(before: str) -> str | None:
     """New text from a pipe or the editor; None when the editor was left without saving."""
     if not sys.stdin.isatty():
-        return sys.stdin.read().removesuffix("\n")
+        text = sys.stdin.read().removesuffix("\n")
+        if not text.strip():
+            raise Failed('Standard input is empty, so nothing was changed. Pipe the new text in, or empty the block with --value "".')
+        return text
     after = click.edit(before, extension=".txt")
     return None if after is None else after.removesuffix("\n")
 
 
-@memory.command(short_help="Take the last change of a block back.")
+@memory.command(short_help="Forget a passage, or a line of a block.")
+@click.argument("what")
+@person_options
+def forget(person: Person, what: str) -> None:
+    """Forget WHAT: a passage by its id, or a text wherever it is exactly a passage or a line of a block. `undo` takes it back.
+
+    \b
+    Examples:
+      mnemogate memory forget "Likes green tea"
+      mnemogate memory forget passage_0123456789abcdef0123456789abcdef --user ada
+    """
+    wanted = _squeezed(what)
+    idents = [what] if PASSAGE.fullmatch(what) else [
+        p["id"] for p in person.api.pages(person.path("passages"), {**person.params, "limit": 200}) if _squeezed(p["content"]) == wanted]
+    for ident in idents:
+        person.call("POST", "passages", ident, "forget")
+        click.echo(f"{ident} is forgotten; `mnemogate memory undo {ident}` brings it back")
+    cut = [block["label"] for block in person.call("GET", "blocks")["data"] if _cut(person, block, wanted)]
+    if not idents and not cut:
+        raise Failed(f"No passage and no line of a block is exactly that text. `mnemogate memory search --json` tells ids: {what[:80]!r}")
+
+
+def _cut(person: Person, block: dict[str, Any], line: str) -> bool:
+    """Takes the line out of the block, where it is in it."""
+    lines = block["value"].split("\n")
+    kept = [one for one in lines if _squeezed(one) != line]
+    if not line or len(kept) == len(lines):
+        return False
+    person.api.call("PATCH", person.block(block["label"]), params=person.params, json={"value": "\n".join(kept)}, headers={"if-match": str(block["version"])})
+    click.echo(f"a line of {block['label']} is forgotten; `mnemogate memory undo {block['label']}` brings it back")
+    return True
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.split())
+
+
+@memory.command(short_help="Take the last change of a block back, or a forgotten passage.")
 @click.argument("label")
 @person_options
 def undo(person: Person, label: str) -> None:
-    """Take the last change of the block LABEL back; repeated, it walks further back. A deleted block is restored.
+    """Take the last change of the block LABEL back; repeated, it walks further back. A deleted block is restored. Given the id
+    of a forgotten passage, it brings that back.
 
     \b
     Example:
       mnemogate memory undo human
     """
+    if PASSAGE.fullmatch(label):
+        click.echo(f"{label} is back: {person.call('POST', 'passages', label, 'restore')['content']}")
+        return
     block = person.call("POST", "blocks", quote(label, safe=""), "undo")
     if "value" not in block:
         click.echo(f"{label} is gone again: it had been created by that change")
@@ -236,7 +297,7 @@ def export(person: Person, output: Path | None) -> None:
 
 @memory.command("import", short_help="Take an export back.")
 @click.argument("file", type=click.File("rb"))
-@person_options
+@making_person_options
 def import_(person: Person, file: Any) -> None:
     """Store what FILE (an export; - for standard input) holds, for the user.
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import wraps
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from gateway.logs import Format
     from gateway.settings import Settings
+
+LEVELS = ("debug", "info", "warning", "error")
 
 
 class Failed(click.ClickException):
@@ -41,6 +44,41 @@ def settings_from(config: Path | None, **overrides: Any) -> Settings:
     from gateway.loading import load
 
     return load(config, overrides={k.replace("__", "."): v for k, v in overrides.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """How `serve` is to run. host, port, upstream: over the configuration's; None for those."""
+
+    config: Path | None
+    host: str | None
+    port: int | None
+    upstream: str | None
+    workers: int
+    log_format: Format
+    log_level: str
+
+    def settings(self) -> Settings:
+        """Raises ConfigError."""
+        return settings_from(self.config, server__host=self.host, server__port=self.port, upstream=self.upstream)
+
+
+def serve_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of `serve`, handed to the command as one `serving`."""
+
+    @click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), default="info", show_default=True, help="What the log shows; debug: also /health and /ready.")
+    @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How the log on standard error is written: one line or one object for each request.")
+    @click.option("--upstream", help="The base URL of an OpenAI-compatible server, in place of the configured one.")
+    @click.option("--workers", type=int, default=1, show_default=True, help="Processes. This version runs one.")
+    @click.option("--port", type=click.IntRange(0, 65535), help="The port; 0 takes a free one.  [default: 8080]")
+    @click.option("--host", help="The address to listen on.  [default: 127.0.0.1, this machine alone]")
+    @config_option
+    @wraps(command)
+    def wrapped(**options: Any) -> Any:
+        names = [f.name for f in fields(Serving)]
+        return command(serving=Serving(*(options.pop(n) for n in names)), **options)
+
+    return wrapped
 
 
 def with_database(config: Path | None) -> Settings:

@@ -2,33 +2,30 @@
 from __future__ import annotations
 
 import gc
+import logging
 import signal
 import socket
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
 import click
 
 from gateway.cli.keys import counted, lacking, unkeyed
-from gateway.cli.options import Failed, config_option, settings_from
+from gateway.cli.options import Failed, Serving, serve_options
+from gateway.cli.tenants import unseen
 
 if TYPE_CHECKING:
     from gateway.front import Front
     from gateway.settings import Settings
 
+log = logging.getLogger("mnemogate")
+
 
 @click.command(short_help="Run the gateway.")
-@config_option
-@click.option("--host", help="The address to listen on.  [default: 127.0.0.1, this machine alone]")
-@click.option("--port", type=click.IntRange(0, 65535), help="The port; 0 takes a free one.  [default: 8080]")
-@click.option("--workers", type=int, default=1, show_default=True, help="Processes. This version runs one.")
-@click.option("--upstream", help="The base URL of an OpenAI-compatible server, in place of the configured one.")
-def serve(config: Path | None, host: str | None, port: int | None, workers: int, upstream: str | None) -> None:
+@serve_options
+def serve(serving: Serving) -> None:
     """Run the gateway until Ctrl-C or SIGTERM; answers that are on their way finish first. SIGHUP reads the
-    configuration anew, without an interruption.
+    configuration anew, without an interruption. Each request leaves a line in the log, on standard error.
 
     Without a configuration: in front of OpenAI, on 127.0.0.1:8080, every client bringing its own key, the memory in your
     data folder.
@@ -39,51 +36,43 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int,
       mnemogate serve --upstream http://127.0.0.1:11434/v1      (Ollama)
       mnemogate serve --config gateway.toml --host 0.0.0.0
     """
-    if workers != 1:
-        raise Failed(f"--workers {workers}: this version serves with one worker. Leave the option out; one takes many connections at once.", exit_code=2)
+    if serving.workers != 1:
+        raise Failed(f"--workers {serving.workers}: this version serves with one worker. Leave the option out; one takes many connections at once.", exit_code=2)
     from gateway.cli.hosted import bound
 
     gc.disable()  # until everything is imported: all of it stays
     stopped = Event()  # not an exception: those are lost where they meet a callback of the interpreter's
     for number in (signal.SIGINT, signal.SIGTERM):  # until the server takes over: a stop during the start is no failure
         signal.signal(number, lambda *_: stopped.set())
-
-    def read() -> Settings:
-        return settings_from(config, server__host=host, server__port=port, upstream=upstream)
-
-    settings = read()
+    settings = serving.settings()
     with bound(settings.server.host, settings.server.port) as sock:
-        _serve(settings, sock, Reread(config, read) if config else None, stopped)
+        _serve(settings, sock, serving, stopped)
 
 
-@dataclass(frozen=True, slots=True)
-class Reread:
-    """What a SIGHUP does. read: gives the settings as at the start, the same options and environment over the file."""
+def reread(serving: Serving, app: Front) -> None:
+    """What a SIGHUP does: puts the file's settings in force, the same options and environment over it, or says why the running
+    ones stay. Told in the log, since the loop waits for nobody who reads."""
+    from gateway.settings import ConfigError
 
-    config: Path
-    read: Callable[[], Settings]
-
-    def into(self, app: Front) -> None:
-        """Puts the file's settings in force, or says why the running ones stay."""
-        from gateway.settings import ConfigError
-
-        try:
-            settings = self.read()
-            waiting = app.reload(settings)
-        except (ConfigError, OSError) as e:
-            click.echo(f"Mnemogate keeps its running configuration, the one in {self.config} cannot be used: {e}", err=True)
-            return
-        click.echo(f"Mnemogate read {self.config} anew", err=True)
-        if waiting:
-            click.echo(f"  warning    changed, but in force only after a restart: {', '.join(waiting)}", err=True)
-        for text in warnings(settings):
-            click.echo(f"  warning    {text}", err=True)
+    try:
+        settings = serving.settings()
+        waiting = app.reload(settings)
+    except (ConfigError, OSError) as e:
+        log.error("Mnemogate keeps its running configuration, the one in %s cannot be used: %s", serving.config, e)  # noqa: TRY400 - the message says it all
+        return
+    log.info("Mnemogate read %s anew", serving.config)
+    if waiting:
+        log.warning("changed, but in force only after a restart: %s", ", ".join(waiting))
+    for text in warnings(settings):
+        log.warning("%s", text)
 
 
-def _serve(settings: Settings, sock: socket.socket, reread: Reread | None, stopped: Event) -> None:
+def _serve(settings: Settings, sock: socket.socket, serving: Serving, stopped: Event) -> None:
+    from gateway import logs
     from gateway.app import create_app
     from gateway.cli.hosted import url_of
     from gateway.cli.running import noted
+    from gateway.probe import warn_of
     from gateway.server import serve as run
 
     url = url_of(sock)
@@ -92,11 +81,20 @@ def _serve(settings: Settings, sock: socket.socket, reread: Reread | None, stopp
     except OSError as e:
         raise Failed(f"The data folder {settings.data} cannot be used: {e.strerror}. Set storage.data or MNEMOGATE_DATA to a folder of yours.") from e
     with noted(settings.data, url) as other:
-        for line in told(settings, url):
-            click.echo(line, err=True)
+        lines = told(settings, url)
+        lines += [f"  warning    {text}" for text in unseen(settings)]
         if other:
-            click.echo(f"  warning    {other} already serves this data folder: run one gateway per folder", err=True)
-        run(app, [sock], reread=(lambda: reread.into(app)) if reread else None, stopped=stopped)
+            lines.append(f"  warning    {other} already serves this data folder: run one gateway per folder")
+        sink = logs.begin(serving.log_format, serving.log_level)
+        for line in lines:
+            if serving.log_format == "json":
+                (log.warning if line.startswith("  warning") else log.info)("%s", " ".join(line.split()))
+            else:
+                click.echo(line, err=True)
+        try:
+            run(app, [sock], beside=lambda: warn_of(settings), reread=(lambda: reread(serving, app)) if serving.config else None, stopped=stopped, log_config=None)
+        finally:
+            sink.close()
 
 
 MODES = {
@@ -135,7 +133,5 @@ def warnings(settings: Settings) -> list[str]:
     out += unkeyed(settings)
     if settings.mode == "own-key" and not settings.single_user:
         out.append(f"keys name nobody: {conversation}")
-    out += [f"providers.{name}.base_url is {shown_url(p.base_url)}: no http or https address, every call is a 502"
-            for name, p in settings.providers.items() if not p.base_url.startswith(("http://", "https://"))]
     return out + [f"providers.{name}.base_url is {shown_url(p.base_url)}: Anthropic's API is at .../v1, without it every call is a 404"
                   for name, p in settings.providers.items() if p.kind == "anthropic" and not p.base_url.rstrip("/").endswith("/v1")]

@@ -15,6 +15,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 from sqlalchemy import Connection
 
+from gateway.accesslog import current
 from gateway.chat import Gateway, request_id
 from gateway.errors import BadRequest, Conflict, Forbidden, GatewayError, NotFound, TooLarge, Unavailable
 from gateway.front import segment
@@ -151,6 +152,7 @@ async def desk(caller: AtDoor, user: FromPath[str], agent: FromQuery[str] = "def
     name = named(segment(user), "user")
     if not caller.principal.may_name(name):
         raise Forbidden(f"This key may not reach the user {name[:64]!r}. Use one of its own users, or a trusted key.", param="user")
+    current().user = name
     agent = named(agent, "agent")
     if len(agent) > 256:
         raise BadRequest(f"`agent` has {len(agent)} characters; at most 256 are allowed.", param="agent")

@@ -82,6 +82,13 @@ async def restore_passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
     return _shown(await desk.write(lambda conn: outside.restore(conn, hand, ident)))
 
 
+@post("/users/{user:str}/passages/{ident:str}/forget", status_code=200, summary="Set a passage aside: out of every search, until it is restored")
+async def set_passage_aside(desk: AtDesk, ident: FromPath[str]) -> Gone:
+    hand = desk.hand()
+    await desk.write(lambda conn: outside.set_aside(conn, hand, ident))
+    return Gone(ident, "passage")
+
+
 @delete("/users/{user:str}/passages/{ident:str}", status_code=200, summary="Forget one passage")
 async def delete_passage(desk: AtDesk, ident: FromPath[str]) -> Gone:
     hand = desk.hand()
@@ -89,4 +96,4 @@ async def delete_passage(desk: AtDesk, ident: FromPath[str]) -> Gone:
     return Gone(ident, "passage")
 
 
-ROUTES = (passages, make_passage, search_passages, passage, restore_passage, delete_passage)
+ROUTES = (passages, make_passage, search_passages, passage, set_passage_aside, restore_passage, delete_passage)

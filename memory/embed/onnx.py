@@ -1,7 +1,7 @@
 """Sentence vectors made on this machine: all-MiniLM-L6-v2 as Chroma publishes it for onnxruntime (384 numbers, 256 tokens).
 
 The files are fetched by a command, never by themselves (`mnemogate fetch embedder`), and checked before they are used. Needs
-onnxruntime, tokenizers and numpy, which come with the extra `chroma`; they are loaded with the first text.
+onnxruntime, tokenizers and numpy, which come with the extra `onnx-minilm`; they are loaded with the first text.
 """
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from memory.embed.base import EmbedUnavailable
+from memory.quiet import hush
 
 URL = "https://chroma-onnx-models.s3.amazonaws.com/all-MiniLM-L6-v2/onnx.tar.gz"
 SHA256 = "913d7300ceae3b2dbc2c50d1de4baacab4be7b9380491c27fab7418616a16ec3"
@@ -78,12 +79,13 @@ class OnnxEmbed:
             tokenizer, session = self._loaded = self._loaded or self._load()
             return _vectors(tokenizer, session, texts)
         except ImportError as e:
-            raise EmbedUnavailable(f"onnx-minilm needs onnxruntime and tokenizers: run pip install '.[chroma]' in the folder of Mnemogate's source ({e})") from e
+            raise EmbedUnavailable(f"onnx-minilm needs onnxruntime and tokenizers: run pip install '.[onnx-minilm]' in the folder of Mnemogate's source ({e})") from e
         except Exception as e:
             # onnxruntime and tokenizers raise kinds of their own, and Exception itself.
             raise EmbedUnavailable(f"onnx-minilm failed: {type(e).__name__}: {e}") from e
 
     def _load(self) -> tuple[Any, Any]:
+        hush()
         import onnxruntime
         from tokenizers import Tokenizer
 

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from memory.errors import StoreUnavailable
+from memory.quiet import SWITCHES
 
 log = logging.getLogger("mnemogate")
 CHILD = Path(__file__).with_name("chroma_child.py")
@@ -95,7 +96,7 @@ class ChromaIndex:
         """The child. Its clock is the later one: whoever lives on is told by this one's."""
         seconds = OPEN_SECONDS + CALL_SECONDS
         command = (sys.executable, "-P", str(CHILD), self._where, str(self._folder), str(seconds))
-        env = {**os.environ, "ANONYMIZED_TELEMETRY": "False"}
+        env = {**os.environ, **SWITCHES}
         return await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=env)
 
     async def _exchanged(self, child: Process, seconds: float, name: str, arguments: list[Any]) -> Any:

@@ -27,7 +27,7 @@ class Kind:
     key: str  # the header its key goes in
 
     def config(self, **members: Any) -> dict[str, Any]:
-        return {"providers": {"p": {"kind": self.name, "base_url": "x", **members}}}
+        return {"providers": {"p": {"kind": self.name, "base_url": "http://x", **members}}}
 
     def address(self, server: Model) -> str:
         return server.url.removesuffix("/v1") if self.name == "azure" else server.url

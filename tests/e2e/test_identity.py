@@ -60,7 +60,7 @@ async def test_tenants_and_agents_are_apart(data):
         assert await knows(live, up, {"x-memory-agent": "default"}, user="ada")
 
 
-@pytest.mark.parametrize("name", ["", "  ", "undefined", "NULL", "anonymous", 7, None, ["ada"], {"id": 1}])
+@pytest.mark.parametrize("name", ["", "  ", "undefined", "NULL", "anonymous", None, True, 1.5, 0, ["ada"], {"id": 1}])
 async def test_placeholders_name_nobody(data, name):
     async with Model("ok") as up, running(up.url, data, KEYS, "k-app") as live:
         await taught(live, up, user="ada")
@@ -72,7 +72,56 @@ async def test_user_names_compare_exactly(data):
     async with Model("ok") as up, running(up.url, data, KEYS, "k-app") as live:
         await taught(live, up, user="Ada")
         assert not await knows(live, up, user="ada")
-        assert not await knows(live, up, user="Ada ")
+
+
+async def test_white_space_around_a_name_is_no_part_of_it(data):
+    async with Model("ok") as up, running(up.url, data, KEYS, "k-app") as live:
+        await taught(live, up, user="ada lovelace")
+        assert await knows(live, up, user="\u3000ada lovelace \n")
+        assert await knows(live, up, safety_identifier=" ada lovelace")
+        assert await knows(live, up, {"x-memory-user": "%20ada%20lovelace%09"})
+        assert await knows(live, up, {"x-openwebui-user-id": "ada%20lovelace%20"})
+        assert await knows(live, up, url=f"{live.root}/u/%20ada%20lovelace%20/v1")
+        assert not await knows(live, up, user="ada  lovelace")
+
+
+async def test_an_integer_counts_as_its_text(data):
+    async with Model("ok") as up, running(up.url, data, KEYS, "k-app") as live:
+        await taught(live, up, user=42)
+        assert await knows(live, up, user="42")
+        assert await knows(live, up, {"x-memory-user": "42"})
+        assert (await live.chat("hi", user=int("9" * 2000))).status_code == 400
+
+
+@pytest.mark.parametrize(("sent", "shown"), [
+    ("ada", "ada"), ("a/b ünï", "a%2Fb%20%C3%BCn%C3%AF"), ("  ada ", "ada"), (7, "7"), (None, "none"), ("undefined", "none")])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_every_answer_with_memory_says_whose_it_is(data, sent, shown, stream):
+    async with Model("ok") as up, running(up.url, data, KEYS, "k-app") as live:
+        response = await live.chat("hi", user=sent, stream=stream)
+        assert (response.status_code, response.headers["x-memory-user"]) == (200, shown)
+        assert "x-memory-user" not in (await live.chat("hi", {"x-memory": "off"}, user=sent)).headers
+        up.script = [(400, {"error": {"message": "no"}})]
+        refused = await live.chat("no", user=sent, stream=stream)
+        assert (refused.status_code, refused.headers["x-memory-user"]) == (400, shown)
+
+
+async def test_a_user_called_none_is_told_from_nobody(data):
+    config = {**KEYS, "identity": {"placeholders": []}}
+    async with Model("ok") as up, running(up.url, data, config, "k-app") as live:
+        assert (await live.chat("hi", user="none")).headers["x-memory-user"] == "%6Eone"
+
+
+async def test_where_nobody_was_named_the_explain_record_says_what_to_send(data):
+    async with Model("ok") as up, running(up.url, data, KEYS, "k-app") as live:
+        remarks = {}
+        for user in (None, "ada"):
+            ident = (await live.chat("hi", user=user)).headers["x-memory-explain"]
+            remarks[user] = (await live.memory("GET", f"/explain/{ident}")).json()["remarks"]
+        (remark,) = remarks[None]
+        assert "nobody was named" in remark
+        assert "X-Memory-User" in remark
+        assert not remarks["ada"]
 
 
 @pytest.mark.parametrize(("headers", "body"), [

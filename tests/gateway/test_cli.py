@@ -22,7 +22,7 @@ from gateway.cli.main import cli
 from gateway.cli.running import noted, running
 from gateway.cli.serve import told
 from gateway.loading import load
-from tests.gateway.command import ROOT, mnemogate, started
+from tests.gateway.command import ROOT, environment, mnemogate, started
 
 HEAVY = ("litestar", "sqlalchemy", "pydantic", "httpx", "openai", "uvicorn", "chromadb", "tiktoken", "numpy")
 
@@ -61,8 +61,8 @@ def test_every_command_has_help_with_an_example(path, command):
 
 def test_the_commands_of_this_version_are_there():
     assert {" ".join(p[1:]) for p, _ in commands()} >= {
-        "serve", "demo", "chat", "doctor", "db upgrade", "db vacuum", "fetch tokenizers", "keys create", "keys list", "keys revoke", "jobs list", "jobs retry", *(f"memory {c}" for c in (
-            "show", "remember", "edit", "undo", "history", "search", "export", "import", "erase"))}
+        "serve", "demo", "chat", "doctor", "db upgrade", "db backup", "db vacuum", "users list", "users move", "config", "fetch tokenizers", "keys create", "keys list", "keys revoke", "jobs list", "jobs retry", *(f"memory {c}" for c in (
+            "show", "remember", "forget", "edit", "undo", "history", "search", "export", "import", "erase"))}
 
 
 def test_the_readme_names_only_what_there_is():
@@ -128,14 +128,27 @@ def test_the_start_tells_the_mode_and_whom_a_key_names():
     assert "single-user: this machine alone" in alone
     assert "warning" not in alone
     assert "keys name nobody" in "\n".join(told(load(None, {}, {"server.host": "0.0.0.0"}), "http://x"))
-    typo = {"providers": {"a": {"base_url": "localhost:11434/v1"}}}
-    assert "providers.a.base_url is localhost:11434/v1: no http or https address, every call is a 502" in "\n".join(told(load(None, {}, typo), "http://x"))
     named = {"providers": {"a": {"base_url": "https://bob:hunter2@models.example/v1"}}}
     assert "upstream   a: https://models.example/v1" in "\n".join(told(load(None, {}, named), "http://x"))
     claude = {"providers": {"a": {"kind": "anthropic", "base_url": "https://api.anthropic.com"}}}
     assert "every call is a 404" in "\n".join(told(load(None, {}, claude), "http://x"))
     background = {"memory.extract": "auto", "memory.reflect": {"every_turns": 3}, "memory.cleanup": "auto"}
     assert "warning" not in "\n".join(told(load(None, {}, background), "http://x"))  # all of it is acted on
+
+
+def test_the_demo_ends_on_an_interrupt_that_its_parent_ignores(tmp_path):
+    """As a shell ignores it for what it runs in the background."""
+    child = subprocess.Popen(
+        ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-m", "gateway", "demo", "--port", "0"], cwd=ROOT, env=environment(tmp_path),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        assert any("until Ctrl-C" in line for line in child.stdout)
+        child.send_signal(signal.SIGINT)
+        assert child.wait(20) == 0
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
 
 
 KEYED = {"keys": [{"name": "app", "key": "k", "tenant": "t", "default_user": "ada"}]}
@@ -145,7 +158,7 @@ KEYED = {"keys": [{"name": "app", "key": "k", "tenant": "t", "default_user": "ad
     ("https://api.openai.com/v1", True), ("https://openrouter.ai:8443/api/v1", True), ("http://8.8.8.8/v1", True), ("http://[2606:4700::1111]/v1", True),
     ("http://localhost:11434/v1", False), ("http://127.0.0.1:11434/v1", False), ("http://[::1]:11434/v1", False), ("http://192.168.1.5:8000/v1", False),
     ("http://ollama:11434/v1", False), ("http://host.docker.internal:11434/v1", False), ("http://vllm.ml.svc.cluster.local/v1", False), ("http://BOX.local/v1", False),
-    ("https://bob:hunter2@models.example/v1", False), ("api.openai.com/v1", False), ("http://[/v1", False)])
+    ("https://bob:hunter2@models.example/v1", False)])
 def test_a_provider_that_would_be_called_without_a_key_is_warned_of(url, warned):
     def lines(**more):
         start = told(load(None, {}, {"providers": {"a": {"base_url": url, **more.pop("a", {})}}, **more}), "http://x")

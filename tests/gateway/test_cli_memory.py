@@ -34,8 +34,8 @@ def memory(request, tmp_path):
 
 
 def test_a_block_is_edited_shown_and_taken_back(memory):
-    assert "human  (0/4000 characters" in memory("show")
     assert "human is now at version" in memory("edit", "human", "--value", "Name: Ada")
+    assert "scratchpad  (0/4000 characters" in memory("show")
     assert "human is now at version" in memory("edit", "human", stdin="Name: Ada\nLikes tea\n")
     assert memory("edit", "human", "--value", "Name: Ada\nLikes tea") == "unchanged\n"
     shown = memory("show")
@@ -49,10 +49,47 @@ def test_a_block_is_edited_shown_and_taken_back(memory):
     assert {v["actor"] for v in json.loads(memory("history", "human", "--json"))} == {"cli"}
 
 
-def test_an_empty_input_empties_a_block(memory):
+def test_an_empty_input_is_refused_and_an_empty_value_empties_a_block(memory):
     memory("edit", "scratchpad", stdin="x")
-    memory("edit", "scratchpad", stdin="")
+    assert 'empty the block with --value ""' in memory("edit", "scratchpad", stdin=" \n", code=1)
+    assert json.loads(memory("show", "--json"))["blocks"][-1]["value"] == "x"
+    memory("edit", "scratchpad", "--value", "")
     assert json.loads(memory("show", "--json"))["blocks"][-1]["value"] == ""
+
+
+def test_show_of_nobody_says_who_is_known_and_makes_nobody(memory):
+    memory("edit", "human", "--value", "Name: Ada")
+    assert "Nothing is stored of the user 'grace'. Known here: ada." in memory("show", user="grace", code=1)
+    assert "Known here: ada." in memory("show", "--json", user="grace", code=1)
+    assert "human  (0/4000 characters" in memory("show", "--agent", "cook")  # of somebody who is known
+
+
+@pytest.mark.parametrize("command", [("show",), ("search", "x"), ("export",), ("forget", "x"), ("undo", "human")])
+def test_what_only_looks_makes_no_database(tmp_path, command):
+    done = mnemogate(tmp_path / "new", "memory", *command)
+    assert done.returncode == 1
+    assert "There is no database at" in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_passage_is_forgotten_by_its_id_or_its_text_and_comes_back(memory):
+    ident = memory("remember", "The spare key is with Bob").split()[-1]
+    memory("remember", "Likes tea")
+    assert ident in memory("forget", ident)
+    assert memory("search", "spare key") == "nothing found\n"
+    assert "The spare key is with Bob" in memory("undo", ident)
+    assert ident in memory("forget", " The spare  key is with Bob")
+    assert "spare key" not in memory("show")
+    assert "Likes tea" in memory("show")
+    assert "exactly that text" in memory("forget", "The spare key", code=1)
+    assert memory("forget", "passage_" + "0" * 32, code=1).startswith("Error: There is no passage")
+
+
+def test_a_line_of_a_block_is_forgotten_and_comes_back(memory):
+    memory("edit", "human", "--value", "Name: Ada\nLikes tea\nLives in Paris")
+    assert "a line of human is forgotten" in memory("forget", "Likes tea")
+    assert json.loads(memory("show", "--json"))["blocks"][0]["value"] == "Name: Ada\nLives in Paris"
+    assert "Likes tea" in memory("undo", "human")
 
 
 def test_on_a_terminal_a_block_is_edited_in_the_editor(tmp_path):
@@ -94,7 +131,7 @@ def test_an_export_is_taken_back_after_an_erasure(memory, tmp_path):
     assert "cannot be taken back" in memory("erase", stdin="n\n", code=1)
     receipt = json.loads(memory("erase", "--yes"))
     assert (receipt["erased"]["blocks"], receipt["erased"]["passages"]) == (1, 1)
-    assert "Name: Ada" not in memory("show")
+    assert "Nothing is stored" in memory("show", code=1)
     memory("import", str(file))
     assert "Name: Ada" in memory("show")
     assert "The spare key is with Bob" in memory("search", "key")
@@ -112,7 +149,7 @@ def test_agents_of_a_user_are_apart(memory):
 def test_any_name_is_a_user(memory, user):
     memory("edit", "human", "--value", f"I am {user}", user=user)
     assert f"I am {user}" in memory("show", user=user)
-    assert "I am" not in memory("show")
+    assert "Nothing is stored" in memory("show", code=1)
 
 
 def test_refusals_are_told_without_a_traceback(memory):
@@ -127,7 +164,7 @@ def test_refusals_are_told_without_a_traceback(memory):
 
 def test_a_key_is_asked_for_where_keys_are_managed(tmp_path):
     keys = json.dumps([{"name": "a", "key": "secret-a", "tenant": "t"}])
-    alone = mnemogate(tmp_path, "memory", "show", MNEMOGATE_KEYS=keys)
+    alone = mnemogate(tmp_path, "memory", "edit", "human", "--value", "x", MNEMOGATE_KEYS=keys)
     assert alone.returncode == 1
     assert "MNEMOGATE_KEY" in alone.stderr
     assert mnemogate(tmp_path, "memory", "edit", "human", "--value", "of t", MNEMOGATE_KEYS=keys, MNEMOGATE_KEY="secret-a").returncode == 0
@@ -139,7 +176,7 @@ def test_a_key_is_asked_for_where_keys_are_managed(tmp_path):
 
 def test_the_local_token_goes_only_to_the_gateway_of_its_folder(tmp_path):
     with started(tmp_path / "one", "serve", "--port", "0") as process:
-        assert mnemogate(tmp_path / "one", "memory", "show", "--url", process.url).returncode == 0
+        assert mnemogate(tmp_path / "one", "memory", "edit", "human", "--value", "x", "--url", process.url).returncode == 0
         (tmp_path / "two").mkdir()
         (tmp_path / "two" / "token").write_text("00" * 24)
         done = mnemogate(tmp_path / "two", "memory", "show", "--url", process.url)

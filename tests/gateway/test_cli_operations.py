@@ -6,11 +6,13 @@ import hashlib
 import http.server
 import io
 import json
+import re
 import socket
 import sqlite3
 import tarfile
 import threading
 import time
+import urllib.request
 
 import pytest
 import tiktoken.load
@@ -188,16 +190,53 @@ def test_the_doctor_asks_each_kind_of_provider_as_the_gateway_does(tmp_path):
         base = f"http://127.0.0.1:{server.server_port}"
         providers = {
             "claude": {"kind": "anthropic", "base_url": f"{base}/v1", "api_key": "the-key"}, "azure": {"kind": "azure", "base_url": base, "api_key": "the-key"},
-            "wrong": {"kind": "azure", "base_url": base, "api_key": "another"}, "none": {"base_url": f"{base}/v1"}, "typo": {"base_url": "localhost/v1"}}
+            "wrong": {"kind": "azure", "base_url": base, "api_key": "another"}, "none": {"base_url": f"{base}/v1"}, "gone": {"base_url": "http://127.0.0.1:9/v1"}}
         env = {"MNEMOGATE_PROVIDERS": json.dumps(providers), "MNEMOGATE_SERVER__PORT": "0"}
         lent = mnemogate(tmp_path, "doctor", "--json", **env, MNEMOGATE_SERVER__OPEN="true")
         own = mnemogate(tmp_path, "doctor", "--json", MNEMOGATE_UPSTREAM=f"{base}/v1", MNEMOGATE_SERVER__PORT="0")
         server.shutdown()
     found = {f["told"].split(":")[0]: (f["state"], f["told"]) for f in json.loads(lent.stdout) if f["what"] == "upstream"}
-    assert {name: state for name, (state, _) in found.items()} == {"claude": "ok", "azure": "ok", "wrong": "failed", "none": "failed", "typo": "failed"}
+    assert {name: state for name, (state, _) in found.items()} == {"claude": "ok", "azure": "ok", "wrong": "failed", "none": "failed", "gone": "failed"}
     assert "refuses providers.wrong.api_key" in found["wrong"][1]
     assert "set providers.none.api_key" in found["none"][1]
     assert states(own)["upstream"] == "ok"  # each client brings its own
+
+
+class Below(Picky):
+    """A server whose API is below /v1 alone, as Ollama's is."""
+
+    def do_GET(self):
+        self.send_response(200 if self.path == "/v1/models" else 404)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+
+def test_a_base_url_that_lacks_its_v1_is_found_out_by_the_doctor_and_at_the_start(tmp_path):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Below) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        base = f"http://127.0.0.1:{server.server_port}"
+        told = f"base_url is {base}, where an OpenAI-compatible API does not answer (404); {base}/v1 does (200): use that address"
+        done = mnemogate(tmp_path, "doctor", "--upstream", base, "--port", "0", "--log-level", "debug")
+        assert done.returncode == 1
+        assert told in done.stdout
+        right = mnemogate(tmp_path, "doctor", "--upstream", f"{base}/v1", "--port", "0")
+        assert right.returncode == 0, right.stdout
+        with started(tmp_path, "serve", "--port", "0", "--upstream", base) as process:
+            process.waited(re.escape(told))
+        with started(tmp_path, "serve", "--port", "0", "--upstream", f"{base}/v1") as process:
+            assert process.url
+            assert process.stopped() == 0
+        assert "use that address" not in "\n".join(process.lines)
+        server.shutdown()
+
+
+def test_an_upstream_that_says_nothing_delays_no_start(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        with started(tmp_path, "serve", "--port", "0", "--upstream", f"http://127.0.0.1:{silent.getsockname()[1]}") as process:
+            with urllib.request.urlopen(f"{process.url}/health", timeout=10) as answer:
+                assert answer.status == 200
+            silent.accept()[0].close()  # it was asked, beside
+            assert process.stopped() == 0
 
 
 def test_the_doctor_and_the_start_tell_of_a_provider_that_has_no_key_while_clients_have_ours(tmp_path):
@@ -235,7 +274,7 @@ def test_an_upgrade_makes_the_database_and_waits_for_the_gateway_to_stop(tmp_pat
     done = mnemogate(tmp_path, "db", "upgrade")
     assert done.returncode == 0, done.stderr
     assert "mnemogate.db is at version " in done.stdout
-    assert mnemogate(tmp_path, "memory", "show").returncode == 0
+    assert mnemogate(tmp_path, "memory", "remember", "x").returncode == 0
     with start_bundled() as upstream, started(tmp_path, "serve", "--port", "0", "--upstream", upstream.url) as process:
         url = process.url
         done = mnemogate(tmp_path, "db", "upgrade")
@@ -270,7 +309,7 @@ def test_the_search_index_is_made_anew_and_says_how_far_it_is(tmp_path):
 
 
 def test_a_local_embedder_without_its_model_says_what_to_run(tmp_path):
-    failed = mnemogate(tmp_path, "memory", "show", MNEMOGATE_MEMORY__EMBEDDER="onnx-minilm")
+    failed = mnemogate(tmp_path, "memory", "remember", "x", MNEMOGATE_MEMORY__EMBEDDER="onnx-minilm")
     assert "mnemogate fetch embedder" in failed.stderr or "pip install" in failed.stderr
 
 

@@ -9,6 +9,7 @@ import json
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 BUSY_SECONDS = 1.0
@@ -39,6 +40,32 @@ def glance(path: Path) -> Made | None:
         return None
     live = [spec for spec, living in rows if living]
     return Made(len(rows), len(live), sum(map(_admin, live)))
+
+
+def remembered(path: Path) -> dict[str, tuple[int, str]]:
+    """The tenants with memory of named users: how many those are, and one of them. Nothing where it cannot be read."""
+    rows = _asked(path, "SELECT tenant, count(DISTINCT user), min(user) FROM scopes WHERE user IS NOT NULL GROUP BY tenant ORDER BY tenant")
+    return {tenant: (count, one) for tenant, count, one in rows}
+
+
+def tenants_of(path: Path, user: str) -> list[str]:
+    """The tenants that know a user of this name. Nothing where it cannot be read."""
+    return [row[0] for row in _asked(path, "SELECT DISTINCT tenant FROM scopes WHERE user = ? ORDER BY tenant", user)]
+
+
+def tenants_of_keys(path: Path) -> set[str]:
+    """The tenants of the keys made at run time that are not revoked."""
+    return {row[0] for row in _asked(path, "SELECT DISTINCT tenant FROM keys WHERE revoked_at IS NULL")}
+
+
+def _asked(path: Path, query: str, *values: str) -> list[tuple[Any, ...]]:
+    if not path.is_file():
+        return []
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=BUSY_SECONDS)) as connection:
+            return connection.execute(query, values).fetchall()
+    except sqlite3.Error:  # told by whoever opens it
+        return []
 
 
 def _admin(spec: str) -> bool:

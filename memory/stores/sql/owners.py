@@ -166,16 +166,21 @@ def _counts(conn: Connection, table: Table, names: Sequence[UserName]) -> dict[U
     return {(r[0], r[1]): r[2] for r in conn.execute(query.group_by(c.tenant, c.user))}
 
 
+def void(conn: Connection, owner: bytes) -> None:
+    """Moves the owner's generation on: what began before can no longer write."""
+    g = t.generations.c
+    moved = update(t.generations).where(g.owner == owner).values(generation=g.generation + 1)
+    if conn.execute(moved).rowcount == 0:
+        conn.execute(insert(t.generations).values(owner=owner, generation=1))
+
+
 def erase(conn: Connection, secret: bytes, tenant: str, user: str) -> tuple[list[int], int]:
     """Moves the user's generation on and removes the scopes, so that nobody finds what hangs on them, and
     their jobs, so that none writes any more.
 
     Returns the scopes' row keys, under which `wiping` takes out the rest, and how many jobs there were.
     """
-    owner, g = owner_key(secret, tenant, user), t.generations.c
-    moved = update(t.generations).where(g.owner == owner).values(generation=g.generation + 1)
-    if conn.execute(moved).rowcount == 0:
-        conn.execute(insert(t.generations).values(owner=owner, generation=1))
+    void(conn, owner_key(secret, tenant, user))
     ids = scopes_of(conn, tenant, user)
     conn.execute(delete(t.scopes).where(t.scopes.c.id.in_(ids)))
     return ids, conn.execute(delete(t.jobs).where(t.jobs.c.scope_id.in_(ids))).rowcount

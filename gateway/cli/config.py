@@ -1,0 +1,20 @@
+"""`mnemogate config`: the default configuration, with its comments."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(short_help="Print the default configuration, with its comments.")
+def config() -> None:
+    """Print every setting with its default and a line about it: the beginning of a configuration of your own.
+
+    \b
+    Example:
+      mnemogate config > gateway.toml
+    """
+    gateway = Path(__file__).parent.parent
+    installed = gateway / "defaults" / "gateway.toml"
+    file = installed if installed.exists() else gateway.parent / "config" / "gateway.toml"
+    click.echo(file.read_text(encoding="utf-8"), nl=False)

@@ -1,0 +1,52 @@
+"""Which tenants the requests of this configuration have, and whose memory lies in the data folder beside theirs."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gateway.settings import Settings
+
+OWN = "own-"
+MODES = {"local": "single-user mode's", "open": "open mode's"}
+SHOWN = 3
+
+
+def reachable(settings: Settings) -> set[str] | None:
+    """The tenants that requests have here; None for those of own keys, which are one for each."""
+    from memory.stores.sql.glance import tenants_of_keys
+
+    if settings.mode == "managed":
+        made = tenants_of_keys(settings.sqlite_file) if settings.sqlite_file else set()
+        return {key.tenant for key in settings.keys} | made
+    if settings.single_user:
+        return {"local"}
+    return {"open"} if settings.mode == "open" else None
+
+
+def holders(settings: Settings, user: str) -> list[str]:
+    """The tenants that know a user of this name."""
+    from memory.stores.sql.glance import tenants_of
+
+    return tenants_of(settings.sqlite_file, user) if settings.sqlite_file else []
+
+
+def unseen(settings: Settings) -> list[str]:
+    """What to tell of memory that no request reaches here, a line for each tenant."""
+    from memory.stores.sql.glance import remembered
+
+    seen = reachable(settings)
+    found = remembered(settings.sqlite_file) if settings.sqlite_file else {}
+    hidden = {tenant: who for tenant, who in found.items() if (not tenant.startswith(OWN) if seen is None else tenant not in seen)}
+    to = next(iter(seen)) if seen and len(seen) == 1 else "TENANT"
+    out = [_told(tenant, *who, to) for tenant, who in list(hidden.items())[:SHOWN]]
+    if len(hidden) > SHOWN:
+        out.append(f"so does that of {len(hidden) - SHOWN} more tenants")
+    return out
+
+
+def _told(tenant: str, count: int, one: str, to: str) -> str:
+    whose = f", {MODES[tenant]}" if tenant in MODES else ", an own key's" if tenant.startswith(OWN) else ""
+    who = f"the memory of {count} users" if count > 1 else f"the memory of {one!r}"
+    shown = one if one.isidentifier() else "FROM"
+    return (f"{who} lies here under the tenant {tenant!r}{whose}, and no request reaches it in this mode: "
+            f"`mnemogate users move {shown} {shown if shown != 'FROM' else 'TO'} --from-tenant {tenant} --to-tenant {to}` moves a user's")
