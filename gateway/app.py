@@ -134,12 +134,11 @@ def rewired(running: Gateway, settings: Settings, upstreams: Mapping[str, Upstre
     """Other settings over the running memory, worker and counters. Raises ConfigError, nothing being changed."""
     router = Targets(settings, upstreams, known_models(facts_file()))
     made = replace(
-        running, settings=settings, keys=_keys(settings, running.secret, running.keys.made), names=Names(settings), router=router, prefixes=Prefixes(), background=Background(settings.memory.ignore), lacks={})
-    running.choice.rules = settings.routing
+        running, settings=settings, keys=_keys(settings, running.secret, running.keys.made), names=Names(settings), router=router, prefixes=Prefixes(), background=Background(settings.memory.ignore), lacks={}, choice=running.choice.ruled(settings.routing))
     running.choice.cooldowns.rules = _rests(settings)
     memory = running.memory
     memory.policy = _policy(settings)
-    _register(running.worker, memory, Unattended(settings, router, running.choice, running.credentials, running.usage))
+    _register(running.worker, memory, Unattended(settings, router, made.choice, running.credentials, running.usage))
     if memory.retrieval.meaning is not None and isinstance(embed := memory.retrieval.meaning.embed, UpstreamEmbed):
         embed.router, embed.own_key = router, settings.mode == "own-key"
     return made
