@@ -216,6 +216,7 @@ def answering(gateway: Gateway, forward: Forwarder, entry: Entry, make: Prepare)
     record = Record(entry.id, time.time(), principal.tenant, entry.user, principal.key, entry.model, "", entry.path, entry.mode, 0.0, 0)
     limits, budget = principal.limits, principal.budget
     allowance = Allowance(principal.key, limits.rpm, limits.tpm, limits.concurrent, budget.usd, budget.period)
+    forward.request = entry.id
     books = Booked(forward, record, entry.started, gateway.limits, gateway.usage, allowance, make, entry.output)
     return Answer(books.prepare, [(b"x-mnemogate-request-id", entry.id.encode())], gateway.process.live, commit=server.commit_seconds, quiet=server.keepalive_seconds)
 

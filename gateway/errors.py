@@ -143,12 +143,15 @@ class UpstreamTimeout(GatewayError):
 
 
 class UpstreamRefused(GatewayError):
-    """The upstream's own refusal, passed on as it came: its status, its body, its headers."""
+    """The upstream's own refusal, passed on as it came: its status, its body, its headers.
 
-    def __init__(self, status: int, content: bytes, headers: Headers = ()) -> None:
+    date: when it was sent, by the upstream's own clock. said: for the log, where the body is no longer its text."""
+
+    def __init__(self, status: int, content: bytes, headers: Headers = (), date: bytes = b"", said: str = "") -> None:
         super().__init__(f"the upstream answered {status}", headers=headers)
         self.status = status
         self.content = content
+        self.date, self.said = date, said
 
     def body(self) -> bytes:
         return self.content
@@ -192,8 +195,8 @@ def quoted(value: object) -> str:
 
 
 def shown_url(url: str) -> str:
-    """An address without the user and password that may stand in it."""
-    return re.sub(r"(?<=//)[^/]*@", "", url)
+    """An address without the user and password that may stand in it, and without its query, which may hold a key."""
+    return re.sub(r"(://[^?#]*)[?].*", r"\1?...", re.sub(r"(?<=//)[^/]*@", "", url), flags=re.DOTALL)
 
 
 def instead(name: str, known: Iterable[str], listed: str = "") -> str:

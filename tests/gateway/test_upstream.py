@@ -15,7 +15,7 @@ from gateway.upstream.scripted import ScriptedUpstream, completion, refusal, str
 from gateway.upstream.transport import TransportWire
 from tests.sockets import RawServer
 
-CALL = Outgoing("/chat/completions", b'{"model":"m"}', [(b"content-type", b"application/json")])
+CALL = Outgoing("/chat/completions", b'{"model":"m"}', [(b"content-type", b"application/json")], stream=True)
 
 
 @pytest.fixture
