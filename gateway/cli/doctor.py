@@ -126,13 +126,18 @@ def _database(settings: Settings) -> Finding:
 
 def _upstream(name: str, settings: Settings) -> Finding:
     from gateway.errors import GatewayError, shown_url
+    from gateway.settings import ConfigError
+    from gateway.upstream.ways import way_of
 
     provider = settings.providers[name]
+    at = f"{name}: {shown_url(provider.base_url)} ({way_of(provider, os.environ)})"
     try:
         status = asyncio.run(_status(name, settings))
     except GatewayError as e:
-        return Finding("upstream", "failed", f"{name}: {shown_url(provider.base_url)} does not answer: {e.__cause__ or e}")
-    told = f"{name}: {shown_url(provider.base_url)} answers {status}"
+        return Finding("upstream", "failed", f"{at} does not answer: {e.__cause__ or e}")
+    except ConfigError as e:
+        return Finding("upstream", "failed", str(e))
+    told = f"{at} answers {status}"
     if status in (401, 403) and provider.api_key:
         return Finding("upstream", "failed", f"{told}: it refuses providers.{name}.api_key")
     if status == 401 and settings.mode != "own-key":
@@ -148,12 +153,12 @@ async def _status(name: str, settings: Settings) -> int:
     from gateway.app import upstreams_of
     from gateway.settings import Timeouts
     from gateway.upstream.base import Outgoing
-    from gateway.upstream.http1 import Http1
+    from gateway.upstream.ways import way_of, wire_of
 
     provider = settings.providers[name]
     impatient = provider.model_copy(update={"timeouts": Timeouts(connect=SECONDS, first_token=SECONDS, idle=SECONDS, total=SECONDS)})
     key = [(b"authorization", b"Bearer " + provider.api_key.get_secret_value().encode())] if provider.api_key else []
-    wire = Http1(1)
+    wire = wire_of(name, way_of(provider, os.environ), 1)
     try:
         upstream = upstreams_of(settings.model_copy(update={"providers": {name: impatient}}), {name: wire})[name]
         incoming = await upstream.send(Outgoing("/models", None, key, "GET"))

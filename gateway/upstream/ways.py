@@ -6,12 +6,12 @@ read as httpx reads them. `proxy = "none"` is no proxy, whatever the environment
 
 from __future__ import annotations
 
-import re
+import contextlib
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import httpx
 
 SCHEMES = ("http", "https", "socks5", "socks5h")
+PORTS = {"http": 80, "https": 443}
 OWN = "own HTTP/1.1 client"
 NONE = "none"
 
@@ -107,39 +108,34 @@ def _shown(proxy: str) -> str:
 
 def _environment(base_url: str, environ: Mapping[str, str]) -> str:
     """Give the proxy that the environment names for an address; "" for none."""
-    found = {k.lower(): v for k, v in environ.items() if k.lower().endswith("_proxy") and k != k.lower()}
-    found |= {k: v for k, v in environ.items() if k.endswith("_proxy")}
-    if "REQUEST_METHOD" in environ:  # a CGI's client sets HTTP_PROXY by its header Proxy
-        found.pop("http_proxy", None)
+    named = {k.lower(): v for k, v in environ.items() if k.lower().endswith("_proxy")}
+    if "REQUEST_METHOD" in environ:  # within a CGI, HTTP_PROXY is what the client's header Proxy says
+        named.pop("http_proxy", None)
+    named |= {k: v for k, v in environ.items() if k.endswith("_proxy")}
     try:
         url = urlsplit(base_url)
-        host, port = url.hostname or "", url.port
+        host, port = url.hostname or "", url.port or PORTS.get(url.scheme, 0)
     except ValueError:
         return ""
-    if any(_spares(entry.strip(), url.scheme, host, port) for entry in found.get("no_proxy", "").split(",")):
+    if any(_spares(e.strip().lower(), url.scheme, host, port) for e in named.get("no_proxy", "").split(",")):
         return ""
-    proxy = found.get(f"{url.scheme}_proxy") or found.get("all_proxy") or ""
+    proxy = named.get(f"{url.scheme}_proxy") or named.get("all_proxy") or ""
     return proxy if not proxy or "://" in proxy else f"http://{proxy}"
 
 
-def _spares(entry: str, scheme: str, host: str, port: int | None) -> bool:
-    """Whether an entry of NO_PROXY means this host: a name means those below it too."""
+def _spares(entry: str, scheme: str, host: str, port: int) -> bool:
+    """Whether an entry of NO_PROXY means this host: a name means those below it too, a network its addresses."""
     if entry in ("", "*"):
         return entry == "*"
-    exact = "://" in entry
-    of, _, rest = entry.rpartition("://") if exact else ("all", "", entry)
-    try:
-        literal = bool(ip_address(rest.strip("[]")))
-    except ValueError:
-        literal = False
-    if literal:
-        return of in ("all", scheme) and rest.strip("[]").lower() == host
-    name, _, number = rest.rstrip("/").partition(":")
-    if of not in ("all", scheme) or (number and number != str(port or {"http": 80, "https": 443}.get(scheme))):
+    of, exact, rest = entry.rpartition("://")
+    if exact and of not in ("all", scheme):
         return False
-    if exact and not name.startswith("*"):
-        return name.lower() == host
-    below = name.startswith((".", "*."))
-    pattern = re.escape(name.lower().lstrip("*").lstrip("."))
-    same = name.lower() == "localhost" and host == name.lower()
-    return same or (name.lower() != "localhost" and re.fullmatch(rf"(?:.+\.){'' if below else '?'}{pattern}", host) is not None)
+    with contextlib.suppress(ValueError):
+        return ip_address(host) in ip_network(rest.strip("[]/"), strict=False)
+    name, _, number = rest.rstrip("/").partition(":")
+    if number and number != str(port):
+        return False
+    bare = name.lstrip("*").lstrip(".")
+    if host == bare:
+        return not name.startswith((".", "*."))
+    return host.endswith(f".{bare}") and name != "localhost" and (not exact or name.startswith("*"))
