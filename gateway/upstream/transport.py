@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -24,66 +25,82 @@ from gateway.upstream.places import Places
 DIED = ("Server disconnected", "<ConnectionTerminated")
 
 
+@dataclass(eq=False, slots=True)
+class _Carrier:
+    """A transport, and the connection that it opened last: httpcore leaves one open that was cancelled amid a handshake."""
+
+    transport: httpx.AsyncBaseTransport
+    stream: Any = None
+    since: float = 0.0  # by the loop's time, while it is kept
+
+    async def close(self, *held: Any) -> None:
+        """Close the connection and what an answer held of it, however that ends."""
+        for each in (*held, self.transport, self.stream):
+            if each is not None:
+                with contextlib.suppress(httpx.HTTPError, OSError, RuntimeError):
+                    await each.aclose()
+
+
 class TransportWire:
     """Sends through transports that `make` makes, so many at a time."""
 
     def __init__(self, make: Callable[[], httpx.AsyncBaseTransport], max_connections: int = 1000) -> None:
         self._make = make
         self.places = Places(max_connections)
-        self._kept: list[tuple[float, httpx.AsyncBaseTransport]] = []  # with the loop's time; the last one used last
-        self._lent: set[httpx.AsyncBaseTransport] = set()
+        self._kept: list[_Carrier] = []  # the last one used last
+        self._lent: set[_Carrier] = set()
         self._closing: set[asyncio.Task[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
 
     async def call(self, request: Request, clock: Clock) -> Incoming:
         """See the port."""
         _check(request)
-        for fresh in (False, True):
+        fresh = False
+        while True:
             with clock:
                 until = asyncio.get_running_loop().time() + clock.timeouts.connect
                 await self.places.take(until)
-            lent = _Lent(self, None if fresh or not self._kept else self._kept.pop()[1], request)
+            errand = _Errand(self, self.lend(fresh=fresh), request)
             try:
-                return await lent.answer(clock, until)
+                return await errand.answer(clock, until)
             except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError) as e:
-                if fresh or not lent.died(e):
+                if fresh or not errand.died(e):
                     raise unreachable(e) from e
-        raise AssertionError("the second try returns or raises")
+                fresh = True
 
     async def aclose(self) -> None:
         """Closes every connection; who still reads from one is told."""
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None
-        for transport in [*self._lent, *(t for _, t in self._kept)]:
-            self.close(transport)
+        for carrier in (*self._lent, *self._kept):
+            self._close(carrier)
         self._kept.clear()
         while self._closing:
             await asyncio.wait(self._closing)
 
-    def made(self) -> httpx.AsyncBaseTransport:
-        """Make a transport, without a connection as yet."""
-        return self._make()
+    def lend(self, *, fresh: bool) -> _Carrier:
+        """Give a transport to who has a place: a kept one, unless a fresh one is wanted."""
+        carrier = _Carrier(self._make()) if fresh or not self._kept else self._kept.pop()
+        self._lent.add(carrier)
+        return carrier
 
-    def lend(self, transport: httpx.AsyncBaseTransport) -> None:
-        """Note who is at work."""
-        self._lent.add(transport)
-
-    def done(self, transport: httpx.AsyncBaseTransport, *, whole: bool, parts: Any = None) -> None:
-        """Take a transport back: one whose answer came whole is kept for the next request."""
-        self._lent.discard(transport)
+    def done(self, carrier: _Carrier, *held: Any, whole: bool) -> None:
+        """Take a transport back: one whose answer came whole is kept for the next request. held: what else is to be closed."""
+        self._lent.discard(carrier)
         self.places.give()
         if not whole:
-            self.close(transport, parts)
+            self._close(carrier, *held)
             return
         loop = asyncio.get_running_loop()
-        self._kept.append((loop.time(), transport))
+        carrier.since = loop.time()
+        self._kept.append(carrier)
         if self._sweep is None:
             self._sweep = loop.call_later(IDLE, self._swept)
 
-    def close(self, transport: httpx.AsyncBaseTransport, parts: Any = None) -> None:
-        """Close a transport's connection, in a task, since whoever asks may have been cancelled."""
-        task = asyncio.ensure_future(_closed(transport, parts))
+    def _close(self, carrier: _Carrier, *held: Any) -> None:
+        """Close a connection in a task, since whoever asks may have been cancelled."""
+        task = asyncio.ensure_future(carrier.close(*held))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
@@ -91,50 +108,51 @@ class TransportWire:
         """Close what was not used for too long, and look again when the next one's time comes."""
         loop = asyncio.get_running_loop()
         now = loop.time()
-        while self._kept and self._kept[0][0] + IDLE <= now:
-            self.close(self._kept.pop(0)[1])
-        self._sweep = loop.call_at(self._kept[0][0] + IDLE, self._swept) if self._kept else None
+        while self._kept and self._kept[0].since + IDLE <= now:
+            self._close(self._kept.pop(0))
+        self._sweep = loop.call_at(self._kept[0].since + IDLE, self._swept) if self._kept else None
 
 
-class _Lent:
-    """A transport at work on one request. kept: one that may have its connection already."""
+class _Errand:
+    """One request on its way through a transport."""
 
-    def __init__(self, wire: TransportWire, kept: httpx.AsyncBaseTransport | None, request: Request) -> None:
-        self._wire, self._request = wire, request
-        self._transport = kept or wire.made()
-        self._opened = kept is None
+    def __init__(self, wire: TransportWire, carrier: _Carrier, request: Request) -> None:
+        self._wire, self._carrier, self._request = wire, carrier, request
+        self._opened = carrier.stream is None
         self._limit: asyncio.Timeout | None = None
-        wire.lend(self._transport)
 
     async def answer(self, clock: Clock, until: float) -> Incoming:
         """Send the request, and give its answer. until: the loop's time by which a connection must be open."""
+        transport = self._carrier.transport
         try:
             with clock:
                 async with asyncio.timeout_at(until) as self._limit:
-                    if not isinstance(self._transport, httpx.AsyncHTTPTransport):
-                        self._told()  # a test's own, which traces nothing
-                    response = await self._transport.handle_async_request(_built(self._request, self._trace))
+                    if not isinstance(transport, httpx.AsyncHTTPTransport):
+                        self._leaves()  # a test's own, which traces nothing
+                    response = await transport.handle_async_request(_built(self._request, self._trace))
         except BaseException as e:
-            self._wire.done(self._transport, whole=False)
-            raise _named(e) from e.__cause__ if isinstance(e, GatewayError) else e
+            self.done(whole=False)
+            if (named := _named(e)) is e:
+                raise
+            raise named from e
         return Incoming(response.status_code, list(response.headers.raw), _Body(self, response, clock))
 
     def died(self, error: httpx.TransportError) -> bool:
         """Whether it was a kept connection, whose server had closed it."""
         return not self._opened and (not isinstance(error, httpx.RemoteProtocolError) or str(error).startswith(DIED))
 
-    def done(self, *, whole: bool, parts: Any = None) -> None:
+    def done(self, *held: Any, whole: bool) -> None:
         """Give the transport back."""
-        self._wire.done(self._transport, whole=whole, parts=parts)
+        self._wire.done(self._carrier, *held, whole=whole)
 
     async def _trace(self, event: str, info: dict[str, Any]) -> None:
         """Hear from httpcore how far it is."""
-        if event.endswith("connect_tcp.started"):
-            self._opened = True
+        if event.endswith("connect_tcp.complete"):
+            self._opened, self._carrier.stream = True, info["return_value"]
         elif event.endswith("send_request_headers.started") and info["request"].method != b"CONNECT":
-            self._told()
+            self._leaves()
 
-    def _told(self) -> None:
+    def _leaves(self) -> None:
         """The connection is open, and the request leaves."""
         if self._limit is not None:
             self._limit.reschedule(None)
@@ -144,11 +162,11 @@ class _Lent:
 class _Body:
     """An object, not a generator: closing one that was never iterated must work too."""
 
-    def __init__(self, lent: _Lent, response: httpx.Response, clock: Clock) -> None:
+    def __init__(self, errand: _Errand, response: httpx.Response, clock: Clock) -> None:
         stream = response.stream
         assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101 - narrows the type; httpx allows sync streams too
         self._stream, self._clock = stream, clock
-        self._lent: _Lent | None = lent
+        self._errand: _Errand | None = errand
         self._whole = False
         self._parts: AsyncIterator[bytes] = aiter(stream)
 
@@ -156,7 +174,7 @@ class _Body:
         return self
 
     async def __anext__(self) -> bytes:
-        if self._lent is None:
+        if self._errand is None:
             if self._whole:
                 raise StopAsyncIteration
             raise StreamIncomplete("The upstream's answer broke off (closed here). Try again.")
@@ -182,10 +200,10 @@ class _Body:
         self._end()
 
     def _end(self, *, whole: bool = False) -> None:
-        lent, self._lent = self._lent, None
-        if lent is not None:
+        errand, self._errand = self._errand, None
+        if errand is not None:
             self._whole = whole
-            lent.done(whole=whole, parts=None if whole else (self._parts, self._stream))
+            errand.done(self._parts, self._stream, whole=whole)
 
 
 class _Exact(httpx.URL):
@@ -239,12 +257,3 @@ def _named(error: BaseException) -> BaseException:
         why = f" ({status[0]})" if status else ""
         return UpstreamUnreachable(f"The proxy between the gateway and the upstream did not let the request through{why}. The gateway's log has the reason.")
     return unreachable(error) if isinstance(error, Exception) else error
-
-
-async def _closed(transport: httpx.AsyncBaseTransport, parts: Any) -> None:
-    """Close what an answer held, and its connection."""
-    for each in parts or ():
-        with contextlib.suppress(httpx.HTTPError, OSError, RuntimeError):  # it ends here, however it does
-            await each.aclose()
-    with contextlib.suppress(httpx.HTTPError, OSError, RuntimeError):
-        await transport.aclose()

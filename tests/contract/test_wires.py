@@ -307,16 +307,15 @@ async def test_aborts_of_all_kinds_leave_no_connection_and_no_place(line):
 
 @pytest.mark.parametrize("trusting", [False, True])
 async def test_a_certificate_that_is_not_trusted_is_told_without_an_address(trusting):
-    way = Way(proxy="") if not trusting else Way(ca_file=PEM)
-    wire = wire_of("up", way, 4)
-    async with RawServer(ok, context()) as server:
-        host = "localhost" if not trusting else "127.0.0.1"  # whose name the certificate has not
+    async with RawServer(ok, context()) as server, Proxy() as proxy:
+        wire = wire_of("up", Way(proxy.url, PEM) if trusting else Way(), 4)
+        host = "other.example" if trusting else "localhost"  # the first of which the certificate does not name
         with pytest.raises(UpstreamUnreachable, match="its certificate is not trusted here") as e:
             await OpenAIUpstream(f"https://{host}:{server.port}/v1", wire).send(call())
         assert host not in e.value.message
         assert "certificate" in str(e.value.__cause__).lower()
         assert not server.requests
-    await wire.aclose()
+        await wire.aclose()
 
 
 async def test_a_server_that_asks_for_a_certificate_and_gets_none_is_unreachable():
