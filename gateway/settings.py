@@ -104,7 +104,7 @@ class Provider(Part):
     api_key: SecretStr | None = None
     timeouts: Timeouts = Timeouts()
     max_connections: int = Field(1000, gt=0)
-    proxy: SecretStr = SecretStr("")  # which may hold a password
+    proxy: str = Field("", repr=False)  # which may hold a password: messages show it without
     ca_file: str = ""
     client_cert: str = ""
     http2: bool = False

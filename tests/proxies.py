@@ -66,13 +66,15 @@ class Proxy:
             wanted = "Basic " + base64.b64encode(self.auth.encode()).decode()
             if self.auth and sent.get("proxy-authorization") != wanted:
                 writer.write(b"HTTP/1.1 407 Geheim Required\r\ncontent-length: 0\r\n\r\n")
-                return await writer.drain()
+                await writer.drain()
+                return
             self.seen.append(f"{method} {target}" if method == "CONNECT" else target)
             if method == "CONNECT":
                 host, _, port = target.rpartition(":")
                 onward = await self.on(host, int(port))
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                return await joined((reader, writer), onward)
+                await joined((reader, writer), onward)
+                return
             if onward is None:
                 url = urlsplit(target)
                 onward = await self.on(url.hostname, url.port)
@@ -110,7 +112,8 @@ class Socks(Proxy):
             onward = await self.on(host, port)
         except OSError:
             writer.write(b"\x05\x05\x00\x01" + bytes(6))
-            return await writer.drain()
+            await writer.drain()
+            return
         writer.write(b"\x05\x00\x00\x01" + bytes(6))
         await joined((reader, writer), onward)
 

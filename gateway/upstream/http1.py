@@ -31,7 +31,7 @@ from gateway.upstream.trust import trust
 
 WRITTEN = 1 << 17  # bytes of a request's body that are written at a time
 AT_ONCE = 1 << 15  # bytes that are sooner copied than written in parts
-UNREAD = 1 << 18  # bytes that wait for their reader before the server has to
+UNREAD = 1 << 17  # bytes that wait for their reader before the server has to
 IDLE = 30.0  # seconds that an unused connection is kept
 HERE = "closed here"
 

@@ -55,8 +55,7 @@ class Way:
 
 def way_of(provider: Provider, environ: Mapping[str, str]) -> Way:
     """Say how a provider is reached, with what the environment says of proxies."""
-    named = provider.proxy.get_secret_value()
-    proxy = "" if named == NONE else named or _environment(provider.base_url, environ)
+    proxy = "" if provider.proxy == NONE else provider.proxy or _environment(provider.base_url, environ)
     return Way(proxy, provider.ca_file, provider.client_cert, provider.http2)
 
 

@@ -74,7 +74,7 @@ async def line(request):
         yield make
         for found in made:
             await found.wire.aclose()
-            assert found.wire.places.free == 4 or found.wire.places.free == 30
+            assert found.wire.places.free in (4, 30)
 
 
 async def ok(seen, wire):
