@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
@@ -51,8 +52,8 @@ from gateway.upstream.anthropic import AnthropicUpstream
 from gateway.upstream.azure import AzureUpstream
 from gateway.upstream.base import Upstream, Wire
 from gateway.upstream.clock import Timeouts
-from gateway.upstream.http1 import Http1
 from gateway.upstream.openai import OpenAIUpstream
+from gateway.upstream.ways import Way, way_of, wire_of
 from gateway.usage import UsageLog
 from memory.ask import Policy
 from memory.blocks import Block
@@ -79,13 +80,16 @@ METHODS = [HttpMethod.GET, HttpMethod.HEAD, HttpMethod.OPTIONS, HttpMethod.POST,
 
 def create_app(settings: Settings, *, transport: httpx.AsyncBaseTransport | None = None, upstreams: Mapping[str, Upstream] | None = None) -> Front:
     """The ASGI application. transport, upstreams: a test's own, in place of real connections. Raises ConfigError."""
-    wires: dict[str, Wire] = {}
+    wires: dict[tuple[str, Way], Wire] = {}  # a reload may send a provider another way
 
     def connected(settings: Settings) -> Mapping[str, Upstream]:
+        serving: dict[str, Wire] = {}
         for name, provider in settings.providers.items():
-            if name not in wires:
-                wires[name] = _wire(transport, provider.max_connections)
-        return upstreams or upstreams_of(settings, wires)
+            way = way_of(provider, os.environ)
+            if (name, way) not in wires:
+                wires[name, way] = _wire(transport, name, way, provider.max_connections)
+            serving[name] = wires[name, way]
+        return upstreams or upstreams_of(settings, serving)
 
     gateway = wire(settings, connected(settings))
     app = Litestar(
@@ -135,12 +139,11 @@ def rewired(running: Gateway, settings: Settings, upstreams: Mapping[str, Upstre
     """Other settings over the running memory, worker and counters. Raises ConfigError, nothing being changed."""
     router = Targets(settings, upstreams, known_models(facts_file()))
     made = replace(
-        running, settings=settings, keys=_keys(settings, running.secret, running.keys.made), names=Names(settings), router=router, prefixes=Prefixes(), background=Background(settings.memory.ignore), lacks={})
-    running.choice.rules = settings.routing
+        running, settings=settings, keys=_keys(settings, running.secret, running.keys.made), names=Names(settings), router=router, prefixes=Prefixes(), background=Background(settings.memory.ignore), lacks={}, choice=running.choice.ruled(settings.routing))
     running.choice.cooldowns.rules = _rests(settings)
     memory = running.memory
     memory.policy = _policy(settings)
-    _register(running.worker, memory, Unattended(settings, router, running.choice, running.credentials, running.usage))
+    _register(running.worker, memory, Unattended(settings, router, made.choice, running.credentials, running.usage))
     if memory.retrieval.meaning is not None and isinstance(embed := memory.retrieval.meaning.embed, UpstreamEmbed):
         embed.router, embed.own_key = router, settings.mode == "own-key"
     return made
@@ -203,12 +206,12 @@ def facts_file() -> Path:
     return installed if installed.exists() else Path(__file__).parent.parent / "config" / "models.toml"
 
 
-def _wire(transport: httpx.AsyncBaseTransport | None, max_connections: int) -> Wire:
+def _wire(transport: httpx.AsyncBaseTransport | None, name: str, way: Way, max_connections: int) -> Wire:
     if transport is None:
-        return Http1(max_connections)
+        return wire_of(name, way, max_connections)
     from gateway.upstream.transport import TransportWire
 
-    return TransportWire(transport)
+    return TransportWire(lambda: transport)
 
 
 def upstreams_of(settings: Settings, wires: Mapping[str, Wire]) -> dict[str, Upstream]:

@@ -218,6 +218,7 @@ def answering(gateway: Gateway, forward: Forwarder, entry: Entry, make: Prepare)
     record = Record(entry.id, time.time(), principal.tenant, entry.user, principal.key, entry.model, "", entry.path, entry.mode, 0.0, 0)
     limits, budget = principal.limits, principal.budget
     allowance = Allowance(principal.key, limits.rpm, limits.tpm, limits.concurrent, budget.usd, budget.period)
+    forward.request = entry.id
     books = Booked(forward, record, entry.started, gateway.limits, gateway.usage, allowance, make, entry.output)
     base = [(b"x-mnemogate-request-id", entry.id.encode())]
     if entry.mode != "off":

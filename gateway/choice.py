@@ -2,8 +2,9 @@
 
 Rules (WIRE.md G): a model's targets before its fallbacks; among targets by weight, by conversation where that is sticky, or by
 the time to their first event. A target that failed too often rests; once its rest is over, one request tries it before the others
-do. One that rests on its own word (Retry-After) is left alone; one that merely failed is the last resort, so that a model's last
-target is always tried. In own-key mode a 429 is about one account, and rests the target for that account alone.
+do. One that rests on its own word (Retry-After) is left alone while another is to be had. Where all of a model rest, for whatever
+reason, the one that recovers soonest is tried all the same: a gateway never refuses by itself what an upstream might answer. In
+own-key mode a 429 is about one account, and rests the target for that account alone.
 """
 from __future__ import annotations
 
@@ -12,10 +13,11 @@ import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 from gateway.cooldowns import Cooldowns, Rest
-from gateway.errors import GatewayError, Unavailable, UpstreamRefused
+from gateway.errors import GatewayError, UpstreamRefused
 from gateway.refusals import asked, blames
 from gateway.routing import Route, Target
 from gateway.settings import Routing
@@ -27,7 +29,7 @@ FRESH = 60.0  # seconds that a measured latency counts
 LEAST = 2.0**-65  # a chance below all that are drawn
 PACES = 10_000  # behind `*`, clients name models as they like
 ASKING = (429, 503, 529)  # the statuses whose Retry-After is about the target, not about this request
-FREE, BEING_TRIED, TIRED, LEFT_ALONE = range(4)
+FREE, BEING_TRIED, RESTING = range(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,16 @@ class Candidate:
     target: Target
     rests: Mapping[str, Rest]
 
-    def rank(self, now: float) -> int:
-        ranks = [(LEFT_ALONE if r.asked else TIRED) if r.until > now else BEING_TRIED if r.probing else FREE for r in self.rests.values()]
-        return max(ranks, default=FREE)
+    def rank(self, now: float) -> tuple[int, float]:
+        """What its rests say against it, and until when it rests, by `Rest`'s clock."""
+        until = max((r.until for r in self.rests.values()), default=0.0)
+        if until > now:
+            return RESTING, until
+        return (BEING_TRIED if any(r.probing for r in self.rests.values()) else FREE), 0.0
+
+    def left_alone(self, now: float) -> bool:
+        """Whether it rests on its own word."""
+        return any(r.asked and r.until > now for r in self.rests.values())
 
 
 @dataclass(slots=True)
@@ -74,39 +83,44 @@ class Trial:
 
 
 class Choice:
-    """What is known of the targets, in this process and, through `cooldowns`, in others. rules: replaced by a reload."""
+    """What is known of the targets, in this process and, through `cooldowns`, in others, and the rules of choosing."""
 
     def __init__(self, cooldowns: Cooldowns, rules: Routing) -> None:
         self.cooldowns, self.rules, self.slots, self.shares = cooldowns, rules, Slots(), Shares()
         self._paces: dict[str, tuple[float, float]] = {}  # by target: seconds until the first event, and when that was seen
 
-    async def candidates(self, route: Route, account: str, conversation: bytes) -> list[Candidate]:
-        """Whom to try, best first. account: whose quota it is, "" for the gateway's own. conversation: what stays the same in it.
+    def ruled(self, rules: Routing) -> Choice:
+        """The same knowledge under other rules: those of requests under way stay as they were."""
+        other = copy(self)
+        other.rules = rules
+        return other
 
-        Raises Unavailable while every target rests on its own word."""
+    async def candidates(self, route: Route, account: str, conversation: bytes) -> list[Candidate]:
+        """Whom to try, best first. account: whose quota it is, "" for the gateway's own. conversation: what stays the same in it."""
         targets = [t for tier in route.tiers for t in self._within(tier, conversation)]
         rests = await self.cooldowns.resting([name for t in targets for name in _names(t, account)])
         if not rests and not any(t.concurrent for t in targets):
             return [Candidate(t, {}) for t in targets]
-        now = time.time()
+        now = time.monotonic()
         found = [Candidate(t, {n: rests[n] for n in _names(t, account) if n in rests}) for t in targets]
-        usable = [c for c in found if c.rank(now) < LEFT_ALONE]
-        if not usable:
-            seconds = max(1, math.ceil(min(max(r.until for r in c.rests.values()) for c in found) - now))
-            raise Unavailable(f"The provider of {route.name!r} asked not to be called for now. Try again in {seconds} s.", headers=[(b"retry-after", b"%d" % seconds)])
-        return sorted(usable, key=self.against)
+        first, *others = sorted(found, key=self.against)
+        return [first, *(c for c in others if not c.left_alone(now))]
 
-    def against(self, candidate: Candidate) -> tuple[int, bool]:
-        """What speaks against trying it now, in order: that it rests, that it has no free place."""
-        return candidate.rank(time.time()), self.slots.full(candidate.target)
+    def against(self, candidate: Candidate) -> tuple[int, float, bool]:
+        """What speaks against trying it now, in order: that it rests, and how long; that it has no free place."""
+        return *candidate.rank(time.monotonic()), self.slots.full(candidate.target)
 
     async def begun(self, candidate: Candidate, account: str, *, alone: bool) -> Trial | None:
-        """The try of a candidate; None where another request is finding out whether it is well. alone: there is no other to try."""
+        """The try of a candidate; None where another request is finding out whether it is well. alone: there is no other to try.
+
+        One that rests is tried as it is: it was chosen because nobody else is left."""
         probes = []
-        now = time.time()
+        now = time.monotonic()
         for name, rest in candidate.rests.items():
             timeouts = candidate.target.settings.timeouts
-            if rest.until <= now and await self.cooldowns.probe(name, timeouts.connect + timeouts.first_token):
+            if rest.until > now:
+                continue
+            if await self.cooldowns.probe(name, timeouts.connect + timeouts.first_token):
                 probes.append(name)
             elif not alone:
                 for taken in probes:

@@ -6,6 +6,7 @@ never shortens one.
 """
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ MOST = 4096  # records in one process: with `*` it is clients that name models
 class Rest:
     """Why a target is not tried now.
 
-    until: seconds since 1970. asked: the upstream itself named a time (Retry-After) and that time is not over; else it failed
+    until: by time.monotonic, which no change of the clock moves. asked: the upstream itself named a time (Retry-After) and that time is not over; else it failed
     too often. probing: its rest is over and one request is trying it now.
     """
 
@@ -67,9 +68,9 @@ class Cooldowns(Protocol):
 
 @dataclass(slots=True)
 class _Record:
-    asked: float = 0.0  # rests until, in seconds since 1970, because the upstream asked
-    tired: float = 0.0  # the same, because it failed too often
-    probe: float = 0.0  # the right to try it is taken until then
+    asked: float = -math.inf  # rests until, by the clock, because the upstream asked
+    tired: float = -math.inf  # the same, because it failed too often
+    probe: float = -math.inf  # the right to try it is taken until then
     failures: deque[float] = field(default_factory=deque)
 
     @property
@@ -78,9 +79,9 @@ class _Record:
 
 
 class LocalCooldowns:
-    """The rests of one process. clock: seconds since 1970."""
+    """The rests of one process. clock: seconds, never going back."""
 
-    def __init__(self, rules: Rules, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, rules: Rules, clock: Callable[[], float] = time.monotonic) -> None:
         self.rules = rules
         self._clock = clock
         self._records: dict[str, _Record] = {}
@@ -88,7 +89,7 @@ class LocalCooldowns:
     async def resting(self, names: Sequence[str]) -> dict[str, Rest]:
         now = self._clock()
         found = {n: r for n in names if (r := self._records.get(n)) is not None and r.until + KEPT > now}
-        return {n: Rest(r.until, r.asked > now, r.probe > now) for n, r in found.items() if r.until}
+        return {n: Rest(r.until, r.asked > now, r.probe > now) for n, r in found.items()}
 
     async def failed(self, name: str, asked: float | None) -> None:
         now, rules = self._clock(), self.rules
@@ -96,7 +97,7 @@ class LocalCooldowns:
         if len(self._records) > MOST:
             del self._records[next(iter(self._records))]
         half_open = record.until <= now < record.until + KEPT
-        record.probe = 0.0
+        record.probe = -math.inf
         if asked:
             record.asked = max(record.asked, now + asked)
         elif rules.failures:
@@ -121,4 +122,4 @@ class LocalCooldowns:
 
     async def freed(self, name: str) -> None:
         if record := self._records.get(name):
-            record.probe = 0.0
+            record.probe = -math.inf

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Headers = Sequence[tuple[bytes, bytes]]
 SHOWN = 60  # characters of a value
+LOOKED_AT = 4000  # characters of a value of which some are shown
 KINDS = {dict: "an object", list: "a list", tuple: "a list", str: "a string", int: "a number", float: "a number", bool: "a boolean", type(None): "null"}
 TABLE = ("model_type", "dict_type")
 SHAPES = {
@@ -149,12 +150,15 @@ class UpstreamTimeout(GatewayError):
 
 
 class UpstreamRefused(GatewayError):
-    """The upstream's own refusal, passed on as it came: its status, its body, its headers."""
+    """The upstream's own refusal, passed on as it came: its status, its body, its headers.
 
-    def __init__(self, status: int, content: bytes, headers: Headers = ()) -> None:
+    date: when it was sent, by the upstream's own clock. said: for the log, where the body is no longer its text."""
+
+    def __init__(self, status: int, content: bytes, headers: Headers = (), date: bytes = b"", said: str = "") -> None:
         super().__init__(f"the upstream answered {status}", headers=headers)
         self.status = status
         self.content = content
+        self.date, self.said = date, said
 
     def body(self) -> bytes:
         return self.content
@@ -190,16 +194,17 @@ def kind_of(value: object) -> str:
 def quoted(value: object) -> str:
     """A value as a message shows it: on one line and shortened; of a list or an object, that it is one."""
     if isinstance(value, str):
-        text = shown_url(value)
-        return repr(text) if len(text) <= SHOWN else f"{text[:SHOWN]!r}… ({len(text)} characters)"
+        text = shown_url(value[:LOOKED_AT])
+        return repr(text) if len(value) <= SHOWN else f"{text[:SHOWN]!r}… ({len(value)} characters)"
     if isinstance(value, dict | list | tuple):
         return kind_of(value)
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)[:SHOWN]
 
 
 def shown_url(url: str) -> str:
-    """An address without the user and password that may stand in it."""
-    return re.sub(r"(?:(?<=//)|\A(?=[^/@]*:))[^/]*@", "", url)
+    """An address without the user and password that may stand in it, and without its query, which may hold a key."""
+    nameless = re.sub(r"(?:(?<=//)|\A(?=[^/@]*:))[^/]*@", "", url)
+    return re.sub(r"(://[^?#]*)[?].*", r"\1?...", nameless, count=1, flags=re.DOTALL)
 
 
 def instead(name: str, known: Iterable[str], listed: str = "") -> str:

@@ -18,12 +18,31 @@ import msgspec
 
 from gateway.choice import Candidate, Choice, Trial
 from gateway.endings import error_of
-from gateway.errors import GatewayError, StreamIncomplete, UpstreamAuthError, UpstreamRefused, UpstreamUnreachable
+from gateway.errors import (
+    BadRequest,
+    GatewayError,
+    StreamIncomplete,
+    Unavailable,
+    UpstreamAuthError,
+    UpstreamRefused,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
 from gateway.headers import Pairs, client_headers, header_value, rekeyed, upstream_headers
 from gateway.identity import LOCAL
 from gateway.metering import Meter
 from gateway.pace import Paced
-from gateway.refusals import blames, code_of, error_json, forbids_retry, pause, status_of, worth_retrying
+from gateway.refusals import (
+    LOGGED,
+    blames,
+    code_of,
+    error_json,
+    forbids_retry,
+    pause,
+    reason,
+    status_of,
+    worth_retrying,
+)
 from gateway.routing import Route, Target
 from gateway.slots import Held
 from gateway.sse import DONE, Event, EventTooLarge, Framer
@@ -78,7 +97,7 @@ class Forwarder:
     """Sends one client request's rounds. client: its headers that may go upstream. authorization: its own, in own-key mode.
 
     managed: provider keys are ours, so an upstream's 401 is about us. account: whose quota it is, where it is not ours.
-    conversation: what stays the same in it, to stay with its target. retries: tries after the first,
+    conversation: what stays the same in it, to stay with its target. request: its name, for the log. retries: tries after the first,
     over all targets and rounds. deadline: the loop's time by which all of it ends.
     """
 
@@ -97,6 +116,8 @@ class Forwarder:
     served: Target | None = None
     tried: Target | None = None
     waited: float = 0.0
+    request: str = ""
+    _written: bool = False
     _candidates: list[Candidate] = field(default_factory=list)
 
     async def chosen(self) -> Target:
@@ -116,7 +137,8 @@ class Forwarder:
             nonlocal found
             body, sent, client = compose(target)
             found = pieces(native(body["messages"], target.label, thoughts=target.settings.kind == "anthropic"), client, sent)
-            return Outgoing("/chat/completions", written({**body, "model": target.model}, found, client), frozen=frozen)
+            content = written({**body, "model": target.model}, found, client)
+            return Outgoing("/chat/completions", content, frozen=frozen, stream=bool(body.get("stream")))
 
         reply = await self._tried(lambda target: self._sent(target, outgoing(target), another))
         reply.messages = found
@@ -183,14 +205,20 @@ class Forwarder:
                 return answered
 
     async def _judged(self, trial: Trial, send: Callable[[Target], Awaitable[Answered]]) -> Answered:
-        """One try, and what it tells of its target. A caller who leaves tells nothing."""
-        started = time.perf_counter()
+        """One try, and what it tells of its target. A caller who leaves tells nothing, and pays for what was begun for it."""
+        started, target = time.perf_counter(), trial.candidate.target
+        self._written = False
         try:
-            answered = await send(trial.candidate.target)
+            answered = await send(target)
         except GatewayError as e:
+            if self._written and isinstance(e, UpstreamTimeout | StreamIncomplete):
+                self.meter.began(target, Framer())
+            self.noted(e, target)
             await trial.failed(e)
             raise
         except BaseException:
+            if self._written:
+                self.meter.began(target, Framer())
             await trial.left()
             raise
         finally:
@@ -218,7 +246,7 @@ class Forwarder:
 
     async def _dispatched(self, target: Target, outgoing: Outgoing) -> Incoming:
         """The target's answer, which holds one of its places where those are limited. Raises Unavailable where none was free in time."""
-        outgoing.until, outgoing.model = self.deadline, target.model
+        outgoing.until, outgoing.model, outgoing.written = self.deadline, target.model, self._leaves
         places = await self._placed(target) if target.concurrent or self.among_many else None
         try:
             self.attempts, self.tried = self.attempts + 1, target
@@ -251,9 +279,23 @@ class Forwarder:
                 places.callback(choice.slots.give, target.label)
             return places.pop_all()
 
+    def _leaves(self) -> None:
+        """A request has begun to leave: from now on it costs something, whoever waits for its answer."""
+        self._written = True
+
+    def noted(self, error: GatewayError, target: Target) -> None:
+        """Tells the operator of a call that failed. What is the request's own fault, or a full pool's, is no warning."""
+        own = isinstance(error, UpstreamRefused | BadRequest | Unavailable) and not blames(error)
+        level = logging.INFO if own else logging.WARNING
+        log.log(level, "upstream call failed: %s at %s, attempt %d%s: %s", target.label, target.address, self.attempts,
+                f" of {self.request}" if self.request else "", reason(error))
+
     async def broke(self, error: GatewayError) -> None:
         """An answer that had begun broke off: that too speaks against its target."""
-        if self.served is not None and blames(error):
+        if self.served is None:
+            return
+        self.noted(error, self.served)
+        if blames(error):
             await self.choice.cooldowns.failed(self.served.label, None)
 
     async def _passed(self, target: Target, make: Callable[[Target, Pairs], Awaitable[Outgoing]]) -> Passed:
@@ -340,14 +382,15 @@ class Forwarder:
         if incoming.status == 401 and self.managed:
             keyless = self.credential(target) is None
             fault = "has no api_key here, and wants one" if keyless else "refused the gateway's own credentials"
-            log.error("the provider %r %s", target.provider, fault)
             return UpstreamAuthError(f"The provider {target.provider!r} {fault}. The gateway's operator must {'set' if keyless else 'check'} providers.{target.provider}.api_key.")
-        if incoming.status < 200:
+        if incoming.status < 200 or incoming.status > 599:
             return UpstreamUnreachable(f"The provider {target.provider!r} answered {incoming.status}, which nobody asked for. Check its base_url.")
         if 300 <= incoming.status < 400:
             return UpstreamUnreachable(f"The provider {target.provider!r} answered with a redirect ({incoming.status}), which is not followed. Check its base_url.",
                                        headers=[(b"x-should-retry", b"false")])
-        return UpstreamRefused(incoming.status, *error_json(incoming.status, data, headers))
+        content, told = error_json(incoming.status, data, headers)
+        said = "" if content is data else " ".join(data[: 4 * LOGGED].decode("utf-8", "replace").split())[:LOGGED]
+        return UpstreamRefused(incoming.status, content, told, incoming.header(b"date") or b"", said)
 
 
 def completion(data: bytes) -> tuple[Json, Chunk | None]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from urllib.parse import quote
@@ -20,6 +21,10 @@ HOP = frozenset({
 CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"cookie", b"cookie2"})
 # Back to the client: dropped, since they belong to the other connection or to the browser of someone else.
 DROPPED = HOP | {b"set-cookie", b"set-cookie2", b"server", b"date", b"alt-svc", b"strict-transport-security", b"clear-site-data", b"x-accel-buffering"}
+
+TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+UNSENDABLE = re.compile(rb"[^!#$%&'*+.^_`|~0-9A-Za-z\0-]|\0\0")  # in names, joined by NUL
+CONTROL = re.compile(rb"[\0-\x08\x0b-\x1f\x7f]")  # in values, joined by line feeds
 
 
 def joined(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
@@ -78,9 +83,14 @@ def upstream_headers(client: Pairs, authorization: bytes | None, content_type: b
 
 
 def client_headers(upstream: Iterable[tuple[bytes, bytes]]) -> Pairs:
-    """What the client gets of an upstream's answer: rate limits, request id, content type and the like."""
+    """What the client gets of an upstream's answer: rate limits, request id, content type and the like.
+
+    A header that no server may send (a blank in its name, a control character in its value) is dropped: ours would refuse to."""
     listed: set[bytes] = set()
     kept: Pairs = []
+    upstream = list(upstream)
+    if UNSENDABLE.search(b"\0".join([k for k, _ in upstream])) or CONTROL.search(b"\n".join([v for _, v in upstream])):
+        upstream = [(k, v) for k, v in upstream if TOKEN.fullmatch(k) and not (CONTROL.search(v) or b"\n" in v)]
     for name, value in upstream:
         lower = name.lower()
         if lower == b"connection":

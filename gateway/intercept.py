@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from gateway.wire.chat import Chunk, Fold, Head, Json, Segment, decode, encode, lane_of, lowered
+from gateway.wire.chat import chunk as chunk_of
 from gateway.wire.delta import grown_name, usage_sum
 from gateway.wire.mould import CONTENT, Mould, mould
 
@@ -295,6 +296,15 @@ class Interceptor:
             if self._shown is not None:
                 self._shown.add(chunk.body if payload is chunk.payload else decode(payload))
             out.append(payload)
+
+    def done(self) -> list[bytes]:
+        """The upstream says that all has come: a choice whose finish it told as "" has ended as well; what to show for that."""
+        out: list[bytes] = []
+        for lane, state in self._lanes.items():
+            if not state.reason and self._received.finish(lane) == "":
+                ended = {"index": lane, "delta": {}, "finish_reason": "tool_calls" if state.calls else "stop"}
+                out += self.feed(chunk_of({**self._head.members, "choices": [ended]}, b""))
+        return out
 
     def close(self) -> tuple[list[bytes], Round]:
         """The upstream's stream has ended: what was still held, and what the round came to."""

@@ -17,6 +17,7 @@ from gateway.counters import Claim, Counters, Hold, Standing
 from gateway.errors import BudgetSpent, RateLimited
 
 NANO = 1_000_000_000
+WINDOW = 60.0  # seconds of rpm and tpm
 Ledger = Callable[[str, float], Awaitable[float]]
 
 
@@ -181,9 +182,11 @@ def _overdrawn(allowance: Allowance, standing: Standing, spent: float, asked: fl
 
 
 def _wait(allowance: Allowance, standing: Standing) -> tuple[str, list[tuple[bytes, bytes]]]:
-    wait = max(1, math.ceil(standing.wait))
+    most = WINDOW if standing.refused in ("rpm", "tpm") else math.inf  # the buckets of a window leave it up to a second late
+    seconds = min(standing.wait, most)
+    wait = max(1, math.ceil(seconds))
     return duration(wait), [
-        (b"retry-after", b"%d" % wait), (b"retry-after-ms", b"%d" % max(1, math.ceil(standing.wait * 1000))), *_headers(allowance, standing)]
+        (b"retry-after", b"%d" % wait), (b"retry-after-ms", b"%d" % max(1, math.ceil(seconds * 1000))), *_headers(allowance, standing)]
 
 
 def _usd(amount: float) -> str:

@@ -1,6 +1,7 @@
 """What one request used, as its upstream calls tell it, and what that costs. Pure.
 
-Each call is billed by the target that served it. A call whose upstream told no count is guessed: its input by the request's size,
+Each call is billed by the target that served it, from the moment its request left: one that nobody waited for has cost its input at
+least. A call that was refused, or never connected, costs nothing. A call whose upstream told no count is guessed: its input by the request's size,
 its output by its events, one token each, or by its size; the bill says so.
 """
 from __future__ import annotations
@@ -18,7 +19,7 @@ NONE = Tokens()
 
 @dataclass(slots=True)
 class Call:
-    """One accepted call. framer: what cut its stream into events, if it was one. size: bytes of an answer that came whole. usage: what
+    """One call that was accepted, or left. framer: what cut its stream into events, if it was one. size: bytes of an answer that came whole. usage: what
     the upstream told."""
 
     target: Target
@@ -51,7 +52,7 @@ class Meter:
     asides: list[Meter] = field(default_factory=list)
 
     def began(self, target: Target, framer: Framer, size: int = 0) -> None:
-        """An upstream accepted a call. size: see `Call`."""
+        """An upstream accepted a call, or was left at work on one. size: see `Call`."""
         self.calls.append(Call(target, framer, size))
 
     def told(self, usage: Any) -> None:

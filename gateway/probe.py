@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import logging
+import os
 
 from gateway.addresses import versioned
 from gateway.errors import GatewayError, shown_url
@@ -15,17 +16,17 @@ ABSENT = (404, 405)
 async def status_of(name: str, settings: Settings, base_url: str | None = None) -> int:
     """What the list of models is answered with, asked for as the gateway asks: each kind of provider has its own header for the key.
 
-    base_url: another address than the provider's own. Raises GatewayError.
+    base_url: another address than the provider's own. Raises GatewayError, ConfigError.
     """
     from gateway.app import upstreams_of
     from gateway.upstream.base import Outgoing
-    from gateway.upstream.http1 import Http1
+    from gateway.upstream.ways import way_of, wire_of
 
     provider = settings.providers[name]
     impatient = provider.model_copy(update={
         "timeouts": Timeouts(connect=SECONDS, first_token=SECONDS, idle=SECONDS, total=SECONDS), "base_url": base_url or provider.base_url})
     key = [(b"authorization", b"Bearer " + provider.api_key.get_secret_value().encode())] if provider.api_key else []
-    wire = Http1(1)
+    wire = wire_of(name, way_of(provider, os.environ), 1)
     try:
         upstream = upstreams_of(settings.model_copy(update={"providers": {name: impatient}}), {name: wire})[name]
         incoming = await upstream.send(Outgoing("/models", None, key, "GET"))

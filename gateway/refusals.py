@@ -3,9 +3,11 @@ but for the chance in a pause and the clock that a date is read against."""
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import re
 import time
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 import msgspec
@@ -18,6 +20,7 @@ from gateway.errors import (
     UpstreamUnreachable,
     error_body,
 )
+from gateway.excerpt import excerpt
 from gateway.headers import Pairs
 from gateway.wire.chat import decode, encode
 
@@ -31,19 +34,19 @@ WINDOW = (
 PROMPT = (
     re.compile(r"(\d{3,9})(?: tokens)? (?:in|from) the (?:messages|prompt|input)", re.IGNORECASE),
     re.compile(r"(?:resulted in|too long:|n_prompt_tokens|prompt \(|input \(|token count|requested)[^\d.]{0,24}(\d{3,9})", re.IGNORECASE))
-TAGS = re.compile(r"<(script|style)\b.*?(?:</\1>|\Z)|<[^>]*>", re.IGNORECASE | re.DOTALL)
 
+LOGGED = 1000  # characters of an upstream's text
 
 
 def error_json(status: int, data: bytes, headers: Pairs) -> tuple[bytes, Pairs]:
-    """An upstream's error body as it came when it is JSON, else a JSON error with the beginning of its text."""
+    """An upstream's error body as it came when it is JSON, else a JSON error with what of its first line may be quoted."""
     try:
         msgspec.json.decode(data)
         return data, headers
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        text = " ".join(TAGS.sub(" ", data[:4000].decode("utf-8", "replace")).split())[:300]
+        text = excerpt(data) or ("with what only the gateway's log shows" if data.strip() else "no text")
         kept = [(k, v) for k, v in headers if k not in (b"content-type", b"content-encoding")]
-        return error_body(f"The upstream answered {status}: {text or 'no text'}", "upstream_error", "upstream_error"), [*kept, (b"content-type", b"application/json")]
+        return error_body(f"The upstream answered {status}: {text}", "upstream_error", "upstream_error"), [*kept, (b"content-type", b"application/json")]
 
 
 def is_overflow(error: UpstreamRefused) -> bool:
@@ -113,15 +116,35 @@ def blames(error: GatewayError) -> bool:
 
 
 def asked(error: GatewayError) -> float | None:
-    """Seconds that an upstream asks to wait, in any of three forms: `retry-after-ms`, `retry-after` in seconds or as a date."""
+    """Seconds that an upstream asks to wait, in any of three forms: `retry-after-ms`, `retry-after` in seconds or as a date.
+
+    A date is read against the upstream's own clock, where it told that, and comes to whole seconds as the others do."""
     for name, scale in ((b"retry-after-ms", 0.001), (b"retry-after", 1.0)):
         value = next((v for k, v in error.headers if k == name), None)
         if value is not None and re.fullmatch(rb"\d+(\.\d+)?", value):
             return float(value) * scale
-        if value is not None and scale == 1.0:
-            with contextlib.suppress(ValueError, OverflowError):
-                return max(0.0, parsedate_to_datetime(value.decode("latin-1")).timestamp() - time.time())
+        if value is not None and scale == 1.0 and (until := _date(value)) is not None:
+            now = _date(error.date) if isinstance(error, UpstreamRefused) else None
+            return max(0.0, math.ceil(until - (time.time() if now is None else now)))
     return None
+
+
+def _date(value: bytes) -> float | None:
+    """Give an HTTP-date as seconds since 1970. One without a zone is in UTC (RFC 9110, 5.6.7)."""
+    with contextlib.suppress(ValueError, OverflowError, TypeError):
+        found = parsedate_to_datetime(value.decode("latin-1"))
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return None
+
+
+def reason(error: GatewayError) -> str:
+    """Say why a call failed, for the operator's log: no prompt, no key, and no refusal's message, which may quote either."""
+    if isinstance(error, UpstreamRefused):
+        said = f": {error.said}" if error.said else ""
+        return f"it answered {error.status} ({code_of(error) or 'no code'}){said}"
+    causes = (c for c in (error.__cause__, error.__context__) if c is not None and str(c))
+    cause = next((f" [{type(c).__name__}: {str(c)[:LOGGED]}]" for c in causes), "")
+    return f"{error.code}: {error.message}{cause}"
 
 
 def pause(error: GatewayError, tries: int) -> float:

@@ -94,7 +94,7 @@ class RelayWork:
             headers = [*headers, (b"content-type", self._p.content_type)]
             if target.model and target.model != self._forward.route.name:
                 body = await weighed(body, renamed, body, target.model, self._p.content_type)
-        return Outgoing(self._p.path, body, headers, self._p.method)
+        return Outgoing(self._p.path, body, headers, self._p.method, stream=self.stream)
 
     async def _events(self, passed: Passed, more: Events) -> AsyncGenerator[bytes, None]:
         if passed.first:

@@ -32,10 +32,15 @@ class Target:
     window: int | None = None
     supports_tools: bool = True
     tokenizer: str = "estimate"
-    label: str = field(init=False)  # its name in headers and logs, without addresses
+    label: str = field(init=False)  # its name in headers and errors, without addresses
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", f"{self.provider}/{self.model}")
+
+    @property
+    def address(self) -> str:
+        """Host and port, for the operator's log."""
+        return self.settings.base_url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")[2]
 
 
 @dataclass(frozen=True, slots=True)

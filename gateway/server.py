@@ -24,6 +24,7 @@ Beside = Callable[[], Coroutine[Any, Any, None]]
 GRACE_AFTER_CUT = 3.0
 GC_THRESHOLDS = (10_000, 20, 50)
 SWITCH_SECONDS = 0.001  # after which a thread that reads something long gives the event loop its turn
+UNSENT = 1 << 17  # bytes on their way to one client; the kernel counts its own part twice
 
 
 class Server(uvicorn.Server):
@@ -51,6 +52,13 @@ class Server(uvicorn.Server):
             log.warning("Mnemogate has stopped; %d requests were cut off", left)
         else:
             log.info("Mnemogate has stopped")
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        # What a client does not read waits in the kernel, which would take 4 MiB a stream, and an answer with memory is kept for its
+        # record as far as it was sent. The sockets that are accepted have the size of the one that listens.
+        for listening in (each for server in self.servers for each in server.sockets):
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNSENT)
 
     @property
     def _process(self) -> Process:

@@ -106,6 +106,10 @@ class Provider(Part):
     api_key: SecretStr | None = None
     timeouts: Timeouts = Timeouts()
     max_connections: int = Field(1000, gt=0)
+    proxy: str = Field("", repr=False)  # which may hold a password: messages show it without
+    ca_file: str = ""
+    client_cert: str = ""
+    http2: bool = False
     stream_usage: bool = True
     api_version: str = ""
     default_max_tokens: int = Field(4096, gt=0)

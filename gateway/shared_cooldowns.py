@@ -5,7 +5,7 @@ What this process sees itself it also tells its twin, which serves while Redis i
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gateway.cooldowns import KEPT, LocalCooldowns, Rest, Rules
 from gateway.shared import Absent, Script, Shared, tagged
@@ -61,11 +61,11 @@ FREED = Script("redis.call('HDEL', KEYS[1], 'probe')")
 
 
 class SharedCooldowns:
-    """Cooldowns in Redis. Its own clock only says when the server's rests end, in seconds since 1970."""
+    """Cooldowns in Redis. clock: this process's own, by which the server's rests are told."""
 
-    def __init__(self, shared: Shared, rules: Rules) -> None:
-        self._shared = shared
-        self._twin = LocalCooldowns(rules)
+    def __init__(self, shared: Shared, rules: Rules, clock: Callable[[], float] = time.monotonic) -> None:
+        self._shared, self._clock = shared, clock
+        self._twin = LocalCooldowns(rules, clock)
 
     @property
     def rules(self) -> Rules:
@@ -80,7 +80,7 @@ class SharedCooldowns:
             found = await self._shared.run(RESTING, [_keys(n)[0] for n in names], [])
         except Absent:
             return await self._twin.resting(names)
-        now = time.time()
+        now = self._clock()
         return {names[i - 1]: Rest(now + max(float(asked), float(tired)), float(asked) > 0, float(probe) > 0) for i, asked, tired, probe in found}
 
     async def failed(self, name: str, asked: float | None) -> None:

@@ -79,6 +79,7 @@ async def _taken(events: list[Event], icpt: Interceptor, out: list[bytes]) -> Ev
         if shown := icpt.passed(event.raw):
             out.append(shown)
         elif event.data == DONE:
+            out += map(frame, icpt.done())
             return event
         elif event.data:
             try:
@@ -99,7 +100,10 @@ def framed(payloads: list[bytes]) -> bytes:
 def check(result: Round, forward: Forwarder, whole: bool) -> None:
     """Raises UpstreamFailed for an error inside the stream and, unless it came whole, StreamIncomplete for a missing finish."""
     if result.error is not None:
-        raise UpstreamFailed(decode(forward.scrubbed(encode(result.error))))
+        failed = UpstreamFailed(decode(forward.scrubbed(encode(result.error))))
+        if forward.served is not None:
+            forward.noted(failed, forward.served)
+        raise failed
     if not result.complete and not whole:
         raise StreamIncomplete("The upstream's stream ended before the answer was complete. What came is above; try again.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,13 +68,13 @@ Behaviour = Callable[[Seen, Wire], Awaitable[None]]
 class RawServer:
     """Serves `behave(request, wire)` for each request, on 127.0.0.1, until the context ends."""
 
-    def __init__(self, behave: Behaviour) -> None:
-        self.behave = behave
+    def __init__(self, behave: Behaviour, tls: ssl.SSLContext | None = None) -> None:
+        self.behave, self.tls = behave, tls
         self.requests: list[Seen] = []
-        self.open = 0
+        self.open = self.connections = 0
 
     async def __aenter__(self) -> RawServer:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=2**24)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=2**24, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/v1"
         self._tasks: set[asyncio.Task[None]] = set()
@@ -87,7 +88,7 @@ class RawServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._tasks.add(task := asyncio.current_task())  # type: ignore[arg-type]
-        self.open += 1
+        self.open, self.connections = self.open + 1, self.connections + 1
         try:
             while seen := await self._read(reader):
                 self.requests.append(seen)

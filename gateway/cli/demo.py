@@ -89,7 +89,7 @@ def _run(port: int, once: bool) -> None:
 
     with _model(os.environ) as upstream, _port(port) as sock, _data() as data:
         # Not from the environment: what the demo says must not end up in somebody's real memory.
-        settings = load(None, {}, {"storage.data": str(data), "upstream": upstream.url, "server.open": upstream.bundled})
+        settings = load(None, {}, {"storage.data": str(data), "upstream": upstream.url, "server.open": upstream.bundled, "providers.openai.proxy": "none" if upstream.bundled else None})
         if settings.mode == "managed":
             raise Failed(f"Managed keys were made in the demo's data folder, so the demo's own client would be refused. Remove {data}, which holds nothing but demos, and start again.")
         with hosted(settings, sock) as url, noted(data, url), connected(url, local_token(data)) as api:

@@ -126,15 +126,20 @@ def _database(settings: Settings) -> Finding:
 
 def _upstream(name: str, settings: Settings) -> Finding:
     from gateway.errors import GatewayError, shown_url
+    from gateway.settings import ConfigError
+    from gateway.upstream.ways import way_of
 
     provider = settings.providers[name]
+    at = f"{name}: {shown_url(provider.base_url)} ({way_of(provider, os.environ)})"
     try:
         status, misplaced = asyncio.run(_asked(name, settings))
     except GatewayError as e:
-        return Finding("upstream", "failed", f"{name}: {shown_url(provider.base_url)} does not answer: {e.__cause__ or e}")
+        return Finding("upstream", "failed", f"{at} does not answer: {e.__cause__ or e}")
+    except ConfigError as e:
+        return Finding("upstream", "failed", str(e))
     if misplaced:
         return Finding("upstream", "failed", misplaced)
-    told = f"{name}: {shown_url(provider.base_url)} answers {status}"
+    told = f"{at} answers {status}"
     if status in (401, 403) and provider.api_key:
         return Finding("upstream", "failed", f"{told}: it refuses providers.{name}.api_key")
     if status == 401 and settings.mode != "own-key":

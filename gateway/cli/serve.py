@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import signal
 import socket
 from threading import Event
@@ -107,6 +108,7 @@ MODES = {
 def told(settings: Settings, url: str) -> list[str]:
     """What an operator should know at the start."""
     from gateway.errors import shown_url
+    from gateway.upstream.ways import way_of
 
     mode = MODES[settings.mode]
     if settings.single_user and settings.mode != "managed":
@@ -116,7 +118,7 @@ def told(settings: Settings, url: str) -> list[str]:
         lines.append("  users      single-user: this machine alone, one memory for all its apps (user 'me', unless a request names another)")
     if settings.mode == "managed":
         lines.append(f"  keys       {counted(settings)}")
-    lines += [f"  upstream   {name}: {shown_url(provider.base_url)}" for name, provider in settings.providers.items()]
+    lines += [f"  upstream   {name}: {shown_url(provider.base_url)} ({way_of(provider, os.environ)})" for name, provider in settings.providers.items()]
     lines += [f"  memory     {settings.data} ({settings.database.partition('+')[0].partition(':')[0]})"]
     lines += [f"  warning    {text}" for text in warnings(settings)]
     return lines

@@ -27,10 +27,13 @@ class AzureUpstream(OpenAIUpstream):
     """
 
     def __init__(self, base_url: str, wire: Wire, timeouts: Timeouts | None = None, api_version: str = "") -> None:
-        base = base_url.rstrip("/")
+        base, mark, query = base_url.partition("?")
+        base = base.rstrip("/")
         self._dated = not base.endswith("/openai/v1")
-        self._version = api_version or (VERSION if self._dated else "")
-        super().__init__(base.removesuffix("/openai") + "/openai" if self._dated else base, wire, timeouts)
+        told = re.search(r"(?:^|&)api-version=", query) is not None
+        self._version = "" if told else api_version or (VERSION if self._dated else "")
+        base = base.removesuffix("/openai") + "/openai" if self._dated else base
+        super().__init__(base + mark + query, wire, timeouts)
 
     async def send(self, request: Outgoing) -> Incoming:
         """See the port. A client's own api-version is kept."""

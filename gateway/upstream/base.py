@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -24,12 +24,17 @@ def size_of(content: Content | None) -> int:
     return len(content) if isinstance(content, bytes) else sum(len(part) for part in content or ())
 
 
+def _nothing() -> None:
+    """Take no note."""
+
+
 @dataclass(slots=True)
 class Outgoing:
     """One upstream request: `path` is relative to the provider's base URL and may hold a query.
 
     model: the name its target knows the model by, "" where the body names none. frozen: the first system message ends with core
     text that stays the same for a while, so a provider whose prompt cache wants marks may be told so there.
+    stream: events were asked for, so silence is limited; else the total time alone is. written: called once the request leaves.
     """
 
     path: str
@@ -39,6 +44,8 @@ class Outgoing:
     model: str = ""
     frozen: bool = False
     until: float = float("inf")  # the loop's time by which the caller's own limit ends it
+    stream: bool = False
+    written: Callable[[], None] = _nothing
 
     @property
     def body(self) -> bytes | None:
@@ -109,7 +116,9 @@ class Origin(NamedTuple):
 
 @dataclass(slots=True)
 class Request:
-    """What a wire carries. host: the header of that name. target: path and query as they stand in the request line."""
+    """What a wire carries. host: the header of that name. target: path and query as they stand in the request line.
+
+    written: called when it begins to leave: from then on its answer may cost something."""
 
     origin: Origin
     host: bytes
@@ -117,6 +126,7 @@ class Request:
     target: bytes
     headers: Headers
     content: Content | None
+    written: Callable[[], None] = _nothing
 
 
 class Wire(Protocol):
@@ -124,6 +134,8 @@ class Wire(Protocol):
 
     async def call(self, request: Request, clock: Clock) -> Incoming:
         """Sends the request once; returns once the status is known. clock: what every wait is made under, for the body too.
+
+        A kept connection that dies before the first byte of an answer is replaced by a fresh one, once.
 
         Raises Unavailable (no connection free within its connect limit), UpstreamTimeout (none open by then, or the clock's),
         UpstreamUnreachable (refused, reset, garbage); the body's iterator raises StreamIncomplete.

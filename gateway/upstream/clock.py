@@ -14,7 +14,9 @@ CODES = {"first_token": "first_token_timeout", "idle": "stream_idle_timeout", "t
 
 @dataclass(slots=True)
 class Timeouts:
-    """Seconds. connect: to a usable connection; first_token: to the first body byte; idle: between bytes; total: all."""
+    """Seconds. connect: to a usable connection; first_token: to the first body byte; idle: between bytes; total: all.
+
+    first_token and idle hold for streams alone."""
 
     connect: float = 5
     first_token: float = 120
@@ -27,18 +29,20 @@ class Clock:
 
     Use: `with clock: await ...` around a wait of any kind; `limit` before a wait for one future and `over` after it, which costs less
     than half; and `heard` when a piece of the body came.
-    until: the loop's time by which the caller's own limit ends it.
+    until: the loop's time by which the caller's own limit ends it. stream: events were asked for; else only the total counts, since
+    who answers at once is silent until then.
     """
 
-    __slots__ = ("_alarm", "_cancelling", "_ends", "_limit", "_phase", "_rang", "_task", "_waiter", "timeouts", "until")
+    __slots__ = ("_alarm", "_cancelling", "_ends", "_limit", "_next", "_phase", "_rang", "_task", "_waiter", "timeouts", "until")
 
-    def __init__(self, alarm: Alarm, timeouts: Timeouts, until: float = float("inf")) -> None:
+    def __init__(self, alarm: Alarm, timeouts: Timeouts, until: float = float("inf"), *, stream: bool = True) -> None:
         self.timeouts = timeouts
         self._alarm = alarm
         start = alarm.now()
         self._phase = "first_token"
+        self._next = "idle" if stream else "first_token"
         self._ends = min(start + timeouts.total, until)
-        self._limit = start + timeouts.first_token  # the phase's own
+        self._limit = start + timeouts.first_token if stream else float("inf")  # the phase's own
         self.until = min(self._limit, self._ends)  # by the loop's time: when the wait has to be over
         self._task: asyncio.Task[object] | None = None  # who waits
         self._waiter: asyncio.Future[None] | None = None  # or what for
@@ -47,7 +51,7 @@ class Clock:
 
     def heard(self) -> None:
         """From now on silence is what is limited."""
-        self._phase = "idle"
+        self._phase = self._next
 
     def limit(self, waiter: asyncio.Future[None]) -> None:
         """A wait for this future begins. It raises UpstreamTimeout when the time is up."""

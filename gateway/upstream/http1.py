@@ -5,7 +5,8 @@ is paid again for each piece of a stream. One POST of 4 KB with an answer of 600
 `OpenAIUpstream`, took 226 us of CPU over aiohttp (120 of them aiohttp's own) and takes 40 here; an event of a stream 34 and 17.
 
 `Connection` is a socket and the answer that is awaited on it (`response`, which has the grammar); `Http1` keeps them. Rules:
-- Nothing is sent twice, whatever became of it: attempts are counted by the caller.
+- Nothing is sent twice, with one exception: a kept connection that dies before the first byte of an answer was closed by a
+  server that was about to, so the request goes over a fresh one at once. All other attempts are the caller's, who counts them.
 - No cookies, no redirects, no decompression; headers and target go and come byte for byte.
 - A connection is used again only when its answer came whole, its request left whole, and nothing came after.
 - A caller who leaves, at any point, closes the connection at once; a place in the pool is given back once.
@@ -19,16 +20,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
-from gateway.errors import StreamIncomplete, Unavailable, UpstreamTimeout, UpstreamUnreachable
+from gateway.errors import StreamIncomplete, UpstreamUnreachable
 from gateway.upstream.base import Content, Incoming, Origin, Request, joined, size_of
 from gateway.upstream.clock import Clock
 from gateway.upstream.dial import dialled
+from gateway.upstream.faults import garbage, too_slow, unreachable
+from gateway.upstream.places import Places
 from gateway.upstream.response import PIECE, Malformed, Response
+from gateway.upstream.trust import trust
 
 WRITTEN = 1 << 17  # bytes of a request's body that are written at a time
 AT_ONCE = 1 << 15  # bytes that are sooner copied than written in parts
-UNREAD = 1 << 18  # bytes that wait for their reader before the server has to
+UNREAD = 1 << 17  # bytes that wait for their reader before the server has to
 IDLE = 30.0  # seconds that an unused connection is kept
+HERE = "closed here"
 
 
 class Connection(asyncio.Protocol):
@@ -36,7 +41,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, pool: Http1, origin: Origin) -> None:
         self.origin = origin
-        self.since = 0.0  # by the loop's time, while it is kept
+        self.since = 0.0  # by the loop's time, from when on it was kept; 0 for one that is new
         self._pool = pool
         self._response: Response | None = None
         self._rest: deque[memoryview] = deque()  # of the request, to be written
@@ -81,7 +86,7 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def abort(self) -> None:
-        self._over("closed here")
+        self._over(HERE)
         self._transport.abort()
 
     @property
@@ -187,9 +192,7 @@ class Http1:
 
     def __init__(self, max_connections: int = 1000, tls: ssl.SSLContext | None = None) -> None:
         self.all: set[Connection] = set()
-        self._max = max_connections
-        self._free = max_connections
-        self._turns: deque[asyncio.Future[None]] = deque()  # of who waits for a place; it passes from hand to hand
+        self.places = Places(max_connections)
         self._kept: dict[Origin, list[Connection]] = {}  # the last one used last
         self._sweep: asyncio.TimerHandle | None = None
         self._tls = tls
@@ -198,19 +201,24 @@ class Http1:
         """See the port."""
         head = _head(request)
         self.loop = asyncio.get_running_loop()
+        for fresh in (False, True):
+            connection = await self._connected(request.origin, clock, fresh=fresh)
+            request.written()
+            response = connection.begin(head, request.content, request.method == "HEAD")
+            while not response.status and not response.fault:
+                await connection.more(response, clock)
+            if response.status:
+                return Incoming(response.status, response.headers, Body(connection, response, clock))
+            if not (connection.since and response.silent) or response.fault == HERE:
+                break
+        raise garbage(response.fault)
+
+    async def _connected(self, origin: Origin, clock: Clock, *, fresh: bool) -> Connection:
+        """Take a place and a connection: a kept one, unless a fresh one is wanted."""
         with clock:
             until = self.loop.time() + clock.timeouts.connect
-            if self._free:
-                self._free -= 1
-            else:
-                await self._place(until)
-            connection = self._usable(request.origin) or await self._opened(request.origin, until)
-        response = connection.begin(head, request.content, request.method == "HEAD")
-        while not response.status:
-            if response.fault:
-                raise UpstreamUnreachable(f"The upstream could not be reached or answered garbage ({response.fault}). Try again.")
-            await connection.more(response, clock)
-        return Incoming(response.status, response.headers, Body(connection, response, clock))
+            await self.places.take(until)
+            return (None if fresh else self._usable(origin)) or await self._opened(origin, until)
 
     async def aclose(self) -> None:
         """Closes every connection; who still reads from one is told."""
@@ -229,35 +237,12 @@ class Http1:
             self._kept.setdefault(connection.origin, []).append(connection)
             if self._sweep is None:
                 self._sweep = self.loop.call_later(IDLE, self._swept)
-        self._give()
+        self.places.give()
 
     def lost(self, connection: Connection) -> None:
         self.all.discard(connection)
         if connection in (kept := self._kept.get(connection.origin, [])):
             kept.remove(connection)
-
-    async def _place(self, until: float) -> None:
-        """Waits for a place. Raises Unavailable."""
-        turn = self.loop.create_future()
-        self._turns.append(turn)
-        try:
-            async with asyncio.timeout_at(until):
-                await turn
-        except BaseException as e:
-            if turn.done() and not turn.cancelled():
-                self._give()  # it came in the same moment
-            if isinstance(e, TimeoutError):
-                raise Unavailable(f"All {self._max} connections to the upstream are in use. Try again shortly.", headers=[(b"retry-after", b"1")]) from e
-            raise
-
-    def _give(self) -> None:
-        """A place is free again: who waited longest has it."""
-        while self._turns:
-            turn = self._turns.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._free += 1
 
     def _usable(self, origin: Origin) -> Connection | None:
         kept = self._kept.get(origin)
@@ -275,11 +260,11 @@ class Http1:
                 secured: dict[str, Any] = {"ssl": self._trust(), "server_hostname": origin.host} if origin.tls else {}
                 _, connection = await self.loop.create_connection(make, sock=sock, **secured)
         except BaseException as e:
-            self._give()
+            self.places.give()
             if isinstance(e, TimeoutError):
-                raise UpstreamTimeout("The upstream could not be reached in time. Try again.", code="connect_timeout") from e
+                raise too_slow() from e
             if isinstance(e, (OSError, ValueError)):
-                raise UpstreamUnreachable(f"The upstream could not be reached or answered garbage ({type(e).__name__}). Try again.") from e
+                raise unreachable(e) from e
             raise
         if not connection.closing:  # known only from now on: uvloop does not tell of the loss of one whose opening was cancelled
             self.all.add(connection)
@@ -287,7 +272,7 @@ class Http1:
 
     def _trust(self) -> ssl.SSLContext:
         if self._tls is None:
-            self._tls = ssl.create_default_context()
+            self._tls = trust()
             self._tls.set_alpn_protocols(["http/1.1"])
         return self._tls
 

@@ -19,7 +19,7 @@ BODYLESS = ("GET", "HEAD", "OPTIONS")  # whose requests need not say that they h
 class Address:
     """A base URL taken apart. Raises ValueError for what is no http or https address.
 
-    credentials: of an address with `user:password@`, the header for them; None elsewhere.
+    A query in it goes along with every request, but for members that the request has itself. credentials: of an address with `user:password@`, the header for them; None elsewhere.
     """
 
     def __init__(self, base_url: str) -> None:
@@ -31,9 +31,18 @@ class Address:
         self.origin = Origin(url.scheme == "https", host, url.port or usual)
         name = f"[{host}]" if ":" in host else host
         self.host = (name if self.origin.port == usual else f"{name}:{self.origin.port}").encode()
-        self.path = url.path
+        self.path = url.path.rstrip("/")
+        self._query = [part for part in url.query.split("&") if part]
         named = url.netloc.rpartition("@")[0]
         self.credentials = (b"authorization", b"Basic " + b64encode(unquote(named).encode())) if named else None
+
+    def target(self, path: str) -> str:
+        """Give the request line's target for a path below the base URL, which may have a query of its own."""
+        if not self._query:
+            return self.path + path
+        known = {part.partition("=")[0] for part in path.partition("?")[2].split("&")}
+        more = "&".join(part for part in self._query if part.partition("=")[0] not in known)
+        return self.path + path + (("&" if "?" in path else "?") + more if more else "")
 
 
 class OpenAIUpstream:
@@ -48,13 +57,13 @@ class OpenAIUpstream:
         self._alarm = Alarm()
         self._address: Address | None
         try:
-            self._address = Address(base_url.rstrip("/"))
+            self._address = Address(base_url)
         except ValueError:  # told to who calls it: the gateway starts all the same
             self._address = None
 
     async def send(self, request: Outgoing) -> Incoming:
         """See the port. The clocks: connect, then first_token until the first body byte, idle between bytes, total."""
-        incoming = await self._wire.call(self._request(request), Clock(self._alarm, self._timeouts, request.until))
+        incoming = await self._wire.call(self._request(request), Clock(self._alarm, self._timeouts, request.until, stream=request.stream))
         if request.method == "HEAD" or (incoming.header(b"content-encoding") or b"").strip().lower() not in PACKED:
             return incoming
         # Plain was asked for; who sends packed all the same is unpacked here, once, and the headers say so.
@@ -65,7 +74,7 @@ class OpenAIUpstream:
         address = self._address
         if address is None:
             raise UpstreamUnreachable("The provider's base_url is no http or https address, so it cannot be reached. Check it in the configuration.")
-        target = address.path + request.path
+        target = address.target(request.path)
         if not TARGET.fullmatch(target):
             raise BadRequest("The path and query cannot be sent on: they have more than 64 KB, or other than printable characters.")
         headers = [*request.headers]
@@ -73,7 +82,7 @@ class OpenAIUpstream:
             headers.append(address.credentials)
         if request.content is not None or request.method not in BODYLESS:
             headers.append((b"content-length", b"%d" % size_of(request.content)))
-        return Request(address.origin, address.host, request.method, target.encode(), headers, request.content)
+        return Request(address.origin, address.host, request.method, target.encode(), headers, request.content, request.written)
 
 
 class _Unpacked:

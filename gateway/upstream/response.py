@@ -22,15 +22,16 @@ class Malformed(Exception):
 class Response:
     """The answer to one request, fed with the bytes that come. bodyless: to a HEAD.
 
-    status: 0 until the headers are complete. whole: its last byte came. reusable: the connection is good for another request.
+    silent: until its first byte. status: 0 until the headers are complete. whole: its last byte came. reusable: the connection is good for another request.
     fault: why no more will come.
     """
 
-    __slots__ = ("_body", "_bodyless", "_parser", "_quiet", "_size", "fault", "headers", "reusable", "status", "whole")
+    __slots__ = ("_body", "_bodyless", "_parser", "_quiet", "_size", "fault", "headers", "reusable", "silent", "status", "whole")
 
     def __init__(self, bodyless: bool = False) -> None:
         self.status, self.fault = 0, ""
         self.headers: Pairs = []
+        self.silent = True
         self.whole = self.reusable = False
         self._bodyless = bodyless
         self._size = self._quiet = 0
@@ -42,6 +43,7 @@ class Response:
     def feed(self, data: bytes) -> None:
         """Takes what came, split anywhere. Raises Malformed; what came before that can still be taken."""
         assert self._parser is not None  # noqa: S101 - an answer that ended is fed no more
+        self.silent = False
         self._quiet += len(data)
         try:
             self._parser.feed_data(data)

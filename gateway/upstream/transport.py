@@ -1,66 +1,259 @@
-"""Any httpx transport as a wire: what a test gives `create_app` in place of connections."""
+"""httpx's transports as a wire: for a provider behind a proxy, with trust of its own, or over HTTP/2; and for tests.
+
+Each transport carries one request at a time and keeps one connection. So a caller who leaves can close it at once, over HTTP/2
+too, where httpcore would only stop listening while the server went on; and nothing waits for another's connection.
+"""
+
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import httpx
 
-from gateway.errors import StreamIncomplete, Unavailable, UpstreamTimeout, UpstreamUnreachable
-from gateway.upstream.base import Incoming, Request, joined
+from gateway.errors import GatewayError, StreamIncomplete, Unavailable, UpstreamUnreachable
+from gateway.upstream.base import Content, Incoming, Request
 from gateway.upstream.clock import Clock
+from gateway.upstream.faults import too_slow, unreachable
+from gateway.upstream.http1 import IDLE
+from gateway.upstream.places import Places
+
+DIED = ("Server disconnected", "<ConnectionTerminated")
+
+
+@dataclass(eq=False, slots=True)
+class _Carrier:
+    """A transport, and the connection that it opened last: httpcore leaves one open that was cancelled amid a handshake."""
+
+    transport: httpx.AsyncBaseTransport
+    stream: Any = None
+    since: float = 0.0  # by the loop's time, while it is kept
+
+    async def close(self, *held: Any) -> None:
+        """Close the connection and what an answer held of it, however that ends."""
+        for each in (*held, self.transport, self.stream):
+            if each is not None:
+                with contextlib.suppress(httpx.HTTPError, OSError, RuntimeError):
+                    await each.aclose()
 
 
 class TransportWire:
-    """Sends through `transport`."""
+    """Sends through transports that `make` makes, so many at a time."""
 
-    def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
-        self._transport = transport
+    def __init__(self, make: Callable[[], httpx.AsyncBaseTransport], max_connections: int = 1000) -> None:
+        self._make = make
+        self.places = Places(max_connections)
+        self._kept: list[_Carrier] = []  # the last one used last
+        self._lent: set[_Carrier] = set()
+        self._closing: set[asyncio.Task[None]] = set()
+        self._sweep: asyncio.TimerHandle | None = None
 
     async def call(self, request: Request, clock: Clock) -> Incoming:
         """See the port."""
-        origin, connect = request.origin, clock.timeouts.connect
-        url = httpx.URL(scheme="https" if origin.tls else "http", host=origin.host, port=origin.port, raw_path=request.target)
-        built = httpx.Request(request.method, url, headers=[(b"host", request.host), *request.headers], stream=httpx.ByteStream(joined(request.content or b"")),
-                              extensions={"timeout": {"connect": connect, "read": None, "write": None, "pool": connect}, "target": request.target})
-        try:
+        _check(request)
+        fresh = False
+        while True:
             with clock:
-                response = await self._transport.handle_async_request(built)
-        except httpx.PoolTimeout as e:
-            raise Unavailable("All connections to the upstream are in use. Try again shortly.", headers=[(b"retry-after", b"1")]) from e
-        except httpx.ConnectTimeout as e:
-            raise UpstreamTimeout("The upstream could not be reached in time. Try again.", code="connect_timeout") from e
-        except httpx.HTTPError as e:
-            raise UpstreamUnreachable(f"The upstream could not be reached or answered garbage ({type(e).__name__}). Try again.") from e
-        return Incoming(response.status_code, list(response.headers.raw), _Body(response, clock))
+                until = asyncio.get_running_loop().time() + clock.timeouts.connect
+                await self.places.take(until)
+            errand = _Errand(self, self.lend(fresh=fresh), request)
+            try:
+                return await errand.answer(clock, until)
+            except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError) as e:
+                if fresh or not errand.died(e):
+                    raise unreachable(e) from e
+                fresh = True
 
     async def aclose(self) -> None:
-        await self._transport.aclose()
+        """Closes every connection; who still reads from one is told."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        for carrier in (*self._lent, *self._kept):
+            self._close(carrier)
+        self._kept.clear()
+        while self._closing:
+            await asyncio.wait(self._closing)
+
+    def lend(self, *, fresh: bool) -> _Carrier:
+        """Give a transport to who has a place: a kept one, unless a fresh one is wanted."""
+        carrier = _Carrier(self._make()) if fresh or not self._kept else self._kept.pop()
+        self._lent.add(carrier)
+        return carrier
+
+    def done(self, carrier: _Carrier, *held: Any, whole: bool) -> None:
+        """Take a transport back: one whose answer came whole is kept for the next request. held: what else is to be closed."""
+        self._lent.discard(carrier)
+        self.places.give()
+        if not whole:
+            self._close(carrier, *held)
+            return
+        loop = asyncio.get_running_loop()
+        carrier.since = loop.time()
+        self._kept.append(carrier)
+        if self._sweep is None:
+            self._sweep = loop.call_later(IDLE, self._swept)
+
+    def _close(self, carrier: _Carrier, *held: Any) -> None:
+        """Close a connection in a task, since whoever asks may have been cancelled."""
+        task = asyncio.ensure_future(carrier.close(*held))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    def _swept(self) -> None:
+        """Close what was not used for too long, and look again when the next one's time comes."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        while self._kept and self._kept[0].since + IDLE <= now:
+            self._close(self._kept.pop(0))
+        self._sweep = loop.call_at(self._kept[0].since + IDLE, self._swept) if self._kept else None
+
+
+class _Errand:
+    """One request on its way through a transport."""
+
+    def __init__(self, wire: TransportWire, carrier: _Carrier, request: Request) -> None:
+        self._wire, self._carrier, self._request = wire, carrier, request
+        self._opened = carrier.stream is None
+        self._limit: asyncio.Timeout | None = None
+
+    async def answer(self, clock: Clock, until: float) -> Incoming:
+        """Send the request, and give its answer. until: the loop's time by which a connection must be open."""
+        transport = self._carrier.transport
+        try:
+            with clock:
+                async with asyncio.timeout_at(until) as self._limit:
+                    if not isinstance(transport, httpx.AsyncHTTPTransport):
+                        self._leaves()  # a test's own, which traces nothing
+                    response = await transport.handle_async_request(_built(self._request, self._trace))
+        except BaseException as e:
+            self.done(whole=False)
+            if (named := _named(e)) is e:
+                raise
+            raise named from e
+        return Incoming(response.status_code, list(response.headers.raw), _Body(self, response, clock))
+
+    def died(self, error: httpx.TransportError) -> bool:
+        """Whether it was a kept connection, whose server had closed it."""
+        return not self._opened and (not isinstance(error, httpx.RemoteProtocolError) or str(error).startswith(DIED))
+
+    def done(self, *held: Any, whole: bool) -> None:
+        """Give the transport back."""
+        self._wire.done(self._carrier, *held, whole=whole)
+
+    async def _trace(self, event: str, info: dict[str, Any]) -> None:
+        """Hear from httpcore how far it is."""
+        if event.endswith("connect_tcp.complete"):
+            self._opened, self._carrier.stream = True, info["return_value"]
+        elif event.endswith("send_request_headers.started") and info["request"].method != b"CONNECT":
+            self._leaves()
+
+    def _leaves(self) -> None:
+        """The connection is open, and the request leaves."""
+        if self._limit is not None:
+            self._limit.reschedule(None)
+        self._request.written()
 
 
 class _Body:
     """An object, not a generator: closing one that was never iterated must work too."""
 
-    def __init__(self, response: httpx.Response, clock: Clock) -> None:
+    def __init__(self, errand: _Errand, response: httpx.Response, clock: Clock) -> None:
         stream = response.stream
         assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101 - narrows the type; httpx allows sync streams too
         self._stream, self._clock = stream, clock
+        self._errand: _Errand | None = errand
+        self._whole = False
         self._parts: AsyncIterator[bytes] = aiter(stream)
 
     def __aiter__(self) -> _Body:
         return self
 
     async def __anext__(self) -> bytes:
+        if self._errand is None:
+            if self._whole:
+                raise StopAsyncIteration
+            raise StreamIncomplete("The upstream's answer broke off (closed here). Try again.")
         try:
             with self._clock:
-                part = await anext(self._parts)
-            self._clock.heard()
-            return part
-        except httpx.HTTPError as e:
-            await self.aclose()
-            raise StreamIncomplete(f"The upstream's answer broke off ({type(e).__name__}). Try again.") from e
-        except BaseException:  # its end too
-            await self.aclose()
+                while not (part := await anext(self._parts, None)) and part is not None:
+                    pass
+                if part is None:
+                    await self._stream.aclose()  # which tells its connection that the answer is over
+        except (GatewayError, asyncio.CancelledError):
+            self._end()
             raise
+        except Exception as e:
+            self._end()
+            raise StreamIncomplete(f"The upstream's answer broke off ({type(e).__name__}). Try again.") from e
+        if part is None:
+            self._end(whole=True)
+            raise StopAsyncIteration
+        self._clock.heard()
+        return part
 
     async def aclose(self) -> None:
-        await self._stream.aclose()
+        self._end()
+
+    def _end(self, *, whole: bool = False) -> None:
+        errand, self._errand = self._errand, None
+        if errand is not None:
+            self._whole = whole
+            errand.done(self._parts, self._stream, whole=whole)
+
+
+class _Exact(httpx.URL):
+    """A URL whose path and query stay as they are written."""
+
+    target: bytes
+
+    @property
+    def raw_path(self) -> bytes:
+        return self.target
+
+
+class _Parts(httpx.AsyncByteStream):
+    """A request's body in its parts."""
+
+    def __init__(self, content: Content | None) -> None:
+        self._parts: Sequence[bytes | memoryview] = (content,) if isinstance(content, bytes) else content or ()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for part in self._parts:
+            yield bytes(part)
+
+
+def _built(request: Request, trace: Any) -> httpx.Request:
+    origin = request.origin
+    where: dict[str, Any] = {"scheme": "https" if origin.tls else "http", "host": origin.host, "port": origin.port}
+    url = _Exact(**where, raw_path=request.target)
+    url.target = request.target
+    headers = [(b"Host", request.host), *((k, v.strip(b" \t")) for k, v in request.headers)]
+    built = httpx.Request(request.method, url, headers=headers, stream=_Parts(request.content), extensions={"trace": trace})
+    built.url = url
+    return built
+
+
+def _check(request: Request) -> None:
+    """Refuse a header that would end elsewhere than at its end. Raises UpstreamUnreachable."""
+    if any(re.search(rb"[\r\n\0]", k + v) for k, v in request.headers):
+        raise UpstreamUnreachable("A header for the upstream has a line break in it and cannot be sent. Check the provider's api_key.")
+
+
+def _named(error: BaseException) -> BaseException:
+    """Name a failure before the answer began; one that may be a dead connection's stays what it is."""
+    if isinstance(error, httpx.ReadError | httpx.WriteError | httpx.RemoteProtocolError | GatewayError | asyncio.CancelledError):
+        return error
+    if isinstance(error, httpx.PoolTimeout):
+        return Unavailable("All connections to the upstream are in use. Try again shortly.", headers=[(b"retry-after", b"1")])
+    if isinstance(error, TimeoutError | httpx.ConnectTimeout):
+        return too_slow()
+    if isinstance(error, httpx.ProxyError):
+        status = re.match(r"\d{3}", str(error))
+        why = f" ({status[0]})" if status else ""
+        return UpstreamUnreachable(f"The proxy between the gateway and the upstream did not let the request through{why}. The gateway's log has the reason.")
+    return unreachable(error) if isinstance(error, Exception) else error

@@ -301,6 +301,10 @@ class Fold:
         """More of a lane, in a chunk that says nothing else that the one before did not say."""
         merge(self._lanes[lane], {"delta": delta})
 
+    def finish(self, lane: int) -> Any:
+        """The finish that a lane was told so far."""
+        return self._lanes.get(lane, {}).get("finish_reason")
+
     def whole(self) -> Json:
         choices = [_whole(joined(self._lanes[lane])) for lane in sorted(self._lanes)]
         return {**self._top, "object": "chat.completion", "choices": choices}

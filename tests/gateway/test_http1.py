@@ -110,7 +110,7 @@ async def pool():
     it = Http1(max_connections=4)
     yield it
     await it.aclose()
-    assert it._free == 4
+    assert it.places.free == 4
     assert not it.all
 
 
@@ -186,7 +186,7 @@ async def test_a_break_anywhere_is_an_error_and_what_came_is_given(pool, name, h
             if name != "chunked" and cut >= begins:
                 assert b"".join(parts) == b"hello world"[:cut - begins]
             assert len(server.requests) == 1  # nothing is sent twice
-        assert pool._free == 4
+        assert pool.places.free == 4
 
 
 @pytest.mark.parametrize("data", [
@@ -228,7 +228,7 @@ async def test_a_server_that_closes_at_once_is_unreachable(pool):
         for _ in range(30):
             with pytest.raises(UpstreamUnreachable):
                 await got(pool, server)
-    assert pool._free == 4
+    assert pool.places.free == 4
 
 
 # --- what is sent --------------------------------------------------------------------------------------------------------
@@ -338,19 +338,41 @@ async def test_bytes_that_nobody_asked_for_end_a_kept_connection(pool):
 
 
 @pytest.mark.parametrize("how", ["close", "reset"])
-async def test_a_request_that_meets_a_closing_connection_is_not_sent_again(pool, how):
+async def test_a_kept_connection_that_dies_before_its_answer_is_replaced_at_once_and_once(pool, how):
+    async def serve(reader, writer, number):
+        for _ in range(3 - number):
+            await server.request(reader)
+            writer.write(OK)
+        await server.request(reader)
+        reset(writer) if how == "reset" else writer.close()
+
+    async with Server(serve) as server:
+        for n in (1, 2):
+            assert await got(pool, server) == b"ok"
+            assert (len(server.requests), server.connections) == (n, 1)
+        assert await got(pool, server) == b"ok"  # the first died, the second answers
+        assert (len(server.requests), server.connections) == (4, 2)
+        with pytest.raises(UpstreamUnreachable):
+            await got(pool, server)  # the second died, and so does the third, which was new
+        assert (len(server.requests), server.connections) == (6, 3)
+        with pytest.raises(UpstreamUnreachable):
+            await got(pool, server)
+        assert (len(server.requests), server.connections) == (7, 4)
+
+
+async def test_an_answer_that_had_begun_is_not_asked_for_again(pool):
     async def serve(reader, writer, number):
         await server.request(reader)
         writer.write(OK)
         await server.request(reader)
-        reset(writer) if how == "reset" else writer.close()
+        writer.write(b"HTTP/1.1 2")
+        await read_by_now()
 
     async with Server(serve) as server:
         assert await got(pool, server) == b"ok"
         with pytest.raises(UpstreamUnreachable):
             await got(pool, server)
         assert (len(server.requests), server.connections) == (2, 1)
-        assert await got(pool, server) == b"ok"
 
 
 async def test_nagles_delay_is_off(pool):
@@ -518,7 +540,7 @@ async def test_a_silent_host_is_a_connect_timeout(pool, monkeypatch):
     with pytest.raises(UpstreamTimeout) as e:
         await OpenAIUpstream("http://127.0.0.1:9", pool, Timeouts(connect=0.1)).send(Outgoing("/x", b"{}"))
     assert e.value.code == "connect_timeout"
-    assert pool._free == 4
+    assert pool.places.free == 4
 
 
 async def test_the_next_address_is_tried_when_one_fails_and_soon_when_one_is_silent(pool, monkeypatch):
@@ -569,7 +591,7 @@ async def test_closing_an_answer_frees_its_place_once(pool, state):
         await incoming.close()
         if state == "twice":
             await incoming.close()
-        assert pool._free == 4
+        assert pool.places.free == 4
         await eventually(lambda: server.open == (state == "read out"))
         if state != "read out":
             with pytest.raises(StreamIncomplete):
@@ -618,7 +640,7 @@ async def test_a_thousand_mixed_cancels_leave_no_connection_and_no_place():
     async with Server(serve) as server:
         for _ in range(20):
             await asyncio.gather(*(one(server) for _ in range(50)))
-        assert (pool._free, len(pool._turns), sum(c._response is not None for c in pool.all)) == (30, 0, 0)
+        assert (pool.places.free, pool.places.waiting, sum(c._response is not None for c in pool.all)) == (30, 0, 0)
         await pool.aclose()
         await eventually(lambda: not server.open)
         assert not pool.all
@@ -761,10 +783,10 @@ async def test_a_certificate_that_does_not_verify_is_an_error(trust, monkeypatch
     monkeypatch.setattr(dial, "_addresses", addresses)
     async with tls_server(OK) as server:
         up = OpenAIUpstream(server.url.replace("127.0.0.1", "localhost" if trust == "the system's" else "other.example"), pool)
-        with pytest.raises(UpstreamUnreachable, match="SSLCertVerificationError"):
+        with pytest.raises(UpstreamUnreachable, match="its certificate is not trusted here"):
             await up.send(Outgoing("/x", b"{}"))
         assert server.requests == []
-        assert pool._free == 1000
+        assert pool.places.free == 1000
     await pool.aclose()
 
 

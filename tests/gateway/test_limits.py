@@ -90,6 +90,15 @@ async def test_every_limit_names_itself(limits, limit, says):
     assert int(headers[b"retry-after"]) >= 1
 
 
+@pytest.mark.parametrize("limit", [{"rpm": 1}, {"tpm": 5}])
+async def test_a_wait_of_ours_never_exceeds_its_window(limits, clock, limit):
+    allowance = Allowance("app", **limit)
+    await limits.admit(allowance, 5, 0, 60)
+    error, headers = await refusal(limits, allowance, 5)
+    assert (headers[b"retry-after"], headers[b"retry-after-ms"]) == (b"60", b"60000")
+    assert "Try again in 1m0s" in error.message
+
+
 async def test_tokens_are_waited_for_until_this_request_fits(limits, clock):
     allowance = Allowance("app", tpm=100)
     for _ in range(4):

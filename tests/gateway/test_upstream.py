@@ -15,7 +15,7 @@ from gateway.upstream.scripted import ScriptedUpstream, completion, refusal, str
 from gateway.upstream.transport import TransportWire
 from tests.sockets import RawServer
 
-CALL = Outgoing("/chat/completions", b'{"model":"m"}', [(b"content-type", b"application/json")])
+CALL = Outgoing("/chat/completions", b'{"model":"m"}', [(b"content-type", b"application/json")], stream=True)
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ async def test_a_thousand_aborts_leak_neither_sockets_nor_places(pool):
 async def test_an_httpx_transport_does_for_a_wire():
     router = respx.Router()
     route = router.post("http://up.test/v1/chat/completions").respond(json={"ok": 1})
-    up = OpenAIUpstream("http://up.test/v1", TransportWire(httpx.MockTransport(router.async_handler)))
+    up = OpenAIUpstream("http://up.test/v1", TransportWire(lambda: httpx.MockTransport(router.async_handler)))
     answer = await up.send(CALL)
     assert await answer.read() == b'{"ok":1}'
     assert route.calls.last.request.content == CALL.body
@@ -202,7 +202,7 @@ async def test_an_httpx_transports_failures_are_told_apart(failure, error, code)
         raise failure("secret.internal:8000")
 
     with pytest.raises(error) as e:
-        await OpenAIUpstream("http://up.test/v1", TransportWire(httpx.MockTransport(fail))).send(CALL)
+        await OpenAIUpstream("http://up.test/v1", TransportWire(lambda: httpx.MockTransport(fail))).send(CALL)
     assert e.value.code == code
     assert "secret" not in e.value.message
 
@@ -223,12 +223,13 @@ async def test_an_httpx_transports_answer_that_breaks_off_is_incomplete_and_a_si
 
     for breaks, error in ((True, StreamIncomplete), (False, UpstreamTimeout)):
         body = Body(breaks)
-        wire = TransportWire(httpx.MockTransport(lambda request, body=body: httpx.Response(200, stream=body)))
+        wire = TransportWire(lambda body=body: httpx.MockTransport(lambda request: httpx.Response(200, stream=body)))
         answer = await OpenAIUpstream("http://up.test/v1", wire, Timeouts(idle=0.1)).send(CALL)
         assert await anext(answer.body) == b"one"
         with pytest.raises(error) as e:
             await anext(answer.body)
         assert "secret" not in e.value.message
+        await asyncio.sleep(0.01)
         assert body.closed
         await wire.aclose()
 

@@ -183,6 +183,8 @@ CLOCKS = [
 @WAYS
 @pytest.mark.parametrize(("how", "limits", "code"), CLOCKS, ids=["nothing", "status only", "total, nothing", "idle", "total, dripping", "half a body"])
 async def test_each_timer_ends_the_answer_with_its_own_code(data, mode, stream, how, limits, code):
+    if not stream:  # which has its total time alone
+        limits, code = {"total": 0.4}, "total_timeout"
     async with Model(how) as up, running(up.url, data, timed(**limits)) as live:
         begun = time.monotonic()
         if mode == "off" and how is half_json:

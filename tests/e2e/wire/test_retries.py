@@ -91,6 +91,8 @@ async def test_what_may_be_anothers_luck_goes_to_the_next_target_unseen(data, wa
         fault = says(503)  # what a 200 of another API means is not ours to say
     if way == "off" and fault is error_first and not stream:
         fault = says(503)
+    if fault is silent and not stream:
+        fault = reset  # whose silence is limited by the total time alone, after which nothing is left for another
     config = {"patience": 0.4} if fault is silent else {}
     async with Played(fault) as first, Played(fine) as second, running(first.url, data, two(first, second, **config)) as live:
         response = await ask(live, way, stream)
@@ -156,7 +158,7 @@ async def test_attempts_never_exceed_the_configured_total(data, way, stream, ret
 
 
 @row(102)
-async def test_a_connection_that_died_in_the_pool_is_not_tried_behind_our_back(data):
+async def test_a_connection_that_died_in_the_pool_is_replaced_once_and_no_more(data):
     async def lists(seen, wire):
         await wire.json({"data": []})
 
@@ -167,7 +169,7 @@ async def test_a_connection_that_died_in_the_pool_is_not_tried_behind_our_back(d
         await live.http.get(f"{live.url}/files")
         up.behave = dies
         assert (await live.http.get(f"{live.url}/files")).status_code == 502
-        assert len(up.requests) == 2
+        assert len(up.requests) == 3
 
 
 @row(103)
@@ -180,7 +182,7 @@ async def test_attempts_and_waits_end_by_the_total_deadline(data, way, stream):
         response = await ask(live, way, stream)
         assert time.monotonic() - begun < 4.2
         assert response.status_code == 504
-        assert 2 <= len(up.requests) <= 5
+        assert (2 if stream else 1) <= len(up.requests) <= (5 if stream else 1)
 
 
 @row(103)

@@ -136,17 +136,36 @@ async def test_the_last_target_is_tried_however_often_it_failed(data, way):
 
 @row(83, 104)
 @each_way
-@pytest.mark.parametrize("line", ["retry-after: 2", "retry-after-ms: 1500", "date"])
-async def test_a_target_that_asks_for_rest_has_it_and_clients_are_told_how_long(data, way, line):
+@pytest.mark.parametrize("line", ["retry-after: 20", "retry-after-ms: 15000", "date"])
+async def test_a_models_last_live_target_is_tried_while_it_rests_on_its_own_word(data, way, line):
+    """The gateway never refuses by itself what the upstream might answer; its refusal comes as it is."""
     if line == "date":
-        line = f"retry-after: {formatdate(time.time() + 3, usegmt=True)}"
-    async with Played(says(429, line), fine) as up, running(up.url, data, {"routing.retries": 0}) as live:
-        assert (await ask(live, way)).status_code == 429
-        told = await ask(live, way)
-        assert (told.status_code, told.json()["error"]["code"], len(up.requests)) == (503, "unavailable", 1)
-        assert 1 <= int(told.headers["retry-after"]) <= 3
-        await asyncio.sleep(int(told.headers["retry-after"]))
+        line = f"retry-after: {formatdate(time.time() + 30, usegmt=True)}"
+    name, _, value = line.partition(": ")
+    async with Played(says(429, line), says(429, line), fine) as up, running(up.url, data, {"routing.retries": 0}) as live:
+        for n in (1, 2):
+            told = await ask(live, way)
+            assert (told.status_code, told.json(), told.headers[name], len(up.requests)) == (429, ERROR, value, n)
         assert "fine" in (await ask(live, way)).text
+
+
+@row(83)
+async def test_of_targets_that_all_rest_the_one_that_recovers_soonest_is_tried():
+    choice, route = choice_of()
+    for name, seconds in {"a": 40, "b": 20, "c": 30}.items():
+        await choice.cooldowns.failed(f"{name}/m", seconds)
+    assert [c.target.provider for c in await choice.candidates(route, "", b"")] == ["b"]
+    for _ in range(3):
+        await choice.cooldowns.failed("c/m", None)
+    (first, *_) = await choice.candidates(route, "", b"")
+    assert await choice.begun(first, "", alone=False) is not None
+
+
+async def test_a_target_left_alone_on_its_own_word_is_not_called_while_another_lives(data):
+    async with Played(says(429, "retry-after: 30")) as one, Played(says(500)) as two, running(one.url, data, first_of(one, two)) as live:
+        for _ in range(3):
+            assert (await ask(live, "off")).status_code == 500
+        assert len(one.requests) == 1
 
 
 @row(106)
@@ -208,7 +227,7 @@ async def test_in_own_key_mode_one_accounts_quota_is_its_own(data):
 
     own = {"server.single_user": False, "routing.retries": 0}
     async with Played(busy) as up, running(up.url, data, own) as live:
-        for key, status, seen in (("sk-a", 429, 1), ("sk-b", 200, 2), ("sk-a", 503, 2), ("sk-b", 200, 3)):
+        for key, status, seen in (("sk-a", 429, 1), ("sk-b", 200, 2), ("sk-b", 200, 3), ("sk-a", 429, 4)):
             answer = await ask(live, "off", headers={"authorization": f"Bearer {key}"})
             assert (answer.status_code, len(up.requests)) == (status, seen)
 
@@ -334,6 +353,23 @@ async def test_a_reload_keeps_rests_and_takes_new_rules(data):
         await ask(live, "off")
         assert len(one.requests) == 3
         assert live.gateway.choice.rules.failover_codes == ("x",)
+
+
+async def test_a_reload_leaves_the_rules_of_requests_under_way_alone(data):
+    reached, go = asyncio.Event(), asyncio.Event()
+
+    async def fails_late(seen, wire):
+        reached.set()
+        await go.wait()
+        await wire.json(ERROR, 503, "retry-after-ms: 1")
+
+    async with Played(fails_late, fine) as up, running(up.url, data, {"routing.retries": 1}) as live:
+        asked = asyncio.ensure_future(ask(live, "off"))
+        await reached.wait()
+        live.app.reload(load(None, {}, {"storage.data": str(data), "storage.vectors": "none", "upstream": up.url, "routing": {"retries": 0, "failover_codes": []}}))
+        go.set()
+        assert (await asked).status_code == 200
+        assert live.gateway.choice.rules.failover_codes == ()
 
 
 async def test_weights_are_proportions_however_small():
