@@ -403,7 +403,7 @@ async def test_the_schema_describes_the_routes(live):
         "/users": {"get"}, "/users/{user}": {"delete"}, "/users/{user}/export": {"get"}, "/users/{user}/import": {"post"}, "/users/{user}/blocks": {"get"},
         "/users/{user}/blocks/{label}": {"get", "put", "patch", "delete"}, "/users/{user}/blocks/{label}/versions": {"get"},
         "/users/{user}/blocks/{label}/undo": {"post"}, "/users/{user}/passages": {"get", "post"}, "/users/{user}/passages/search": {"get"},
-        "/users/{user}/passages/{ident}": {"get", "delete"}, "/users/{user}/passages/{ident}/restore": {"post"}, "/users/{user}/conversations": {"get", "post"},
+        "/users/{user}/passages/{ident}": {"get", "delete"}, "/users/{user}/passages/{ident}/restore": {"post"}, "/users/{user}/passages/{ident}/forget": {"post"}, "/users/{user}/conversations": {"get", "post"},
         "/users/{user}/conversations/{ident}/messages": {"get"}, "/users/{user}/messages/search": {"get"}, "/conversations/{ident}": {"get", "delete"},
         "/explain/{ident}": {"get"}, "/usage": {"get"}, "/keys": {"get", "post"}, "/keys/{ident}": {"delete"}, "/jobs": {"get"}, "/jobs/{ident}/retry": {"post"}}
     body = paths["/memory/v1/users/{user}/blocks/{label}"]["put"]["requestBody"]["content"]["application/json"]["schema"]
