@@ -331,6 +331,12 @@ class Forwarder:
         secret = key.get_secret_value().encode() if key is not None else b""
         return data.replace(secret, b"[key]") if len(secret) >= SHORTEST_SECRET else data
 
+    def _loggable(self, data: bytes) -> str:
+        """The beginning of an upstream's text on one line, without the key that the client itself brought."""
+        key = (self.authorization or b"").rpartition(b" ")[2]
+        data = data.replace(key, b"[key]") if key else data
+        return " ".join(data[: 4 * LOGGED].decode("utf-8", "replace").split())[:LOGGED]
+
     async def _sent(self, target: Target, outgoing: Outgoing, another: bool) -> Reply:
         client = rekeyed(self.client, outgoing.body or b"") if another else self.client
         outgoing.headers = upstream_headers(client, self.credential(target))
@@ -389,7 +395,7 @@ class Forwarder:
             return UpstreamUnreachable(f"The provider {target.provider!r} answered with a redirect ({incoming.status}), which is not followed. Check its base_url.",
                                        headers=[(b"x-should-retry", b"false")])
         content, told = error_json(incoming.status, data, headers)
-        said = "" if content is data else " ".join(data[: 4 * LOGGED].decode("utf-8", "replace").split())[:LOGGED]
+        said = "" if content is data else self._loggable(data)
         return UpstreamRefused(incoming.status, content, told, incoming.header(b"date") or b"", said)
 
 
