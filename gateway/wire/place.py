@@ -6,7 +6,7 @@ after it; the history with hidden exchanges and notes at their fixed places. The
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -64,12 +64,37 @@ def _messages(messages: Sequence[Json], p: Placement) -> list[Json]:
         if i in p.drop:
             continue
         if i in p.splices:
-            out.extend(p.splices[i])
+            out.extend(_with_ids_of(message, p.splices[i]))
             continue
         text = "\n\n".join(t for t in (p.notes.get(i, ""), p.recall if i == last_user else "") if t)
         message = p.swap.get(i, message)
         out.append(with_text(message, text) if text else message)
     return _with_core(out, core) if core else out
+
+
+def _with_ids_of(message: Json, hidden: list[Json]) -> list[Json]:
+    """Return a hidden exchange with the ids that the client's message gives its own calls.
+
+    Two answers may say the same under other ids (a regeneration), and the client's results name
+    those of its own. A call of ours that has one of these ids gets another.
+    """
+    answered = {m["tool_call_id"] for m in hidden if m.get("role") == "tool"}
+    calls = [c for m in hidden for c in m.get("tool_calls") or ()]
+    theirs = [c.get("id") for c in calls if c.get("id") not in answered]
+    wanted = [c.get("id") for c in message.get("tool_calls") or () if isinstance(c, dict)]
+    if theirs == wanted or len(theirs) != len(wanted):
+        return hidden
+    ids = {**{i: f"{i}_0" for i in answered if i in wanted}, **dict(zip(theirs, wanted, strict=True))}
+    return [_renamed(m, ids) for m in hidden]
+
+
+def _renamed(message: Json, ids: Mapping[Any, Any]) -> Json:
+    """Return a hidden message with its calls, or the one it answers, under other ids."""
+    if message.get("role") == "tool":
+        return {**message, "tool_call_id": ids.get(message["tool_call_id"], message["tool_call_id"])}
+    if calls := message.get("tool_calls"):
+        return {**message, "tool_calls": [{**c, "id": ids.get(c.get("id"), c.get("id"))} for c in calls]}
+    return message
 
 
 def _with_core(messages: list[Json], core: str) -> list[Json]:
