@@ -8,6 +8,9 @@ import ssl
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import h2.config
+import h2.connection
+import h2.events
 import httpx
 import pytest
 
@@ -350,6 +353,95 @@ async def test_a_silent_proxy_is_a_connect_timeout(kind):
             await OpenAIUpstream(f"https://localhost:{server.port}/v1", wire, Timeouts(connect=0.3)).send(call())
         assert e.value.code == "connect_timeout"
         await eventually(lambda: not proxy.open)
+        await wire.aclose()
+
+
+class Http2Server:
+    """Speaks HTTP/2 over TLS. It answers each request with its own body, or begins to and stalls."""
+
+    def __init__(self, stalls=False):
+        self.stalls, self.open, self.connections, self.seen, self.tasks = stalls, 0, 0, [], set()
+
+    async def __aenter__(self):
+        tls = context()
+        tls.set_alpn_protocols(["h2", "http/1.1"])
+        self.server = await asyncio.start_server(self._one, "127.0.0.1", 0, ssl=tls)
+        self.url = f"https://localhost:{self.server.sockets[0].getsockname()[1]}/v1"
+        return self
+
+    async def __aexit__(self, *exc):
+        self.server.close()
+        for task in list(self.tasks):
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    async def _one(self, reader, writer):
+        self.tasks.add(task := asyncio.current_task())
+        self.open, self.connections = self.open + 1, self.connections + 1
+        try:
+            await self._served(reader, writer)
+        except (OSError, asyncio.CancelledError):
+            pass
+        finally:
+            self.open -= 1
+            self.tasks.discard(task)
+            writer.transport.abort()
+
+    async def _served(self, reader, writer):
+        h2c = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
+        h2c.initiate_connection()
+        bodies: dict[int, bytes] = {}
+        while True:
+            writer.write(h2c.data_to_send())
+            if not (data := await reader.read(1 << 16)):
+                return
+            for event in h2c.receive_data(data):
+                if isinstance(event, h2.events.RequestReceived):
+                    self.seen.append(dict(event.headers))
+                    bodies[event.stream_id] = b""
+                elif isinstance(event, h2.events.DataReceived):
+                    bodies[event.stream_id] += event.data
+                    h2c.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                elif isinstance(event, h2.events.StreamEnded):
+                    h2c.send_headers(event.stream_id, [(":status", "200"), ("content-type", "text/event-stream")])
+                    h2c.send_data(event.stream_id, b"data: " + bodies[event.stream_id], end_stream=not self.stalls)
+
+
+async def test_http2_is_spoken_where_it_is_asked_for_and_connections_are_used_again():
+    wire = wire_of("up", Way(ca_file=PEM, http2=True), 4)
+    async with Http2Server() as server:
+        for n in range(1, 4):
+            left = []
+            answer = await OpenAIUpstream(server.url, wire).send(call(written=lambda left=left: left.append(1)))
+            assert (answer.status, await answer.read()) == (200, b"data: " + BODY)
+            assert (len(server.seen), server.connections, left) == (n, 1, [1])
+            head = {k: v for k, v in server.seen[-1].items() if k not in (b":authority", ":authority")}
+            assert {str(k, "ascii") if isinstance(k, bytes) else k for k in head} == {":method", ":scheme", ":path", "content-type", "content-length"}
+        await wire.aclose()
+        await eventually(lambda: not server.open)
+
+
+@pytest.mark.parametrize("how", ["cancelled", "closed", "timed out"])
+async def test_who_leaves_an_answer_over_http2_closes_its_connection_and_nobody_elses(how):
+    wire = wire_of("up", Way(ca_file=PEM, http2=True), 4)
+    async with Http2Server(stalls=True) as server:
+        other = await OpenAIUpstream(server.url, wire).send(call())
+        answer = await OpenAIUpstream(server.url, wire, Timeouts(idle=0.4 if how == "timed out" else 60)).send(call())
+        assert await anext(answer.body) == b"data: " + BODY
+        assert server.open == 2
+        if how == "closed":
+            await answer.close()
+        else:
+            task = asyncio.ensure_future(answer.read())
+            await asyncio.sleep(0.1)
+            if how == "cancelled":
+                task.cancel()
+            await asyncio.wait([task])
+        await eventually(lambda: server.open == 1, 2)
+        assert await anext(other.body) == b"data: " + BODY
+        await other.close()
+        await eventually(lambda: not server.open)
+        assert wire.places.free == 4
         await wire.aclose()
 
 

@@ -10,11 +10,16 @@ from email.utils import formatdate
 
 import pytest
 
+from gateway.cli.doctor import _upstream
+from gateway.cli.serve import told
+from gateway.loading import load
+from gateway.settings import ConfigError
 from tests.conftest import events, running, said
 from tests.e2e.test_books import records
 from tests.e2e.wire.rows import row
 from tests.e2e.wire.test_retries import MESSAGE, Played, fine, piece, says
 from tests.e2e.wire.ways import GATEWAY_KEY, ask, each_mode, each_way, managed, provider
+from tests.proxies import Proxy
 from tests.sockets import RawServer
 
 PRICED = {"models": {"m": {"targets": [{"provider": "openai"}], "price": {"input": 1000, "output": 1000}}}}
@@ -67,11 +72,11 @@ async def test_an_error_that_is_no_json_is_quoted_by_its_first_line_and_logged_w
     async with RawServer(page) as up, running(up.url, data, {"routing.retries": 0}) as live:
         with caplog.at_level(logging.INFO, "mnemogate"):
             answer = await ask(live, way)
-        told = answer.json()["error"]["message"]
+        shown = answer.json()["error"]["message"]
         assert answer.status_code == 500
-        assert told.startswith("The upstream answered 500: worker at [address] died xxx")
-        assert len(told) <= len("The upstream answered 500: ") + 200
-        assert "Traceback" not in told
+        assert shown.startswith("The upstream answered 500: worker at [address] died xxx")
+        assert len(shown) <= len("The upstream answered 500: ") + 200
+        assert "Traceback" not in shown
         (line,) = [r.getMessage() for r in caplog.records if "upstream call failed" in r.getMessage()]
         assert "10.1.2.3:8000" in line
         assert "main.py" in line
@@ -254,3 +259,37 @@ async def test_a_query_in_the_base_url_goes_along(data, way):
         assert up.requests[1].path == "/v1/responses?x=2&y=3&api-version=2026-01-01"
 
 
+
+
+# --- proxies ---------------------------------------------------------------------------------------------------------------------
+
+
+@each_way
+@each_mode
+async def test_every_request_goes_through_the_proxy_that_the_environment_names(data, way, stream, monkeypatch):
+    async with Played(fine) as up, Proxy("me:geheim") as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        async with running(up.url, data) as live:
+            live.http._mounts.clear()  # the test's own client goes straight
+            assert "fine" in (await ask(live, way, stream)).text
+            assert [s.split("/v1/")[0] for s in proxy.seen] == [up.url.removesuffix("/v1")] * len(up.requests)
+            settings = live.gateway.settings
+        lines = told(settings, live.root)
+        assert f"  upstream   openai: {up.url} (httpx through proxy 127.0.0.1:{proxy.port})" in lines
+        assert "geheim" not in str(lines)
+        up.script[:] = [says(404)]
+        finding = await asyncio.to_thread(_upstream, "openai", settings)
+        assert f"(httpx through proxy 127.0.0.1:{proxy.port}) answers 404" in finding.told
+
+
+async def test_a_reload_sends_a_provider_another_way(data):
+    async with Played(fine) as up, Proxy() as proxy, running(up.url, data) as live:
+        await ask(live, "off")
+        assert not proxy.seen
+        base = {"storage.data": str(data), "storage.vectors": "none", "upstream": up.url}
+        live.app.reload(load(None, {}, {**base, "providers.openai.proxy": proxy.url}))
+        assert "fine" in (await ask(live, "off")).text
+        assert len(proxy.seen) == 1
+        with pytest.raises(ConfigError, match="ca_file"):
+            live.app.reload(load(None, {}, {**base, "providers.openai.ca_file": "/no/such.pem"}))
+        assert "fine" in (await ask(live, "off")).text
