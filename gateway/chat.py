@@ -54,11 +54,19 @@ REQUEST_ID = "mnemogate.request_id"
 MODES = ("full", "read", "write", "off")
 LACKS_SECONDS = 3600.0
 HEAVY_SECONDS = 0.8  # that an answer waits for the store to take a long request
-LACKS_BYTES, LACKS_EACH = 1 << 19, 250
+LACKS_BYTES, LACKS_EACH = 1 << 19, 200  # behind `*`, clients name models as they like
 CONVERSATION_CHARACTERS = AGENT_CHARACTERS = 256
 NOBODY = ("nobody was named, so what is remembered is this conversation's alone: send `user` in the body, "
           "the header X-Memory-User, or name the user in the path, /u/{user}/v1")
 SORTED = msgspec.json.Encoder(order="sorted")
+
+
+Lacks = Cache[str, tuple[int, float]]
+
+
+def no_lacks() -> Lacks:
+    """Return the lacks of targets before any was seen."""
+    return Cache(LACKS_BYTES, LACKS_EACH, lambda name, _: getsizeof(name))
 
 
 @dataclass(slots=True)
@@ -90,7 +98,7 @@ class Gateway:
     usage: UsageLog
     shared: Shared | None = None
     process: Process = field(default_factory=Process)
-    lacks: Cache[str, tuple[int, float]] = field(default_factory=lambda: Cache(LACKS_BYTES, LACKS_EACH, lambda name, _: getsizeof(name)))
+    lacks: Lacks = field(default_factory=no_lacks)
     prefixes: Prefixes = field(default_factory=Prefixes)
     local: bool = field(init=False)  # one person on one machine, whom `Front` guards
 

@@ -29,7 +29,7 @@ from memory.cache import Cache
 LONGEST_REST = 600.0  # seconds; whatever an upstream asks for, it is tried again after so long
 FRESH = 60.0  # seconds that a measured latency counts
 LEAST = 2.0**-65  # a chance below all that are drawn
-PACES_BYTES, PACES_EACH = 1 << 19, 250  # behind `*`, clients name models as they like
+PACES_BYTES, PACES_EACH = 1 << 19, 200  # behind `*`, clients name models as they like
 ASKING = (429, 503, 529)  # the statuses whose Retry-After is about the target, not about this request
 FREE, BEING_TRIED, RESTING = range(3)
 

@@ -17,7 +17,7 @@ from typing import Protocol
 from memory.cache import Cache
 
 KEPT = 3600.0  # seconds a record stays half-open
-BYTES, EACH = 1 << 20, 1200  # of records in one process: with `*` it is clients that name models
+BYTES, EACH = 1 << 20, 1050  # of records in one process: with `*` it is clients that name models
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from memory.cache import Cache
 from memory.embed.base import EmbedRefused, EmbedUnavailable
 from memory.errors import Postponed
 
-HELD_BYTES, HELD_EACH = 1 << 20, 150
+HELD_BYTES, HELD_EACH = 1 << 20, 100
 BATCH = 96
 REFUSALS = (400, 413, 422)  # of what was asked, where other errors are of the moment, the key or the address
 

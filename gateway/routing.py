@@ -57,7 +57,7 @@ class Route:
         return [t for tier in self.tiers for t in tier]
 
 
-ROUTES_BYTES, ROUTES_EACH = 3 << 19, 1000  # of routes kept ready; behind `*`, clients name models as they like
+ROUTES_BYTES, ROUTES_EACH = 1 << 20, 600  # of routes kept ready; behind `*`, clients name models as they like
 NAME_CHARACTERS = 1024  # names are kept in many places, and told in headers
 
 

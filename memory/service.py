@@ -33,7 +33,7 @@ from memory.tokens import Counter
 
 log = logging.getLogger("mnemogate")
 encode = msgspec.json.Encoder().encode
-SCOPES_BYTES, SCOPES_EACH = 3 << 19, 1000  # of scopes whose keys are kept: some 1,500
+SCOPES_BYTES, SCOPES_EACH = 3 << 19, 600  # of scopes whose keys are kept: some 2,000
 FAILURES = 3  # reads in a row that failed or were late, after which the store itself is asked
 PROBE_SECONDS, CLOSED_SECONDS = 1.0, 2.0  # that it has to answer, and that it is left alone where it does not
 WINDOW_BYTES = 6  # a token, more than nearly all texts have: of a history kept here, what the window may hold

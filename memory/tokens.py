@@ -45,7 +45,7 @@ UNBROKEN = 24  # characters, from which a word is no word: keys, digests, data a
 CHAINS = re.compile(rb"[A-Za-z0-9+/=_-]{24,}")
 KINDS = re.compile(rb"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]+")
 DENSE, MIXED = 0.64, 1.9  # tokens a character of such data, which change their kind after so few
-COUNTS_BYTES, COUNTS_EACH = 5 << 18, 160  # of counts that are kept, of each tokenizer: some 8,000 messages and core texts
+COUNTS_BYTES, COUNTS_EACH = 1 << 20, 130  # of counts that are kept, of each tokenizer: some 8,000 messages and core texts
 FACTORS_BYTES, FACTORS_EACH = 1 << 18, 160  # of models' factors that are kept, of each tokenizer
 LEAST, MOST = 0.2, 5.0  # of a count that its truth can be
 TELLING = 50  # tokens, below which a report tells nothing

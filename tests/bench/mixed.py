@@ -1,7 +1,7 @@
 """Requests of every kind, as the users of many apps make them: for the soak.
 
 New conversations and ones that go on with their history resent, streamed and plain, of named users and of nobody, some
-with a round of memory tools, under model names that nobody configured, without memory, and relayed.
+with a round of memory tools, under model names that nobody configured, without memory, and relayed; and searches by the management API.
 """
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import json
 import random
 from dataclasses import dataclass, field
 
+CHAT = "/v1/chat/completions"
 OPEN = 1500  # conversations that may go on
 TURNS = 10
-NEW = {"named": 30, "nobody": 8, "invented": 6, "calls": 4, "off": 6, "off stream": 3, "relay": 3}
+NEW = {"named": 30, "nobody": 8, "invented": 6, "calls": 4, "off": 6, "off stream": 3, "relay": 3, "search": 2}
 GOES_ON = 40  # of a hundred: goes on with an open conversation
 QUICK = ("mock", "quick")  # by whether it is streamed
 
@@ -27,13 +28,17 @@ class Talk:
 
 @dataclass(slots=True)
 class Request:
-    """One to be sent. talk: the conversation that its answer belongs to, None for none."""
+    """One to be sent. body: empty for a GET. talk: the conversation that its answer belongs to, None for none."""
 
     path: str
     headers: dict[str, str]
-    body: bytes
-    streamed: bool
-    talk: Talk | None
+    body: bytes = b""
+    streamed: bool = False
+    talk: Talk | None = None
+
+    @property
+    def method(self) -> str:
+        return "POST" if self.body else "GET"
 
 
 class Mix:
@@ -51,13 +56,16 @@ class Mix:
             return self._chat(self._taken(), number)
         kind = rng.choices(list(NEW), list(NEW.values()))[0]
         headers = {"authorization": f"Bearer k{rng.randrange(self._keys)}", "content-type": "application/json"}
+        user = f"user number {rng.randrange(self._users)}"
+        if kind == "search":
+            return Request(f"/memory/v1/users/{user}/messages/search?q=question+{number}", headers)
         if kind.startswith("off") or kind == "relay":
-            path = "/embeddings" if kind == "relay" else "/chat/completions"
+            path = "/v1/embeddings" if kind == "relay" else CHAT
             streamed = kind == "off stream"
             body = {"model": QUICK[streamed], "stream": streamed, "input": "words", "messages": [_asked(number)]}
-            return Request(path, {**headers, "x-memory": "off"}, _json(body), streamed, None)
+            return Request(path, {**headers, "x-memory": "off"}, _json(body), streamed)
         if kind != "nobody":
-            headers["x-memory-user"] = f"user number {rng.randrange(self._users)}"
+            headers["x-memory-user"] = user
         model = {"invented": f"a-model-of-{number}", "calls": "calls"}.get(kind, "")
         return self._chat(Talk(headers, model), number)
 
@@ -78,7 +86,7 @@ class Mix:
         streamed = not talk.model and self._rng.random() < 0.4
         talk.messages.append(_asked(number))
         body = {"model": talk.model or QUICK[streamed], "stream": streamed, "messages": talk.messages}
-        return Request("/chat/completions", talk.headers, _json(body), streamed, talk)
+        return Request(CHAT, talk.headers, _json(body), streamed, talk)
 
 
 def _asked(number: int) -> dict[str, str]:

@@ -77,12 +77,12 @@ async def soaked(subject: Subject, args: argparse.Namespace) -> list[tuple[int, 
 async def mixed(subject: Subject, args: argparse.Namespace) -> list[tuple[int, float]]:
     points, numbers, mix, begun = [], itertools.count(1), Mix(args.users, args.keys), time.perf_counter()
     told: Counter[str] = Counter()
-    base = subject.url.removesuffix("/chat/completions")
+    base = subject.url.removesuffix("/v1/chat/completions")
 
     async def user(session: aiohttp.ClientSession) -> None:
         while (number := next(numbers)) <= args.requests:
             wanted = mix.request(number)
-            async with session.post(base + wanted.path, data=wanted.body, headers=wanted.headers) as response:
+            async with session.request(wanted.method, base + wanted.path, data=wanted.body or None, headers=wanted.headers) as response:
                 answer = await response.read()
             told[f"{response.status} {response.headers.get('x-memory-status', '-')}"] += 1
             if response.status == 200 and wanted.talk and (text := text_of(answer, streamed=wanted.streamed)) is not None:
