@@ -102,9 +102,9 @@ class Lines:
         self._shelves[scope] = self._shelves.pop(scope)
         self.take(began, link)
         began.lines[link] = line
-        if sent_bytes(line) > LONGEST:
-            line.sent = line.kept = None
-        line.own, sent = own_bytes(line), sent_bytes(line)
+        if (sent := sent_bytes(line)) > LONGEST:
+            line.sent, line.kept, sent = None, None, 0
+        line.own = own_bytes(line)
         self.held += line.own + sent
         self.sent += sent
         if self.sent > SENT_BYTES:
