@@ -23,7 +23,7 @@ from gateway.accesslog import current
 from gateway.answer import UNEXPECTED, Refusal
 from gateway.background import Background
 from gateway.catalog import model_card, model_list
-from gateway.chat import Gateway, request_id
+from gateway.chat import Gateway, no_lacks, request_id
 from gateway.choice import Choice
 from gateway.cooldowns import LocalCooldowns
 from gateway.cooldowns import Rules as Rests
@@ -139,7 +139,8 @@ def rewired(running: Gateway, settings: Settings, upstreams: Mapping[str, Upstre
     """Other settings over the running memory, worker and counters. Raises ConfigError, nothing being changed."""
     router = Targets(settings, upstreams, known_models(facts_file()))
     made = replace(
-        running, settings=settings, keys=_keys(settings, running.secret, running.keys.made), names=Names(settings), router=router, prefixes=Prefixes(), background=Background(settings.memory.ignore), lacks={}, choice=running.choice.ruled(settings.routing))
+        running, settings=settings, keys=_keys(settings, running.secret, running.keys.made), names=Names(settings), router=router,
+        prefixes=Prefixes(), background=Background(settings.memory.ignore), lacks=no_lacks(), choice=running.choice.ruled(settings.routing))
     running.choice.cooldowns.rules = _rests(settings)
     memory = running.memory
     memory.policy = _policy(settings)

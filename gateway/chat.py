@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from sys import getsizeof
 from typing import Any
 from urllib.parse import quote
 
@@ -40,6 +41,7 @@ from gateway.usage import Record, UsageLog
 from gateway.weighing import is_light, weighed
 from gateway.wire.chat import Json
 from memory.ask import Ask
+from memory.cache import Cache
 from memory.errors import MemoryFault, TooLong
 from memory.jobs.worker import Worker
 from memory.messages import mac
@@ -52,11 +54,19 @@ REQUEST_ID = "mnemogate.request_id"
 MODES = ("full", "read", "write", "off")
 LACKS_SECONDS = 3600.0
 HEAVY_SECONDS = 0.8  # that an answer waits for the store to take a long request
-LACKS = 10_000
+LACKS_BYTES, LACKS_EACH = 1 << 19, 200  # behind `*`, clients name models as they like
 CONVERSATION_CHARACTERS = AGENT_CHARACTERS = 256
 NOBODY = ("nobody was named, so what is remembered is this conversation's alone: send `user` in the body, "
           "the header X-Memory-User, or name the user in the path, /u/{user}/v1")
 SORTED = msgspec.json.Encoder(order="sorted")
+
+
+Lacks = Cache[str, tuple[int, float]]
+
+
+def no_lacks() -> Lacks:
+    """Return the lacks of targets before any was seen."""
+    return Cache(LACKS_BYTES, LACKS_EACH, lambda name, _: getsizeof(name))
 
 
 @dataclass(slots=True)
@@ -88,7 +98,7 @@ class Gateway:
     usage: UsageLog
     shared: Shared | None = None
     process: Process = field(default_factory=Process)
-    lacks: dict[str, tuple[int, float]] = field(default_factory=dict)
+    lacks: Lacks = field(default_factory=no_lacks)
     prefixes: Prefixes = field(default_factory=Prefixes)
     local: bool = field(init=False)  # one person on one machine, whom `Front` guards
 
@@ -368,15 +378,12 @@ def _offers(gateway: Gateway, body: Json, target: Target) -> bool:
 def _refused(gateway: Gateway, body: Json, target: Target) -> None:
     """A target took the client's body but not ours: next time without tools, after that without any addition."""
     had_tools = _offers(gateway, body, target) and _lack(gateway, target.label) < 1
-    lacks = gateway.lacks
-    lacks[target.label] = (1 if had_tools else 2, time.monotonic())
-    if len(lacks) > LACKS:  # behind `*`, clients name models as they like
-        del lacks[next(iter(lacks))]
+    gateway.lacks.put(target.label, (1 if had_tools else 2, time.monotonic()))
 
 
 def _lack(gateway: Gateway, label: str) -> int:
     """What the target is known to refuse; asked anew after an hour, since a passing fault looks the same."""
-    level, at = gateway.lacks.get(label, (0, 0.0))
+    level, at = gateway.lacks.get(label) or (0, 0.0)
     return level if time.monotonic() - at < LACKS_SECONDS else 0
 
 

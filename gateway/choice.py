@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from sys import getsizeof
 
 from gateway.cooldowns import Cooldowns, Rest
 from gateway.errors import GatewayError, UpstreamRefused
@@ -23,11 +24,12 @@ from gateway.routing import Route, Target
 from gateway.settings import Routing
 from gateway.shares import Shares
 from gateway.slots import Slots
+from memory.cache import Cache
 
 LONGEST_REST = 600.0  # seconds; whatever an upstream asks for, it is tried again after so long
 FRESH = 60.0  # seconds that a measured latency counts
 LEAST = 2.0**-65  # a chance below all that are drawn
-PACES = 10_000  # behind `*`, clients name models as they like
+PACES_BYTES, PACES_EACH = 1 << 19, 200  # behind `*`, clients name models as they like
 ASKING = (429, 503, 529)  # the statuses whose Retry-After is about the target, not about this request
 FREE, BEING_TRIED, RESTING = range(3)
 
@@ -87,7 +89,8 @@ class Choice:
 
     def __init__(self, cooldowns: Cooldowns, rules: Routing) -> None:
         self.cooldowns, self.rules, self.slots, self.shares = cooldowns, rules, Slots(), Shares()
-        self._paces: dict[str, tuple[float, float]] = {}  # by target: seconds until the first event, and when that was seen
+        # By target: seconds until the first event, and when that was seen.
+        self.paces: Cache[str, tuple[float, float]] = Cache(PACES_BYTES, PACES_EACH, lambda name, _: getsizeof(name))
 
     def ruled(self, rules: Routing) -> Choice:
         """The same knowledge under other rules: those of requests under way stay as they were."""
@@ -131,10 +134,8 @@ class Choice:
     def paced(self, name: str, seconds: float) -> None:
         """A target's first event came after so long."""
         if self.rules.choice == "least_latency":
-            before = self._paces.pop(name, (math.inf, 0.0))[0]
-            self._paces[name] = (seconds if math.isinf(before) else 0.7 * before + 0.3 * seconds, time.monotonic())
-            if len(self._paces) > PACES:
-                del self._paces[next(iter(self._paces))]
+            before, _ = self.paces.get(name) or (math.inf, 0.0)
+            self.paces.put(name, (seconds if math.isinf(before) else 0.7 * before + 0.3 * seconds, time.monotonic()))
 
     def _within(self, tier: Sequence[Target], conversation: bytes) -> Sequence[Target]:
         if len(tier) < 2:
@@ -148,11 +149,11 @@ class Choice:
     def _quickest(self, tier: Sequence[Target]) -> list[Target]:
         """By latency; first of all one that was not seen lately, for one request to look at it."""
         now = time.monotonic()
-        order = sorted(tier, key=lambda t: self._paces.get(t.label, (math.inf, 0.0))[0])
+        order = sorted(tier, key=lambda t: (self.paces.get(t.label) or (math.inf, 0.0))[0])
         for target in order:
-            seconds, seen = self._paces.get(target.label, (math.inf, -math.inf))
+            seconds, seen = self.paces.get(target.label) or (math.inf, -math.inf)
             if now - seen > FRESH:
-                self._paces[target.label] = (seconds, now)
+                self.paces.put(target.label, (seconds, now))
                 return [target, *(t for t in order if t is not target)]
         return order
 

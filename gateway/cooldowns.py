@@ -11,10 +11,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from sys import getsizeof
 from typing import Protocol
 
+from memory.cache import Cache
+
 KEPT = 3600.0  # seconds a record stays half-open
-MOST = 4096  # records in one process: with `*` it is clients that name models
+BYTES, EACH = 1 << 20, 1050  # of records in one process: with `*` it is clients that name models
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +87,17 @@ class LocalCooldowns:
     def __init__(self, rules: Rules, clock: Callable[[], float] = time.monotonic) -> None:
         self.rules = rules
         self._clock = clock
-        self._records: dict[str, _Record] = {}
+        self.records: Cache[str, _Record] = Cache(BYTES, EACH, lambda name, _: getsizeof(name))
 
     async def resting(self, names: Sequence[str]) -> dict[str, Rest]:
         now = self._clock()
-        found = {n: r for n in names if (r := self._records.get(n)) is not None and r.until + KEPT > now}
+        found = {n: r for n in names if (r := self.records.get(n)) is not None and r.until + KEPT > now}
         return {n: Rest(r.until, r.asked > now, r.probe > now) for n, r in found.items()}
 
     async def failed(self, name: str, asked: float | None) -> None:
         now, rules = self._clock(), self.rules
-        record = self._records.setdefault(name, _Record())
-        if len(self._records) > MOST:
-            del self._records[next(iter(self._records))]
+        record = self.records.get(name) or _Record()
+        self.records.put(name, record)
         half_open = record.until <= now < record.until + KEPT
         record.probe = -math.inf
         if asked:
@@ -108,11 +110,11 @@ class LocalCooldowns:
                 record.tired = max(record.tired, now + rules.seconds)
 
     async def succeeded(self, name: str) -> None:
-        self._records.pop(name, None)
+        self.records.pop(name)
 
     async def probe(self, name: str, lease: float) -> bool:
         now = self._clock()
-        record = self._records.get(name)
+        record = self.records.get(name)
         if record is None:
             return True
         if max(record.until, record.probe) > now:
@@ -121,5 +123,5 @@ class LocalCooldowns:
         return True
 
     async def freed(self, name: str) -> None:
-        if record := self._records.get(name):
+        if record := self.records.get(name):
             record.probe = -math.inf

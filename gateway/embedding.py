@@ -6,6 +6,7 @@ tenant's next request.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from sys import getsizeof
 
 import msgspec
 
@@ -14,37 +15,37 @@ from gateway.headers import upstream_headers
 from gateway.identity import Principal
 from gateway.routing import Router
 from gateway.upstream.base import Outgoing
+from memory.cache import Cache
 from memory.embed.base import EmbedRefused, EmbedUnavailable
 from memory.errors import Postponed
 
-HELD = 10_000
+HELD_BYTES, HELD_EACH = 1 << 20, 100
 BATCH = 96
 REFUSALS = (400, 413, 422)  # of what was asked, where other errors are of the moment, the key or the address
 
 
 class Credentials:
-    """Authorizations by tenant, in memory only, the oldest forgotten first."""
+    """Authorizations by tenant, in memory only."""
 
     def __init__(self) -> None:
-        self._held: dict[str, bytes] = {}
+        self.held: Cache[str, bytes] = Cache(HELD_BYTES, HELD_EACH, lambda tenant, given: getsizeof(tenant) + getsizeof(given))
 
     def keep(self, tenant: str, authorization: bytes | None) -> bool:
         """Holds what a request of the tenant brought. Returns whether that is news, for which work may have waited."""
         if authorization is None:
             return False
-        known = self._held.pop(tenant, None)
-        self._held[tenant] = authorization
-        if len(self._held) > HELD:
-            self._held.pop(next(iter(self._held)))
-        return known != authorization
+        if self.held.get(tenant) == authorization:
+            return False
+        self.held.put(tenant, authorization)
+        return True
 
     def drop(self, tenant: str, authorization: bytes | None) -> None:
         """Forgets what a provider refused, unless a newer one came meanwhile."""
-        if self._held.get(tenant) == authorization:
-            self._held.pop(tenant, None)
+        if self.held.get(tenant) == authorization:
+            self.held.pop(tenant)
 
     def get(self, tenant: str) -> bytes | None:
-        return self._held.get(tenant)
+        return self.held.get(tenant)
 
 
 class NoCredential(EmbedUnavailable, Postponed):

@@ -104,7 +104,7 @@ def _listed(connection: bytes) -> set[bytes]:
     return {v.strip().lower() for v in connection.split(b",")} if connection else set()
 
 
-@lru_cache(1024)
+@lru_cache(64)
 def header_value(text: str) -> bytes:
     """A text of the client's as a header value: what could end the line, or is no ASCII, is percent-encoded."""
     return quote(text, safe="!#$&'()*+,/:;=?@[]{}|~ ").encode()

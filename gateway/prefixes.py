@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ from gateway.heavy import check_values, check_weight
 from gateway.intake import check_messages, check_model, parse
 from gateway.weighing import is_light
 from gateway.wire.chat import Json, decode, whole
+from memory.cache import Cache
 from memory.prefix import Messages, Prefix, Source, elements
 
 STANDIN = f"mnemogate-{secrets.token_hex(16)}"
@@ -31,6 +31,7 @@ WINDOW = 1024  # bytes by which bodies are looked up
 TAIL = 48  # bytes by which candidates are told apart before they are hashed
 PARTS = 8  # of which a hash is made at most: what is new of a body is hashed, not all of it
 SAME = 64  # candidates behind one window
+BYTES, EACH = 4 << 20, 1250  # of what is kept: some 3,300 conversations
 BRACKETS = 100_000  # in what is new of a body; one that has more is read as a whole, for to find its messages would take long
 NOWHERE: list[tuple[int, int]] = []
 LONGEST = 16 << 20  # bytes up to which a beginning is kept: to know it again, all of it is hashed
@@ -52,70 +53,66 @@ class _Known:
 
 
 class Prefixes:
-    """What is known of the beginnings of bodies, of each conversation its newest. most: kept in each of two generations; the older leaves with
-    what nobody asked for."""
+    """What is known of the beginnings of bodies, of each conversation its newest."""
 
-    def __init__(self, most: int = 2048) -> None:
-        self._most, self._count = most, 0
-        self._now: dict[tuple[object, int, int], deque[_Known]] = {}
-        self._before = self._now
+    def __init__(self) -> None:
+        # By the hash of whose they are, and of where a window of theirs ends and what it holds.
+        self.known: Cache[int, tuple[_Known, ...]] = Cache(BYTES, 0, lambda _, found: EACH * len(found))
 
     def read(self, who: object, body: bytes) -> Json:
         """A chat request, checked, its `messages` as `Messages`. who: whose bodies it is looked up among. Raises BadRequest."""
-        bucket, known = self._find(who, body)
+        name, known = self._find(who, body)
         found = _read(body, _short(body, known), known) or _whole(body)
-        return self._kept(who, body, bucket, found)
+        return self._kept(who, body, name, found)
 
     async def take(self, who: object, body: bytes) -> Json:
         """Read a request as `read` does, in a thread where what is new of it is long.
 
         Raises BadRequest, and TooHeavy for what memory cannot look at in time.
         """
-        bucket, known = self._find(who, body)
+        name, known = self._find(who, body)
         found = None
         if is_light(short := _short(body, known)):
             found = _read(body, short, known)
             known, short = None, body  # where it could not be read, nothing is believed of it
         if found is None:
             found = await asyncio.to_thread(_read_heavy, body, short, known)
-        return self._kept(who, body, bucket, found)
+        return self._kept(who, body, name, found)
 
-    def _kept(self, who: object, body: bytes, bucket: deque[_Known], found: _Read) -> Json:
+    def _kept(self, who: object, body: bytes, name: int, found: _Read) -> Json:
         """Keep what was found of a body, for the one that goes on from it."""
         data, span, known = found
         messages: Messages = data["messages"]
         if messages.new and span is not None and span[1] <= LONGEST:
-            if known is not None and known in bucket:
-                bucket.remove(known)  # what goes on from it stands for it
+            if known is not None:
+                self._forget(name, known)  # what goes on from it stands for it
             at = span[1]
             cuts, base = (known.cuts, known.hash) if known is not None and len(known.cuts) < PARTS else ((), 0)
             self._keep(who, body, _Known(*span, body[at - TAIL : at], (*cuts, at), hashed(body, (at,), cuts[-1] if cuts else 0, base), messages.after))
         return data
 
-    def _find(self, who: object, body: bytes) -> tuple[deque[_Known], _Known | None]:
+    def _find(self, who: object, body: bytes) -> tuple[int, _Known | None]:
+        """What a body goes on from, and the name it is kept under."""
         size = len(body)
         for i in range(bisect_right(PLACES, size) - 1, -1, -1):
             at = PLACES[i]
-            name = (who, at, hash(body[max(0, at - WINDOW) : at]))
-            found = self._now.get(name)
-            if found is None and (found := self._before.get(name)) is not None:
-                self._now[name] = found
-            for known in reversed(found or ()):
+            name = hash((who, at, body[max(0, at - WINDOW) : at]))
+            for known in reversed(self.known.get(name) or ()):
                 if known.end < size and body.startswith(known.tail, known.end - TAIL) and hashed(body, known.cuts) == known.hash:
-                    return found or deque(), known
-        return deque(), None
+                    return name, known
+        return 0, None
+
+    def _forget(self, name: int, known: _Known) -> None:
+        there = self.known.pop(name) or ()
+        if left := tuple(k for k in there if k is not known):
+            self.known.put(name, left)
 
     def _keep(self, who: object, body: bytes, known: _Known) -> None:
         if known.end < SHORTEST:
             return
         at = PLACES[bisect_right(PLACES, known.end) - 1]
-        name = (who, at, hash(body[max(0, at - WINDOW) : at]))
-        if self._count >= self._most:
-            self._before, self._now, self._count = self._now, {}, 0
-        if (found := self._now.get(name)) is None:
-            found = self._now[name] = self._before.get(name) or deque(maxlen=SAME)
-        found.append(known)
-        self._count += 1
+        name = hash((who, at, body[max(0, at - WINDOW) : at]))
+        self.known.put(name, (*(self.known.get(name) or ()), known)[-SAME:])
 
 
 _Read = tuple[Json, tuple[int, int] | None, _Known | None]  # a request, where its messages stand, and what it goes on from

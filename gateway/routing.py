@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from sys import getsizeof
 from typing import Any
 
 from gateway.errors import Forbidden, UnknownModel
@@ -14,6 +15,7 @@ from gateway.prices import price_of
 from gateway.settings import Model, Price, Provider, Settings
 from gateway.settings import Target as TargetSettings
 from gateway.upstream.base import Upstream
+from memory.cache import Cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,12 @@ class Route:
         return [t for tier in self.tiers for t in tier]
 
 
-ROUTES = 4096  # kept ready; behind `*`, clients name models as they like
+ROUTES_BYTES, ROUTES_EACH = 1 << 20, 600  # of routes kept ready; behind `*`, clients name models as they like
 NAME_CHARACTERS = 1024  # names are kept in many places, and told in headers
+
+
+def _weight(name: str, route: Route) -> int:
+    return getsizeof(name) + sum(ROUTES_EACH + getsizeof(t.label) for t in route.targets)
 
 
 def known_models(path: Path) -> dict[str, dict[str, Any]]:
@@ -69,7 +75,7 @@ class Router:
 
     def __init__(self, settings: Settings, upstreams: Mapping[str, Upstream], facts: Mapping[str, dict[str, Any]]) -> None:
         self._settings, self._upstreams, self._facts = settings, upstreams, facts
-        self._routes: dict[str, Route] = {}
+        self.routes: Cache[str, Route] = Cache(ROUTES_BYTES, 0, _weight)
 
     def find(self, name: str) -> tuple[str, Model] | None:
         """The configured entry that serves this name."""
@@ -86,10 +92,8 @@ class Router:
             raise UnknownModel(f"The model's name has {len(name)} characters; at most {NAME_CHARACTERS} are allowed.", param="model")
         if not allowed(principal, name):
             raise Forbidden(f"This key may not call the model {name!r}. It may call: {', '.join(principal.models)}.", code="model_not_allowed", param="model")
-        if (known := self._routes.get(name)) is None:
-            known = self._made(name)
-            if len(self._routes) < ROUTES:
-                self._routes[name] = known
+        if (known := self.routes.get(name)) is None:
+            self.routes.put(name, known := self._made(name))
         return known
 
     def _made(self, name: str) -> Route:

@@ -60,7 +60,7 @@ class Chain:
 
     def __init__(self, key: bytes, messages: Sequence[Json], seeded: bool = False, seen: Seen | None = None) -> None:
         self.key, self._messages, self._seen = key, (found := Messages.of(messages)), Seen() if seen is None else seen
-        links = None if seeded and found.after.system != found.before.system else found.before.links.get(key)
+        links = None if seeded and found.after.system != found.before.system else found.before.links_of(key)
         self._known = 0 if links is None else found.before.count  # the first one that is hashed here
         start, link = links or (mac(key, b"start", system_text(filter(is_system, found)) if seeded else b""), found.after.behind)
         self.start, self.origin = start, found.after.behind or start

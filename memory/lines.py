@@ -5,16 +5,23 @@ named user, a part of that history, where no other answer of theirs says the sam
 believed only where nothing can have changed it: a turn takes the line it continues away, a turn that edits memory takes away all
 of its scope's, and any write that is not a turn's own (a job, the API, another process) takes away everything. What is not found
 here is read.
+
+What all of them take is bounded in bytes, by an estimate that is not below the truth: a line's objects and its texts.
 """
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from sys import getsizeof
+
+from msgspec.json import encode
 
 from memory.stores.sql.engine import Database
 from memory.stores.sql.turns import Snapshot
 
-MOST = 2048  # lines; about 4 KB each, and what was sent
-BYTES = 8 << 20  # of what was sent, in all of them
+BYTES, SENT_BYTES = 12 << 20, 6 << 20  # in all, and of it for what was sent
+LONGEST = SENT_BYTES // 4  # of what was sent in one conversation
+LINE, SHELF, BLOCK, CARRIER, PIECE = 4000, 500, 300, 1200, 160  # bytes of one, its texts aside
+SPREAD = 8  # bytes that a byte of JSON takes once it is read, at most
 
 
 def called(name: str) -> bytes:
@@ -22,9 +29,19 @@ def called(name: str) -> bytes:
     return b"name " + name.encode("utf-8", "surrogatepass")
 
 
-def weight(line: Snapshot) -> int:
-    """Bytes of text that a line holds."""
-    return (sum(len(p) for p in line.sent.pieces if type(p) is bytes) if line.sent else 0) + (sum(map(len, line.kept.said)) if line.kept else 0)
+def sent_bytes(line: Snapshot) -> int:
+    """Count the bytes that a line has for what was sent and said."""
+    found = sum(PIECE + (len(p) if type(p) is bytes else 0) for p in line.sent.pieces) if line.sent else 0
+    return found + (sum(map(len, line.kept.said)) + len(line.kept.asked) if line.kept else 0)
+
+
+def own_bytes(line: Snapshot) -> int:
+    """Count the bytes that a line has without what was sent."""
+    past, behind, answer = line.past, line.behind, line.kept.answer if line.kept else {}
+    found = LINE + (getsizeof(past.epoch.core) if past.epoch else 0) + (getsizeof(behind[1]) if behind else 0)
+    found += sum(BLOCK + 2 * getsizeof(b.value) for b in line.blocks.values())
+    found += sum(CARRIER + getsizeof(n.note) + (SPREAD * len(encode(n.hidden)) if n.hidden else 0) for n in past.carriers)
+    return found + (SPREAD * len(encode(answer)) if answer else 0)
 
 
 @dataclass(slots=True, eq=False)
@@ -40,26 +57,26 @@ class Shelf:
 
 
 class Lines:
-    """All that are kept; the oldest leave first."""
+    """All that are kept; the oldest leave first. held: bytes of all of them. sent: of it what was sent."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
         self._version: tuple[int, int] | None = None
         self._shelves: dict[bytes, Shelf] = {}
-        self._count = self._bytes = 0
+        self.held = self.sent = 0
 
     def shelf(self, scope: bytes) -> Shelf | None:
         """Where the lines of a scope stand now: another object once they were forgotten. None where none can be kept."""
         version = self._db.version
         if version != self._version:
-            self._version, self._count, self._bytes = version, 0, 0
+            self._version, self.held, self.sent = version, 0, 0
             self._shelves.clear()
         if version is None:
             return None
         if (found := self._shelves.get(scope)) is None:
             found = self._shelves[scope] = Shelf()
-            if len(self._shelves) > MOST:
-                self.forget(next(iter(self._shelves)))
+            self.held += SHELF
+            self._make_room()
         return found
 
     def take(self, shelf: Shelf | None, link: bytes) -> Snapshot | None:
@@ -70,8 +87,13 @@ class Lines:
         return found
 
     def _gone(self, line: Snapshot) -> None:
-        self._count -= 1
-        self._bytes -= weight(line)
+        self.held -= line.own
+        self._went(line)
+
+    def _went(self, line: Snapshot) -> None:
+        sent = sent_bytes(line)
+        self.held -= sent
+        self.sent -= sent
 
     def keep(self, scope: bytes, began: Shelf | None, link: bytes, line: Snapshot) -> None:
         """Keeps a line for the next turn. began: the scope's shelf when what is in the line was read."""
@@ -80,27 +102,35 @@ class Lines:
         self._shelves[scope] = self._shelves.pop(scope)
         self.take(began, link)
         began.lines[link] = line
-        self._count += 1
-        self._bytes += weight(line)
-        while self._count > MOST:
+        if (sent := sent_bytes(line)) > LONGEST:
+            line.sent, line.kept, sent = None, None, 0
+        line.own = own_bytes(line)
+        self.held += line.own + sent
+        self.sent += sent
+        if self.sent > SENT_BYTES:
+            self._lighten()
+        self._make_room()
+
+    def _make_room(self) -> None:
+        while self.held > BYTES:
             oldest, shelf = next(iter(self._shelves.items()))
             self.take(shelf, next(iter(shelf.lines), b""))
             if not shelf.lines:
                 del self._shelves[oldest]
-        if self._bytes > BYTES:
-            self._lighten()
+                self.held -= SHELF
 
     def _lighten(self) -> None:
         """Leaves the oldest lines without what was sent: their next turns read no more, but send all of it anew."""
         for shelf in self._shelves.values():
             for there in shelf.lines.values():
-                self._bytes -= weight(there)
+                self._went(there)
                 there.sent = there.kept = None
-                if self._bytes <= BYTES * 3 // 4:
+                if self.sent <= SENT_BYTES * 3 // 4:
                     return
 
     def forget(self, scope: bytes) -> None:
         """Takes away what is kept of a scope, now and by the turns of it that are under way."""
         if (gone := self._shelves.pop(scope, None)) is not None:
+            self.held -= SHELF
             for line in gone.lines.values():
                 self._gone(line)

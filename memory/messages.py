@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from memory.cache import Cache
+
 Json = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
 _sorted = msgspec.json.Encoder(order="sorted").encode
@@ -20,6 +22,7 @@ _REASONING = ("reasoning", "thinking", "redacted_thinking", "reasoning_text")  #
 SYSTEM = frozenset({"system", "developer"})
 EMPTY = b"\x00" * 16
 SLICE = 1 << 16  # characters that are squeezed at once
+SEEN_BYTES, SEEN_EACH = 3 << 20, 300  # of messages that are known again: some 10,000 of them
 
 
 def is_system(message: Json) -> bool:
@@ -150,23 +153,18 @@ class Seen:
     """What messages hash to: one that is resent with every request is normalised once.
 
     A message is known again by the interpreter's own 64-bit hash (SipHash under a secret of the process) and its length, under the key of
-    the scope: nothing of what was said is kept, and nobody is taken for another. most: messages in each of two
-    generations; what the older one holds and nobody asks for leaves with it."""
+    the scope: nothing of what was said is kept, and nobody is taken for another."""
 
-    def __init__(self, most: int = 8_192) -> None:
-        self._most = most
-        self.known: dict[tuple[bytes, Any, type, int, int], bytes] = {}
-        self._before = self.known
+    def __init__(self) -> None:
+        self.known: Cache[tuple[bytes, int, int], bytes] = Cache(SEEN_BYTES, SEEN_EACH)
 
     def after(self, key: bytes, link: bytes, message: Json) -> tuple[bytes, bytes]:
         """See the function of this name."""
         content = message.get("content")
         said: str | bytes = content if type(content) is str and len(message) == 2 else _encode(message)
-        name = (key, message.get("role"), type(said), hash(said), len(said))  # a text hashes to what its bytes do
+        name = (key, hash((message.get("role"), type(said), said)), len(said))  # a text hashes to what its bytes do
         if (digest := self.known.get(name)) is None:
-            if len(self.known) >= self._most:
-                self._before, self.known = self.known, {}
-            digest = self.known[name] = self._before.get(name) or mac(key, canonical(message))
+            self.known.put(name, digest := mac(key, canonical(message)))
         return digest, mac(key, link, digest)
 
 

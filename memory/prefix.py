@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import overload
 
 import msgspec
@@ -18,7 +18,6 @@ from memory.messages import Json, canonical, is_system, mac
 decode, encode = msgspec.json.decode, msgspec.json.encode
 _sorted = msgspec.json.Encoder(order="sorted").encode
 PIECES = 32  # after which they are joined
-SCOPES = 8  # whose links are kept of one prefix: texts are seldom shared
 
 
 @dataclass(slots=True, eq=False)
@@ -28,8 +27,8 @@ class Prefix:
 
     count: messages. newest, user: indexes of the last assistant's and the last user's, -1 for none. texts: no content is a list
     of parts. system, first: digests of its system messages and of the first of a user, empty for none. asides: whether its last user's
-    message and its first system message were found to be a chat UI's own, not its user's. links: by a scope's key, the links that name
-    nothing yet, and these messages. behind: the link of what was said before the first of them, where only the end of a history that
+    message and its first system message were found to be a chat UI's own, not its user's. links: the key of the scope that last asked,
+    and in it the links that name nothing yet, and these messages; texts are seldom shared. behind: the link of what was said before the first of them, where only the end of a history that
     is kept here was read; empty for nothing.
     """
 
@@ -40,7 +39,7 @@ class Prefix:
     system: bytes = b""
     first: bytes = b""
     asides: tuple[bool, bool] | None = None
-    links: dict[bytes, tuple[bytes, bytes]] = field(default_factory=dict)
+    links: tuple[bytes, bytes, bytes] = (b"", b"", b"")
     behind: bytes = b""
 
     def then(self, new: Sequence[Json]) -> Prefix:
@@ -63,9 +62,12 @@ class Prefix:
 
     def named(self, key: bytes, start: bytes, end: bytes) -> None:
         """Keeps the links of these messages in the scope of this key."""
-        if len(self.links) >= SCOPES:
-            self.links.clear()
-        self.links[key] = start, end
+        self.links = key, start, end
+
+    def links_of(self, key: bytes) -> tuple[bytes, bytes] | None:
+        """Return the links in the scope of this key, None where they are not kept."""
+        kept, start, end = self.links
+        return (start, end) if kept == key and end else None
 
 
 def first_of(message: Json) -> bytes:

@@ -12,8 +12,10 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from sys import getsizeof
 from typing import Any, Protocol
 
+from memory.cache import Cache
 from memory.embed.base import Embed, EmbedRefused, EmbedUnavailable
 from memory.errors import StoreUnavailable
 from memory.indexing import Indexing
@@ -34,7 +36,8 @@ BATCH = 64  # texts embedded and kept together
 PLAIN = "hello"  # a text that is refused by what refuses every text
 FEW = 8  # vectors that are written at once, beside the turns: what one of them said
 SECONDS = 10.0  # of one background job; the rest is the next one's. The same hand erases: it waits for no more, and what it took out stays out
-ASKED = 32  # queries whose vectors are remembered: both searches of a turn ask for the same, and so does the next page
+ASKED_BYTES, ASKED_EACH = 1 << 20, 300  # of queries and their vectors: both searches of a turn ask for the same, and so does the next page
+NUMBER = 44  # bytes, of a vector's each
 OVERLAP = 3_600_000_000 << 12  # of row keys, an hour: a clock that was set back leaves no message without its vector
 PAGE = 500  # vectors that go into the index together
 Hit = dict[str, Any]
@@ -61,6 +64,10 @@ class Meaning:
     exact_below: int = 5000
 
 
+def _weight(asked: tuple[str, str], vector: list[float]) -> int:
+    return sum(map(getsizeof, asked)) + NUMBER * len(vector)
+
+
 class Retrieval:
     """Implements the tools' Finder over the database. busy: see `Indexing`."""
 
@@ -68,7 +75,7 @@ class Retrieval:
         self._db = db
         self.indexing = Indexing(db, busy)
         self.meaning = meaning
-        self._asked: dict[tuple[str, str], list[float]] = {}
+        self.asked: Cache[tuple[str, str], list[float]] = Cache(ASKED_BYTES, ASKED_EACH, _weight)
 
     async def messages(self, scope_id: int, wanted: message_rows.Query) -> list[Hit]:
         """Messages, best first, with role, content, conversation, created_at, score and why."""
@@ -106,13 +113,11 @@ class Retrieval:
 
     async def _vector(self, embed: Embed, tenant: str, words: str) -> list[float]:
         """The query's vector. Raises EmbedRefused, EmbedUnavailable, TimeoutError."""
-        if (known := self._asked.get((tenant, words))) is not None:
+        if (known := self.asked.get((tenant, words))) is not None:
             return known
         async with asyncio.timeout(EMBED_SECONDS):
             vector = (await embed(tenant, [words[: vector_rows.LONGEST]]))[0]
-        if len(self._asked) >= ASKED:
-            self._asked.pop(next(iter(self._asked)))
-        self._asked[tenant, words] = vector
+        self.asked.put((tenant, words), vector)
         return vector
 
     def jobs(self, scope_id: int | None) -> list[Job]:

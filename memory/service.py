@@ -9,10 +9,12 @@ import contextlib
 import logging
 import time
 from pathlib import Path
+from sys import getsizeof
 
 import msgspec
 
 from memory.ask import Ask, Policy
+from memory.cache import Cache
 from memory.errors import MemoryFault, NotUpgraded, StoreUnavailable
 from memory.history import Turn
 from memory.keeping import Attempt
@@ -31,7 +33,7 @@ from memory.tokens import Counter
 
 log = logging.getLogger("mnemogate")
 encode = msgspec.json.Encoder().encode
-SCOPES = 4096  # whose keys are kept
+SCOPES_BYTES, SCOPES_EACH = 3 << 19, 600  # of scopes whose keys are kept: some 2,000
 FAILURES = 3  # reads in a row that failed or were late, after which the store itself is asked
 PROBE_SECONDS, CLOSED_SECONDS = 1.0, 2.0  # that it has to answer, and that it is left alone where it does not
 WINDOW_BYTES = 6  # a token, more than nearly all texts have: of a history kept here, what the window may hold
@@ -56,7 +58,7 @@ class Memory:
         self.counters: dict[str, Counter] = {}
         self.lines = Lines(db)
         self.seen = Seen()
-        self._scopes: dict[tuple[str, str | None, str], Scope] = {}
+        self.scopes: Cache[tuple[str, str | None, str], Scope] = Cache(SCOPES_BYTES, SCOPES_EACH, lambda name, _: sum(map(getsizeof, name)))
         self.busy_nodes: set[int] = set()
         self.retrieval = Retrieval(db, meaning, self.busy_nodes)
         self.spill = Spill(data / "spill.ndjson" if data else None, secret)
@@ -103,10 +105,8 @@ class Memory:
     def scope(self, tenant: str, user: str | None, agent: str) -> Scope:
         """Whose memory; its keys are derived once while it is in use."""
         name = (tenant, user, agent)
-        if (found := self._scopes.get(name)) is None:
-            if len(self._scopes) >= SCOPES:
-                self._scopes.clear()
-            found = self._scopes[name] = Scope(tenant, user, agent, self.secret)
+        if (found := self.scopes.get(name)) is None:
+            self.scopes.put(name, found := Scope(tenant, user, agent, self.secret))
         return found
 
     def counter(self, family: str) -> Counter:

@@ -12,10 +12,12 @@ from bisect import bisect
 from collections import Counter as Tally
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from sys import getsizeof
 from typing import Any
 
 import msgspec
 
+from memory.cache import Cache
 from memory.messages import Json
 
 MARGIN = 1.15
@@ -43,8 +45,8 @@ UNBROKEN = 24  # characters, from which a word is no word: keys, digests, data a
 CHAINS = re.compile(rb"[A-Za-z0-9+/=_-]{24,}")
 KINDS = re.compile(rb"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]+")
 DENSE, MIXED = 0.64, 1.9  # tokens a character of such data, which change their kind after so few
-CACHED = 8192  # counts that are kept: messages of the conversations under way, and beside them the core texts
-FACTORS = 512  # models whose factors are kept
+COUNTS_BYTES, COUNTS_EACH = 1 << 20, 130  # of counts that are kept, of each tokenizer: some 8,000 messages and core texts
+FACTORS_BYTES, FACTORS_EACH = 1 << 18, 160  # of models' factors that are kept, of each tokenizer
 LEAST, MOST = 0.2, 5.0  # of a count that its truth can be
 TELLING = 50  # tokens, below which a report tells nothing
 LONG, SLICES = 100_000, 25  # characters, from which a text is counted by so many samples
@@ -84,18 +86,14 @@ class Counter:
 
     def __init__(self, encode: Callable[[str], Sequence[int]] | None = None) -> None:
         self._encode = encode
-        self._cache: dict[tuple[bytes, int], int] = {}
-        self._texts: dict[int, int] = {}
-        self._factor: dict[str, float] = {}
-        self._doubted: set[str] = set()  # those whose factor a refusal told: the next report is worth more
+        self.counts: Cache[int, int] = Cache(COUNTS_BYTES, COUNTS_EACH)  # by the hash of a text, or of a message's digest and length
+        self.factors: Cache[str, tuple[float, bool]] = Cache(FACTORS_BYTES, FACTORS_EACH, lambda model, _: getsizeof(model))
 
     def text(self, text: str) -> int:
         """Tokens of one text. Known texts are remembered by hash: core texts and schemas come again and again."""
         key = hash(text)
-        if (known := self._texts.get(key)) is None:
-            if len(self._texts) >= CACHED:
-                self._texts.clear()
-            known = self._texts[key] = self._counted(text)
+        if (known := self.counts.get(key)) is None:
+            self.counts.put(key, known := self._counted(text))
         return known
 
     def _counted(self, text: str) -> int:
@@ -119,8 +117,8 @@ class Counter:
     def message(self, message: Json, digest: bytes | None = None) -> int:
         """Tokens of one message, images and calls counted; cached under its digest and its length: a digest does not tell how much
         white space there is, nor reasoning."""
-        key = (digest, _length(message)) if digest is not None else None
-        if key is not None and (known := self._cache.get(key)) is not None:
+        key = hash((digest, _length(message))) if digest is not None else None
+        if key is not None and (known := self.counts.get(key)) is not None:
             return known
         content = message.get("content")
         if digest is None and type(content) is str and len(message) == 2:
@@ -131,9 +129,7 @@ class Counter:
         if reasoning := message.get("reasoning_content"):
             total += self._content(reasoning)
         if key is not None:
-            if len(self._cache) >= CACHED:
-                self._cache.clear()
-            self._cache[key] = total
+            self.counts.put(key, total)
         return total
 
     def _content(self, content: Any) -> int:
@@ -156,28 +152,27 @@ class Counter:
 
     def scaled(self, model: str, count: int) -> int:
         """A count corrected by what this model's upstream reported before."""
-        return int(count * self._factor.get(model, 1.0))
+        return int(count * self._factor(model)[0])
 
     def correct(self, model: str, counted: int, reported: int) -> None:
         """Takes the upstream's own figure for a prompt into account. counted: as it was counted here, not scaled. A figure that is far
         too small counts something else, such as what was not cached."""
         if counted >= TELLING and reported >= max(TELLING, LEAST * counted):
-            share = 1.0 if model in self._doubted else 0.3
-            self._learn(model, (1 - share) * self._factor.get(model, 1.0) + share * reported / counted)
-            self._doubted.discard(model)
+            factor, doubted = self._factor(model)
+            share = 1.0 if doubted else 0.3
+            self._learn(model, (1 - share) * factor + share * reported / counted)
 
     def refused(self, model: str, counted: int, least: int) -> None:
         """A prompt was refused for its size: it has `least` tokens or more. counted: see `correct`."""
         if counted >= TELLING and self.scaled(model, counted) < least:
-            self._learn(model, least / counted)
-            self._doubted.add(model)
+            self._learn(model, least / counted, doubted=True)
 
-    def _learn(self, model: str, factor: float) -> None:
-        self._factor.pop(model, None)
-        if len(self._factor) >= FACTORS:  # clients name models as they like
-            del self._factor[gone := next(iter(self._factor))]
-            self._doubted.discard(gone)
-        self._factor[model] = min(MOST, max(LEAST, factor))
+    def _factor(self, model: str) -> tuple[float, bool]:
+        """Return the factor of a model, and whether a refusal told it: the next report is worth more then."""
+        return self.factors.get(model) or (1.0, False)
+
+    def _learn(self, model: str, factor: float, *, doubted: bool = False) -> None:
+        self.factors.put(model, (min(MOST, max(LEAST, factor)), doubted))
 
 
 def _length(message: Json) -> int:

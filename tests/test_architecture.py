@@ -19,7 +19,7 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FIL
 HTTP_ROOMS = ("gateway.app", "gateway.memories", "gateway.manage", "gateway.bundled", "gateway.ui", "gateway.cli")
 PURE = {
     "gateway.sse", "gateway.wire.chat", "gateway.wire.delta", "gateway.wire.mould", "gateway.wire.place", "gateway.wire.messages_request", "gateway.wire.messages_turns", "gateway.wire.messages_answer", "gateway.intercept", "gateway.headers", "gateway.packing", "gateway.naming", "gateway.forms", "gateway.endings", "gateway.excerpt", "gateway.background", "gateway.catalog", "gateway.errors", "gateway.openapi", "gateway.upstream.response",
-    "memory.blocks", "memory.messages", "memory.prefix", "memory.history", "memory.epoch", "memory.window", "memory.facts", "memory.strength", "memory.tokens", "memory.search", "memory.words", "memory.dates", "memory.ranking", "memory.errors", "memory.scope",
+    "memory.blocks", "memory.cache", "memory.messages", "memory.prefix", "memory.history", "memory.epoch", "memory.window", "memory.facts", "memory.strength", "memory.tokens", "memory.search", "memory.words", "memory.dates", "memory.ranking", "memory.errors", "memory.scope",
     "memory.ids"}
 PURE_MAY = {"msgspec", "pydantic", "httptools"}
 

@@ -1,7 +1,8 @@
 """An upstream for the bench, on bare asyncio protocols. Every answer is new, about 550 bytes, and says when each piece of it was sent.
 
 Plain, or as 50 events 10 ms apart after 20 ms. The model `calls` first calls a memory tool, where the request offers one, and the time
-until its result comes back is kept; `brief` and `gpt-3.5-turbo`, whose window is known to be small, answer in two words. `GET /stats` tells the chat calls received and those times in ms, and counts anew.
+until its result comes back is kept; `brief` and `gpt-3.5-turbo`, whose window is known to be small, answer in two words; `quick` streams five
+events at once. `GET /stats` tells the chat calls received and those times in ms, and counts anew.
 """
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ FIRST, APART, EVENTS = 0.02, 0.01, 50  # seconds to the first event, and between
 ARGUMENTS = {"core_memory_append": {"label": "human", "content": "Likes tea"}, "archival_memory_search": {"query": "tea"}}
 HEAD = '"id":"chatcmpl-1","created":1,"model":"mock"'
 BYTES_A_TOKEN = 4
+QUICK, FEW = re.compile(rb'"model"\s*:\s*"quick"'), 5
 BRIEF = re.compile(rb'"model"\s*:\s*"(brief|gpt-3\.5-turbo)"')
 
 
@@ -94,6 +96,9 @@ class Connection(asyncio.Protocol):
             self.transport.write(START + event(f'{{"tool_calls":{call}}}') + event("{}", '"tool_calls"') + DONE)
         elif call:
             self.transport.write(plain(f'{{"role":"assistant","content":null,"tool_calls":{call}}}', "tool_calls", len(body)))
+        elif streamed and QUICK.search(body):
+            said = b"".join(event(f'{{"content":" {up.calls}.{i} words in some number"}}') for i in range(FEW))
+            self.transport.write(START + said + event("{}", '"stop"') + DONE)
         elif streamed:
             self._later(FIRST, self._piece, 0, up.calls)
         else:

@@ -245,7 +245,7 @@ async def test_a_plain_refusal_is_the_clients_own(data, sdk):
         async with running(up.url, data) as live, sdk(live) as client:
             with pytest.raises(openai.UnprocessableEntityError, match="bad temperature"):
                 await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "hi"}], temperature=9)
-            assert live.gateway.lacks == {}
+            assert not len(live.gateway.lacks)
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -33,6 +33,7 @@ CHECKPOINT = 512  # works on the loop's thread between checkpoints: some 8 MB of
 BEHIND = 2048  # works beside one checkpoint, after which they wait for it
 LONG = 2048  # pages in the log (4 MB) after which it is begun anew
 BUSY = 5000  # ms that a write waits for another's
+PAGES_HERE, PAGES = 2 << 20, {READING: 1 << 19, WRITING: 1 << 20}  # bytes of the database that connections keep at hand: on the loop's thread, and others by what they do
 EVERYWHERE = ("temp_store=MEMORY", f"journal_size_limit={64 << 20}")  # bytes to which the log's file is cut once a larger write is over
 
 
@@ -102,6 +103,10 @@ def _set(raw: sqlite3.Connection, *pragmas: str) -> None:
         raw.execute(f"PRAGMA {pragma}").fetchall()  # a statement with a row left keeps its connection busy
 
 
+def _pages(size: int) -> str:
+    return f"cache_size={-size // 1024}"
+
+
 class SqliteThreads:
     """path: the database file. synchronous: NORMAL or FULL."""
 
@@ -128,7 +133,7 @@ class SqliteThreads:
                 self._readers.put_nowait(await self._connected(READING))
             if self._synchronous == "NORMAL" and self._path != ":memory:":
                 raw = sqlite3.connect(self._path, isolation_level=None, timeout=0, cached_statements=256)
-                _set(raw, "synchronous=NORMAL", "wal_autocheckpoint=0", *EVERYWHERE)
+                _set(raw, "synchronous=NORMAL", "wal_autocheckpoint=0", _pages(PAGES_HERE), *EVERYWHERE)
                 self._here = Lite(raw, READING), Lite(raw, WRITING)
         except sqlite3.Error as e:
             await self.close()
@@ -141,7 +146,7 @@ class SqliteThreads:
         conn = aiosqlite.connect(self._path, isolation_level=None, cached_statements=256)
         await conn
         self._all.append(thread := Thread(conn, begin))
-        await thread.call(_set, conn._conn, f"page_size={PAGE}", "journal_mode=WAL", f"synchronous={self._synchronous}", f"busy_timeout={BUSY}", *EVERYWHERE)
+        await thread.call(_set, conn._conn, f"page_size={PAGE}", "journal_mode=WAL", f"synchronous={self._synchronous}", f"busy_timeout={BUSY}", _pages(PAGES[begin]), *EVERYWHERE)
         return thread
 
     async def read(self, work: Work[T]) -> T:

@@ -97,6 +97,7 @@ class Snapshot:
     ledger: Ledger | None = None
     sent: Sent | None = None  # what the turn before sent, where this one goes on from its very messages
     kept: Kept | None = None  # the conversation as the turn before left it, where its history is kept here
+    own: int = 0  # bytes, apart from those two, while it is kept for the next turn
 
     @property
     def since(self) -> int:

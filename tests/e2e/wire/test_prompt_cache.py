@@ -161,7 +161,7 @@ async def test_memory_alone_never_makes_a_request_too_long(data, stream):
                     response, answer = await asked(live, stream, messages, user=user)
                     assert answer["choices"][0]["content"] == "Fine."
                     assert response.headers["x-memory-status"] in ("ok", "degraded")
-                    assert live.gateway.lacks == {}  # a long request says nothing of what the target takes
+                    assert not len(live.gateway.lacks)  # a long request says nothing of what the target takes
         size = 10
         with case(up, "the client's own is too long", window):
             response = await live.chat("hi", stream=stream)

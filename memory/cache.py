@@ -1,0 +1,77 @@
+"""What is kept because it costs something to find out again, within a bound in bytes. Pure.
+
+An entry is weighed when it is put: by what objects of its shape take, and by the texts in it. An
+estimate is never below the truth, so that a bound holds for what the process really has (a test
+fills every cache there is, and measures).
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Cache(Generic[K, V]):
+    """Values by their names, in two generations.
+
+    What is put or found is in the newer one. Once that has half of the bound, the older one
+    leaves, with what nobody asked for meanwhile.
+    most: bytes in all. each: bytes of an entry, its name and its places in tables included. more:
+    the bytes that an entry has beyond; a value must weigh the same as long as it is here.
+    """
+
+    __slots__ = ("_before", "_each", "_held", "_held_before", "_more", "_now", "most")
+
+    def __init__(self, most: int, each: int, more: Callable[[K, V], int] | None = None) -> None:
+        self.most, self._each, self._more = most, each, more
+        self._now: dict[K, V] = {}
+        self._before: dict[K, V] = {}
+        self._held = self._held_before = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes, by its own account."""
+        return self._held + self._held_before
+
+    def __len__(self) -> int:
+        return len(self._now.keys() | self._before.keys())
+
+    def get(self, name: K) -> V | None:
+        """Return the value of this name, None for none."""
+        found = self._now.get(name)
+        if found is None and self._before and (found := self._before.get(name)) is not None:
+            self.put(name, found)
+        return found
+
+    def put(self, name: K, value: V) -> None:
+        """Keep a value, in place of the one before. One that alone has half of the bound is not kept."""
+        weight = self._weight(name, value)
+        if (former := self._now.pop(name, None)) is not None:
+            self._held -= self._weight(name, former)
+        if self._held + weight > self.most // 2:
+            self._before, self._held_before = self._now, self._held
+            self._now, self._held = {}, 0
+        if weight <= self.most // 2:
+            self._now[name] = value
+            self._held += weight
+        else:
+            self.pop(name)
+
+    def pop(self, name: K) -> V | None:
+        """Take a value away, and return it; None for none."""
+        former = self._before.pop(name, None)
+        if former is not None:
+            self._held_before -= self._weight(name, former)
+        found = self._now.pop(name, None)
+        if found is not None:
+            self._held -= self._weight(name, found)
+        return former if found is None else found
+
+    def clear(self) -> None:
+        """Take all away."""
+        self._now, self._before, self._held, self._held_before = {}, {}, 0, 0
+
+    def _weight(self, name: K, value: V) -> int:
+        return self._each if self._more is None else self._each + self._more(name, value)

@@ -1,0 +1,147 @@
+"""What is kept between requests: each cache holds no more bytes than docs/guarantees.md says, however long the process lives."""
+from __future__ import annotations
+
+import gc
+import re
+import sys
+from pathlib import Path
+from types import FunctionType, ModuleType
+
+import pytest
+
+from gateway import chat, choice, cooldowns, embedding, prefixes, routing
+from gateway.identity import Principal
+from gateway.tokenizers import FAMILIES
+from memory import lines, messages, retrieval, service, tokens
+from memory.cache import Cache
+from memory.stores.sql import threads
+from tests.bench.mixed import Mix
+from tests.conftest import running
+from tests.models import Model, call, calls, text
+
+MIB = 1 << 20
+ROOT = Path(__file__).parent.parent.parent
+GUARANTEES = ROOT / "docs" / "guarantees.md"
+COUNTERS = 1 + len(FAMILIES)
+REQUESTS, SMALL = 120, 1 << 15
+# By its row in the docs: where the bound stands, how many such there are, and the cache in a gateway.
+CACHES = {
+    "Lines": ((lines, "BYTES"), 1, lambda g: g.memory.lines),
+    "Beginnings of bodies": ((prefixes, "BYTES"), 1, lambda g: g.prefixes.known),
+    "Digests of messages": ((messages, "SEEN_BYTES"), 1, lambda g: g.memory.seen.known),
+    "Token counts": ((tokens, "COUNTS_BYTES"), COUNTERS, lambda g: g.memory.counter("estimate").counts),
+    "Token factors": ((tokens, "FACTORS_BYTES"), COUNTERS, lambda g: g.memory.counter("estimate").factors),
+    "Scopes": ((service, "SCOPES_BYTES"), 1, lambda g: g.memory.scopes),
+    "Query vectors": ((retrieval, "ASKED_BYTES"), 1, lambda g: g.memory.retrieval.asked),
+    "Credentials": ((embedding, "HELD_BYTES"), 1, lambda g: g.credentials.held),
+    "Routes": ((routing, "ROUTES_BYTES"), 1, lambda g: g.router.routes),
+    "Rests": ((cooldowns, "BYTES"), 1, lambda g: g.choice.cooldowns.records),
+    "Latencies": ((choice, "PACES_BYTES"), 1, lambda g: g.choice.paces),
+    "Lacks": ((chat, "LACKS_BYTES"), 1, lambda g: g.lacks),
+}
+
+
+def taken(root, shared=()):
+    """The bytes of all objects that are reached from one, each once, as they are allocated; those of `shared` aside."""
+    met, waiting, total = {id(x) for x in shared}, [root], 0
+    while waiting:
+        found = waiting.pop()
+        if id(found) in met or isinstance(found, type | FunctionType | ModuleType):
+            continue
+        met.add(id(found))
+        total += -(-sys.getsizeof(found) // 16) * 16
+        waiting += [*gc.get_referents(found), *(found if isinstance(found, dict) else ())]  # names that are texts are no referents
+    return total
+
+
+def answer(seen, wire):
+    asked = seen.json["messages"][-1]
+    if seen.json["model"] == "calls" and asked["role"] == "user":
+        return calls(call("core_memory_append", {"label": "human", "content": asked["content"][:20]}, "c"))
+    return text("so be it, " + asked["content"][:200])
+
+
+async def requested(live, count):
+    """Sends requests of every kind, each in its turn."""
+    root = live.url.removesuffix("/v1")
+    mix = Mix(users=count // 4, keys=count // 8)
+    for number in range(count):
+        wanted = mix.request(number)
+        response = await live.http.request(wanted.method, root + wanted.path, content=wanted.body, headers=wanted.headers)
+        assert response.status_code == 200, response.text
+        if wanted.talk:
+            mix.answered(wanted.talk, "so be it, " + wanted.talk.messages[-1]["content"][:200])
+
+
+async def filled(gateway, count):
+    """Fills up what many more requests, failing targets, an embedder or other settings would."""
+    for number in range(count):
+        name = f"a provider/a model of {number}"
+        await gateway.choice.cooldowns.failed(name, None if number % 2 else 10)
+        gateway.choice.paced(name, 0.5)
+        gateway.lacks.put(name, (1, 123.5 + number))
+        gateway.credentials.keep(f"own-{number:032x}", b"Bearer %064x" % number)
+        gateway.memory.counter("estimate").correct(name, 1000 + number, 1500)
+        gateway.memory.counter("estimate").text(name)
+        scope = gateway.memory.scope("tenant", name, "default")
+        gateway.memory.seen.after(scope.key, scope.owner, {"role": "user", "content": f"{scope.tag} {number}"})
+        gateway.memory.retrieval.asked.put((f"tenant {number}", f"words {number}"), [number + i / 96 for i in range(96)])
+        gateway.router.route(f"a model of {number}", Principal("tenant", "own"))
+
+
+@pytest.fixture
+def small(monkeypatch):
+    for (module, name), _, _ in CACHES.values():
+        monkeypatch.setattr(module, name, SMALL)
+    monkeypatch.setattr(lines, "SENT_BYTES", SMALL // 2)
+    monkeypatch.setattr(lines, "LONGEST", SMALL // 8)
+
+
+async def test_every_cache_stays_within_its_bound_and_takes_no_more_than_it_says(data, small):
+    config = {"server.single_user": False, "routing.choice": "least_latency"}
+    async with Model(answer) as up, running(up.url, data, config) as live:
+        gateway = live.gateway
+        await requested(live, REQUESTS)
+        await filled(gateway, 3 * REQUESTS)
+        of_all = [gateway.settings, *gateway.settings.providers.values(), *gateway.router._upstreams.values(), gateway.memory.policy]
+        for name, (_, _, of) in CACHES.items():
+            cache = of(gateway)
+            content = [cache._shelves] if name == "Lines" else [cache._now, cache._before]
+            assert SMALL // 4 < cache.held <= SMALL, name
+            assert SMALL // 8 < taken(content, of_all) <= cache.held, name
+
+
+def bounds():
+    """What the docs say: MiB by name."""
+    section = GUARANTEES.read_text(encoding="utf-8").partition("\n## Memory of the process\n")[2].partition("\n## ")[0]
+    return {name.strip(): float(size) for name, size in re.findall(r"^\| ([^|]+?) \| ([\d.]+) \|", section, re.MULTILINE)}
+
+
+def test_the_docs_give_every_bound_and_all_together_are_under_40_mib():
+    ours = {name: many * getattr(module, bound) / MIB for name, ((module, bound), many, _) in CACHES.items()}
+    pages = (threads.PAGES_HERE + threads.PAGES[threads.WRITING] + threads.READERS * threads.PAGES[threads.READING]) / MIB
+    assert bounds() == {**ours, "Pages of the database": pages, "Small ones": 2.0}
+    assert sum(bounds().values()) < 40
+
+
+def test_no_cache_is_left_out_of_the_table():
+    made = {path.relative_to(ROOT).with_suffix("").as_posix() for package in ("gateway", "memory")
+            for path in (ROOT / package).rglob("*.py") if re.search(r"(?<!class )\bCache\(", path.read_text(encoding="utf-8"))}
+    assert made == {module.__name__.replace(".", "/") for (module, _), _, _ in CACHES.values()} - {"memory/lines"}
+
+
+def test_a_cache_keeps_what_is_asked_for_and_nothing_that_is_heavier_than_half_of_it():
+    cache = Cache(1000, 10, lambda _, value: len(value))
+    for number in range(500):
+        cache.put("used", "u")
+        cache.put(number, "x" * 10)
+        assert cache.get("used") == "u"
+        assert cache.get(number) == "x" * 10
+        assert cache.held <= 1000
+    assert cache.get(0) is None
+    cache.put(499, "y" * 500)
+    assert cache.get(499) is None
+    assert [cache.pop("used"), cache.pop("used")] == ["u", None]
+    for name in list(cache._now) + list(cache._before):
+        cache.pop(name)
+    assert (cache.held, len(cache)) == (0, 0)
