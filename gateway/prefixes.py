@@ -20,7 +20,7 @@ from gateway.heavy import check_values, check_weight
 from gateway.intake import check_messages, check_model, parse
 from gateway.weighing import is_light
 from gateway.wire.chat import Json, decode, whole
-from memory.prefix import Messages, Prefix, Source, elements
+from memory.prefix import Messages, Prefix, Source, Text, elements
 
 STANDIN = f"mnemogate-{secrets.token_hex(16)}"
 _STANDIN = msgspec.json.encode(STANDIN)
@@ -158,7 +158,8 @@ def _read(body: bytes, short: bytes, known: _Known | None, *, heavy: bool = Fals
         new = [(a + shift, b + shift) for a, b in elements(short, known.start + len(_STANDIN))]
         span = known.start, new[-1][1] if new else known.end
     start, end = (known.start, known.end) if known is not None else (0, 0)
-    data["messages"] = Messages(prefix, data["messages"], lambda: decode(b"".join((b"[", body[start:end], b"]"))), Source(body, span[0], new) if span else None)
+    source = Source(body, span[0], new) if span else None
+    data["messages"] = Messages(prefix, data["messages"], lambda: Text(body, start, end), source)
     return data, span, known
 
 
