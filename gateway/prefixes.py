@@ -20,7 +20,7 @@ from gateway.intake import check_messages, check_model, parse
 from gateway.weighing import is_light
 from gateway.wire.chat import Json, decode, whole
 from memory.cache import Cache
-from memory.prefix import Messages, Prefix, Source, elements
+from memory.prefix import Messages, Prefix, Source, Text, elements
 
 STANDIN = f"mnemogate-{secrets.token_hex(16)}"
 _STANDIN = msgspec.json.encode(STANDIN)
@@ -31,7 +31,7 @@ WINDOW = 1024  # bytes by which bodies are looked up
 TAIL = 48  # bytes by which candidates are told apart before they are hashed
 PARTS = 8  # of which a hash is made at most: what is new of a body is hashed, not all of it
 SAME = 64  # candidates behind one window
-BYTES, EACH = 4 << 20, 1250  # of what is kept: some 3,300 conversations
+BYTES, EACH = 4 << 20, 1750  # of what is kept: some 2,400 conversations, each with the mark of a cut
 BRACKETS = 100_000  # in what is new of a body; one that has more is read as a whole, for to find its messages would take long
 NOWHERE: list[tuple[int, int]] = []
 LONGEST = 16 << 20  # bytes up to which a beginning is kept: to know it again, all of it is hashed
@@ -155,7 +155,8 @@ def _read(body: bytes, short: bytes, known: _Known | None, *, heavy: bool = Fals
         new = [(a + shift, b + shift) for a, b in elements(short, known.start + len(_STANDIN))]
         span = known.start, new[-1][1] if new else known.end
     start, end = (known.start, known.end) if known is not None else (0, 0)
-    data["messages"] = Messages(prefix, data["messages"], lambda: decode(b"".join((b"[", body[start:end], b"]"))), Source(body, span[0], new) if span else None)
+    source = Source(body, span[0], new) if span else None
+    data["messages"] = Messages(prefix, data["messages"], lambda: Text(body, start, end), source)
     return data, span, known
 
 

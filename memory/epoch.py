@@ -115,8 +115,10 @@ def _continued(turn: Turn, past: Past, present: Present, rules: Rules) -> Plan |
         return "edited outside the conversation"
     if present.at - node.at > rules.idle:
         return "idle"
-    if past.places is None and epoch.cut not in (None, turn.chain.origin, *turn.chain.links[: past.at]):
-        return "history trimmed"
+    if past.places is None:
+        turn.enter()
+        if epoch.cut not in (None, turn.chain.origin) and not -1 < turn.chain.place(epoch.cut) < past.at:
+            return "history trimmed"
     out = Plan(epoch, "")
     for carrier in past.carriers:
         place = past.at if carrier.id == node.id else place_of(turn, node, past.at, carrier) if past.places is None else past.places[carrier.id]

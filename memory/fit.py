@@ -24,7 +24,7 @@ from memory.prefix import Messages, Prefix, Span
 from memory.summary import Complete, Piece, length_of, pieces, summarise
 from memory.tokens import Counter
 from memory.tools import SEARCHING, WRITING
-from memory.window import HARD, LOW, SOFT, STUB, cut_at, elidable, groups, stub, within_turn
+from memory.window import HARD, LOW, NOTHING_LEFT_OUT, SOFT, STUB, Gap, cut_at, elidable, groups, stub, within_turn
 
 Kept = tuple[bytes, str]  # chain link of the last message a summary stands for, and its text
 Summary = tuple[int, str]  # its index, and the text
@@ -69,7 +69,7 @@ class Fitted:
     placed among them, as counted. coming: the summary after the epoch's own is kept or was asked for."""
 
     plan: Plan
-    drop: frozenset[int] = frozenset()
+    drop: Gap = NOTHING_LEFT_OUT
     swap: dict[int, Json] = field(default_factory=dict)
     tokens: int = 0
     evicted: list[int] = field(default_factory=list)
@@ -100,13 +100,6 @@ class Sent:
         return before is self.of and messages.after.newest == before.count and messages.after.system == before.system
 
 
-def index_of(turn: Turn, link: bytes | None) -> int:
-    """The last message that this link covers; -1 for none."""
-    if link is None:
-        return -1
-    return next((i for i in range(len(turn.chain.links) - 1, -1, -1) if turn.chain.links[i] == link), -1)
-
-
 def _size(counter: Counter, message: Json, digest: bytes) -> int:
     return counter.message(message, digest if digest != EMPTY else None)
 
@@ -121,11 +114,11 @@ class Tail:
     def __init__(self, turn: Turn, counter: Counter, cut: int, link: bytes | None = None) -> None:
         self.turn, self.start = turn, cut + 1
         if link is not None:
-            turn.chain.reach(self.start, link)
+            turn.reach(self.start, link)
         self.messages: Sequence[Json] = turn.messages[self.start :]
         self.sizes = [_size(counter, m, turn.chain.digest(i)) for i, m in enumerate(self.messages, self.start)]
         self._newest = turn.messages.after.user
-        self._before = [i for i in range(self.start) if self._stays(i)]
+        self._before = [i for i in turn.messages.first(self.start) if self._stays(i)]
         self.apart = sum(counter.message(turn.messages[i]) for i in self._before)
         named = [(turn.chain.link(i), i) for i in range(self.start, len(turn.messages))]
         if cut >= 0 or turn.messages.after.behind:
@@ -172,8 +165,12 @@ def at_most(turn: Turn, plan: Plan, size: int, recall: str, offers: bool) -> int
 
 
 def _whole(turn: Turn, plan: Plan, room: Room) -> Fitted:
-    """What the plan's epoch leaves out and stubs, found in all of the history, and what is left in tokens."""
-    return view(Tail(turn, room.counter, -1), plan, room, index_of(turn, plan.epoch.cut), index_of(turn, plan.epoch.elide))
+    """What the plan's epoch leaves out and stubs, found in the history, and what is left in tokens."""
+    if plan.epoch.cut is not None:
+        turn.enter()
+    cut = turn.chain.place(plan.epoch.cut)
+    tail = Tail(turn, room.counter, cut, plan.epoch.cut if cut >= 0 else None)
+    return view(tail, plan, room, cut, tail.links.get(plan.epoch.elide or b"", -1))
 
 
 def view(tail: Tail, plan: Plan, room: Room, cut: int, elide: int) -> Fitted:
@@ -184,8 +181,7 @@ def view(tail: Tail, plan: Plan, room: Room, cut: int, elide: int) -> Fitted:
     sent = [*(i for i in staying if i >= tail.start), *range(max(cut + 1, tail.start), len(turn.messages))]
     held = counter.text(plan.epoch.core) + tail.apart + sum(tail.size(i) for i in sent if i not in swap and i not in plan.splices)
     held += sum(counter.message(m) for m in swap.values()) + _placed(plan, counter, 0)
-    drop = frozenset(range(cut + 1)).difference(staying)
-    return Fitted(plan, drop, swap, counter.scaled(room.model, held + room.other), cut=cut, held=held)
+    return Fitted(plan, Gap(cut, tuple(staying)), swap, counter.scaled(room.model, held + room.other), cut=cut, held=held)
 
 
 def _placed(plan: Plan, counter: Counter, start: int) -> int:
@@ -277,14 +273,18 @@ async def ahead(turn: Turn, now: Fitted, room: Room, answers: Sequence[Json]) ->
 
 
 async def _cutter(turn: Turn, now: Fitted, room: Room) -> _Cutter:
-    """With what the cut left; with all of the history where the summary of what it cut is not kept."""
-    link = now.plan.epoch.cut if now.cut >= 0 else None
-    tail = Tail(turn, room.counter, now.cut, link)
-    stored = await room.load(list(tail.links))
-    if link is not None and all(kept != link for kept, _ in stored):
-        tail = Tail(turn, room.counter, -1)
+    """With what the cut left; where the summary of what it cut is not kept, with what the last one left whose summary is, or
+    with all of the history."""
+    places = [(now.cut, now.plan.epoch.cut)] if now.cut >= 0 else []
+    if places and (mark := turn.mark) is not None and mark.index <= now.cut:
+        places.append((mark.index - 1, mark.link))
+    for cut, link in places:
+        tail = Tail(turn, room.counter, cut, link)
         stored = await room.load(list(tail.links))
-    return _Cutter(tail, room, now, stored)
+        if any(kept == link for kept, _ in stored):
+            return _Cutter(tail, room, now, stored)
+    tail = Tail(turn, room.counter, -1)
+    return _Cutter(tail, room, now, await room.load(list(tail.links)))
 
 
 class _Cutter:
@@ -312,6 +312,11 @@ class _Cutter:
         chain = self.tail.turn.chain
         return chain.link(index) if index >= self.tail.start else chain.before(index + 1)
 
+    def _mark(self, cut: int) -> None:
+        """Lets later turns look at what this cut leaves, and no more."""
+        turn = self.tail.turn
+        turn.messages.mark(turn.chain.key, cut + 1, self.link(cut), self.tail.staying(cut))
+
     def base(self, at: int) -> Summary:
         """The kept summary that covers most of what is before index `at`."""
         return max((one for one in self.stored if one[0] < at), default=(-1, ""))
@@ -326,6 +331,7 @@ class _Cutter:
             if index > self.cut:
                 fitted = self.fresh(text, index, "summary reused")
                 if fitted.tokens <= limit and fitted.tokens < now.tokens:
+                    self._mark(index)
                     fitted.evicted = [*self.tail.between(self.cut, index + 1), *fitted.evicted]
                     return fitted
         return None
@@ -348,6 +354,7 @@ class _Cutter:
         text, by_model = await summarise(None if coming else room.complete, before, [messages[i] for i in gone], allowance, room.seconds)
         if gone and not coming:
             await room.save(self.link(at - 1), text, len(gone))
+            self._mark(at - 1)
         how = "summarised" if by_model else "dropped, its summary is being made" if coming else "dropped, the summariser failed"
         fitted = self.fresh(text, at - 1, how)
         fitted.evicted = [*self.tail.between(min(base, self.cut), at), *fitted.evicted]  # what a summary made ahead stands for among them

@@ -6,12 +6,13 @@ texts are told apart by the exact chain, then by the run of answers before them.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, takewhile
 from typing import Protocol
 
 from memory.messages import Json, Seen, canonical, is_system, linked, mac, squeeze, system_text, text_of
-from memory.prefix import Messages
+from memory.prefix import Mark, Messages
 
 SILENT = canonical({"role": "assistant", "content": ""})  # an answer that says nothing identifies nothing
 FIRST_LOOK = 4  # assistant messages looked up one query; the rest only when none of these is known
@@ -100,6 +101,19 @@ class Chain:
             self._links, self._digests = [*links, *self._links], [*digests, *self._digests]
             self._known, self._from = index, link
 
+    def place(self, link: bytes | None) -> int:
+        """The last message that this link covers; -1 for none. Those that are hashed are looked at first."""
+        if link is None:
+            return -1
+        for _ in range(2):
+            for index in range(len(self._links) - 1, -1, -1):
+                if self._links[index] == link:
+                    return self._known + index
+            if not self._known or self._from == link:
+                break
+            self._hash()
+        return self._known - 1 if self._from == link else -1
+
     def before(self, index: int) -> bytes:
         """The link that names everything before message `index`."""
         return self._from if index == self._known else self.link(index - 1) if index > 0 else self.origin
@@ -107,11 +121,10 @@ class Chain:
 
 @dataclass(slots=True)
 class Turn:
-    """A request as history: its messages, their chain, and where the assistant's messages are."""
+    """A request as history: its messages and their chain."""
 
     messages: Messages
     chain: Chain
-    _assistants: list[int] | None = None
 
     @classmethod
     def of(cls, key: bytes, messages: Sequence[Json], seeded: bool = False, seen: Seen | None = None) -> Turn:
@@ -119,11 +132,25 @@ class Turn:
         return cls(found, Chain(key, found, seeded, seen))
 
     @property
-    def assistants(self) -> list[int]:
-        """The indexes of all messages of the assistant."""
-        if self._assistants is None:
-            self._assistants = [i for i, m in enumerate(self.messages) if m.get("role") == "assistant"]
-        return self._assistants
+    def mark(self) -> Mark | None:
+        """Where the history is entered behind its newest cut, None for none of this scope."""
+        mark = self.messages.after.mark
+        return mark if mark is not None and mark.key == self.chain.key else None
+
+    def enter(self) -> None:
+        """Decodes and hashes what is behind the newest cut, where no more is to be looked at."""
+        if (mark := self.mark) is not None:
+            self.reach(mark.index, mark.link)
+
+    def reach(self, index: int, link: bytes) -> None:
+        """Decodes and hashes the messages from `index` on. link: the one that names those before it."""
+        if (mark := self.messages.before.mark) is not None and mark.index <= index:
+            self.messages.enter()
+        self.chain.reach(index, link)
+
+    def answers(self) -> Iterator[int]:
+        """The indexes of the assistant's messages, newest first: no older one is decoded than is asked for."""
+        return (i for i in range(self.newest, -1, -1) if self.messages[i].get("role") == "assistant")
 
     @property
     def silent(self) -> bytes:
@@ -142,7 +169,8 @@ class Turn:
 
     def trail(self, index: int) -> bytes:
         """The digests of the assistant messages up to and with `index`, shortened, newest last."""
-        return b"".join(self.chain.digests[i][:4] for i in self.assistants if i <= index)[-4 * TRAIL :]
+        newest = list(islice((i for i in self.answers() if i <= index), TRAIL))
+        return b"".join(self.chain.digest(i)[:4] for i in reversed(newest))
 
 
 NOTHING = Turn.of(b"", ())
@@ -178,13 +206,13 @@ def place_of(turn: Turn, node: Node, at: int, carrier: Node) -> int | None:
 
     The exact chain decides; else the place as many answers before `at` as there were between the two nodes.
     """
-    for i in turn.assistants:
-        if i <= at and turn.chain.links[i] == carrier.chain:
-            return i
-    rank = turn.assistants.index(at) - (node.depth - carrier.depth)
-    if rank >= 0 and turn.chain.digests[turn.assistants[rank]] == carrier.digest:
-        return turn.assistants[rank]
-    return None
+    there = (i for i in turn.answers() if i <= at)
+    exact = next((i for i in there if turn.chain.link(i) == carrier.chain), None)
+    if exact is not None:
+        return exact
+    there = (i for i in turn.answers() if i <= at)
+    likely = next(islice(there, node.depth - carrier.depth, None), None) if node.depth >= carrier.depth else None
+    return likely if likely is not None and turn.chain.digest(likely) == carrier.digest else None
 
 
 def trail_after(parent: Node | None, digest: bytes) -> bytes:
@@ -212,6 +240,7 @@ def recognise(turn: Turn, named: bool, lookup: Lookup) -> tuple[Node | None, int
     newest = turn.newest
     if newest < 0:
         return None, -1
+    turn.enter()
     if not named or turn.chain.digest(newest) == turn.silent:  # one that says nothing is known by what came before it alone
         found = lookup.by_chain(turn.chain.link(newest), turn.chain.digest(newest))
         if found or not named:
@@ -219,18 +248,19 @@ def recognise(turn: Turn, named: bool, lookup: Lookup) -> tuple[Node | None, int
     node, at = _newest_known(turn, lookup)
     if at == newest:
         return node, at
-    following = next(i for i in turn.assistants if i > at)
+    following = min(takewhile(lambda i: i > at, turn.answers()))
     half = half_of(turn, following, lookup.aborted(turn.chain.before(following), node.id if node else None))
     return (half, following) if half else (node, at)
 
 
 def _newest_known(turn: Turn, lookup: Lookup) -> tuple[Node | None, int]:
     silent = turn.silent
-    spoken = [i for i in reversed(turn.assistants) if turn.chain.digests[i] != silent]
-    for some in (spoken[:FIRST_LOOK], spoken[FIRST_LOOK:]):
-        candidates = lookup.by_digest([turn.chain.digests[i] for i in some]) if some else []
+    spoken = (i for i in turn.answers() if turn.chain.digest(i) != silent)
+    for most in (FIRST_LOOK, None):
+        some = list(islice(spoken, most))
+        candidates = lookup.by_digest([turn.chain.digest(i) for i in some]) if some else []
         if candidates:  # the lookup is bounded: among many equal answers the one at exactly this history may be missing
-            candidates += lookup.by_chain(turn.chain.links[some[0]], turn.chain.digests[some[0]])
+            candidates += lookup.by_chain(turn.chain.link(some[0]), turn.chain.digest(some[0]))
         for index in some:
             if candidates and (node := pick(turn, index, candidates)):
                 return node, index

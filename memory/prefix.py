@@ -18,6 +18,24 @@ from memory.messages import Json, canonical, is_system, mac
 decode, encode = msgspec.json.decode, msgspec.json.encode
 _sorted = msgspec.json.Encoder(order="sorted").encode
 PIECES = 32  # after which they are joined
+BETWEEN = b", \t\r\n"  # what may stand between two messages
+STAYING = 16  # messages kept of what was cut, above which a history is not entered behind the cut
+Span = tuple[int, int]  # from where to where in a text
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a history is entered without what was cut of it.
+
+    index: of its first message, which begins at `at` in the text. stays: the messages before it that
+    are sent all the same, and where they stand. link: names, under `key`, all that is before it.
+    """
+
+    key: bytes
+    index: int
+    link: bytes
+    at: int
+    stays: dict[int, Span]
 
 
 @dataclass(slots=True, eq=False)
@@ -28,8 +46,9 @@ class Prefix:
     count: messages. newest, user: indexes of the last assistant's and the last user's, -1 for none. texts: no content is a list
     of parts. system, first: digests of its system messages and of the first of a user, empty for none. asides: whether its last user's
     message and its first system message were found to be a chat UI's own, not its user's. links: the key of the scope that last asked,
-    and in it the links that name nothing yet, and these messages; texts are seldom shared. behind: the link of what was said before the first of them, where only the end of a history that
-    is kept here was read; empty for nothing.
+    and in it the links that name nothing yet, and these messages; texts are seldom shared. behind: the link of what was said before
+    the first of them, where only the end of a history that is kept here was read; empty for nothing. mark: where it is entered behind
+    the newest cut, None for no cut.
     """
 
     count: int = 0
@@ -41,13 +60,14 @@ class Prefix:
     asides: tuple[bool, bool] | None = None
     links: tuple[bytes, bytes, bytes] = (b"", b"", b"")
     behind: bytes = b""
+    mark: Mark | None = None
 
     def then(self, new: Sequence[Json]) -> Prefix:
         """What is known once these follow."""
         if not new:
             return self
         out = Prefix(self.count + len(new), self.newest, self.user, self.texts, self.system, self.first)
-        out.behind = self.behind
+        out.behind, out.mark = self.behind, self.mark
         for i, message in enumerate(new, self.count):
             role = message.get("role")
             if role == "assistant":
@@ -76,14 +96,13 @@ def first_of(message: Json) -> bytes:
 
 
 _flat = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+', re.DOTALL)  # JSON up to the next bracket outside a string
-Span = tuple[int, int]  # from where to where in a text
 
 
 def elements(text: bytes, at: int) -> list[Span]:
-    """Where the objects of a JSON array stand, of good JSON from `at`, among its elements, to its end."""
+    """Where the objects of a JSON array stand, of good JSON from `at`, among its elements, to its end or the text's."""
     out: list[Span] = []
     begun = depth = 0
-    while depth >= 0:
+    while depth >= 0 and at < len(text):
         found = _flat.match(text, at)
         at = found.end() + 1 if found else len(text)
         if text[at - 1] in b"[{":
@@ -104,17 +123,35 @@ class Source:
     new: Sequence[Span] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Messages as JSON: the elements of an array, from `start` to `end` of a text."""
+
+    text: bytes = b""
+    start: int = 0
+    end: int = 0
+
+    def decoded(self, start: int, end: int) -> list[Json]:
+        """The messages from one place to another."""
+        return decode(b"[%b]" % self.text[start:end].rstrip(BETWEEN))  # type: ignore[no-any-return]
+
+
 class Messages(Sequence[Json]):
     """The messages of a request. before: what is known of the first of them. new: the rest. after: what is known of all.
-    load: gives the first ones, `before.count` of them. source: where they may be sent on from as they came. heavy: the new ones
-    take long to look at, so that is done off the event loop."""
+    known: gives the text of the first ones. source: where they may be sent on from as they came. heavy: the new ones
+    take long to look at, so that is done off the event loop.
 
-    __slots__ = ("_all", "_load", "after", "before", "heavy", "new", "source")
+    Of the first ones are decoded those behind the newest cut and the few that stay before it, where nobody asks for more."""
 
-    def __init__(self, before: Prefix, new: list[Json], load: Callable[[], Sequence[Json]] = tuple, source: Source | None = None) -> None:
-        self.before, self.new, self._load, self.source, self.heavy = before, new, load, source, False
+    __slots__ = ("_few", "_from", "_known", "_mark", "_spans", "_tail", "after", "before", "heavy", "new", "source")
+
+    def __init__(self, before: Prefix, new: list[Json], known: Callable[[], Text] = Text, source: Source | None = None) -> None:
+        self.before, self.new, self._known, self.source, self.heavy = before, new, known, source, False
         self.after = before.then(new)
-        self._all: list[Json] | None = None if before.count else new
+        self._from, self._tail = before.count, new  # the messages from that index on are decoded
+        self._mark: Mark | None = None  # where they were entered
+        self._few: dict[int, Json] = {}  # those before it that are decoded too
+        self._spans: list[Span] = []
 
     @classmethod
     def of(cls, messages: Sequence[Json]) -> Messages:
@@ -124,9 +161,49 @@ class Messages(Sequence[Json]):
     @property
     def all(self) -> list[Json]:
         """All of them, decoded. Not to be changed."""
-        if self._all is None:
-            self._all = [*self._load(), *self.new]
-        return self._all
+        if self._from:
+            known = self._known()
+            found = known.decoded(known.start, self._mark.at if self._mark is not None else known.end)
+            for index, message in self._few.items():
+                found[index] = message  # one object stands for one message
+            self._from, self._mark, self._tail = 0, None, [*found, *self._tail]
+        return self._tail
+
+    def enter(self) -> None:
+        """Decodes what is behind the newest cut, and what stays before it."""
+        mark = self.before.mark
+        if mark is None or self._mark is not None or not self._from:
+            return
+        known = self._known()
+        self._few = {i: decode(known.text[a:b]) for i, (a, b) in mark.stays.items()}
+        self._from, self._mark, self._tail = mark.index, mark, [*known.decoded(mark.at, known.end), *self.new]
+
+    def first(self, count: int) -> list[int]:
+        """The indexes below `count` at which messages are to be looked at: of those before a cut that was entered, the few that stay."""
+        if self._mark is None:
+            return list(range(count))
+        return [*self._few, *range(self._from, count)]
+
+    def mark(self, key: bytes, index: int, link: bytes, stays: Sequence[int]) -> None:
+        """Lets the turns that go on from this one enter the history at message `index`; see `Mark`."""
+        if len(stays) > STAYING:
+            return  # they are all sent each time: to find them takes no longer
+        start, spans = self._standing()
+        old = self._mark.stays if self._mark is not None else {}
+        there = {i: spans[i - start] if i >= start else old[i] for i in stays}
+        self.after.mark = Mark(key, index, link, spans[index - start][0], there)
+
+    def _standing(self) -> tuple[int, list[Span]]:
+        """Where the decoded ones stand, from which index on: in the text in which the next turn finds them."""
+        start = self._mark.index if self._mark is not None else 0
+        if len(self._spans) != len(self) - start:
+            if self.source is not None:
+                text, at = self.source.text, self.source.start
+            else:  # as `kept` keeps them
+                known = self._known()
+                text, at = b",".join(filter(None, (known.text[: known.end], encode(self.new)[1:-1]))), known.start
+            self._spans = elements(text, self._mark.at if self._mark is not None else at)
+        return start, self._spans
 
     @property
     def text(self) -> bytes:
@@ -137,9 +214,11 @@ class Messages(Sequence[Json]):
         """Where those that are decoded stand in their source, by `id`."""
         if (source := self.source) is None:
             return {}
-        if source.new and (self._all is None or self._all is self.new):
+        if source.new and self._tail is self.new:
             return dict(zip(map(id, self.new), source.new, strict=True))
-        return dict(zip(map(id, self.all), elements(source.text, source.start), strict=True))
+        out = {id(m): self._mark.stays[i] for i, m in self._few.items()} if self._mark is not None else {}
+        decoded = self._tail if self._mark is not None else self.all
+        return out | dict(zip(map(id, decoded), self._standing()[1], strict=True))
 
     def __len__(self) -> int:
         return self.before.count + len(self.new)
@@ -151,20 +230,24 @@ class Messages(Sequence[Json]):
     def __getitem__(self, index: slice) -> list[Json]: ...
 
     def __getitem__(self, index: int | slice) -> Json | list[Json]:
-        known = self.before.count
+        known = self._from
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
-            return self.new[start - known : stop - known] if step == 1 and start >= known and stop >= known else self.all[index]
+            return self._tail[start - known : stop - known] if step == 1 and start >= known and stop >= known else self.all[index]
         place = index + len(self) if index < 0 else index
-        return self.new[place - known] if known <= place else self.all[index]
+        if place >= known:
+            return self._tail[place - known]
+        found = self._few.get(place)
+        return found if found is not None else self.all[index]
 
     def __iter__(self) -> Iterator[Json]:
         return iter(self.all)
 
     def __reversed__(self) -> Iterator[Json]:
-        yield from reversed(self.new)
-        if self.before.count:
-            yield from reversed(self.all[: self.before.count])
+        count = self._from
+        yield from reversed(self._tail)
+        if count:
+            yield from reversed(self.all[:count])
 
     def __eq__(self, other: object) -> bool:
         return self.all == list(other) if isinstance(other, Sequence) else NotImplemented
@@ -194,7 +277,11 @@ class Kept:
         rest = asked[lead:]
         if Prefix().then(asked[:lead]).system != self.of.system or not rest or any(is_system(m) or m.get("role") == "tool" for m in rest) or canonical(rest[-1]) == self.asked:
             return None
-        return Messages(self.of, [self.answer, *rest], lambda: decode(b"[%b]" % b",".join(self.said)))
+        return Messages(self.of, [self.answer, *rest], self._text)
+
+    def _text(self) -> Text:
+        text = b",".join(self.said)
+        return Text(text, 0, len(text))
 
 
 def kept(messages: Messages, before: Kept | None, answer: Json) -> Kept | None:

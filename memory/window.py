@@ -5,14 +5,36 @@ oldest groups. System messages, the newest user message and the newest group sta
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from memory.messages import Json, is_system
 
 HARD, SOFT, LOW = 0.9, 0.7, 0.5
 LARGE = 300  # tokens from which an old tool result is worth a stub
 STUB = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What of a history is left out: all up to index `last`, but for a few, in order."""
+
+    last: int = -1
+    but: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return self.last + 1 - len(self.but)
+
+    def __contains__(self, index: int) -> bool:
+        return index <= self.last and index not in self.but
+
+    def left(self, start: int, end: int) -> Iterator[int]:
+        """The indexes from `start` to `end` that are not left out."""
+        return chain((i for i in self.but if i >= start), range(max(start, self.last + 1), end))
+
+
+NOTHING_LEFT_OUT = Gap()
 
 
 @dataclass(frozen=True, slots=True)

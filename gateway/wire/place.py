@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from memory.prefix import Messages, Span
+from memory.window import NOTHING_LEFT_OUT, Gap
 
 Json = dict[str, Any]
 encode = msgspec.json.Encoder().encode
@@ -38,7 +39,7 @@ class Placement:
     core: str = ""
     notes: dict[int, str] = field(default_factory=dict)
     splices: dict[int, list[Json]] = field(default_factory=dict)
-    drop: frozenset[int] = frozenset()
+    drop: Gap = NOTHING_LEFT_OUT
     swap: dict[int, Json] = field(default_factory=dict)
     recall: str = ""
     tools: Sequence[Json | msgspec.Raw] = ()
@@ -58,16 +59,15 @@ def _messages(messages: Sequence[Json], p: Placement) -> list[Json]:
     core = p.core if not p.since else ""
     if not (p.notes or p.splices or p.drop or p.swap or p.recall):  # as it nearly always is
         return _with_core(list(messages), core) if core else list(messages[p.since :])
-    last_user = max((i for i, m in enumerate(messages) if m.get("role") == "user"), default=-1) if p.recall else -1
+    newest = reversed(range(len(messages))) if p.recall else ()
+    last_user = next((i for i in newest if messages[i].get("role") == "user"), -1)
     out: list[Json] = []
-    for i, message in enumerate(messages[p.since :], p.since):
-        if i in p.drop:
-            continue
+    for i in p.drop.left(p.since, len(messages)):
         if i in p.splices:
-            out.extend(_with_ids_of(message, p.splices[i]))
+            out.extend(_with_ids_of(messages[i], p.splices[i]))
             continue
         text = "\n\n".join(t for t in (p.notes.get(i, ""), p.recall if i == last_user else "") if t)
-        message = p.swap.get(i, message)
+        message = p.swap.get(i) or messages[i]
         out.append(with_text(message, text) if text else message)
     return _with_core(out, core) if core else out
 

@@ -222,7 +222,7 @@ async def talked_in_turn(data, seed):
 async def test_conversations_of_one_user_go_on_as_if_read_anew(tmp_path, seed, monkeypatch):
     fast, threads = await talked_in_turn(tmp_path / "fast", seed)
 
-    async def nothing(self, ask, turn, shelf):
+    async def nothing(self, ask, turn, shelf, patience):
         return None
 
     monkeypatch.setattr(Memory, "_line", nothing)

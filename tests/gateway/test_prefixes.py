@@ -13,11 +13,11 @@ from gateway.intake import check_messages, check_model, parse
 from gateway.prefixes import Prefixes
 from gateway.upstream.base import joined
 from gateway.wire import place
-from gateway.wire.chat import decode
+from gateway.wire.chat import decode, encode
 from gateway.wire.place import pieces, written
 from memory.history import Chain
 from memory.messages import Seen
-from memory.prefix import Messages
+from memory.prefix import Messages, Text
 
 KEY = b"k" * 32
 words = st.text(max_size=12) | st.sampled_from(["\ud83d", '"messages":[', "]}", '\\"', "😀", "\\u005d", prefixes.STANDIN])
@@ -119,7 +119,8 @@ def test_the_chain_over_a_known_beginning_is_the_whole_chain(messages, cut, unna
     whole = Chain(KEY, messages, unnamed)
     before = Messages.of(messages[:cut])
     Chain(KEY, before, unnamed)
-    later = Messages(before.after, messages[cut:], lambda: messages[:cut])
+    text = encode(messages[:cut])[1:-1]
+    later = Messages(before.after, messages[cut:], lambda: Text(text, 0, len(text)))
     late = Chain(KEY, later, unnamed, Seen())
     assert (late.end, late.start) == (whole.end, whole.start)
     assert [late.link(i) for i in reversed(range(len(messages)))] == whole.links[::-1]
@@ -146,7 +147,7 @@ def test_little_is_decoded_and_little_is_kept(monkeypatch):
         messages = known.read("me", spelt({"messages": talk}, {}, True))["messages"]
         assert (messages.before.count, messages.new) == (1, talk[1:])
         assert messages[-1] == talk[-1]
-        assert messages._all is None
+        assert messages._tail is messages.new
     assert 64 <= len(known.known) <= 128
 
 

@@ -9,7 +9,7 @@ from memory.epoch import Plan, begun
 from memory.fit import HARD, Room, Tail, ahead, fit
 from memory.history import Chain, Turn
 from memory.messages import Seen
-from memory.prefix import Messages
+from memory.prefix import Messages, Text, encode
 from memory.tokens import Counter
 
 KEY = b"k" * 32
@@ -30,7 +30,8 @@ def resumed(messages, known):
     """The same history as one of which the first `known` messages came before."""
     before = Messages(Messages.of(()).before, messages[:known])
     Chain(KEY, before)
-    return Messages(before.after, messages[known:], lambda: messages[:known])
+    text = encode(messages[:known])[1:-1]
+    return Messages(before.after, messages[known:], lambda: Text(text, 0, len(text)))
 
 
 @given(MESSAGES, st.data())

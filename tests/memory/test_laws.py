@@ -15,6 +15,7 @@ from memory.epoch import Past, Present, Rules, begun, opened, plan
 from memory.history import Node, Turn, closed, recognise
 from memory.messages import after
 from memory.scope import Scope
+from memory.window import Gap
 
 OUR_CALL = "core_memory_append"
 
@@ -114,13 +115,14 @@ class Life(RuleBasedStateMachine):
         branch = past.node.branch if past.node and not user else 0
         blocks = store.blocks[branch]
         made = plan(turn, past, Present(list(blocks.values()), store.scope.tag, store.edits, self.clock), Rules(note_chars=300))
-        drop = frozenset()
+        drop = Gap()
         if len(history) > 8 and data.draw(st.booleans()):  # eviction: a fresh epoch that stands for a beginning
             last = max(i for i, m in enumerate(history[:-2]) if m["role"] == "user" and i > 0)
             made.epoch = begun(list(blocks.values()), store.scope.tag, store.edits, summary="so far", cut=turn.chain.before(last))
             made.reason, made.notes, made.splices, made.places, made.note, made.told = "compaction", {}, {}, {}, "", {}
         if made.epoch.cut in turn.chain.links:
-            drop = frozenset(i for i in range(1, turn.chain.links.index(made.epoch.cut) + 1) if history[i]["role"] != "system")
+            last = turn.chain.links.index(made.epoch.cut)
+            drop = Gap(last, tuple(i for i in range(last + 1) if i == 0 or history[i]["role"] == "system"))
         body = placed({"messages": history}, Placement(made.epoch.core, made.notes, made.splices, drop))
         self._check_invariant(store, body, made, blocks, turn)
         self._check_valid(body["messages"])
@@ -186,8 +188,8 @@ class Life(RuleBasedStateMachine):
         node.at = self.clock
         store.nodes[node.id] = node
         store.epochs[made.epoch.id] = made.epoch
-        sent = placed({"messages": turn.messages}, Placement(made.epoch.core, made.notes, made.splices, frozenset(
-            i for i in range(1, turn.chain.links.index(made.epoch.cut) + 1)) if made.epoch.cut in turn.chain.links else frozenset()))
+        last = turn.chain.links.index(made.epoch.cut) if made.epoch.cut in turn.chain.links else 0
+        sent = placed({"messages": turn.messages}, Placement(made.epoch.core, made.notes, made.splices, Gap(last, (0,))))
         self.sent[made.epoch.id, node.id] = list(turn.messages), sent["messages"]
         chat[1].append(answer)
         if kind == "mixed":
