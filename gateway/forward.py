@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -46,14 +46,13 @@ from gateway.refusals import (
 from gateway.routing import Route, Target
 from gateway.slots import Held
 from gateway.sse import DONE, Event, EventTooLarge, Framer
-from gateway.upstream.base import Incoming, Outgoing
+from gateway.upstream.base import ANSWER_BYTES, ERROR_BYTES, Incoming, Outgoing
 from gateway.weighing import MOST_VALUES, is_light, is_readable, weighed
 from gateway.wire.chat import Chunk, Json, Malformed, chunk, decode, encode, lift, read
 from gateway.wire.place import Piece, native, pieces, written
 from memory.prefix import Messages
 
 log = logging.getLogger("mnemogate")
-ERROR_BYTES = 1 << 20
 SHORTEST_SECRET = 8  # bytes; what is set for a server that takes any key ("x", "none", "EMPTY") is a word that texts may hold
 LONGEST_PAUSE = 10.0  # seconds; a client told to wait longer is told so at once
 
@@ -318,7 +317,7 @@ class Forwarder:
         async for batch in passed.more:
             passed.first += batch
             if found := next((e for e in batch if e.data), None):
-                if self.failures < self.retries and found.data and (error := error_of(found.data)):
+                if self.failures < self.retries and found.data and (error := await weighed(found.data, _error, found.data)):
                     failure = UpstreamRefused(status_of(error), self.scrubbed(found.data, passed.target), client_headers(passed.incoming.headers))
                     if worth_retrying(failure):
                         raise failure
@@ -372,7 +371,9 @@ class Forwarder:
         raise StreamIncomplete("The upstream's stream ended before its first event. Try again.")
 
     async def _whole(self, reply: Reply) -> None:
-        data = await reply.incoming.read()
+        data = await reply.incoming.read(ANSWER_BYTES)
+        if len(data) >= ANSWER_BYTES:
+            raise UpstreamUnreachable(f"The upstream's answer is longer than {ANSWER_BYTES} bytes. Try again, or ask for less.")
         try:
             body, found = await weighed(data, completion, data)
             if body.get("error"):
@@ -397,6 +398,11 @@ class Forwarder:
         content, told = error_json(incoming.status, data, headers)
         said = "" if content is data else self._loggable(data)
         return UpstreamRefused(incoming.status, content, told, incoming.header(b"date") or b"", said)
+
+
+def _error(data: bytes) -> Any:
+    """The error that a stream's first event reports, if any."""
+    return error_of(data) if b'"error"' in data and is_readable(data) else None
 
 
 def completion(data: bytes) -> tuple[Json, Chunk | None]:

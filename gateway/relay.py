@@ -4,21 +4,24 @@ Allowed edits (PRODUCT.md): a declared alias, a scrubbed secret, keep-alive comm
 """
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
+from typing import Any
 
 from gateway.answer import SSE, Head
 from gateway.endings import ending_of, is_object
-from gateway.errors import GatewayError, StreamIncomplete, UpstreamTimeout, UpstreamUnreachable
+from gateway.errors import BadRequest, GatewayError, StreamIncomplete, UpstreamTimeout, UpstreamUnreachable
+from gateway.forms import is_form
 from gateway.forward import Events, Forwarder, Passed
 from gateway.headers import Pairs, client_headers
 from gateway.naming import renamed, usage_of
 from gateway.routing import Target
 from gateway.sse import COMMENT, DONE, Event, frame
 from gateway.upstream.base import Incoming, Outgoing
-from gateway.weighing import weighed
+from gateway.weighing import MOST_VALUES, is_light, is_readable, weighed
 
 USAGE_BYTES = 8 << 20  # of an answer that is looked into for its usage
 USAGE = re.compile(rb'"usage"\s*:\s*\{')
@@ -78,7 +81,7 @@ class RelayWork:
         json = b"json" in (incoming.header(b"content-type") or b"").lower()
         if json and (alias is not None or b'"error"' in first):
             whole = self._forward.scrubbed(first + await incoming.read())  # some servers report errors under a 200
-            first = self._whole = await weighed(whole, renamed, whole, alias) if alias is not None else whole
+            first = self._whole = await weighed(whole, _shown_as, whole, alias) if alias is not None else whole
         seen, size = [first], len(first)
         yield first
         async for data in incoming.body:
@@ -86,28 +89,40 @@ class RelayWork:
                 seen.append(data)
             yield data
         if json and size <= USAGE_BYTES:
-            self._forward.meter.told(usage_of(b"".join(seen)))
+            whole = b"".join(seen)
+            self._forward.meter.told(await weighed(whole, _usage, whole))
 
     async def _request(self, target: Target, headers: Pairs) -> Outgoing:
         body = self._p.body
         if body is not None:
             headers = [*headers, (b"content-type", self._p.content_type)]
             if target.model and target.model != self._forward.route.name:
-                body = await weighed(body, renamed, body, target.model, self._p.content_type)
+                body = await weighed(body, _sent_as, body, target.model, self._p.content_type)
         return Outgoing(self._p.path, body, headers, self._p.method, stream=self.stream)
 
     async def _events(self, passed: Passed, more: Events) -> AsyncGenerator[bytes, None]:
         if passed.first:
-            yield self._shown(passed.first)
+            yield await self._taken(passed.first)
         try:
             async for events in more:
-                yield self._shown(events)
+                yield await self._taken(events)
         except (StreamIncomplete, UpstreamTimeout) as e:
             if not self._ending.ended:  # how a connection ends after the last event is nobody's matter
                 await self._forward.broke(e)
                 raise
         if not self._ending.whole:
             raise StreamIncomplete("The upstream's stream ended before the answer was complete. What came is above; try again.")
+
+    async def _taken(self, events: list[Event]) -> bytes:
+        """What is shown for events, made in a thread where one of them is long to read."""
+        if all(is_light(e.raw) for e in events):
+            return self._shown(events)
+        return await asyncio.to_thread(self._shown_heavy, events)
+
+    def _shown_heavy(self, events: list[Event]) -> bytes:
+        if not all(is_readable(e.raw) for e in events):
+            raise StreamIncomplete(f"The stream broke off: the upstream sent an event of more than {MOST_VALUES} values. Try again.")
+        return self._shown(events)
 
     def _shown(self, events: list[Event]) -> bytes:
         out = []
@@ -156,3 +171,27 @@ class RelayWork:
 
     def over(self, error: BaseException | None) -> None:
         return
+
+
+def _usage(data: bytes) -> Any:
+    """The usage that a whole answer tells, where it is no work to find."""
+    return usage_of(data) if is_readable(data) else None
+
+
+def _sent_as(body: bytes, model: str, content_type: bytes) -> bytes:
+    """Put the target's name for the model into a request. Raises BadRequest."""
+    if not is_form(content_type) and _is_endless(body):
+        raise BadRequest(f"The body has more than {MOST_VALUES} JSON values, too many to replace its `model`. Send fewer.")
+    return renamed(body, model, content_type)
+
+
+def _shown_as(body: bytes, model: str) -> bytes:
+    """Put the name that was asked for into an answer. Raises UpstreamUnreachable."""
+    if _is_endless(body):
+        raise UpstreamUnreachable(f"The upstream answered with more than {MOST_VALUES} JSON values. Try again.")
+    return renamed(body, model)
+
+
+def _is_endless(body: bytes) -> bool:
+    """Whether an object may have more members than are read in one step; numbers, as embeddings have, are none."""
+    return body.count(b":") > MOST_VALUES and not is_readable(body)

@@ -55,6 +55,11 @@ class Framer:
         return bytes(self._rest)
 
     @property
+    def waiting(self) -> int:
+        """How many bytes those are."""
+        return len(self._rest)
+
+    @property
     def between(self) -> bool:
         """Whether what comes next begins an event."""
         return not self._rest

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from memory.blocks import escape
-from memory.messages import squeeze
+from memory.messages import Json, squeeze, text_of
 from memory.retrieval import Retrieval
 from memory.search import iso
 from memory.stores.sql.messages import Query
@@ -17,6 +17,7 @@ from memory.tokens import Counter
 
 ITEMS = 5
 TOKENS = 600
+SHOWN, LOOKED_AT = 1000, 8000  # characters of an item, and those that they are taken from
 
 
 async def relevant(retrieval: Retrieval, scope_id: int, words: str, within: int | None) -> list[dict[str, Any]]:
@@ -31,17 +32,28 @@ def _padded(one: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> l
     return [*one, *({} for _ in range(len(other) - len(one)))]
 
 
+def beginnings(messages: Sequence[Json]) -> set[str]:
+    """The beginnings of what these messages say."""
+    return {_beginning(text_of(m)) for m in messages}
+
+
+def _beginning(text: str) -> str:
+    """What is shown of a text, and what it is known again by, however long it is."""
+    return squeeze(text[:LOOKED_AT])[:SHOWN]
+
+
 def told(hits: Sequence[dict[str, Any]], present: Collection[str], tag: str, counter: Counter) -> str:
-    """The hits as prompt text, escaped; empty when nothing is left of them. present: texts the request holds already."""
+    """The hits as prompt text, escaped; empty when nothing is left of them. present: the beginnings
+    of what the request holds already."""
     lines: list[str] = []
     seen = set(present)
     room = TOKENS
     for hit in hits:
-        words = squeeze(hit["content"])
+        words = _beginning(hit["content"])
         if words in seen or len(lines) == ITEMS:
             continue
         seen.add(words)
-        line = f"- ({iso(hit['created_at'])[:10]}{', ' + hit['role'] if 'role' in hit else ''}) {escape(words[:1000])}"
+        line = f"- ({iso(hit['created_at'])[:10]}{', ' + hit['role'] if 'role' in hit else ''}) {escape(words)}"
         room -= counter.text(line)
         if room < 0:
             break

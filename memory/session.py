@@ -26,7 +26,7 @@ from memory.keeping import Attempt, Keeper, Summaries, Writes
 from memory.lines import called
 from memory.messages import Json, squeeze, text_of
 from memory.prefix import Messages, Span, kept
-from memory.recall import ITEMS, relevant, told
+from memory.recall import ITEMS, beginnings, relevant, told
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import facts as fact_rows
 from memory.stores.sql import owners, turns
@@ -35,7 +35,7 @@ from memory.window import LOW, budget
 EDIT_SECONDS = 0.5  # for the edits of one round
 WRITE_SECONDS = 0.8  # for the answer before it is spilled, of what is left of the turn's patience
 TOGETHER_SECONDS = 0.25  # for request and answer at once, which hold the whole answer up
-LIGHT = 1 << 18  # characters of answers that are looked at on the event loop
+LIGHT = 1 << 18  # characters of answers, bytes of a request, that are looked at on the event loop
 ITEM_WEIGHT = 1000  # characters that an answer, or a call in one, takes as long as
 BYTES_A_TOKEN = 4  # roughly, where nothing was counted
 UNAVAILABLE = "Error: the memory is unavailable right now, nothing was saved. Answer without it, and say so if it matters."
@@ -168,7 +168,9 @@ class Session:
         except StoreUnavailable:
             return ""
         self._used = [h["key"] for h in found[:ITEMS] if "role" not in h]
-        return told(found, {squeeze(text_of(m)) for m in messages}, self._ask.scope.tag, self._counter)
+        # All messages are decoded for this, and looked at.
+        present = beginnings(messages) if self._ask.size <= LIGHT else await asyncio.to_thread(beginnings, messages)
+        return told(found, present, self._ask.scope.tag, self._counter)
 
     def _measured(self, shown: Sequence[Block], planned: epochs.Plan) -> Room:
         ask, counter = self._ask, self._counter

@@ -5,15 +5,20 @@ Rules: an event becomes a chunk at once; closing or cancelling closes the connec
 """
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from gateway.errors import BadRequest
-from gateway.upstream.base import Headers, Incoming, Outgoing, Upstream
+from gateway.errors import BadRequest, StreamIncomplete
+from gateway.pace import Paced
+from gateway.sse import EventTooLarge
+from gateway.upstream.base import ANSWER_BYTES, ERROR_BYTES, Headers, Incoming, Outgoing, Upstream
+from gateway.weighing import LIGHT_BYTES, MOST_VALUES, is_readable, weighed
 from gateway.wire.chat import Json, decode, encode
 from gateway.wire.messages_answer import StreamedAnswer, WholeAnswer, answer, refusal
 from gateway.wire.messages_request import BINDING, messages_request, thoughts_in_loop
@@ -25,7 +30,10 @@ Facts = Callable[[str], Mapping[str, Any]]
 
 
 class Translation(Protocol):
-    """An answer's bytes in other words."""
+    """An answer's bytes in other words. waiting: how many bytes wait for the end of what they belong to."""
+
+    @property
+    def waiting(self) -> int: ...
 
     def feed(self, data: bytes) -> bytes:
         """The next bytes, of any length; returns what can be told of them by now."""
@@ -34,6 +42,16 @@ class Translation(Protocol):
     def end(self) -> bytes:
         """What is left to tell when no more bytes come."""
         ...
+
+
+class _Asked(NamedTuple):
+    """A request in Anthropic's words. bound: it needs the beta. thoughts: blocks of thinking that
+    its tool loop had. usage: a usage chunk is wanted."""
+
+    content: bytes
+    bound: bool
+    thoughts: int
+    usage: bool
 
 
 class AnthropicUpstream:
@@ -53,12 +71,21 @@ class AnthropicUpstream:
         path, mark, query = request.path.partition("?")
         if path != CHAT or request.method != "POST":
             return _named(await self._wire.send(request))
-        body = _object(request.body)
+        told = request.body or b""
+        asked = await weighed(told, self._asked, told, request)
+        headers = _with_beta(request.headers, BINDING) if asked.bound else request.headers
+        sent = replace(request, path=f"/messages{mark}{query}", content=asked.content, headers=headers)
+        return _translated(_named(await self._wire.send(sent)), asked)
+
+    def _asked(self, told: bytes, request: Outgoing) -> _Asked:
+        """Translate a request. Raises BadRequest."""
+        body = _object(told)
         if request.model:
             body = {**body, "model": request.model}
         sent = messages_request(body, self._facts(str(body.get("model"))), self._max_tokens, request.frozen)
-        headers = _with_beta(request.headers, BINDING) if "block_binding" in sent.get("thinking", {}) else request.headers
-        return _translated(_named(await self._wire.send(replace(request, path=f"/messages{mark}{query}", content=encode(sent), headers=headers))), body)
+        options = body.get("stream_options")
+        wants = isinstance(options, dict) and bool(options.get("include_usage"))
+        return _Asked(encode(sent), "block_binding" in sent.get("thinking", {}), thoughts_in_loop(body), wants)
 
     def _headers(self, headers: Sequence[tuple[bytes, bytes]]) -> Headers:
         out = [_keyed(v) if k == b"authorization" else (k, v) for k, v in headers]
@@ -84,19 +111,18 @@ def _named(incoming: Incoming) -> Incoming:
     return incoming
 
 
-def _translated(incoming: Incoming, body: Json) -> Incoming:
+def _translated(incoming: Incoming, asked: _Asked) -> Incoming:
     headers = [(k, v) for k, v in incoming.headers if k.lower() != b"content-length"]
-    return Incoming(incoming.status, headers, _Body(incoming, _into(incoming, body)))
+    return Incoming(incoming.status, headers, _Body(incoming, _into(incoming, asked)))
 
 
-def _into(incoming: Incoming, body: Json) -> Translation:
+def _into(incoming: Incoming, asked: _Asked) -> Translation:
     if not 200 <= incoming.status < 300:
-        return WholeAnswer(refusal)
-    created, thoughts = int(time.time()), thoughts_in_loop(body)
+        return WholeAnswer(refusal, ERROR_BYTES)
+    created = int(time.time())
     if not incoming.is_events:
-        return WholeAnswer(lambda data: answer(data, created, thoughts))
-    options = body.get("stream_options")
-    return StreamedAnswer(created, thoughts, isinstance(options, dict) and bool(options.get("include_usage")))
+        return WholeAnswer(lambda data: answer(data, created, asked.thoughts) if is_readable(data) else data, ANSWER_BYTES)
+    return StreamedAnswer(created, asked.thoughts, asked.usage, is_readable)
 
 
 class _Body:
@@ -104,6 +130,7 @@ class _Body:
 
     def __init__(self, incoming: Incoming, into: Translation) -> None:
         self._incoming, self._into = incoming, into
+        self._pieces = Paced(incoming.body) if incoming.is_events else incoming.body
         self._ended = False
 
     def __aiter__(self) -> _Body:
@@ -114,9 +141,13 @@ class _Body:
         while not out:
             if self._ended:
                 raise StopAsyncIteration
-            data = await anext(self._incoming.body, None)
+            data = await anext(self._pieces, None)
             self._ended = data is None
-            out = self._into.end() if data is None else self._into.feed(data)
+            told = self._into.end if data is None else partial(self._into.feed, data)
+            try:
+                out = told() if self._into.waiting <= LIGHT_BYTES else await asyncio.to_thread(told)
+            except EventTooLarge as e:
+                raise StreamIncomplete(f"The stream broke off: the upstream sent {e}. Try again.") from e
         return out
 
     async def aclose(self) -> None:
@@ -124,9 +155,11 @@ class _Body:
         await self._incoming.close()
 
 
-def _object(data: bytes | None) -> Json:
+def _object(data: bytes) -> Json:
+    if not is_readable(data):
+        raise BadRequest(f"The body has more than {MOST_VALUES} JSON values, which is all that is translated for this provider. Send fewer.")
     try:
-        body = decode(data or b"")
+        body = decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
         raise BadRequest(f"The body is not valid JSON: {str(e)[:200]}", code="invalid_json") from e
     if not isinstance(body, dict):

@@ -10,6 +10,8 @@ from typing import NamedTuple, Protocol
 from gateway.errors import GatewayError
 from gateway.upstream.clock import Clock
 
+ANSWER_BYTES = 128 << 20  # of an answer that is read whole
+ERROR_BYTES = 1 << 20
 Headers = list[tuple[bytes, bytes]]
 Content = bytes | Sequence[bytes | memoryview]  # a body, or its parts: to join those of a long history costs as much as to send it
 

@@ -1,13 +1,16 @@
 """Any OpenAI-compatible server: one request in, one answer out, with the provider's key and clocks."""
 from __future__ import annotations
 
+import asyncio
 import re
 import zlib
 from base64 import b64encode
+from collections.abc import Iterator
 from urllib.parse import unquote, urlsplit
 
 from gateway.errors import BadRequest, StreamIncomplete, UpstreamUnreachable
-from gateway.packing import Unpacker
+from gateway.pace import Paced
+from gateway.packing import PIECE, Unpacker
 from gateway.upstream.base import Incoming, Origin, Outgoing, Request, Wire, size_of
 from gateway.upstream.clock import Alarm, Clock, Timeouts
 
@@ -90,7 +93,9 @@ class _Unpacked:
 
     def __init__(self, incoming: Incoming) -> None:
         self._incoming = incoming
+        self._packed = Paced(incoming.body)
         self._unpack = Unpacker()
+        self._pieces: Iterator[bytes] = iter(())
 
     def __aiter__(self) -> _Unpacked:
         return self
@@ -99,7 +104,12 @@ class _Unpacked:
         part = b""
         while not part:
             try:
-                part = self._unpack.feed(await anext(self._incoming.body))
+                if (piece := next(self._pieces, None)) is None:
+                    self._pieces = self._unpack.pieces(await anext(self._packed))
+                else:
+                    part = piece
+                    if len(piece) == PIECE:
+                        await asyncio.sleep(0)  # others' turn: a little becomes much
             except zlib.error as e:
                 await self.aclose()
                 raise StreamIncomplete(f"The upstream's answer broke off ({e}). Try again.") from e

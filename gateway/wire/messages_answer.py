@@ -29,14 +29,21 @@ PING = b": ping\n\n"
 
 
 class WholeAnswer:
-    """Fed the bytes of a whole body; gives what `told` makes of them, at the end."""
+    """Fed the bytes of a whole body; gives what `told` makes of them, at the end. most: bytes that are kept."""
 
-    def __init__(self, told: Callable[[bytes], bytes]) -> None:
-        self._told = told
+    def __init__(self, told: Callable[[bytes], bytes], most: int) -> None:
+        self._told, self._most = told, most
         self._parts: list[bytes] = []
+        self._size = 0
+
+    @property
+    def waiting(self) -> int:
+        return self._size
 
     def feed(self, data: bytes) -> bytes:
-        self._parts.append(data)
+        if self._size < self._most:
+            self._parts.append(data)
+            self._size += len(data)
         return b""
 
     def end(self) -> bytes:
@@ -44,11 +51,16 @@ class WholeAnswer:
 
 
 class StreamedAnswer:
-    """Fed the bytes of an event stream, in any pieces; gives those of a stream of chunks. usage: a usage chunk was asked for."""
+    """Fed the bytes of an event stream, in any pieces; gives those of a stream of chunks. usage: a usage chunk was asked for.
+    readable: tells of an event's data whether it is short enough to be read."""
 
-    def __init__(self, created: int, thoughts: int = 0, usage: bool = False) -> None:
+    def __init__(self, created: int, thoughts: int = 0, usage: bool = False, readable: Callable[[bytes], bool] = bool) -> None:
         self._chunks = Chunks(created, thoughts, usage)
-        self._framer = Framer()
+        self._framer, self._readable = Framer(), readable
+
+    @property
+    def waiting(self) -> int:
+        return self._framer.waiting
 
     def feed(self, data: bytes) -> bytes:
         return b"".join(self._shown(event) for event in self._framer.feed(data))
@@ -58,7 +70,7 @@ class StreamedAnswer:
         return self._shown(last) if last is not None else b""
 
     def _shown(self, event: Event) -> bytes:
-        if self._chunks.over or not event.data:
+        if self._chunks.over or not event.data or not self._readable(event.data):
             return b""
         told = _object(event.data)
         out = b"".join(frame(encode(chunk)) for chunk in self._chunks.of(told))
@@ -75,18 +87,19 @@ def answer(data: bytes, created: int, thoughts: int = 0) -> bytes:
 
 def completion(message: Json, created: int, thoughts: int = 0) -> Json:
     """A whole message as a chat completion. created: seconds since the epoch. thoughts: thinking blocks the tool loop had before."""
-    texts: dict[str, str] = {"text": "", "thinking": ""}
+    said: dict[str, list[str]] = {"text": [], "thinking": []}
     blocks: list[Json] = []
     calls: list[Json] = []
     for position, block in enumerate(_dicts(message.get("content"))):
         kind = _text(block.get("type"))
-        if kind in texts:
-            texts[kind] += _text(block.get(kind))
+        if kind in said:
+            said[kind].append(_text(block.get(kind)))
         if kind in ("thinking", "redacted_thinking"):
             blocks.append(_thought(block, thoughts + len(blocks), position))
         if kind == "tool_use":
             calls.append(_call(block, encode(block.get("input") or {}).decode()))
-    told = {"role": "assistant", "content": texts["text"] or None, "reasoning_content": texts["thinking"], "thinking_blocks": blocks, "tool_calls": calls}
+    told = {"role": "assistant", "content": "".join(said["text"]) or None, "reasoning_content": "".join(said["thinking"]),
+            "thinking_blocks": blocks, "tool_calls": calls}
     shown = {k: v for k, v in told.items() if v or k == "content"}
     choice = {"index": 0, "message": shown, "finish_reason": _finish(message.get("stop_reason"))}
     return {**_head(message, created), "object": "chat.completion", "choices": [choice], "usage": usage(message.get("usage"))}
@@ -135,6 +148,7 @@ class Chunks:
 
     def _began(self, index: int, block: Json) -> list[Json]:
         self._open[index] = block
+        block["pieces"] = {}  # of its members, until it ends: to add each to all before it would be quadratic
         if block.get("type") == "tool_use":
             block["call"], self._calls = self._calls, self._calls + 1
             return [self._chunk({"tool_calls": [{"index": block["call"], **_call(block, "")}]})]
@@ -146,10 +160,10 @@ class Chunks:
             case "text_delta":
                 return self._said("text", delta.get("text"))
             case "thinking_delta":
-                block["thinking"] = _text(block.get("thinking")) + _text(delta.get("thinking"))
+                _kept(block, "thinking", delta)
                 return self._said("thinking", delta.get("thinking"))
             case "signature_delta":
-                block["signature"] = _text(block.get("signature")) + _text(delta.get("signature"))
+                _kept(block, "signature", delta)
             case "input_json_delta" if (more := _text(delta.get("partial_json"))) and "call" in block:
                 block["grown"] = True
                 return [self._arguments(block, more)]
@@ -167,8 +181,15 @@ class Chunks:
             return [self._arguments(block, encode(block.get("input") or {}).decode())]
         if block.get("type") in ("thinking", "redacted_thinking"):
             self._thoughts += 1
+            block |= {member: "".join(pieces) for member, pieces in block["pieces"].items()}
             return [self._chunk({"thinking_blocks": [_thought(block, self._thoughts - 1, index)]})]
         return []
+
+
+def _kept(block: Json, member: str, delta: Json) -> None:
+    """Keep one more piece of a member of a block."""
+    if block:
+        block["pieces"].setdefault(member, [_text(block.get(member))]).append(_text(delta.get(member)))
 
 
 def usage(told: Any) -> Json:

@@ -18,7 +18,9 @@ import base64
 import binascii
 import hashlib
 import re
+from collections import deque
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -31,7 +33,6 @@ NATIVE_PARTS = ("image", "document", "search_result")
 OPENING, NO_RESULT = "(The conversation begins with the assistant.)", "(no result)"
 MARK = {"type": "ephemeral"}
 ID = re.compile(r"[a-zA-Z0-9_-]+")
-DATA = re.compile(r"data:([^;,]*)(?:;[^;,]*)*?;base64,(.*)", re.DOTALL)
 
 
 def listed(value: Any) -> list[Any]:
@@ -74,8 +75,9 @@ class Conversation:
         self.thoughtful = False
         self.system: list[Json] = []
         self.messages: list[Json] = []
-        self._ids: set[str] = set()
-        self._open: list[tuple[str, str]] = []  # calls without a result so far: the client's id, ours
+        self._ids: dict[str, int] = {}  # those taken, and from which number on another of the same is looked for
+        self._open: dict[str, str] = {}  # calls without a result so far: by our id the client's
+        self._asked: dict[str, deque[str]] = {}  # the same by the client's id
         self._results: list[Json] = []
         self._after: list[Json] = []  # what was said between a call and its result
         self._left = sum(m["role"] == "assistant" for m in messages) - thinkers  # assistant messages to come without thinking
@@ -133,36 +135,38 @@ class Conversation:
         for call in listed(message.get("tool_calls")):
             name, given = _call(call)
             theirs = str(call.get("id") or "") if isinstance(call, dict) else ""
-            self._open.append((theirs, ours := self._id(theirs)))
+            self._open[ours := self._id(theirs)] = theirs
+            self._asked.setdefault(theirs, deque()).append(ours)
             blocks.append({"type": "tool_use", "id": ours, "name": name, "input": given})
         self._left -= 1
-        for place, thought in _thoughts(message) if self._left < 0 else ():
-            blocks.insert(min(place, len(blocks)), thought)
+        if self._left < 0 and (thoughts := _thoughts(message)):
+            blocks = _merged(blocks, thoughts)
             self.thoughtful = True
         self._turn("assistant", blocks)
 
     def _id(self, theirs: str) -> str:
         base = theirs if ID.fullmatch(theirs) else "toolu_" + hashlib.sha256(theirs.encode("utf-8", "replace")).hexdigest()[:24]
-        ours, n = base, 1
+        ours, n = base, self._ids.get(base, 1)
         while ours in self._ids:
             ours, n = f"{base}_{n + 1}", n + 1
-        self._ids.add(ours)
+        self._ids[base] = n
+        self._ids.setdefault(ours, 1)
         return ours
 
     def _result(self, message: Json, where: str) -> None:
         blocks = _blocks(message.get("content"), where)
-        asked = next((o for o in self._open if o[0] == str(message.get("tool_call_id") or "")), None)
-        if asked is not None:
-            self._open.remove(asked)
-            self._results.append({"type": "tool_result", "tool_use_id": asked[1], **({"content": blocks} if blocks else {})})
+        asked = self._asked.get(str(message.get("tool_call_id") or ""))
+        if asked:
+            del self._open[ours := asked.popleft()]
+            self._results.append({"type": "tool_result", "tool_use_id": ours, **({"content": blocks} if blocks else {})})
         else:
             self._beside(blocks)
 
     def _settle(self) -> None:
         """Ends a group of calls: their results, a stub for each that has none, then what was said meanwhile."""
-        stubs = [{"type": "tool_result", "tool_use_id": ours, "content": NO_RESULT, "is_error": True} for _, ours in self._open]
+        stubs = [{"type": "tool_result", "tool_use_id": ours, "content": NO_RESULT, "is_error": True} for ours in self._open]
         self._turn("user", [*self._results, *stubs, *self._after])
-        self._open, self._results, self._after = [], [], []
+        self._open, self._asked, self._results, self._after = {}, {}, [], []
 
     def _trim(self) -> None:
         """The API refuses white space at the end of an assistant message that it is to go on with."""
@@ -183,6 +187,18 @@ def _thoughts(message: Json) -> list[tuple[int, Json]]:
         elif kind == "redacted_thinking" and block.get("data"):
             out.append((place, {"type": kind, "data": block["data"]}))
     return out
+
+
+def _merged(blocks: list[Json], thoughts: list[tuple[int, Json]]) -> list[Json]:
+    """Put thoughts among blocks, each at its place where there are as many before it."""
+    out: list[Json] = []
+    at = 0
+    for place, thought in sorted(thoughts, key=itemgetter(0)):
+        more = max(0, place - len(out))
+        out += blocks[at : at + more]
+        out.append(thought)
+        at += more
+    return out + blocks[at:]
 
 
 # --- parts of a message -------------------------------------------------------------------------------------------------
@@ -215,22 +231,30 @@ def _block(part: Json, where: str) -> Json | None:
 
 
 def _source(url: Any, where: str) -> Json:
-    if isinstance(url, str) and (found := DATA.fullmatch(url)):
-        return {"type": "base64", "media_type": found[1], "data": found[2]}
+    if found := _data(url):
+        return {"type": "base64", "media_type": found[0], "data": found[1]}
     if isinstance(url, str) and url.startswith(("https://", "http://")):
         return {"type": "url", "url": url}
     raise BadRequest(f"`{where}.content` has an image that is neither an http(s) address nor a base64 data: URL.", param=f"{where}.content")
 
 
+def _data(url: Any) -> tuple[str, str] | None:
+    """The media type and the base64 of a data: URL; None for anything else."""
+    if not isinstance(url, str) or not url.startswith("data:"):
+        return None
+    head, _, data = url[5:].partition(",")
+    return (head.partition(";")[0], data) if head.endswith(";base64") else None
+
+
 def _document(file: Any, where: str) -> Json:
     data = file.get("file_data") if isinstance(file, dict) else None
-    found = DATA.fullmatch(data) if isinstance(data, str) else None
+    found = _data(data)
     title = {"title": file["filename"]} if found and file.get("filename") else {}
-    if found and found[1] == "application/pdf":
-        return {"type": "document", "source": {"type": "base64", "media_type": found[1], "data": found[2]}, **title}
-    if found and found[1].startswith("text/"):
+    if found and found[0] == "application/pdf":
+        return {"type": "document", "source": {"type": "base64", "media_type": found[0], "data": found[1]}, **title}
+    if found and found[0].startswith("text/"):
         try:
-            text = base64.b64decode(found[2]).decode("utf-8", "replace")
+            text = base64.b64decode(found[1]).decode("utf-8", "replace")
         except (binascii.Error, ValueError) as e:
             raise BadRequest(f"`{where}.content` has a file whose base64 cannot be read: {e}.", param=f"{where}.content") from e
         return {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}, **title}

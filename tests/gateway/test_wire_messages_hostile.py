@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 
 import pytest
 
@@ -11,8 +12,10 @@ from gateway.intercept import Interceptor
 from gateway.sse import DONE
 from gateway.upstream.anthropic import AnthropicUpstream
 from gateway.upstream.base import Incoming, Outgoing
+from gateway.weighing import is_readable
 from gateway.wire.chat import Malformed, read
 from gateway.wire.messages_answer import StreamedAnswer, answer, refusal
+from gateway.wire.messages_request import messages_request
 from tests.contract.messages_server import events_of
 from tests.e2e.mutations import wrong
 
@@ -63,3 +66,64 @@ def test_an_answer_with_anything_wrong_in_it_is_json():
             data = json.dumps(found).encode()
             json.loads(answer(data, 1))
             json.loads(refusal(data))
+
+
+LONG = 60_000  # of anything: what is quadratic in it takes far longer than
+SECONDS = 15  # of CPU; what is linear takes one or two
+
+
+@pytest.fixture
+def linear():
+    began = time.process_time()
+    yield
+    assert time.process_time() - began < SECONDS
+
+
+def sse(*told):
+    return b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in told)
+
+
+@pytest.mark.usefixtures("linear")
+@pytest.mark.parametrize("member", ["thinking", "signature"])
+def test_a_thought_costs_no_more_a_piece_however_long_it_is(member):
+    into = StreamedAnswer(1)
+    into.feed(sse({"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": "<", "signature": "<"}}))
+    piece = sse({"type": "content_block_delta", "index": 0, "delta": {"type": f"{member}_delta", member: "0123456789" * 10}})
+    for _ in range(LONG // 100):
+        into.feed(piece * 100)
+    told = json.loads(into.feed(sse({"type": "content_block_stop", "index": 0}))[6:])
+    block = told["choices"][0]["delta"]["thinking_blocks"][0]
+    assert block[member] == "<" + "0123456789" * 10 * LONG
+    assert block.keys() == {"type", "thinking", "signature", "index", "position"}
+
+
+@pytest.mark.usefixtures("linear")
+def test_a_whole_answer_costs_no_more_a_block_however_many_it_has():
+    blocks = [{"type": "text", "text": "words " * 20}, {"type": "thinking", "thinking": "a", "signature": "s"}] * LONG
+    said = json.loads(answer(json.dumps({**MESSAGE, "content": blocks}).encode(), 1))["choices"][0]["message"]
+    assert (said["content"], said["reasoning_content"]) == ("words " * 20 * LONG, "a" * LONG)
+
+
+@pytest.mark.usefixtures("linear")
+@pytest.mark.parametrize("ident", ["call", "call_{}"])
+async def test_a_request_costs_no_more_a_call_however_many_it_has(ident):
+    names = [ident.format(i) for i in range(LONG)]
+    messages = [{"role": "user", "content": "a"},
+                {"role": "assistant", "tool_calls": [{"id": n, "type": "function", "function": {"name": "f", "arguments": "{}"}} for n in names]},
+                *({"role": "tool", "tool_call_id": n, "content": "ok"} for n in reversed(names))]
+    sent = messages_request({"model": "m", "messages": messages, "tools": REQUEST["tools"]}, {}, 100)
+    uses = [b["id"] for b in sent["messages"][1]["content"]]
+    results = [b["tool_use_id"] for b in sent["messages"][2]["content"]]
+    assert len(set(uses)) == LONG
+    assert results == (uses if ident == "call" else uses[::-1])
+
+
+async def test_a_request_of_endless_values_is_refused_by_its_number():
+    body = b'{"model":"m","messages":[{"role":"user","content":"a"}],"odd":[' + b"{}," * 1_000_001 + b"1]}"
+    with pytest.raises(BadRequest, match="1000000 JSON values"):
+        await AnthropicUpstream(Accepting(), lambda model: {}).send(Outgoing("/chat/completions", body))
+
+
+def test_an_event_of_endless_values_is_not_read():
+    into = StreamedAnswer(1, readable=is_readable)
+    assert into.feed(b'data: {"type":"ping","odd":[' + b"{}," * 1_000_001 + b"1]}\n\n" + sse({"type": "ping"})) == b": ping\n\n"
