@@ -9,7 +9,7 @@ from types import FunctionType, ModuleType
 
 import pytest
 
-from gateway import chat, choice, cooldowns, embedding, prefixes, routing
+from gateway import chat, choice, cooldowns, embedding, prefixes, routing, traces
 from gateway.identity import Principal
 from gateway.tokenizers import FAMILIES
 from memory import lines, messages, retrieval, service, tokens
@@ -120,7 +120,7 @@ def bounds():
 def test_the_docs_give_every_bound_and_all_together_are_under_40_mib():
     ours = {name: many * getattr(module, bound) / MIB for name, ((module, bound), many, _) in CACHES.items()}
     pages = (threads.PAGES_HERE + threads.PAGES[threads.WRITING] + threads.READERS * threads.PAGES[threads.READING]) / MIB
-    assert bounds() == {**ours, "Pages of the database": pages, "Small ones": 2.0}
+    assert bounds() == {**ours, "Pages of the database": pages, "Paths and queries": traces.BYTES / MIB, "Small ones": 2.0}
     assert sum(bounds().values()) < 40
 
 
@@ -128,6 +128,23 @@ def test_no_cache_is_left_out_of_the_table():
     made = {path.relative_to(ROOT).with_suffix("").as_posix() for package in ("gateway", "memory")
             for path in (ROOT / package).rglob("*.py") if re.search(r"(?<!class )\bCache\(", path.read_text(encoding="utf-8"))}
     assert made == {module.__name__.replace(".", "/") for (module, _), _, _ in CACHES.values()} - {"memory/lines"}
+
+
+@pytest.mark.parametrize("query", ["&a" * 7000, "&".join(f"{n:x}" for n in range(4000)), "a=" + "b" * 15000])
+async def test_what_strangers_ask_for_does_not_stay_in_the_framework(data, query):
+    async with Model("hello") as up, running(up.url, data, {"server.single_user": False}) as live:
+        root = live.url.removesuffix("/v1")
+        for function in traces.tables():
+            function.cache_clear()
+        for number in range(12):
+            path = f"/memory/v1/users/{'x' * 200}{number}/messages/search?n{number}={query}"
+            assert (await live.http.get(root + path, headers={"authorization": ""})).status_code == 401
+        parsed, *others = traces.tables()
+        assert len(others) + 1 == len(traces.TABLES)
+        assert 0 < parsed.cache_info().currsize < 3
+        one = parsed(f"n{number}={query}".encode())
+        assert 2 * taken(one) < traces.QUERY * len(query)
+        assert live.app.traces.held <= traces.BYTES
 
 
 def test_a_cache_keeps_what_is_asked_for_and_nothing_that_is_heavier_than_half_of_it():
