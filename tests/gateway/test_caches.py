@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import gc
+import platform
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -145,6 +147,34 @@ async def test_what_strangers_ask_for_does_not_stay_in_the_framework(data, query
         one = parsed(f"n{number}={query}".encode())
         assert 2 * taken(one) < traces.QUERY * len(query)
         assert live.app.traces.held <= traces.BYTES
+
+
+THREADS = """
+import threading
+from pathlib import Path
+from gateway.server import use_one_heap
+use_one_heap()
+wall = threading.Barrier(8)
+def work():
+    held = [bytearray(50_000) for _ in range(20)]  # what is larger has a mapping of its own
+    wall.wait()
+    wall.wait()
+for _ in range(7):
+    threading.Thread(target=work, daemon=True).start()
+wall.wait()
+regions = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
+print(sum(int(r[0].split("-")[0], 16) % (64 << 20) == 0 and r[1].startswith("rw") and len(r) == 5 for r in regions))
+wall.wait()
+"""
+
+
+def test_threads_have_no_heaps_of_their_own():
+    """Those of glibc begin at a multiple of 64 MiB."""
+    command = [sys.executable, "-c"]
+    here, without = (subprocess.run([*command, code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+                     for code in (THREADS, THREADS.replace("use_one_heap()\n", "\n")))
+    assert int(here) == 0
+    assert (int(without) > 0) == (platform.libc_ver()[0] == "glibc")
 
 
 def test_a_cache_keeps_what_is_asked_for_and_nothing_that_is_heavier_than_half_of_it():
