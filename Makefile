@@ -4,6 +4,7 @@
 #   PYTHON=/path/to/python3.12   the interpreter to build .venv with (3.11 or newer; looked for when not given)
 #   TESTS="-k words"             more arguments for pytest
 #   BENCH="chat growth"          what make bench runs (default: everything; .venv/bin/python -m tests.bench --help)
+#   SOAK="--requests 200000"    how long make soak goes on, and with what (--help)
 #   WORKERS=4                    test processes (default: one more than cores, since much of the suite waits)
 
 VENV := .venv
@@ -45,7 +46,7 @@ bench: .setup-test
 	$(BIN)/python -m tests.bench $(BENCH)
 
 soak: .setup-test
-	$(BIN)/python -m tests.bench.soak
+	$(BIN)/python -m tests.bench.soak $(SOAK)
 
 clean:
 	rm -rf $(VENV) .clients tests/clients/node_modules .setup-demo .setup-test .setup-lint

@@ -47,6 +47,7 @@ from gateway.shared import Shared
 from gateway.shared_cooldowns import SharedCooldowns
 from gateway.shared_counters import SharedCounters
 from gateway.tokenizers import Vocabularies, folder
+from gateway.traces import Traces
 from gateway.unattended import Unattended
 from gateway.upstream.anthropic import AnthropicUpstream
 from gateway.upstream.azure import AzureUpstream
@@ -101,7 +102,7 @@ def create_app(settings: Settings, *, transport: httpx.AsyncBaseTransport | None
         on_startup=[_opening(gateway)], on_shutdown=[_closing(gateway, wires.values())],
     )
     app.state.gateway = gateway
-    return Front(app, lambda running, settings: rewired(running, settings, connected(settings)))
+    return Front(app, lambda running, settings: rewired(running, settings, connected(settings)), Traces(app.asgi_router.handle_routing.cache_clear))
 
 
 class _Schema(JsonRenderPlugin):

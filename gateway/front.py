@@ -17,6 +17,7 @@ from gateway.chat import REQUEST_ID, Gateway, serve
 from gateway.errors import BadRequest, Forbidden, Unavailable
 from gateway.headers import joined
 from gateway.settings import Settings
+from gateway.traces import Traces
 from memory.ids import new_id
 
 PERCENT = re.compile(rb"(?:%[0-9A-Fa-f]{2})+")
@@ -73,10 +74,11 @@ class App(Protocol):
 
 
 class Front:
-    """Wraps the application. See the module. rewire: makes the gateway of other settings out of the running one."""
+    """Wraps the application. See the module. rewire: makes the gateway of other settings out of the running one. traces: what
+    requests leave in the application."""
 
-    def __init__(self, app: App, rewire: Callable[[Gateway, Settings], Gateway]) -> None:
-        self._app, self._rewire = app, rewire
+    def __init__(self, app: App, rewire: Callable[[Gateway, Settings], Gateway], traces: Traces) -> None:
+        self._app, self._rewire, self.traces = app, rewire, traces
 
     @property
     def gateway(self) -> Gateway:
@@ -133,6 +135,7 @@ class Front:
             if scope["method"] == "POST" and scope["path"] == CHAT:  # the router and what stands around it lead to the same, for a tenth of a request's time
                 await serve(gateway, scope, receive, send, None)
                 return
+            self.traces.leave(scope["path"], scope["query_string"])
             await self._app(scope, receive, _noting(send) if ANSWERED.match(scope["path"]) else _with_name(_noting(send), name.encode()))
         finally:
             process.busy -= 1

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import logging
 import signal
@@ -23,6 +24,7 @@ log = logging.getLogger("mnemogate")
 Beside = Callable[[], Coroutine[Any, Any, None]]
 GRACE_AFTER_CUT = 3.0
 GC_THRESHOLDS = (10_000, 20, 50)
+M_ARENA_MAX = -8  # of glibc's malloc.h
 SWITCH_SECONDS = 0.001  # after which a thread that reads something long gives the event loop its turn
 UNSENT = 1 << 17  # bytes on their way to one client; the kernel counts its own part twice
 
@@ -138,6 +140,16 @@ def server_for(app: Front, *, log_level: str = "warning", log_config: Any = uvic
     return Server(config_for(app, log_level=log_level, log_config=log_config), app, **options)
 
 
+def use_one_heap() -> None:
+    """Let threads that begin from now on allocate from one heap, where the C library would give each its own.
+
+    Ours take turns, so none waits for another; and what one of them frees, another uses: with a heap
+    for each, the process took 2 MiB more, and went on growing.
+    """
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library, which has no such heaps
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
+
+
 def serve(app: Front, sockets: list[socket.socket] | None = None, **options: Any) -> None:
     """Runs until a signal ends it. sockets: bound already; None binds the configured host and port. options: see `server_for`."""
     # What was made at the start stays as long as the process: to go over it again and again took a sixth of every request's time.
@@ -145,4 +157,5 @@ def serve(app: Front, sockets: list[socket.socket] | None = None, **options: Any
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
     sys.setswitchinterval(SWITCH_SECONDS)
+    use_one_heap()
     server_for(app, **options).run(sockets)

@@ -2,14 +2,16 @@
 from __future__ import annotations
 
 import gc
+import platform
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import FunctionType, ModuleType
 
 import pytest
 
-from gateway import chat, choice, cooldowns, embedding, prefixes, routing
+from gateway import chat, choice, cooldowns, embedding, prefixes, routing, traces
 from gateway.identity import Principal
 from gateway.tokenizers import FAMILIES
 from memory import lines, messages, retrieval, service, tokens
@@ -120,7 +122,7 @@ def bounds():
 def test_the_docs_give_every_bound_and_all_together_are_under_40_mib():
     ours = {name: many * getattr(module, bound) / MIB for name, ((module, bound), many, _) in CACHES.items()}
     pages = (threads.PAGES_HERE + threads.PAGES[threads.WRITING] + threads.READERS * threads.PAGES[threads.READING]) / MIB
-    assert bounds() == {**ours, "Pages of the database": pages, "Small ones": 2.0}
+    assert bounds() == {**ours, "Pages of the database": pages, "Paths and queries": traces.BYTES / MIB, "Small ones": 2.0}
     assert sum(bounds().values()) < 40
 
 
@@ -128,6 +130,51 @@ def test_no_cache_is_left_out_of_the_table():
     made = {path.relative_to(ROOT).with_suffix("").as_posix() for package in ("gateway", "memory")
             for path in (ROOT / package).rglob("*.py") if re.search(r"(?<!class )\bCache\(", path.read_text(encoding="utf-8"))}
     assert made == {module.__name__.replace(".", "/") for (module, _), _, _ in CACHES.values()} - {"memory/lines"}
+
+
+@pytest.mark.parametrize("query", ["&a" * 7000, "&".join(f"{n:x}" for n in range(4000)), "a=" + "b" * 15000])
+async def test_what_strangers_ask_for_does_not_stay_in_the_framework(data, query):
+    async with Model("hello") as up, running(up.url, data, {"server.single_user": False}) as live:
+        root = live.url.removesuffix("/v1")
+        for function in traces.tables():
+            function.cache_clear()
+        for number in range(12):
+            path = f"/memory/v1/users/{'x' * 200}{number}/messages/search?n{number}={query}"
+            assert (await live.http.get(root + path, headers={"authorization": ""})).status_code == 401
+        parsed, *others = traces.tables()
+        assert len(others) + 1 == len(traces.TABLES)
+        assert 0 < parsed.cache_info().currsize < 3
+        one = parsed(f"n{number}={query}".encode())
+        assert 2 * taken(one) < traces.QUERY * len(query)
+        assert live.app.traces.held <= traces.BYTES
+
+
+THREADS = """
+import threading
+from pathlib import Path
+from gateway.server import use_one_heap
+use_one_heap()
+wall = threading.Barrier(8)
+def work():
+    held = [bytearray(50_000) for _ in range(20)]  # what is larger has a mapping of its own
+    wall.wait()
+    wall.wait()
+for _ in range(7):
+    threading.Thread(target=work, daemon=True).start()
+wall.wait()
+regions = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
+print(sum(int(r[0].split("-")[0], 16) % (64 << 20) == 0 and r[1].startswith("rw") and len(r) == 5 for r in regions))
+wall.wait()
+"""
+
+
+def test_threads_have_no_heaps_of_their_own():
+    """Those of glibc begin at a multiple of 64 MiB."""
+    command = [sys.executable, "-c"]
+    here, without = (subprocess.run([*command, code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+                     for code in (THREADS, THREADS.replace("use_one_heap()\n", "\n")))
+    assert int(here) == 0
+    assert (int(without) > 0) == (platform.libc_ver()[0] == "glibc")
 
 
 def test_a_cache_keeps_what_is_asked_for_and_nothing_that_is_heavier_than_half_of_it():
