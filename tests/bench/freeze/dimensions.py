@@ -264,7 +264,7 @@ ANSWERS = [
     Dimension("base64 of a whole answer", 4 * MIB, BODY_BYTES, message(lambda n: f'"content":"{filled(DATA, n)}"')),
     Dimension("escapes of a whole answer", 512 * KIB, TEXT_BYTES, message(lambda n: '"content":"%s"' % filled("\\u0041", n))),
     Dimension("choices of a whole answer", 250, 100_000, completion(lambda n: ",".join(numbered('{"index":#,"message":{"role":"assistant","content":"a#"},"finish_reason":"stop"}', n)))),
-    Dimension("calls of a whole answer", 3000, 100_000, message(lambda n: '"content":null,"tool_calls":[%s]' % ",".join(numbered(call("f", "{}", "#"), n)), "tool_calls")),
+    Dimension("calls of a whole answer", 2000, 100_000, message(lambda n: '"content":null,"tool_calls":[%s]' % ",".join(numbered(call("f", "{}", "#"), n)), "tool_calls")),
     Dimension("nesting of a whole answer", 500, 1 * MIB, message(lambda n: '"content":"a","odd":%s' % ("[" * n + "]" * n))),
     Dimension("empty objects of a whole answer", 100_000, 4 * MIB, message(lambda n: '"content":"a","odd":[%s]' % ",".join(["{}"] * n))),
     Dimension("memory calls of one answer", 100, 5000, our_calls("core_memory_append", lambda i: '{"label":"scratchpad","content":"line %d"}' % i, count=True)),

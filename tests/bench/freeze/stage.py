@@ -62,6 +62,11 @@ class Outcome:
         worst = max(self.waits.get("health", 0.0), self.waits.get("chat", 0.0))
         return max(0.0, worst - self.waits.get("machine", 0.0))
 
+    @property
+    def share(self) -> float:
+        """What the gateway had of a core: on a busy machine everybody waits longer by that."""
+        return min(1.0, self.cpu / self.took)
+
 
 class OddUpstream:
     """A server of its own thread that reads requests without looking at them and sends what it was given."""
@@ -71,17 +76,21 @@ class OddUpstream:
         self.answers: list[list[bytes]] = []
         self.requests = 0
         self._ready = threading.Event()
-        self._loop = uvloop.new_event_loop()
-        threading.Thread(target=self._run, daemon=True).start()
+        self._thread = threading.Thread(target=uvloop.run, args=(self._listen(),), daemon=True)
+        self._thread.start()
         self._ready.wait(10)
 
-    def _run(self) -> None:
-        async def serve() -> None:
-            await asyncio.start_server(self._serve, "127.0.0.1", self.port, limit=1 << 20)
-            self._ready.set()
-            await asyncio.Event().wait()
+    async def _listen(self) -> None:
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, limit=1 << 20)
+        self._ready.set()
+        await self._over.wait()
+        server.close()
 
-        self._loop.run_until_complete(serve())
+    def stop(self) -> None:
+        """End the thread."""
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join(10)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -133,6 +142,7 @@ class Stage:
         self.prober.kill()
         self.prober.communicate()
         self.gateway.stop()
+        self.odd.stop()
         self.mock.stop()
 
     def waits(self) -> dict[str, float]:
