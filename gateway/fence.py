@@ -56,23 +56,29 @@ def model_asked(principal: Principal, method: str, path: str, query: str, body: 
     if not principal.limited:
         return model_of(data, content_type) if data else None
     told = model_for_certain(data, content_type) if data else None
-    names = {*_named(principal, path, query), *([told] if told else ())}
+    beside, asked = _named(principal, path), _asked(query)
+    names = {*beside, *asked, *([told] if told else ())}
     if len(names) > 1:
         raise BadRequest(f"The request names several models, {', '.join(repr(n[:60]) for n in sorted(names))}: name one.", param="model")
-    if not names and (data or method not in READING):
+    # A query is for servers that look at it: where there is a body, another may take its model from elsewhere.
+    if not (told or beside or (asked and not data)) and (data or method not in READING):
         raise Forbidden(f"The key {principal.key!r} is limited in its models or its budget, so it may only send what names its `model`; this request "
                         "names none. Name it in the body, or use a key without these limits.", code="model_not_allowed", param="model")
     return names.pop() if names else None
 
 
-def _named(principal: Principal, path: str, query: str) -> set[str]:
-    """The models that path and query name. Raises BadRequest."""
+def _named(principal: Principal, path: str) -> set[str]:
+    """The models that a path names."""
     parts = path.split("/")
     found = {name for before, name in pairwise(parts) if before.lower() in NAMING}
     # A method may stand behind the name (`models/NAME:generateContent`), and a name may hold a colon.
-    names = {name if allowed(principal, name) else name.rpartition(":")[0] or name for name in found}
+    return {name if allowed(principal, name) else name.rpartition(":")[0] or name for name in found}
+
+
+def _asked(query: str) -> set[str]:
+    """The models that a query names. Raises BadRequest."""
     try:
         fields = parse_qsl(query, keep_blank_values=True, max_num_fields=QUERY_FIELDS)
     except ValueError as e:
         raise BadRequest(f"The query has more than {QUERY_FIELDS} fields. Send fewer.") from e
-    return names | {value for name, value in fields if unquote_plus(name).strip().lower() == "model"}
+    return {value for name, value in fields if unquote_plus(name).strip().lower() == "model"}

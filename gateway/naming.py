@@ -1,6 +1,7 @@
 """The model a request or an answer names, read and replaced without touching another byte of its value; the usage it tells. Pure."""
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -11,6 +12,9 @@ from gateway.wire.chat import encode
 
 NESTED = ("response", "message")  # where the events of other APIs carry the object that names its model
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+URLENCODED = b"application/x-www-form-urlencoded"
+OTHERS = ("models", "fallbacks")  # members in which some servers take more models, to ask where the first fails
+BLANK = re.compile(r"[\x00-\x20]")
 LIMITED = "This key is limited in its models or its budget, so the model of a request must be plain to read, and "
 
 
@@ -43,6 +47,8 @@ def model_for_certain(body: bytes, content_type: bytes) -> str | None:
             return body[found.start : found.end].decode() if found else None
         except (Malformed, UnicodeDecodeError) as e:
             raise BadRequest(f"{LIMITED}this form is not: {e}. Send it as the SDKs do.", param="model") from e
+    if content_type.partition(b";")[0].strip().lower() == URLENCODED:
+        raise BadRequest(f"{LIMITED}a form in this encoding is not. Send JSON, or a multipart form.", param="model")
     # Half of a surrogate pair is legal JSON: here it may stand for any character.
     text = body.replace(b"\\ud", b"\\uf").replace(b"\\uD", b"\\uF")
     try:
@@ -53,7 +59,7 @@ def model_for_certain(body: bytes, content_type: bytes) -> str | None:
         told = "it is nested too deeply" if isinstance(e, RecursionError) else str(e)[:200]
         raise BadRequest(f"{LIMITED}this body is no plain JSON object ({told}). Send JSON in UTF-8, or a multipart form.",
                          code="invalid_json") from e
-    odd = [name[:60] for name in members if name.lower() == "model" and name != "model"]
+    odd = [name[:60] for name in members if name != "model" and BLANK.sub("", name).lower() in ("model", *OTHERS)]
     if odd or not once:
         what = f"{odd[0]!r} may be taken for it" if odd else "a member stands twice, or its name has escapes in it"
         raise BadRequest(f"{LIMITED}{what}. Give each member once, and `model` in this spelling.", param="model")

@@ -68,6 +68,11 @@ UNREADABLE = {
     "twice": (JSON, '{"model":"forbidden","model":"cheap"}'),
     "twice, with escapes": (JSON, '{"mod\\u0065l":"forbidden","model":"cheap"}'),
     "as Go reads it": (JSON, '{"model":"cheap","Model":"forbidden"}'),
+    "as C reads it": (JSON, '{"model":"cheap","model\\u0000":"forbidden"}'),
+    "a blank behind": (JSON, '{"model":"cheap","model ":"forbidden"}'),
+    "more models": (JSON, '{"model":"cheap","models":["forbidden"]}'),
+    "models to fall back on": (JSON, '{"model":"cheap","fallbacks":[{"model":"forbidden"}]}'),
+    "JSON that is a form as well": ("application/x-www-form-urlencoded", '{"model":"cheap","a":"&model=forbidden&"}'),
     "another type": ("text/plain", '{"model":"forbidden","t":NaN}'),
     "not a form, as it says": (f"{JSON}; x=multipart/form-data; boundary=b", form(part("model", "cheap"))),
     "urlencoded": ("application/x-www-form-urlencoded", "model=forbidden&prompt=x"),
@@ -113,6 +118,8 @@ async def test_a_limited_key_sends_nothing_without_a_model(line, path, body):
     for key in ("limited", "budget"):
         refused = await live.http.post(live.url + path, json=body, headers=by(key))
         assert (refused.status_code, refused.json()["error"]["code"]) == (403, "model_not_allowed")
+        asked = await live.http.post(f"{live.url}{path}?model=cheap", json=body, headers=by(key))  # which servers need not look at
+        assert (asked.status_code, asked.json()["error"]["code"]) == (403, "model_not_allowed")
     refused = await live.http.post(f"{live.url}/threads/t/runs", json={"assistant_id": "a"}, headers=by("budget"))
     assert refused.status_code == 403
     assert (await live.http.post(live.url + path, headers=by("limited"))).status_code == 403
