@@ -82,7 +82,9 @@ def _in_front_of_bundled(where: Where, stack: ExitStack) -> Settings:
     upstream = stack.enter_context(start()).url
     settings = where.settings()
     kept = {"storage.data": str(settings.data), "storage.database": settings.database}
-    return load(None, {}, {**kept, "server.open": True, "upstream": upstream})
+    # What runs beside is reached without a proxy.
+    over = {"server.open": True, "upstream": upstream, "providers.openai.proxy": "none"}
+    return load(None, {}, {**kept, **over})
 
 
 def _asked() -> str | None:

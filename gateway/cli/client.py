@@ -19,6 +19,11 @@ TIMEOUT = 60.0
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
+def local(url: str) -> bool:
+    """Whether a URL leads to this machine."""
+    return urlsplit(url).hostname in LOCAL
+
+
 def message_of(response: httpx.Response) -> str:
     """What a refusal says, whatever its shape."""
     try:
@@ -105,7 +110,10 @@ def opened(where: Where, *, makes: bool = True) -> Iterator[Api]:
             yield api
         return
     if not makes and settings.sqlite_file and not settings.sqlite_file.exists():
-        raise Failed(f"There is no database at {settings.sqlite_file} yet, so nobody is known here.")
+        raise Failed(
+            f"There is no database at {settings.sqlite_file} yet, so nobody is known here. "
+            "A running gateway, the demo too, is asked with --url http://127.0.0.1:8080"
+        )
     from gateway.cli.hosted import bound, hosted
 
     with hosted(settings, bound("127.0.0.1", 0)) as url, connected(url, where.key or local_token(data)) as api:
@@ -114,7 +122,7 @@ def opened(where: Where, *, makes: bool = True) -> Iterator[Api]:
 
 def token_for(url: str, settings: Settings) -> str | None:
     """The local token that the gateway at this URL takes: of the data folder that it serves, the demo's included. Never sent elsewhere."""
-    if urlsplit(url).hostname not in LOCAL:
+    if not local(url):
         return None
     port = urlsplit(url).port
     folders = (settings.data, settings.data / "demo")

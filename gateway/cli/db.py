@@ -86,9 +86,15 @@ def vacuum(config: Path | None) -> None:
 
     settings = with_database(config)
     path = settings.sqlite_file
-    before = path.stat().st_size if path else 0
+    before = _size(path)
     try:
         asyncio.run(run(settings.database))
     except StoreUnavailable as e:
         raise Failed(f"{settings.database}: {e}") from e
-    click.echo(f"{path}: {before} bytes before, {path.stat().st_size} after" if path else f"{settings.database} is rewritten")
+    click.echo(f"{path}: {before} bytes before, {_size(path)} after" if path else f"{settings.database} is rewritten")
+
+
+def _size(path: Path | None) -> int:
+    """Count the bytes of the database and of the log beside it."""
+    files = (path, path.with_name(f"{path.name}-wal")) if path else ()
+    return sum(file.stat().st_size for file in files if file.exists())

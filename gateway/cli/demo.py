@@ -114,7 +114,12 @@ def _model(env: Mapping[str, str]) -> Iterator[Upstream]:
         with start(pace=PACE) as server:
             yield Upstream(server.url, "any", MODEL, bundled=True)
         return
-    base = url or "https://api.openai.com/v1"
+    from gateway.addresses import whole
+
+    try:
+        base = whole(url or "https://api.openai.com/v1")
+    except ValueError as e:
+        raise Failed(f"MNEMOGATE_UPSTREAM: {e}") from e
     yield Upstream(base, key or "none", model or ("gpt-4o-mini" if key else _first_model(base)), bundled=False)
 
 
@@ -122,8 +127,12 @@ def _first_model(base: str) -> str:
     """The first model that a server without keys lists."""
     import httpx
 
+    from gateway.cli.client import local
+
+    url = f"{base.rstrip('/')}/models"
     try:
-        return str(httpx.get(f"{base.rstrip('/')}/models", timeout=5).json()["data"][0]["id"])
+        answer = httpx.get(url, timeout=5, trust_env=not local(base))
+        return str(answer.json()["data"][0]["id"])
     except (httpx.HTTPError, ValueError, KeyError, IndexError, TypeError) as e:
         raise Failed(f"{base} lists no models ({e}). Is it running? MNEMOGATE_DEMO_MODEL names a model of it.") from e
 
@@ -167,13 +176,17 @@ def _introduce(url: str, upstream: Upstream, user: str) -> None:
 
 
 def _play(url: str, upstream: Upstream, user: str, api: Api) -> None:
-    from openai import APIError, OpenAI
+    from openai import APIError, DefaultHttpxClient, OpenAI
 
     for heading, streamed, questions in SESSIONS:
         click.secho(f"\n{heading}", bold=True)
         click.secho("a new client, " + ("streaming" if streamed else "not streaming; nothing of session 1 is sent"), dim=True)
         messages: list[dict[str, str]] = []  # what an app keeps: it ends with its session
-        with OpenAI(base_url=f"{url}/v1", api_key=upstream.key, max_retries=1) as client:
+        # The gateway is on this machine, where no proxy of the environment leads.
+        straight = DefaultHttpxClient(trust_env=False)
+        with OpenAI(
+            base_url=f"{url}/v1", api_key=upstream.key, max_retries=1, http_client=straight
+        ) as client:
             for question in questions:
                 click.echo(f"You: {question}")
                 messages.append({"role": "user", "content": question})

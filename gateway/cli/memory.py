@@ -323,4 +323,7 @@ def erase(person: Person, yes: bool) -> None:
         raise Failed("A user is erased whole, with all agents, so --agent cannot be given. Leave it out.")
     if not yes:
         click.confirm(f"Erase every block, passage and message of {person.user!r}? This cannot be taken back", abort=True, err=True)
-    shown_json(person.api.call("DELETE", person.path()))
+    receipt = person.api.call("DELETE", person.path())  # asked first: what is still to be written goes too
+    if not any(receipt["erased"].values()):
+        _known(person)
+    shown_json(receipt)

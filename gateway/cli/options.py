@@ -116,14 +116,25 @@ class Where:
         return settings_from(self.config)
 
 
+def _whole(ctx: click.Context, option: click.Parameter, url: str | None) -> str | None:
+    """Take an address that has its scheme. Raises BadParameter that gives the corrected one."""
+    from gateway.addresses import whole
+
+    try:
+        whole(url)
+    except ValueError as e:
+        raise click.BadParameter(str(e)) from e
+    return url.rstrip("/").removesuffix("/v1") if url else None
+
+
 def where_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--config, --url and --key, handed to the command as one `where`."""
 
     @click.option("--key", envvar="MNEMOGATE_KEY", help="A key of that gateway.  [default: the local token of single-user mode; env: MNEMOGATE_KEY]")
-    @click.option("--url", envvar="MNEMOGATE_URL", help="A running gateway, such as http://127.0.0.1:8080.  [default: the one that runs on this data folder; env: MNEMOGATE_URL]")
+    @click.option("--url", envvar="MNEMOGATE_URL", callback=_whole, help="A running gateway, such as http://127.0.0.1:8080.  [default: the one that runs on this data folder; env: MNEMOGATE_URL]")
     @config_option
     @wraps(command)
     def wrapped(config: Path | None, url: str | None, key: str | None, **options: Any) -> Any:
-        return command(where=Where(config, url.rstrip("/").removesuffix("/v1") if url else None, key), **options)
+        return command(where=Where(config, url, key), **options)
 
     return wrapped

@@ -16,18 +16,25 @@ if TYPE_CHECKING:
     from memory.stores.sql.moving import Move
 
 
-@click.group(short_help="Whose memory there is, and under which name.", invoke_without_command=True)
-@click.pass_context
-def users(ctx: click.Context) -> None:
+class Listing(click.Group):
+    """A group that lists where no command of it is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=Listing, short_help="Whose memory there is, and under which name.")
+def users() -> None:
     """Whose memory there is (`list`, also without a word), and under which name.
 
     \b
     Examples:
       mnemogate users
+      mnemogate users --url http://127.0.0.1:8080
       mnemogate users move me ada --from-tenant local --to-tenant acme
     """
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_)
 
 
 @users.command("list", short_help="The users of whom something is stored.")

@@ -17,6 +17,7 @@ from openai import OpenAI
 
 from gateway.bundled.server import start as start_bundled
 from gateway.cli.beside import arguments, tool_lines
+from gateway.cli.demo import _first_model
 from gateway.cli.hosted import bound, url_of
 from gateway.cli.main import cli
 from gateway.cli.running import noted, running
@@ -334,6 +335,28 @@ def test_a_demo_in_whose_folder_keys_were_made_says_what_to_remove(tmp_path):
     done = mnemogate(tmp_path, "demo", "--once", "--port", "0")
     assert done.returncode == 1
     assert f"Remove {tmp_path / 'demo'}" in done.stderr
+
+
+@pytest.mark.parametrize("command", [("demo", "--once", "--port", "0"), ("chat", "--bundled")])
+def test_what_runs_on_this_machine_is_reached_past_the_environments_proxies(tmp_path, command):
+    gone = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:9")
+    done = mnemogate(tmp_path, *command, stdin="My name is Ada.\nWhat is my name?\n", **gone)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Assistant: Your name is Ada." in done.stdout
+
+
+def test_a_demo_asks_a_server_of_this_machine_for_its_models_past_the_proxies(bundled, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert _first_model(bundled.url) == "mnemogate-demo"
+
+
+def test_a_demo_whose_upstream_has_no_scheme_gives_the_corrected_address(tmp_path):
+    for key in ({}, {"OPENAI_API_KEY": "sk-mine"}):
+        done = mnemogate(tmp_path, "demo", "--once", MNEMOGATE_UPSTREAM="127.0.0.1:9/v1", **key)
+        assert done.returncode == 1
+        assert "MNEMOGATE_UPSTREAM: this is an address with its scheme" in done.stderr
+        assert "give http://127.0.0.1:9/v1" in done.stderr
 
 
 # --- chat ----------------------------------------------------------------------------------------------------------

@@ -64,11 +64,20 @@ def test_show_of_nobody_says_who_is_known_and_makes_nobody(memory):
     assert "human  (0/4000 characters" in memory("show", "--agent", "cook")  # of somebody who is known
 
 
+def test_erasing_nobody_says_who_is_known(memory):
+    memory("edit", "human", "--value", "Name: Ada")
+    told = memory("erase", "--yes", user="grace", code=1)
+    assert "Nothing is stored of the user 'grace'. Known here: ada." in told
+    assert json.loads(memory("erase", "--yes"))["erased"]["blocks"] == 1
+    assert "Nobody is known here yet" in memory("erase", "--yes", code=1)
+
+
 @pytest.mark.parametrize("command", [("show",), ("search", "x"), ("export",), ("forget", "x"), ("undo", "human")])
 def test_what_only_looks_makes_no_database(tmp_path, command):
     done = mnemogate(tmp_path / "new", "memory", *command)
     assert done.returncode == 1
     assert "There is no database at" in done.stderr
+    assert "--url http://127.0.0.1:8080" in done.stderr
     assert not (tmp_path / "new").exists()
 
 
@@ -200,3 +209,11 @@ def test_a_gateway_that_does_not_answer_is_told(tmp_path):
     done = mnemogate(tmp_path, "memory", "show", "--url", "http://127.0.0.1:9")
     assert done.returncode == 1
     assert "does not answer" in done.stderr
+
+
+@pytest.mark.parametrize("way", ["option", "environment"])
+def test_a_gateways_address_without_its_scheme_is_corrected(tmp_path, way):
+    option, env = (["--url", "127.0.0.1:9"], {}) if way == "option" else ([], {"MNEMOGATE_URL": "127.0.0.1:9"})
+    done = mnemogate(tmp_path, "memory", "show", *option, **env)
+    assert done.returncode == 2
+    assert "give http://127.0.0.1:9" in " ".join(done.stderr.split())

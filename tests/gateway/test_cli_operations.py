@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import http.server
 import io
@@ -268,6 +269,16 @@ def test_no_erased_byte_is_left_after_a_vacuum(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "bytes before" in done.stdout
     assert b"xyzzysecret" not in bytes_of_the_files()
+
+
+def test_a_vacuum_counts_the_log_beside_the_database(tmp_path):
+    mnemogate(tmp_path, "memory", "remember", "Likes tea")
+    with contextlib.closing(sqlite3.connect(tmp_path / "mnemogate.db")) as held:
+        held.execute("CREATE TABLE t AS SELECT randomblob(100000)")
+        sizes = [(tmp_path / name).stat().st_size for name in ("mnemogate.db", "mnemogate.db-wal")]
+        assert sizes[1] > 100_000
+        done = mnemogate(tmp_path, "db", "vacuum")
+    assert f": {sum(sizes)} bytes before, " in done.stdout, done.stderr
 
 
 def test_an_upgrade_makes_the_database_and_waits_for_the_gateway_to_stop(tmp_path):

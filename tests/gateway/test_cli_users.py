@@ -101,9 +101,13 @@ def test_users_are_listed(tmp_path):
     assert "There is no database" in mnemogate(tmp_path, "users").stderr
     assert not list(tmp_path.iterdir())
     mnemogate(tmp_path, "memory", "remember", "Likes tea", "--user", "ada")
-    for arguments in ((), ("list",)):
+    for arguments in ((), ("list",), ("--config", str(ROOT / "config" / "gateway.toml"))):
         assert mnemogate(tmp_path, "users", *arguments).stdout.startswith("ada  0 blocks, 1 passages, 0 messages, 0 conversations, last seen 20")
-    assert json.loads(mnemogate(tmp_path, "users", "list", "--json").stdout)[0]["id"] == "ada"
+    for arguments in (("--json",), ("list", "--json")):
+        assert json.loads(mnemogate(tmp_path, "users", *arguments).stdout)[0]["id"] == "ada"
+    with started(tmp_path, "serve", "--port", "0") as process:
+        assert "ada  0 blocks, 1 passages" in mnemogate(tmp_path, "users", "--url", process.url).stdout
+    assert "Give a user's memory another name" in mnemogate(tmp_path, "users", "--help").stdout
 
 
 def test_the_default_configuration_is_printed_as_it_can_be_used(tmp_path):
