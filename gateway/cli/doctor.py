@@ -126,7 +126,9 @@ def _database(settings: Settings) -> Finding:
 
 def _upstream(name: str, settings: Settings) -> Finding:
     from gateway.errors import GatewayError, shown_url
+    from gateway.probe import ABSENT
     from gateway.settings import ConfigError
+    from gateway.upstream.faults import absent
     from gateway.upstream.ways import way_of
 
     provider = settings.providers[name]
@@ -134,7 +136,9 @@ def _upstream(name: str, settings: Settings) -> Finding:
     try:
         status, misplaced = asyncio.run(_asked(name, settings))
     except GatewayError as e:
-        return Finding("upstream", "failed", f"{at} does not answer: {e.__cause__ or e}")
+        why = e.__cause__ or e
+        step = ": start it, or correct base_url" if absent(e) else ""
+        return Finding("upstream", "failed", f"{at} does not answer: {why}{step}")
     except ConfigError as e:
         return Finding("upstream", "failed", str(e))
     if misplaced:
@@ -144,6 +148,11 @@ def _upstream(name: str, settings: Settings) -> Finding:
         return Finding("upstream", "failed", f"{told}: it refuses providers.{name}.api_key")
     if status == 401 and settings.mode != "own-key":
         return Finding("upstream", "failed", f"{told}: it wants a key, and clients send none of theirs here: set providers.{name}.api_key")
+    if status in ABSENT:
+        step = "check its base_url, which usually ends in /v1"
+        return Finding("upstream", "note", f"{told} to /models: {step}")
+    if status == 401:
+        return Finding("upstream", "ok", f"{told}: it wants a key, and none was tried")
     return Finding("upstream", "ok" if status < 500 else "note", told)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import socket
 import ssl
 from collections.abc import Iterator
 
@@ -12,6 +14,13 @@ UNTRUSTED = (
     "The gateway's log has the reason; an authority of your own goes into the provider's ca_file."
 )
 INSECURE = "No secure connection to the upstream: the TLS handshake failed. The gateway's log has the reason."
+
+REFUSED = " refused the connection"
+UNKNOWN = "'s name is not known"
+NO_HTTP = " answered with something that is no HTTP"
+CLOSED = " closed the connection before it answered"
+DISCONNECTED = re.compile(r"Server disconnected|<ConnectionTerminated")
+NEXT = "Check that it runs, and its base_url; `mnemogate doctor` looks at it."
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
@@ -31,14 +40,39 @@ def unreachable(error: BaseException) -> UpstreamUnreachable:
             return UpstreamUnreachable(UNTRUSTED)
         if isinstance(cause, ssl.SSLError):
             return UpstreamUnreachable(INSECURE)
-    return garbage(type(error).__name__)
+    return told(next(filter(None, map(_kind, causes(error))), " could not be reached"))
 
 
-def garbage(what: str) -> UpstreamUnreachable:
-    """Name an answer that never came, or was none."""
-    return UpstreamUnreachable(f"The upstream could not be reached or answered garbage ({what}). Try again.")
+def unanswered(silent: bool) -> UpstreamUnreachable:
+    """Name a connection that ended before an answer. silent: without a byte of one."""
+    return told(CLOSED if silent else NO_HTTP)
+
+
+def told(what: str) -> UpstreamUnreachable:
+    """Say what the upstream did, and the next step."""
+    return UpstreamUnreachable(f"The upstream{what}. {NEXT}")
+
+
+def _kind(cause: BaseException) -> str:
+    """Say in plain words what a cause means, "" where it tells nothing; httpx keeps some in its text only."""
+    text = str(cause)
+    if isinstance(cause, ConnectionRefusedError) or "Connection refused" in text:
+        return REFUSED
+    if isinstance(cause, socket.gaierror | UnicodeError):
+        return UNKNOWN
+    if isinstance(cause, ConnectionResetError | BrokenPipeError) or DISCONNECTED.match(text):
+        return CLOSED
+    kind = type(cause).__name__
+    if kind in ("ReadError", "WriteError"):
+        return CLOSED
+    return NO_HTTP if kind == "RemoteProtocolError" else ""
 
 
 def too_slow() -> UpstreamTimeout:
     """Name a connection that did not open in time."""
     return UpstreamTimeout("The upstream could not be reached in time. Try again.", code="connect_timeout")
+
+
+def absent(error: BaseException) -> bool:
+    """Whether nobody was there: a connection that was refused, or a name that is not known."""
+    return any(_kind(cause) in (REFUSED, UNKNOWN) for cause in causes(error))

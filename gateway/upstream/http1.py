@@ -24,7 +24,7 @@ from gateway.errors import StreamIncomplete, UpstreamUnreachable
 from gateway.upstream.base import Content, Incoming, Origin, Request, joined, size_of
 from gateway.upstream.clock import Clock
 from gateway.upstream.dial import dialled
-from gateway.upstream.faults import garbage, too_slow, unreachable
+from gateway.upstream.faults import too_slow, unanswered, unreachable
 from gateway.upstream.places import Places
 from gateway.upstream.response import PIECE, Malformed, Response
 from gateway.upstream.trust import trust
@@ -211,7 +211,7 @@ class Http1:
                 return Incoming(response.status, response.headers, Body(connection, response, clock))
             if not (connection.since and response.silent) or response.fault == HERE:
                 break
-        raise garbage(response.fault)
+        raise unanswered(response.silent)
 
     async def _connected(self, origin: Origin, clock: Clock, *, fresh: bool) -> Connection:
         """Take a place and a connection: a kept one, unless a fresh one is wanted."""

@@ -152,6 +152,8 @@ async def test_a_broken_answer_before_the_status_is_unreachable_and_not_asked_ag
     with pytest.raises(UpstreamUnreachable) as e:
         await to.up().send(call())
     assert "127.0.0.1" not in e.value.message
+    what = "answered with something that is no HTTP" if how == "garbage" else "closed the connection before it answered"
+    assert e.value.message.startswith(f"The upstream {what}. Check that it runs")
     assert len(to.server.requests) == 1
 
 

@@ -201,6 +201,8 @@ def test_the_doctor_asks_each_kind_of_provider_as_the_gateway_does(tmp_path):
     assert "refuses providers.wrong.api_key" in found["wrong"][1]
     assert "set providers.none.api_key" in found["none"][1]
     assert states(own)["upstream"] == "ok"  # each client brings its own
+    assert "it wants a key, and none was tried" in own.stdout
+    assert "start it, or correct base_url" in found["gone"][1]
 
 
 class Below(Picky):
@@ -220,6 +222,9 @@ def test_a_base_url_that_lacks_its_v1_is_found_out_by_the_doctor_and_at_the_star
         done = mnemogate(tmp_path, "doctor", "--upstream", base, "--port", "0", "--log-level", "debug")
         assert done.returncode == 1
         assert told in done.stdout
+        deep = mnemogate(tmp_path, "doctor", "--upstream", f"{base}/v2", "--port", "0")
+        assert deep.returncode == 0
+        assert "answers 404 to /models: check its base_url, which usually ends in /v1" in deep.stdout
         right = mnemogate(tmp_path, "doctor", "--upstream", f"{base}/v1", "--port", "0")
         assert right.returncode == 0, right.stdout
         with started(tmp_path, "serve", "--port", "0", "--upstream", base) as process:

@@ -212,10 +212,13 @@ async def test_garbage_in_a_body_breaks_it_off(pool, data):
 async def test_a_refused_connection_and_an_unknown_host_are_unreachable(pool):
     async with answering(OK) as server:
         pass
-    for base in (server.url, "http://no.such.host.invalid", "http://a..b"):
+    unknown = "'s name is not known"
+    bases = {server.url: " refused the connection", "http://no.such.host.invalid": unknown, "http://a..b": unknown}
+    for base, what in bases.items():
         up = OpenAIUpstream(base, pool)
         with pytest.raises(UpstreamUnreachable) as e:
             await up.send(Outgoing("/x", b"{}"))
+        assert e.value.message.startswith(f"The upstream{what}. Check that it runs")
         assert "invalid" not in e.value.message
         assert "127.0.0.1" not in e.value.message
 

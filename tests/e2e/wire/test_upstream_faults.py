@@ -102,6 +102,9 @@ async def test_each_failed_call_is_one_line_with_its_address_and_reason(data, wa
         lines = [r.getMessage() for r in caplog.records if "upstream call failed" in r.getMessage()]
         assert len(lines) == int(answer.headers["x-mnemogate-attempts"])
         assert lines[0].startswith(f"upstream call failed: openai/m at {address}, attempt 1 of {name}: ")
+        if fault == "refused":
+            message = answer.json()["error"]["message"]
+            assert message.startswith("The upstream refused the connection. Check that it runs")
         reason = {"refused": "ConnectionRefusedError", "503": "it answered 503 (c)", "400": "it answered 400 (c)", "silent": "total_timeout"}[fault]
         assert reason in lines[0]
         assert "geheim" not in caplog.text
