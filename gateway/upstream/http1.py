@@ -211,7 +211,7 @@ class Http1:
                 return Incoming(response.status, response.headers, Body(connection, response, clock))
             if not (connection.since and response.silent) or response.fault == HERE:
                 break
-        raise unanswered(response.silent)
+        raise unanswered(response.silent) from ConnectionError(response.fault)  # for the log
 
     async def _connected(self, origin: Origin, clock: Clock, *, fresh: bool) -> Connection:
         """Take a place and a connection: a kept one, unless a fresh one is wanted."""

@@ -42,10 +42,12 @@ class _Carrier:
 
 
 class TransportWire:
-    """Sends through transports that `make` makes, so many at a time."""
+    """Sends through transports that `make` makes, so many at a time. proxy: what they go through, for the log."""
 
-    def __init__(self, make: Callable[[], httpx.AsyncBaseTransport], max_connections: int = 1000) -> None:
-        self._make = make
+    def __init__(
+        self, make: Callable[[], httpx.AsyncBaseTransport], max_connections: int = 1000, proxy: str = ""
+    ) -> None:
+        self._make, self.proxy = make, proxy
         self.places = Places(max_connections)
         self._kept: list[_Carrier] = []  # the last one used last
         self._lent: set[_Carrier] = set()
@@ -134,6 +136,10 @@ class _Errand:
             self.done(whole=False)
             if (named := _named(e)) is e:
                 raise
+            if self._wire.proxy and isinstance(e, httpx.ConnectError | httpx.ConnectTimeout | TimeoutError):
+                why = httpx.ConnectError(f"through proxy {self._wire.proxy}: {e}")
+                why.__cause__ = e
+                raise named from why
             raise named from e
         return Incoming(response.status_code, list(response.headers.raw), _Body(self, response, clock))
 

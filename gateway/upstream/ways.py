@@ -79,7 +79,7 @@ def wire_of(name: str, way: Way, max_connections: int) -> Wire:
         limits = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=None)
         return httpx.AsyncHTTPTransport(verify=context, http2=way.http2, proxy=proxy, limits=limits)
 
-    return TransportWire(transport, max_connections)
+    return TransportWire(transport, max_connections, _shown(way.proxy) if way.proxy else "")
 
 
 def _checked(name: str, way: Way) -> None:

@@ -296,3 +296,16 @@ async def test_a_reload_sends_a_provider_another_way(data):
         with pytest.raises(ConfigError, match="ca_file"):
             live.app.reload(load(None, {}, {**base, "providers.openai.ca_file": "/no/such.pem"}))
         assert "fine" in (await ask(live, "off")).text
+
+
+async def test_a_proxy_that_does_not_answer_is_named_in_the_log_alone(data, caplog):
+    async with Proxy() as gone:
+        pass
+    config = {**provider(proxy=f"http://me:geheim@127.0.0.1:{gone.port}"), "routing.retries": 0}
+    async with Played(fine) as up, running(up.url, data, config) as live:
+        with caplog.at_level(logging.INFO, "mnemogate"):
+            answer = await ask(live, "off")
+    assert f"through proxy 127.0.0.1:{gone.port}: " in caplog.text
+    assert "geheim" not in caplog.text
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_unreachable")
+    assert str(gone.port) not in answer.text
