@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from tests.bench.freeze.dimensions import DIMENSIONS, Dimension
@@ -45,14 +47,38 @@ def row(o: Outcome) -> str:
             f"   health {o.waits.get('health', 0) * 1e3:6.0f} ms  chat {o.waits.get('chat', 0) * 1e3:6.0f} ms  machine {o.waits.get('machine', 0) * 1e3:4.0f} ms  degraded {o.waits.get('degraded', 0):.0f}")
 
 
+HEAD = """# What one request can do to the others
+
+Each dimension in which a request, or what its upstream answers, can grow, at the largest size that is played. *Answer* is the status and
+what was said of the memory; *CPU* the gateway's, with that of a prober that asks for `/health` and a chat of another user all the
+while; *growth* that of the CPU for twice the size, where it says anything; *wait* the worst that the prober waited.
+
+Made by `python -m tests.bench.freeze --markdown docs/freeze.md` (`make bench BENCH=freeze` prints the same): {day}, {cores} cores, load
+average {load:.1f}; usual waits: {usual}.
+
+| dimension | size | answer | CPU, s | growth | peak, MiB | wait, ms |
+|---|---|---|---|---|---|---|
+"""
+
+
+def cells(name: str, played: list[Outcome]) -> str:
+    """One row of the table in the docs."""
+    o = played[-1]
+    steep = f"x{o.cpu / played[-2].cpu:.1f}" if len(played) > 1 and o.cpu > FREE else "-"
+    worst = max(o.waits.get("health", 0.0), o.waits.get("chat", 0.0))
+    answer = f"{o.status} {o.memory}".strip()
+    return f"| {name} | {o.size:,} | {answer} | {o.cpu:.2f} | {steep} | {o.grown / 2**20:+.0f} | {worst * 1e3:.0f} |"
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="freeze", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="play the dimensions whose names hold these words")
     parser.add_argument("--steps", type=int, default=3, help="sizes of each: its limit, half of it, and so on")
     parser.add_argument("--json", help="also write the figures to this file")
+    parser.add_argument("--markdown", help="also write the table to this file")
     args = parser.parse_args(argv)
     chosen = [d for d in DIMENSIONS if args.only in d.name]
-    failed, told = 0, {}
+    failed, told, rows = 0, {}, []
     with tempfile.TemporaryDirectory() as folder, Stage(Path(folder)) as stage:
         stage.settle()
         stage.waits()
@@ -70,10 +96,15 @@ def main(argv: list[str] | None = None) -> int:
             failed += found != "-"
             print(f"{dimension.name}: {found}")
             print("\n".join(map(row, played)), flush=True)
+            rows.append(cells(dimension.name, played))
             told[dimension.name] = {"verdict": found, "played": [[o.size, o.status, o.took, o.cpu, o.grown, o.waits] for o in played]}
     print(f"{len(chosen)} dimensions, {failed} with a fault")
     if args.json:
         Path(args.json).write_text(json.dumps(told, indent=1))
+    if args.markdown:
+        waits = ", ".join(f"{name} {quiet.get(name, 0.0) * 1e3:.0f} ms" for name in ("health", "chat"))
+        head = HEAD.format(day=time.strftime("%Y-%m-%d"), cores=os.cpu_count(), load=os.getloadavg()[0], usual=waits)
+        Path(args.markdown).write_text(head + "\n".join(rows) + "\n")
     return 1 if failed else 0
 
 
