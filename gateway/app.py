@@ -74,6 +74,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mnemogate")
 OPENING_SECONDS = 1.0
+AGAIN_SECONDS = 2.0  # until a memory that could not be opened is tried again
 KEYS_SECONDS = 2.0  # a store that is slower has its keys refused with 503 until it was read
 STEP_SECONDS = 4.0  # for each step of shutting down: none may hold the process
 METHODS = [HttpMethod.GET, HttpMethod.HEAD, HttpMethod.OPTIONS, HttpMethod.POST, HttpMethod.PUT, HttpMethod.PATCH, HttpMethod.DELETE]
@@ -249,7 +250,7 @@ def _opening(gateway: Gateway) -> Any:
                     if repr(e) != told:
                         told = repr(e)
                         log.exception("memory cannot be opened; trying again")
-                await asyncio.sleep(2)
+                await asyncio.sleep(AGAIN_SECONDS)
 
         if gateway.shared is not None:
             await gateway.shared.open()  # before the first request, which would be counted here alone

@@ -6,8 +6,9 @@ after it, the caller tells it in-band. Rules: MEMORY.md 4.
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -28,6 +29,7 @@ from memory.tools import OURS, Call, as_json, client_names
 
 ADDITIONS_REFUSED = (400, 404, 422)
 TOGETHER_SECONDS = 0.05  # that a request waits for a whole answer, to be written with it
+PLAIN_ID = re.compile(r"[\w.:-]+", re.ASCII).fullmatch  # one that JSON spells in one way, as good as always
 STORE_SECONDS = 0.1  # more for a store that is late, once all of a round has been shown: a whole answer waits 250 ms at most
 
 
@@ -336,9 +338,9 @@ class Turn:
     def _hide(self, result: Round, results: list[str]) -> None:
         """Puts the exchange behind the history: the assistant's message as received, then our results."""
         message = self._message(result)
-        past = [c for m in [*self.session.messages, *self.trail] for c in m.get("tool_calls") or []]
-        taken = {str(c.get("id")) for c in [*past, *result.theirs]}
         ours = {id(c) for c in result.ours}
+        taken = {str(c.get("id")) for c in [*called(self.trail), *result.theirs]}
+        taken |= self._taken({str(c["id"]) for c in result.ours if c.get("id")})
         calls: list[Json] = []
         answers: list[Json] = []
         told = iter(results)
@@ -350,6 +352,13 @@ class Turn:
                 answers.append({"role": "tool", "tool_call_id": call["id"], "content": next(told)})
             calls.append(call)
         self.trail += [{**message, "tool_calls": calls}, *answers]
+
+    def _taken(self, ids: set[str]) -> set[str]:
+        """Which of these ids the client's messages may hold: found in their bytes, so that none of them is decoded for it."""
+        messages = self.session.messages
+        if not messages.text:
+            return ids & {str(c.get("id")) for c in called(messages)}
+        return {i for i in ids if not PLAIN_ID(i) or f'"{i}"'.encode() in messages.text}
 
     def _message(self, result: Round) -> Json:
         """A round's message as received, with who gave it, where that is known: a replayed one is sent as it is."""
@@ -407,6 +416,11 @@ class Turn:
             await self.session.finish(answers, aborted=True, prove=True, explain={"status": "aborted"})
         else:
             await self.session.fail()
+
+
+def called(messages: Iterable[Json]) -> list[Json]:
+    """The calls in these messages."""
+    return [c for m in messages for c in m.get("tool_calls") or []]
 
 
 def _set_apart(hidden: list[Json], taken: set[str]) -> list[Json]:

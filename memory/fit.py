@@ -22,7 +22,7 @@ from memory.history import Turn
 from memory.messages import EMPTY, Json, is_system
 from memory.prefix import Messages, Prefix, Span
 from memory.summary import Complete, Piece, length_of, pieces, summarise
-from memory.tokens import Counter
+from memory.tokens import Counter, length
 from memory.tools import SEARCHING, WRITING
 from memory.window import HARD, LOW, NOTHING_LEFT_OUT, SOFT, STUB, Gap, cut_at, elidable, groups, stub, within_turn
 
@@ -248,9 +248,11 @@ async def ahead(turn: Turn, now: Fitted, room: Room, answers: Sequence[Json]) ->
     summary is there or is asked for here, `now.coming` says so from then on, and it is not looked for again: one that no model makes is the
     hard threshold's to do without, not paid for with each turn until then.
     """
-    more = len(msgspec.json.encode(answers))  # no text has more tokens than bytes
-    if now.coming or room.budget is None or (now.tokens or (room.most or 0)) + more <= SOFT * room.budget:
+    if now.coming or room.budget is None:
         return None
+    left = SOFT * room.budget - (now.tokens or (room.most or 0))
+    if sum(map(length, answers)) <= left and len(msgspec.json.encode(answers)) <= left:
+        return None  # no text has more tokens than bytes; a very long one is not written to be measured
     found, now = now, counted(turn, now, room)
     if now.tokens + sum(room.counter.message(a) for a in answers) <= SOFT * room.budget:
         return None
@@ -267,8 +269,8 @@ async def ahead(turn: Turn, now: Fitted, room: Room, answers: Sequence[Json]) ->
     found.coming = there or bool(gone)
     if there or not gone:
         return None
-    length, most = length_of(getattr(room.complete, "window", None), allowance)
-    text = pieces([turn.messages[i] for i in gone], length)
+    each, most = length_of(getattr(room.complete, "window", None), allowance)
+    text = pieces([turn.messages[i] for i in gone], each)
     return Ahead(cutter.link(at - 1), cutter.link(base) if cutter.stored and base >= cutter.stored[0][0] else None, text, most, len(gone))
 
 

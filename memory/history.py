@@ -15,7 +15,7 @@ from memory.messages import Json, Seen, canonical, is_system, linked, mac, squee
 from memory.prefix import Mark, Messages
 
 SILENT = canonical({"role": "assistant", "content": ""})  # an answer that says nothing identifies nothing
-FIRST_LOOK = 4  # assistant messages looked up one query; the rest only when none of these is known
+LOOKS = 1, 3, None  # assistant messages looked up in one query, newest first; the rest only when none of these is known
 TRAIL = 16  # answers remembered before a node, 4 bytes each
 
 
@@ -178,11 +178,13 @@ NOTHING = Turn.of(b"", ())
 
 def pick(turn: Turn, index: int, candidates: Sequence[Node], head: int | None = None) -> Node | None:
     """The candidate that assistant message `index` is: exact chain first, then the longest run of answers, then the newest."""
-    mine = [n for n in candidates if n.digest == turn.chain.digest(index) and n.state != "open"]
-    if not mine:
-        return None
-    link, trail = turn.chain.link(index), turn.trail(index)
-    return max(mine, key=lambda n: (n.chain == link, _common_tail(n.trail, trail), n.id == head, n.id))
+    digest, link = turn.chain.digest(index), turn.chain.link(index)
+    found = {n.id: n for n in candidates if n.digest == digest and n.state != "open"}
+    mine = [n for n in found.values() if n.chain == link] or list(found.values())
+    if len(mine) < 2:
+        return mine[0] if mine else None
+    trail = turn.trail(index)
+    return max(mine, key=lambda n: (_common_tail(n.trail, trail), n.id == head, n.id))
 
 
 def _common_tail(a: bytes, b: bytes) -> int:
@@ -256,7 +258,7 @@ def recognise(turn: Turn, named: bool, lookup: Lookup) -> tuple[Node | None, int
 def _newest_known(turn: Turn, lookup: Lookup) -> tuple[Node | None, int]:
     silent = turn.silent
     spoken = (i for i in turn.answers() if turn.chain.digest(i) != silent)
-    for most in (FIRST_LOOK, None):
+    for most in LOOKS:
         some = list(islice(spoken, most))
         candidates = lookup.by_digest([turn.chain.digest(i) for i in some]) if some else []
         if candidates:  # the lookup is bounded: among many equal answers the one at exactly this history may be missing

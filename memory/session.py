@@ -141,7 +141,7 @@ class Session:
         if self._adopted and self.rounds and waiting and waiting.epoch == planned.epoch.id and planned.note and waiting.note:  # what its rounds edited, they tell
             planned.notes[len(snap.turn.messages) - 1] = planned.note = waiting.note
             planned.told = waiting.told
-        self.recall = await self._recalled() if ask.recall and shown and not stranger else ""
+        self.recall = await self._recalled(planned) if ask.recall and shown and not stranger else ""
         self._room = self._measured(shown, planned)
         self.sent = sent = snap.sent if planned.epoch is snap.past.epoch and not self.recall else None
         self._use(await fit(snap.turn, planned, self._room, sent.fitted if sent and sent.tokenizer == ask.tokenizer else None) if self._injects else Fitted(planned))
@@ -151,7 +151,7 @@ class Session:
     def _injects(self) -> bool:
         return self._ask.mode != "write" and self._ask.inject
 
-    async def _recalled(self) -> str:
+    async def _recalled(self, planned: epochs.Plan) -> str:
         """What automatic recall adds: found once for a user's turn, the same while its tools run."""
         snap, waiting = self._snap, self._snap.waiting
         messages, node = snap.turn.messages, snap.past.node
@@ -168,9 +168,19 @@ class Session:
         except StoreUnavailable:
             return ""
         self._used = [h["key"] for h in found[:ITEMS] if "role" not in h]
-        # All messages are decoded for this, and looked at.
-        present = beginnings(messages) if self._ask.size <= LIGHT else await asyncio.to_thread(beginnings, messages)
+        # What the request holds is decoded for this, and looked at.
+        held = self._held(planned)
+        light = self._ask.size <= LIGHT
+        present = beginnings(held) if light else await asyncio.to_thread(beginnings, held)
         return told(found, present, self._ask.scope.tag, self._counter)
+
+    def _held(self, planned: epochs.Plan) -> Sequence[Json]:
+        """The messages that the request holds: not those that its epoch left behind."""
+        messages, mark = self._snap.turn.messages, self._snap.turn.mark
+        if mark is None or mark.link != planned.epoch.cut:
+            return messages
+        self._snap.turn.enter()
+        return [messages[i] for i in [*mark.stays, *range(mark.index, len(messages))]]
 
     def _measured(self, shown: Sequence[Block], planned: epochs.Plan) -> Room:
         ask, counter = self._ask, self._counter

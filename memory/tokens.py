@@ -117,7 +117,7 @@ class Counter:
     def message(self, message: Json, digest: bytes | None = None) -> int:
         """Tokens of one message, images and calls counted; cached under its digest and its length: a digest does not tell how much
         white space there is, nor reasoning."""
-        key = hash((digest, _length(message))) if digest is not None else None
+        key = hash((digest, length(message))) if digest is not None else None
         if key is not None and (known := self.counts.get(key)) is not None:
             return known
         content = message.get("content")
@@ -175,8 +175,8 @@ class Counter:
         self.factors.put(model, (min(MOST, max(LEAST, factor)), doubted))
 
 
-def _length(message: Json) -> int:
-    """Characters of a message in which those that say the same may differ."""
+def length(message: Json) -> int:
+    """Count the characters of a message in which those that say the same may differ."""
     content = message.get("content")
     if type(content) is str and len(message) == 2:
         return len(content)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import logging
 import resource
 import sqlite3
@@ -142,3 +143,22 @@ async def test_a_turn_waits_a_second_for_a_locked_store_however_many_rounds_it_h
         told = [m["content"] for m in up.bodies[-1]["messages"] if m["role"] == "tool"]
         assert len(told) == rounds
         assert all("nothing was saved" in t for t in told)
+
+
+async def test_a_memory_that_fails_to_open_in_a_way_nobody_foresaw_is_told_and_tried_again(data, monkeypatch, caplog):
+    load, tries = spilling.Spill.load, itertools.count()
+
+    def failing(self):
+        if next(tries) < 2:
+            raise RuntimeError("nobody foresaw this")
+        return load(self)
+
+    monkeypatch.setattr(spilling.Spill, "load", failing)
+    monkeypatch.setattr("gateway.app.AGAIN_SECONDS", 0.01)
+    with caplog.at_level(logging.ERROR, "mnemogate"):
+        async with Model("fine") as up, running(up.url, data) as live:
+            response = await live.chat("hi", user="ada")  # waits for the store at the start
+    assert response.headers["x-memory-status"] == "ok"
+    told = [r for r in caplog.records if r.getMessage() == "memory cannot be opened; trying again"]
+    assert [str(r.exc_info[1]) for r in told] == ["nobody foresaw this"]  # once, with where it came from
+    assert next(tries) == 3
