@@ -292,7 +292,7 @@ class ChatWork(Completing):
         if self._gateway.credentials.keep(tenant := self._wanted.scope.tenant, self._forward.authorization):
             self._gateway.worker.resume(tenant)
         try:
-            session = await self._gateway.memory.begin(self._ask(target))
+            session = await self._gateway.memory.begin(self._ask(target, await self._rest()))
         except MemoryFault as e:
             if memory.on_error == "fail" or (self._wanted.explicit and self._body["messages"].after.newest < 0):
                 raise Unavailable("The memory store is unavailable, and this request needs it. Try again shortly.", headers=[(b"retry-after", b"1")]) from e
@@ -306,9 +306,14 @@ class ChatWork(Completing):
         self._composed = time.perf_counter()
         return self
 
-    def _ask(self, target: Target) -> Ask:
+    async def _rest(self) -> bytes:
+        """What tells the request from another of the same messages."""
+        members = {k: v for k, v in self._body.items() if k not in ("messages", "stream", "stream_options")}
+        told = partial(_digest, members)
+        return await asyncio.to_thread(told) if self._body["messages"].heavy else told()
+
+    def _ask(self, target: Target, rest: bytes) -> Ask:
         body, request, wanted = self._body, self._request, self._wanted
-        rest = mac(b"rest", SORTED.encode({k: v for k, v in body.items() if k not in ("messages", "stream", "stream_options")}))
         lack = _lack(self._gateway, target.label)
         retries = request.headers.get(b"x-stainless-retry-count", b"0")
         idempotency = request.headers.get(b"idempotency-key", b"").decode("latin-1")
@@ -364,6 +369,10 @@ class ChatWork(Completing):
 
     def over(self, error: BaseException | None) -> Coroutine[Any, Any, None] | None:
         return self._turn.abandon(error) if self._turn is not None and not self._turn.finished else None
+
+
+def _digest(members: Json) -> bytes:
+    return mac(b"rest", SORTED.encode(members))
 
 
 def _offers(gateway: Gateway, body: Json, target: Target) -> bool:

@@ -13,6 +13,8 @@ from gateway.settings import Model, Price
 
 MOST = 2**31 - 1  # of one count: what a column holds
 NUMBERS = (int, float)
+COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens", "input_tokens", "output_tokens", "cache_read_input_tokens",
+          "cache_creation_input_tokens", "prompt_cache_hit_tokens", "cached_tokens", "cache_creation_tokens", "cache_write_tokens", "reasoning_tokens")
 NOTHING: Mapping[str, int] = {}
 
 
@@ -59,7 +61,8 @@ def tokens_of(usage: Mapping[str, Any] | None) -> Tokens | None:
 
 def _counts(members: Mapping[str, Any]) -> Mapping[str, int]:
     """The members that are counts: one beyond all answers would spend a budget that nobody used."""
-    return {name: int(value) for name, value in members.items() if type(value) in NUMBERS and 0 <= value <= MOST}
+    found = [(name, members[name]) for name in COUNTS if name in members]
+    return {name: int(value) for name, value in found if type(value) in NUMBERS and 0 <= value <= MOST}
 
 
 def _part(usage: Mapping[str, Any], *names: str) -> Mapping[str, int]:

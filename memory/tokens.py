@@ -49,6 +49,7 @@ COUNTS_BYTES, COUNTS_EACH = 1 << 20, 130  # of counts that are kept, of each tok
 FACTORS_BYTES, FACTORS_EACH = 1 << 18, 160  # of models' factors that are kept, of each tokenizer
 LEAST, MOST = 0.2, 5.0  # of a count that its truth can be
 TELLING = 50  # tokens, below which a report tells nothing
+PARTS = 100  # of a message, which are counted one by one
 LONG, SLICES = 100_000, 25  # characters, from which a text is counted by so many samples
 
 
@@ -135,7 +136,14 @@ class Counter:
     def _content(self, content: Any) -> int:
         if isinstance(content, str):
             return self._counted(content)
-        return sum(self._part(p) for p in content) if isinstance(content, list) else 0
+        if not isinstance(content, list):
+            return 0
+        if len(content) <= PARTS:
+            return sum(map(self._part, content))
+        # So many are counted as one text, which is done by samples where it is long.
+        texts = [p["text"] for p in content if isinstance(p, dict) and isinstance(p.get("text"), str)]
+        others = (p for p in content if not (isinstance(p, dict) and isinstance(p.get("text"), str)))
+        return self._counted("\n".join(texts)) + sum(map(self._part, others))
 
     def _part(self, part: Any) -> int:
         if not isinstance(part, dict):

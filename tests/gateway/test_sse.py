@@ -67,3 +67,12 @@ def test_a_last_event_without_its_blank_line_is_found_at_the_end():
 
 def test_frame_is_one_line_and_a_blank_one():
     assert Framer().feed(frame(b'{"a":1}'))[0].data == b'{"a":1}'
+
+
+def test_the_end_of_a_line_changes_nothing_of_an_event():
+    found = []
+    for end in (b"\n", b"\r\n", b"\r"):
+        framer = Framer()
+        events = framer.feed(end.join((b"event: a", b"data: 1", b"data:2", b"id: 3", b"", b"")))
+        found.append((events[0].data, events[0].name, framer.ids))
+    assert found == [(b"1\n2", b"a", True)] * 3

@@ -153,6 +153,45 @@ def our_calls(name: str, arguments: Callable[[int], str], count: bool = False) -
     return message(made, "tool_calls")
 
 
+def routed(model: str, play: Callable[[int], Exchange]) -> Callable[[int], Exchange]:
+    """The same asked of another model."""
+    def played(n: int) -> Exchange:
+        exchange = play(n)
+        exchange.body = exchange.body.replace(b'"model":"m"', b'"model":"%s"' % model.encode(), 1)
+        return exchange
+    return played
+
+
+def relayed(make: Callable[[int], list[bytes]], model: str = "m") -> Callable[[int], Exchange]:
+    """A relayed request with a long answer."""
+    return lambda n: Exchange(f'{{"model":"{model}","input":"x","stream":true}}'.encode(), path="/v1/responses", answers=[make(n)])
+
+
+def told(**event: object) -> bytes:
+    """One event of the Messages API."""
+    return b"data: " + json.dumps(event).encode() + b"\n\n"
+
+
+def thought(delta: dict[str, str]) -> Callable[[int], Exchange]:
+    """A thought in so many pieces, of a model whose answer is translated."""
+    start, end = told(type="message_start", message={"id": "m", "model": "c"}), told(type="message_stop")
+    block = told(type="content_block_start", index=0, content_block={"type": "thinking", "thinking": ""})
+    piece = told(type="content_block_delta", index=0, delta=delta)
+    stop = told(type="content_block_stop", index=0)
+    return routed("translated", answered(lambda n: stream([start, block, piece * n, stop, end]), streamed=True))
+
+
+def completed(members: bytes) -> bytes:
+    """The last event of a response."""
+    return b'data: {"type":"response.completed","response":{"usage":{"input_tokens":1},"model":"real",%b}}\n\n' % members
+
+
+def gzipped(data: bytes) -> list[bytes]:
+    """An answer that is packed."""
+    packed = gzip.compress(data)
+    return [b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed) + packed]
+
+
 DATA = "iVBORw0KGgoAAAANSUhEUgAAAAUA"
 IMAGE = '{"type":"image_url","image_url":{"url":"data:image/png;base64,%s"}}'
 OLD = '{"role":"user","content":"question # about tea"},{"role":"assistant","content":"answer # about tea"}'
@@ -198,6 +237,15 @@ REQUESTS = [
     Dimension("images", 5000, 200_000, parts('{"type":"image_url","image_url":{"url":"https://h/#?q"}}')),
     Dimension("parts of an unknown type", 5000, 200_000, parts('{"type":"odd","a":#}')),
     Dimension("thoughts as parts", 5000, 200_000, parts('{"type":"thinking","thinking":"b#"}', "assistant")),
+    Dimension("parts of the system text", 5000, 200_000, parts('{"type":"text","text":"b#"}', "system")),
+    Dimension("parts of a tool's result", 5000, 200_000, parts('{"type":"text","text":"b#"}', "tool")),
+    Dimension("members that are replaced around", 20_000, 2_000_000, lambda n: Exchange(b'{"model":"alias",%b}' % b",".join(b'"k%d":1' % i for i in range(n)), path="/v1/embeddings")),
+    Dimension("calls of one id, translated", 3000, 100_000, routed("translated", lambda n: Exchange(asking('{"role":"assistant","content":null,"tool_calls":[%s]},%s' % (",".join([call("f", "{}")] * n), user('"hi"')))))),
+    Dimension("calls with their results behind, translated", 3000, 50_000, routed("translated", lambda n: Exchange(asking('{"role":"assistant","content":null,"tool_calls":[%s]},%s,%s' % (
+        ",".join(numbered(call("f", "{}", "#"), n)), ",".join(f'{{"role":"tool","tool_call_id":"call_{n - 1 - i}","content":"ok"}}' for i in range(n)), user('"hi"')))))),
+    Dimension("parameters of an image's address, translated", 100_000, TEXT_BYTES, routed("translated", lambda n: Exchange(
+        asking('{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:a%s"}}]}' % (";b" * (n // 2)))))),
+    Dimension("empty objects, translated", 100_000, 8 * MIB, routed("translated", off(member("metadata", lambda n: "[%s]" % ",".join(["{}"] * n))))),
     Dimension("tools", 500, 100_000, member("tools", lambda n: "[%s]" % ",".join(numbered(TOOL, n)))),
     Dimension("bytes of a tool's description", 512 * KIB, TEXT_BYTES, member("tools", lambda n: '[{"type":"function","function":{"name":"f","description":"%s"}}]' % filled(WORDS, n))),
     Dimension("nesting", 500, 1 * MIB, member("metadata", lambda n: "[" * n + "]" * n)),
@@ -232,6 +280,13 @@ REQUESTS = [
 ]
 
 ANSWERS = [
+    Dimension("pieces of a thought, translated", 20_000, 100_000, thought({"type": "thinking_delta", "thinking": "a thought about tea, and more of it"})),
+    Dimension("pieces of a signature, translated", 20_000, 100_000, thought({"type": "signature_delta", "signature": "a signature that is long and longer"})),
+    Dimension("empty objects of a relayed event", 200_000, 8_000_000, relayed(lambda n: stream([completed(b'"o":[' + b"{}," * n + b"1]")]))),
+    Dimension("empty objects of a relayed event under an alias", 200_000, 8_000_000, relayed(lambda n: stream([completed(b'"o":[' + b"{}," * n + b"1]")]), "alias")),
+    Dimension("bytes of a relayed event", 4 * MIB, 24 * MIB, relayed(lambda n: stream([completed(b'"o":"' + b"a" * n + b'"')]), "alias")),
+    Dimension("bytes of a packed answer", 64 * MIB, 256 * MIB, relayed(lambda n: gzipped(b" " * n))),
+    Dimension("counts of the usage", 50_000, 400_000, answered(lambda n: whole(b'{"id":"c","choices":[%b],"usage":{%b}}' % (SAID, b",".join(b'"a%d":1' % i for i in range(n)))), streamed=False)),
     Dimension("bytes of one event", 512 * KIB, EVENT_BYTES, answered(lambda n: stream([START, delta(f'{{"content":"{filled(WORDS, n)}"}}'), END]), streamed=True)),
     Dimension("bytes of one event, far over", 6 * MIB, 24 * MIB, answered(lambda n: stream([START, delta(f'{{"content":"{filled(DATA, n)}"}}'), END]), streamed=True)),
     Dimension("escapes of one event", 512 * KIB, EVENT_BYTES, answered(lambda n: stream([START, delta('{"content":"%s"}' % filled("\\u0041", n)), END]), streamed=True)),

@@ -34,8 +34,15 @@ vectors = "none"
 base_url = "{odd}"
 [providers.mock]
 base_url = "{mock}"
+[providers.translated]
+kind = "anthropic"
+base_url = "{odd}"
 [models.probe]
 targets = [{{ provider = "mock" }}]
+[models.translated]
+targets = [{{ provider = "translated" }}]
+[models.alias]
+targets = [{{ provider = "odd", model = "real" }}]
 [models."*"]
 targets = [{{ provider = "odd" }}]
 [memory]
