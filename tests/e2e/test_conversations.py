@@ -265,13 +265,13 @@ async def test_a_retry_resumes_across_a_restart(data):
     async def die(seen, wire):
         wire.reset()
 
-    async with Model(calls(REMEMBER), die, "Saved!") as up:
+    async with Model(calls(REMEMBER), die, die, "Saved!") as up:  # a kept connection that dies is replaced by a fresh one
         async with running(up.url, data, {"routing.retries": 0}) as live:
             assert (await live.chat("I like tea", user="ada")).status_code == 502
         async with running(up.url, data) as live:
             answer = await live.chat("I like tea", {"x-stainless-retry-count": "1"}, user="ada", stream=True)
             assert "Saved!" in answer.text
-            assert len(up.requests) == 3
+            assert len(up.requests) == 4
             assert await rows(live, t.passages) == 1
 
 
