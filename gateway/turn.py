@@ -30,6 +30,7 @@ from memory.tools import OURS, Call, as_json, client_names
 ADDITIONS_REFUSED = (400, 404, 422)
 TOGETHER_SECONDS = 0.05  # that a request waits for a whole answer, to be written with it
 PLAIN_ID = re.compile(r"[\w.:-]+", re.ASCII).fullmatch  # one that JSON spells in one way, as good as always
+FEW = 4  # ids that are looked for in all the bytes of a request
 STORE_SECONDS = 0.1  # more for a store that is late, once all of a round has been shown: a whole answer waits 250 ms at most
 
 
@@ -356,7 +357,7 @@ class Turn:
     def _taken(self, ids: set[str]) -> set[str]:
         """Which of these ids the client's messages may hold: found in their bytes, so that none of them is decoded for it."""
         messages = self.session.messages
-        if not messages.text:
+        if len(ids) > FEW or not messages.text:
             return ids & {str(c.get("id")) for c in called(messages)}
         return {i for i in ids if not PLAIN_ID(i) or f'"{i}"'.encode() in messages.text}
 
