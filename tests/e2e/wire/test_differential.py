@@ -15,7 +15,7 @@ from tests.models import USAGE, call
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 # Headers that belong to one connection, or that the documentation names; all others are equal.
 CONNECTION = {"connection", "keep-alive", "transfer-encoding", "content-length", "date", "server", "set-cookie", "strict-transport-security"}
-OURS = {"x-memory-status", "x-memory-conversation", "x-memory-explain", "x-memory-rounds", "x-memory-injected-tokens", "x-mnemogate-upstream", "x-mnemogate-attempts", "x-mnemogate-overhead-ms",
+OURS = {"x-memory-status", "x-memory-user", "x-memory-conversation", "x-memory-explain", "x-memory-rounds", "x-memory-injected-tokens", "x-mnemogate-upstream", "x-mnemogate-attempts", "x-mnemogate-overhead-ms",
         "x-mnemogate-request-id"}
 STREAMING = {"cache-control", "x-accel-buffering"}  # ours to set on a stream
 RATES = ("x-request-id: up-1", "x-ratelimit-remaining-tokens: 0", "openai-processing-ms: 12", "x-vendor: a", "set-cookie: a=b", "connection: x-hop", "x-hop: 1")
