@@ -69,6 +69,8 @@ def appended(block: Block, content: str) -> Block:
 
 def _has_lines(value: str, content: str) -> bool:
     """Tell whether the value holds this run of lines; white space around a line does not count."""
+    if content.partition("\n")[0].strip() not in value:  # as it nearly always is
+        return False
     return _stripped(content) in _stripped(value)  # in lists of lines the search would not be linear
 
 

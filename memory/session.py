@@ -35,7 +35,7 @@ from memory.window import LOW, budget
 EDIT_SECONDS = 0.5  # for the edits of one round
 WRITE_SECONDS = 0.8  # for the answer before it is spilled, of what is left of the turn's patience
 TOGETHER_SECONDS = 0.25  # for request and answer at once, which hold the whole answer up
-LIGHT = 1 << 18  # characters of answers, bytes of a request, that are looked at on the event loop
+LIGHT = 1 << 18  # characters of answers and of blocks, bytes of a request, that are looked at on the event loop
 ITEM_WEIGHT = 1000  # characters that an answer, or a call in one, takes as long as
 BYTES_A_TOKEN = 4  # roughly, where nothing was counted
 UNAVAILABLE = "Error: the memory is unavailable right now, nothing was saved. Answer without it, and say so if it matters."
@@ -51,7 +51,8 @@ class Session:
 
     def __init__(self, memory: Keeper, ask: Ask, snapshot: turns.Snapshot, attempt: Attempt, policy: Policy) -> None:
         self.patience = attempt.patience
-        self._store = Writes(memory, attempt.patience, heavy=ask.messages.heavy)
+        held = sum(len(b.value) for b in snapshot.blocks.values())
+        self._store = Writes(memory, attempt.patience, heavy=ask.messages.heavy or held > LIGHT)
         self._memory, self._ask, self._snap, self._attempt, self._policy = memory, ask, snapshot, attempt, policy
         self.trace = Trace()
         self.recall = ""

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 
+import memory.tools
 from gateway.manage.shapes import cursor_of
 from tests.conftest import running
-from tests.models import Model
+from tests.models import Model, call, calls
 
 
 def token(data):
@@ -42,3 +44,23 @@ async def test_a_brought_chat_with_strange_ids_is_served_as_history(data):
         response = await live.memory("POST", "/users/ada/conversations", json={"id": "odd", "messages": said}, headers=token(data))
         assert response.status_code == 200
         assert (await live.chat("go on", {"x-memory-conversation": "odd"}, user="ada")).headers["x-memory-status"] == "ok"
+
+
+async def test_a_block_that_takes_long_to_edit_is_edited_off_the_event_loop(data, monkeypatch):
+    edit, threads = memory.tools.appended, []
+
+    def noting(block, content):
+        threads.append(threading.current_thread())
+        return edit(block, content)
+
+    monkeypatch.setattr(memory.tools, "appended", noting)
+    script = calls(call("core_memory_append", {"label": "big", "content": "the last line"})), "done", calls(call("core_memory_append", {"label": "big", "content": "the last line"})), "done"
+    async with Model(*script) as up, running(up.url, data) as live:
+        block = {"description": "d", "value": "a\n" * 200_000, "limit": 1_000_000}
+        assert (await live.memory("PUT", "/users/ada/blocks/big", json=block, headers=token(data))).status_code == 200
+        for _ in range(2):
+            assert (await live.chat("hi", user="ada")).headers["x-memory-status"] == "ok"
+        kept = (await live.memory("GET", "/users/ada/blocks/big", headers=token(data))).json()["value"]
+    assert kept.count("the last line") == 1
+    assert len(threads) == 2
+    assert threading.main_thread() not in threads
