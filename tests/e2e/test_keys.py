@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from gateway.cli.doctor import checks
 from gateway.cli.main import cli
+from gateway.cli.options import Serving
 from gateway.cli.serve import told
 from gateway.loading import load
 from gateway.settings import ConfigError
@@ -79,7 +80,7 @@ async def test_a_restart_keeps_the_keys_and_the_last_one_revoked_opens_nothing(d
 
 
 async def test_a_providers_key_needs_only_a_key_that_was_made(data):
-    config = {"providers": {"openai": {"base_url": "x", "api_key": "sk-provider"}}}
+    config = {"providers": {"openai": {"base_url": "http://x/v1", "api_key": "sk-provider"}}}
     async with Model("ok") as up:
         with pytest.raises(ConfigError, match=r"there is no managed key.*mnemogate keys create"):
             load(None, {}, {"storage.data": str(data), **config})
@@ -220,7 +221,7 @@ async def test_the_start_and_the_doctor_tell_how_many_keys_there_are_and_what_th
 
     def lines():
         settings = load(None, {}, {"storage.data": str(data)})
-        finding = next((f for f in checks(None) if getattr(f, "what", "") == "keys"), None)
+        finding = next((f for f in checks(Serving(None, None, None, None, 1, "text", "info")) if getattr(f, "what", "") == "keys"), None)
         return "\n".join(told(settings, "http://x")), finding
 
     async with Model("ok") as up:
