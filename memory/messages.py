@@ -22,7 +22,7 @@ _REASONING = ("reasoning", "thinking", "redacted_thinking", "reasoning_text")  #
 SYSTEM = frozenset({"system", "developer"})
 EMPTY = b"\x00" * 16
 SLICE = 1 << 16  # characters that are squeezed at once
-SEEN_BYTES, SEEN_EACH = 3 << 20, 300  # of messages that are known again: some 10,000 of them
+SEEN_BYTES, SEEN_EACH = 3 << 20, 320  # of messages that are known again: some 10,000 of them
 
 
 def is_system(message: Json) -> bool:
