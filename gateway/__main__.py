@@ -1,4 +1,5 @@
 """`python -m gateway`: the command without its entry point."""
+
 from gateway.cli.main import main
 
 main()

@@ -3,6 +3,7 @@
 Whoever learns something of a request notes it in its line: who called, whose memory, what the books say. Neither a prompt
 nor a key nor a query is ever in it. The texts are made by the log's own thread (`logs`), not by the request.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -73,19 +74,38 @@ class Line:
         """The line as JSON has it; null where there is nothing to tell."""
         r = self.record
         return {
-            "request_id": self.id, "method": self.method, "path": shown(self.path), "status": self.status,
-            "key": self.key or None, "user": self.user, "memory": self.memory or None,
-            "upstream": r.target or None if r else None, "attempts": r.attempts if r else 0,
-            "rounds": r.rounds if r else 0, "input_tokens": r.input if r else 0,
-            "output_tokens": r.output if r else 0, "code": self.code, "reason": self.reason, "ms": round(self.ms, 1)}
+            "request_id": self.id,
+            "method": self.method,
+            "path": shown(self.path),
+            "status": self.status,
+            "key": self.key or None,
+            "user": self.user,
+            "memory": self.memory or None,
+            "upstream": r.target or None if r else None,
+            "attempts": r.attempts if r else 0,
+            "rounds": r.rounds if r else 0,
+            "input_tokens": r.input if r else 0,
+            "output_tokens": r.output if r else 0,
+            "code": self.code,
+            "reason": self.reason,
+            "ms": round(self.ms, 1),
+        }
 
     def __str__(self) -> str:
         r = self.record
-        done = f" upstream={word(r.target)} attempts={r.attempts} rounds={r.rounds} tokens={r.input}+{r.output}" if r else ""
+        done = (
+            f" upstream={word(r.target)} attempts={r.attempts} rounds={r.rounds} tokens={r.input}+{r.output}"
+            if r
+            else ""
+        )
         code = f" code={word(self.code)}" if self.code else ""
-        reason = f" reason={json.dumps(self.reason[:SHOWN], ensure_ascii=False)}" if self.reason else ""
-        return (f"{word(self.method)} {shown(self.path)} {self.status} key={word(self.key)} user={shown_user(self.user).decode()} "
-                f"memory={self.memory or '-'}{done}{code}{reason} ms={self.ms:.1f} {self.id}")
+        reason = (
+            f" reason={json.dumps(self.reason[:SHOWN], ensure_ascii=False)}" if self.reason else ""
+        )
+        return (
+            f"{word(self.method)} {shown(self.path)} {self.status} key={word(self.key)} user={shown_user(self.user).decode()} "
+            f"memory={self.memory or '-'}{done}{code}{reason} ms={self.ms:.1f} {self.id}"
+        )
 
 
 _LINE: ContextVar[Line | None] = ContextVar("mnemogate.line", default=None)
@@ -93,7 +113,9 @@ _LINE: ContextVar[Line | None] = ContextVar("mnemogate.line", default=None)
 
 def opened(scope: Any, ident: str) -> Line:
     """Begins the line of the request that this task serves."""
-    line = Line(ident, scope["method"], scope.get("raw_path") or scope["path"].encode(), time.perf_counter())
+    line = Line(
+        ident, scope["method"], scope.get("raw_path") or scope["path"].encode(), time.perf_counter()
+    )
     _LINE.set(line)
     return line
 
@@ -106,11 +128,21 @@ def current() -> Line:
 def written(line: Line, error: BaseException | None) -> None:
     """Writes the line. error: what ended the request, where that was no answer."""
     if not line.status:
-        line.status = 500 if error is not None and not isinstance(error, asyncio.CancelledError) else LEFT
-    level = logging.DEBUG if line.path in QUIET else logging.WARNING if line.status >= 500 else logging.INFO
+        line.status = (
+            500 if error is not None and not isinstance(error, asyncio.CancelledError) else LEFT
+        )
+    level = (
+        logging.DEBUG
+        if line.path in QUIET
+        else logging.WARNING
+        if line.status >= 500
+        else logging.INFO
+    )
     if log.isEnabledFor(level):
         line.ms = (time.perf_counter() - line.started) * 1000
-        log.handle(logging.LogRecord(log.name, level, "", 0, line, None, None))  # not log.log, which looks for its caller
+        log.handle(
+            logging.LogRecord(log.name, level, "", 0, line, None, None)
+        )  # not log.log, which looks for its caller
 
 
 def unread(error: GatewayError, url: bytes) -> None:
@@ -128,5 +160,6 @@ def shown(path: bytes) -> str:
 
 def word(text: str) -> str:
     """A text as one word of a line."""
-    return (text if text.isascii() and text.isprintable() and " " not in text else quote(text[:SHOWN])) or "-"
-
+    return (
+        text if text.isascii() and text.isprintable() and " " not in text else quote(text[:SHOWN])
+    ) or "-"

@@ -1,4 +1,5 @@
 """What the address of an upstream tells by itself, before anybody is asked. Pure."""
+
 from __future__ import annotations
 
 import re

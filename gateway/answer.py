@@ -5,6 +5,7 @@ error before it has its own status, one after it is the last event, without `[DO
 connection breaks, so that no cut answer looks whole. A client that leaves cancels the work at once, in every phase; what
 must still be written is shielded.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -24,7 +25,11 @@ log = logging.getLogger("mnemogate")
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 UNEXPECTED = "Something went wrong inside the gateway. Try again; its log has the details."
-SSE = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+SSE = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
 
 
 @dataclass(slots=True)
@@ -101,10 +106,20 @@ class Completing(ABC):
 
     def shaped(self, headers: Pairs) -> Head:
         """The head around these headers, whatever they say of type and length."""
-        kept = [(k, v) for k, v in headers if k not in (b"content-type", b"content-length", b"content-encoding")]
+        kept = [
+            (k, v)
+            for k, v in headers
+            if k not in (b"content-type", b"content-length", b"content-encoding")
+        ]
         if self.stream:
             return Head([*kept, *SSE], events=True)
-        return Head([*kept, (b"content-type", b"application/json"), (b"content-length", b"%d" % len(self._sent_body))])
+        return Head(
+            [
+                *kept,
+                (b"content-type", b"application/json"),
+                (b"content-length", b"%d" % len(self._sent_body)),
+            ]
+        )
 
     def told(self, error: GatewayError) -> bytes:
         return frame(error.event())
@@ -122,8 +137,22 @@ class Answer:
     commit: seconds until a silent stream's status leaves. quiet: seconds between comments, 0 for none.
     """
 
-    def __init__(self, prepare: Prepare, base: Headers, live: set[Answer], *, commit: float = 15, quiet: float = 15) -> None:
-        self._prepare, self._base, self._live, self._commit, self._quiet = prepare, list(base), live, commit, quiet
+    def __init__(
+        self,
+        prepare: Prepare,
+        base: Headers,
+        live: set[Answer],
+        *,
+        commit: float = 15,
+        quiet: float = 15,
+    ) -> None:
+        self._prepare, self._base, self._live, self._commit, self._quiet = (
+            prepare,
+            list(base),
+            live,
+            commit,
+            quiet,
+        )
         self._name = dict(base).get(b"x-mnemogate-request-id", b"")
         self._head: Head | None = None
         self._busy = self._cut = False
@@ -168,7 +197,13 @@ class Answer:
         except asyncio.CancelledError as e:
             if self._cut and self._task is not None:
                 self._task.uncancel()
-            return Unavailable("The gateway is shutting down and could not wait for this answer. Try again.") if self._cut else e
+            return (
+                Unavailable(
+                    "The gateway is shutting down and could not wait for this answer. Try again."
+                )
+                if self._cut
+                else e
+            )
         except (GatewayError, ClientLeft) as e:
             return e
         except Exception:
@@ -204,7 +239,9 @@ class Answer:
         assert self._work is not None  # noqa: S101 - prepared
         head = self._head = self._work.head(committed=committed)
         headers = [*self._base, *self._work.named(), *head.headers]
-        if not any(k == b"x-request-id" for k, _ in head.headers):  # the upstream's, else ours: clients log it
+        if not any(
+            k == b"x-request-id" for k, _ in head.headers
+        ):  # the upstream's, else ours: clients log it
             headers.append((b"x-request-id", self._name))
         if head.events and self._quiet and self._timer is None:
             self._look_in(self._quiet)
@@ -212,7 +249,9 @@ class Answer:
 
     def _look_in(self, seconds: float) -> None:
         """Sets the timer: sooner where the status may leave meanwhile, since the shorter of the two limits then counts."""
-        self._timer = self._loop.call_later(max(min(seconds, self._quiet or seconds), 0.05), self._look)
+        self._timer = self._loop.call_later(
+            max(min(seconds, self._quiet or seconds), 0.05), self._look
+        )
 
     def _look(self) -> None:
         """Comments on a line that fell silent; the first of them commits the status. Never while a write is under way.
@@ -232,12 +271,19 @@ class Answer:
 
     async def _told(self, send: Send, error: GatewayError) -> None:
         if self._head is None:
-            await respond_error(send, error, [*self._base, *(self._work.named() if self._work else ())])
+            await respond_error(
+                send, error, [*self._base, *(self._work.named() if self._work else ())]
+            )
         elif self._head.events:
             assert self._work is not None  # noqa: S101 - it gave the head
-            await _written(send, {"type": "http.response.body", "body": self._work.told(error), "more_body": False})
+            await _written(
+                send,
+                {"type": "http.response.body", "body": self._work.told(error), "more_body": False},
+            )
         else:
-            log.warning("an answer broke off: %s", error.message)  # to return without an end breaks the connection
+            log.warning(
+                "an answer broke off: %s", error.message
+            )  # to return without an end breaks the connection
 
 
 class Refusal:
@@ -250,12 +296,21 @@ class Refusal:
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         current().refused(self._error)
         body = self._error.body()
-        headers = [*self._base, *self._error.headers, (b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": self._error.status, "headers": headers})
+        headers = [
+            *self._base,
+            *self._error.headers,
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+        ]
+        await send(
+            {"type": "http.response.start", "status": self._error.status, "headers": headers}
+        )
         await send({"type": "http.response.body", "body": body, "more_body": True})
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._linger):
-                while (message := await receive())["type"] == "http.request" and message.get("more_body"):
+                while (message := await receive())["type"] == "http.request" and message.get(
+                    "more_body"
+                ):
                     pass
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

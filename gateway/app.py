@@ -1,4 +1,5 @@
 """`create_app(settings)`: the only wiring. What is heavy (the database) is opened in the background once the port is bound."""
+
 from __future__ import annotations
 
 import asyncio
@@ -77,10 +78,23 @@ OPENING_SECONDS = 1.0
 AGAIN_SECONDS = 2.0  # until a memory that could not be opened is tried again
 KEYS_SECONDS = 2.0  # a store that is slower has its keys refused with 503 until it was read
 STEP_SECONDS = 4.0  # for each step of shutting down: none may hold the process
-METHODS = [HttpMethod.GET, HttpMethod.HEAD, HttpMethod.OPTIONS, HttpMethod.POST, HttpMethod.PUT, HttpMethod.PATCH, HttpMethod.DELETE]
+METHODS = [
+    HttpMethod.GET,
+    HttpMethod.HEAD,
+    HttpMethod.OPTIONS,
+    HttpMethod.POST,
+    HttpMethod.PUT,
+    HttpMethod.PATCH,
+    HttpMethod.DELETE,
+]
 
 
-def create_app(settings: Settings, *, transport: httpx.AsyncBaseTransport | None = None, upstreams: Mapping[str, Upstream] | None = None) -> Front:
+def create_app(
+    settings: Settings,
+    *,
+    transport: httpx.AsyncBaseTransport | None = None,
+    upstreams: Mapping[str, Upstream] | None = None,
+) -> Front:
     """The ASGI application. transport, upstreams: a test's own, in place of real connections. Raises ConfigError."""
     wires: dict[tuple[str, Way], Wire] = {}  # a reload may send a provider another way
 
@@ -95,15 +109,41 @@ def create_app(settings: Settings, *, transport: httpx.AsyncBaseTransport | None
 
     gateway = wire(settings, connected(settings))
     app = Litestar(
-        [chat_completions, user_chat_completions, bare_chat_completions, models, user_models, one_model, relay, user_relay, changed_model, user_changed_model,
-         health, ready, management()],
-        openapi_config=OpenAPIConfig("Mnemogate", "1", path="/schema", render_plugins=[_Schema(path=["/", "/openapi.json"])]),
-        exception_handlers={GatewayError: _told, TooLarge: _too_large, HTTPException: _http, Exception: _unexpected},
-        logging_config=None, request_max_body_size=None,
-        on_startup=[_opening(gateway)], on_shutdown=[_closing(gateway, wires.values())],
+        [
+            chat_completions,
+            user_chat_completions,
+            bare_chat_completions,
+            models,
+            user_models,
+            one_model,
+            relay,
+            user_relay,
+            changed_model,
+            user_changed_model,
+            health,
+            ready,
+            management(),
+        ],
+        openapi_config=OpenAPIConfig(
+            "Mnemogate", "1", path="/schema", render_plugins=[_Schema(path=["/", "/openapi.json"])]
+        ),
+        exception_handlers={
+            GatewayError: _told,
+            TooLarge: _too_large,
+            HTTPException: _http,
+            Exception: _unexpected,
+        },
+        logging_config=None,
+        request_max_body_size=None,
+        on_startup=[_opening(gateway)],
+        on_shutdown=[_closing(gateway, wires.values())],
     )
     app.state.gateway = gateway
-    return Front(app, lambda running, settings: rewired(running, settings, connected(settings)), Traces(app.asgi_router.handle_routing.cache_clear))
+    return Front(
+        app,
+        lambda running, settings: rewired(running, settings, connected(settings)),
+        Traces(app.asgi_router.handle_routing.cache_clear),
+    )
 
 
 class _Schema(JsonRenderPlugin):
@@ -119,41 +159,79 @@ class _Schema(JsonRenderPlugin):
 def wire(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
     """Everything but the HTTP around it."""
     if not settings.database.startswith("sqlite+aiosqlite:"):
-        raise ConfigError("storage.database: this version keeps its memory in SQLite (sqlite+aiosqlite:///file.db); Postgres comes with the fleet")
+        raise ConfigError(
+            "storage.database: this version keeps its memory in SQLite (sqlite+aiosqlite:///file.db); Postgres comes with the fleet"
+        )
     data = settings.data
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     secret = kept_secret(data / "secret", 32)
     router, credentials = Targets(settings, upstreams, known_models(facts_file())), Credentials()
     database = Database(settings.database, settings.storage.synchronous)
-    memory = Memory(database, _policy(settings), secret, data, _meaning(settings, router, credentials))
+    memory = Memory(
+        database, _policy(settings), secret, data, _meaning(settings, router, credentials)
+    )
     worker = Worker(memory.db)
     usage = UsageLog(database, memory.usable)
     shared = Shared(settings.storage.redis) if settings.storage.redis else None
-    choice = Choice(SharedCooldowns(shared, _rests(settings)) if shared else LocalCooldowns(_rests(settings)), settings.routing)
+    choice = Choice(
+        SharedCooldowns(shared, _rests(settings)) if shared else LocalCooldowns(_rests(settings)),
+        settings.routing,
+    )
     limits = Limits(SharedCounters(shared) if shared else LocalCounters(), usage.spent)
     _register(worker, memory, Unattended(settings, router, choice, credentials, usage))
     return Gateway(
-        settings, _keys(settings, secret, MadeKeys(database)), Names(settings), router, memory, secret, Background(settings.memory.ignore), worker, credentials,
-        Vocabularies(folder(data), memory.counters), choice, limits, usage, shared)
+        settings,
+        _keys(settings, secret, MadeKeys(database)),
+        Names(settings),
+        router,
+        memory,
+        secret,
+        Background(settings.memory.ignore),
+        worker,
+        credentials,
+        Vocabularies(folder(data), memory.counters),
+        choice,
+        limits,
+        usage,
+        shared,
+    )
 
 
 def rewired(running: Gateway, settings: Settings, upstreams: Mapping[str, Upstream]) -> Gateway:
     """Other settings over the running memory, worker and counters. Raises ConfigError, nothing being changed."""
     router = Targets(settings, upstreams, known_models(facts_file()))
     made = replace(
-        running, settings=settings, keys=_keys(settings, running.secret, running.keys.made), names=Names(settings), router=router,
-        prefixes=Prefixes(), background=Background(settings.memory.ignore), lacks=no_lacks(), choice=running.choice.ruled(settings.routing))
+        running,
+        settings=settings,
+        keys=_keys(settings, running.secret, running.keys.made),
+        names=Names(settings),
+        router=router,
+        prefixes=Prefixes(),
+        background=Background(settings.memory.ignore),
+        lacks=no_lacks(),
+        choice=running.choice.ruled(settings.routing),
+    )
     running.choice.cooldowns.rules = _rests(settings)
     memory = running.memory
     memory.policy = _policy(settings)
-    _register(running.worker, memory, Unattended(settings, router, made.choice, running.credentials, running.usage))
-    if memory.retrieval.meaning is not None and isinstance(embed := memory.retrieval.meaning.embed, UpstreamEmbed):
+    _register(
+        running.worker,
+        memory,
+        Unattended(settings, router, made.choice, running.credentials, running.usage),
+    )
+    if memory.retrieval.meaning is not None and isinstance(
+        embed := memory.retrieval.meaning.embed, UpstreamEmbed
+    ):
         embed.router, embed.own_key = router, settings.mode == "own-key"
     return made
 
 
 def _keys(settings: Settings, secret: bytes, made: MadeKeys) -> KeyRing:
-    token = kept_secret(settings.data / "token", 24).hex() if settings.single_user and settings.mode != "managed" else ""
+    token = (
+        kept_secret(settings.data / "token", 24).hex()
+        if settings.single_user and settings.mode != "managed"
+        else ""
+    )
     return KeyRing(settings, secret, token, made)
 
 
@@ -164,19 +242,43 @@ def _rests(settings: Settings) -> Rests:
 
 def _policy(settings: Settings) -> Policy:
     part = settings.memory
-    blocks = {b.label: Block(b.label, b.value, b.description, b.limit, b.read_only) for b in part.blocks}
-    return Policy(blocks, Rules(part.cache_idle_seconds, live=part.placement == "live"), part.read_deadline_ms / 1000, summary_seconds=part.summary_seconds, ahead=part.summarize_ahead,
-                  reflect=reflection.Rhythm(part.reflect.every_turns, part.reflect.idle_seconds))
+    blocks = {
+        b.label: Block(b.label, b.value, b.description, b.limit, b.read_only) for b in part.blocks
+    }
+    return Policy(
+        blocks,
+        Rules(part.cache_idle_seconds, live=part.placement == "live"),
+        part.read_deadline_ms / 1000,
+        summary_seconds=part.summary_seconds,
+        ahead=part.summarize_ahead,
+        reflect=reflection.Rhythm(part.reflect.every_turns, part.reflect.idle_seconds),
+    )
 
 
 def _register(worker: Worker, memory: Memory, unattended: Unattended) -> None:
     settings = unattended.settings
     ages = chores.Ages(settings.memory.explain_days, settings.memory.unnamed_days)
     chores.register(worker, memory.db, ages, memory.retrieval)
-    worker.register(summaries.KIND, summaries.summarising(memory.db, unattended), slow=True, small=True)
-    worker.register(extraction.KIND, extraction.extracting(memory.db, unattended, lambda: memory.policy.blocks), slow=True)
-    worker.register(reflection.KIND, reflection.reflecting(memory.db, unattended, memory.retrieval, lambda: memory.policy.blocks), slow=True)
-    worker.register("fade", chores.fading(memory.db), every=chores.EVERY if settings.memory.cleanup == "auto" else None)
+    worker.register(
+        summaries.KIND, summaries.summarising(memory.db, unattended), slow=True, small=True
+    )
+    worker.register(
+        extraction.KIND,
+        extraction.extracting(memory.db, unattended, lambda: memory.policy.blocks),
+        slow=True,
+    )
+    worker.register(
+        reflection.KIND,
+        reflection.reflecting(
+            memory.db, unattended, memory.retrieval, lambda: memory.policy.blocks
+        ),
+        slow=True,
+    )
+    worker.register(
+        "fade",
+        chores.fading(memory.db),
+        every=chores.EVERY if settings.memory.cleanup == "auto" else None,
+    )
 
 
 def _meaning(settings: Settings, router: Targets, credentials: Credentials) -> Meaning | None:
@@ -185,10 +287,18 @@ def _meaning(settings: Settings, router: Targets, credentials: Credentials) -> M
     if kind == "none":
         return None
     if not (kind == "upstream" and model) and settings.memory.embedder != "onnx-minilm":
-        raise ConfigError(f"memory.embedder is {settings.memory.embedder!r}; this version knows 'none', 'onnx-minilm' and 'upstream:<model>'")
-    embed = UpstreamEmbed(model, router, credentials, own_key=settings.mode == "own-key") if model else _local_embedder(settings)
+        raise ConfigError(
+            f"memory.embedder is {settings.memory.embedder!r}; this version knows 'none', 'onnx-minilm' and 'upstream:<model>'"
+        )
+    embed = (
+        UpstreamEmbed(model, router, credentials, own_key=settings.mode == "own-key")
+        if model
+        else _local_embedder(settings)
+    )
     if find_spec("numpy") is None:
-        raise ConfigError("memory.embedder needs numpy: run pip install '.[chroma]' in the folder of Mnemogate's source")
+        raise ConfigError(
+            "memory.embedder needs numpy: run pip install '.[chroma]' in the folder of Mnemogate's source"
+        )
     vectors = settings.storage.vectors
     index = ChromaIndex(vectors, settings.data / "chroma") if vectors != "none" else None
     return Meaning(embed, index, settings.storage.exact_below)
@@ -196,20 +306,30 @@ def _meaning(settings: Settings, router: Targets, credentials: Credentials) -> M
 
 def _local_embedder(settings: Settings) -> OnnxEmbed:
     """Raises ConfigError."""
-    if missing := [name for name in ("onnxruntime", "tokenizers", "numpy") if find_spec(name) is None]:
-        raise ConfigError(f"memory.embedder = \"onnx-minilm\" needs {' and '.join(missing)}: run pip install '.[onnx-minilm]' in the folder of Mnemogate's source")
+    if missing := [
+        name for name in ("onnxruntime", "tokenizers", "numpy") if find_spec(name) is None
+    ]:
+        raise ConfigError(
+            f"memory.embedder = \"onnx-minilm\" needs {' and '.join(missing)}: run pip install '.[onnx-minilm]' in the folder of Mnemogate's source"
+        )
     if not installed(folder := settings.data / "embedder"):
-        raise ConfigError(f"memory.embedder = \"onnx-minilm\" needs its model in {folder}: run `mnemogate fetch embedder`")
+        raise ConfigError(
+            f'memory.embedder = "onnx-minilm" needs its model in {folder}: run `mnemogate fetch embedder`'
+        )
     return OnnxEmbed(folder)
 
 
 def facts_file() -> Path:
     """`models.toml`, as installed or in a checkout."""
     installed = Path(__file__).parent / "defaults" / "models.toml"
-    return installed if installed.exists() else Path(__file__).parent.parent / "config" / "models.toml"
+    return (
+        installed if installed.exists() else Path(__file__).parent.parent / "config" / "models.toml"
+    )
 
 
-def _wire(transport: httpx.AsyncBaseTransport | None, name: str, way: Way, max_connections: int) -> Wire:
+def _wire(
+    transport: httpx.AsyncBaseTransport | None, name: str, way: Way, max_connections: int
+) -> Wire:
     if transport is None:
         return wire_of(name, way, max_connections)
     from gateway.upstream.transport import TransportWire
@@ -253,10 +373,14 @@ def _opening(gateway: Gateway) -> Any:
                 await asyncio.sleep(AGAIN_SECONDS)
 
         if gateway.shared is not None:
-            await gateway.shared.open()  # before the first request, which would be counted here alone
+            await (
+                gateway.shared.open()
+            )  # before the first request, which would be counted here alone
         app.state.opening = asyncio.create_task(work())
         if gateway.settings.made != NONE:
-            await gateway.keys.made.awaited(KEYS_SECONDS)  # connections wait meanwhile: refused, the first clients after a restart would see it
+            await gateway.keys.made.awaited(
+                KEYS_SECONDS
+            )  # connections wait meanwhile: refused, the first clients after a restart would see it
 
     return start
 
@@ -267,14 +391,27 @@ def _closing(gateway: Gateway, wires: Iterable[Wire]) -> Any:
         await asyncio.wait([app.state.opening], timeout=OPENING_SECONDS)
         app.state.opening.cancel()
         shared = [gateway.shared.close] if gateway.shared is not None else []
-        for step in (gateway.keys.made.stop, gateway.worker.stop, gateway.usage.stop, gateway.memory.close, *shared, *(w.aclose for w in wires)):
+        for step in (
+            gateway.keys.made.stop,
+            gateway.worker.stop,
+            gateway.usage.stop,
+            gateway.memory.close,
+            *shared,
+            *(w.aclose for w in wires),
+        ):
             try:
                 async with asyncio.timeout(STEP_SECONDS):
                     await step()
             except TimeoutError:
-                log.warning("%s did not end within %g s of shutting down; going on without it", step.__qualname__, STEP_SECONDS)
+                log.warning(
+                    "%s did not end within %g s of shutting down; going on without it",
+                    step.__qualname__,
+                    STEP_SECONDS,
+                )
             except Exception:
-                log.exception("%s failed while shutting down; going on without it", step.__qualname__)
+                log.exception(
+                    "%s failed while shutting down; going on without it", step.__qualname__
+                )
 
     return stop
 
@@ -312,7 +449,9 @@ async def models(request: Request[Any, Any, Any]) -> Response[bytes]:
 async def _models(request: Request[Any, Any, Any]) -> Response[bytes]:
     gateway: Gateway = request.app.state.gateway
     principal = gateway.keys.caller(joined(request.scope["headers"]))
-    return _json(model_list(gateway.router.names(principal), await upstream_models(gateway, principal)))
+    return _json(
+        model_list(gateway.router.names(principal), await upstream_models(gateway, principal))
+    )
 
 
 @get("/u/{user:str}/v1/models", include_in_schema=False)
@@ -340,8 +479,16 @@ async def relay(request: Request[Any, Any, Any]) -> ASGIApp:
 
 
 # Below a path of ours with a parameter in it the router looks no further, so these are named one by one.
-@route(["/u/{user:str}/v1/{path:path}", "/u/{user:str}/v1/chat/{path:path}", "/u/{user:str}/v1/chat/completions/{path:path}"],
-       http_method=METHODS, status_code=200, include_in_schema=False)
+@route(
+    [
+        "/u/{user:str}/v1/{path:path}",
+        "/u/{user:str}/v1/chat/{path:path}",
+        "/u/{user:str}/v1/chat/completions/{path:path}",
+    ],
+    http_method=METHODS,
+    status_code=200,
+    include_in_schema=False,
+)
 async def user_relay(request: Request[Any, Any, Any], user: FromPath[str]) -> ASGIApp:
     return await _relay(request, 3)
 
@@ -351,7 +498,12 @@ async def changed_model(request: Request[Any, Any, Any]) -> ASGIApp:
     return await _relay(request, 1)
 
 
-@route("/u/{user:str}/v1/models/{path:path}", http_method=METHODS[3:], status_code=200, include_in_schema=False)
+@route(
+    "/u/{user:str}/v1/models/{path:path}",
+    http_method=METHODS[3:],
+    status_code=200,
+    include_in_schema=False,
+)
 async def user_changed_model(request: Request[Any, Any, Any]) -> ASGIApp:
     return await _relay(request, 3)
 
@@ -368,7 +520,10 @@ async def ready(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
     if gateway.shared is not None and gateway.shared.degraded:
         degraded.append("redis")
     status = "draining" if gateway.process.draining else "degraded" if degraded else "ok"
-    return Response({"status": status, "degraded": degraded}, status_code=503 if gateway.process.draining else 200)
+    return Response(
+        {"status": status, "degraded": degraded},
+        status_code=503 if gateway.process.draining else 200,
+    )
 
 
 def _json(body: bytes) -> Response[bytes]:
@@ -382,7 +537,9 @@ def _told(request: Request[Any, Any, Any], error: GatewayError) -> Response[byte
     headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in error.headers}
     headers["x-mnemogate-request-id"] = request_id(request.scope)
     current().refused(error)
-    return Response(error.body(), status_code=error.status, headers=headers, media_type="application/json")
+    return Response(
+        error.body(), status_code=error.status, headers=headers, media_type="application/json"
+    )
 
 
 class _Refused:
@@ -396,7 +553,9 @@ class _Refused:
 
 
 def _too_large(request: Request[Any, Any, Any], error: TooLarge) -> Any:
-    return _Refused(Refusal(error, [(b"x-mnemogate-request-id", request_id(request.scope).encode())]))
+    return _Refused(
+        Refusal(error, [(b"x-mnemogate-request-id", request_id(request.scope).encode())])
+    )
 
 
 def _http(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
@@ -405,12 +564,23 @@ def _http(request: Request[Any, Any, Any], error: HTTPException) -> Response[byt
         return _told(request, NotFound(f"There is nothing at {path!r}."))
     if error.status_code == 405:
         there = set((error.headers or {}).get("allow", "").split(", "))
-        allow = ", ".join(sorted(there | ({"HEAD"} if "GET" in there else set())))  # the front answers it as a GET
-        return _told(request, MethodNotAllowed(f"{request.scope['method']} is not possible at {path!r}: use {allow}.", headers=[(b"allow", allow.encode())]))
+        allow = ", ".join(
+            sorted(there | ({"HEAD"} if "GET" in there else set()))
+        )  # the front answers it as a GET
+        return _told(
+            request,
+            MethodNotAllowed(
+                f"{request.scope['method']} is not possible at {path!r}: use {allow}.",
+                headers=[(b"allow", allow.encode())],
+            ),
+        )
     if isinstance(error, ValidationException) and isinstance(error.extra, list) and error.extra:
         return _told(request, _unfit(request, error.extra[0]))
     told = GatewayError(str(error.detail))
-    told.status, told.type = error.status_code, "invalid_request_error" if error.status_code < 500 else "server_error"
+    told.status, told.type = (
+        error.status_code,
+        "invalid_request_error" if error.status_code < 500 else "server_error",
+    )
     return _told(request, told)
 
 

@@ -2,6 +2,7 @@
 
 The patterns are the beginnings these UIs are known to send; an operator adds more in `memory.ignore`.
 """
+
 from __future__ import annotations
 
 import re
@@ -28,7 +29,8 @@ SHIPPED = (
     # NextChat and its many forks
     r"^Please generate a four to five word title summarizing our conversation",
     r"^Summarize (?:the|our) discussion briefly in 200 words or less to use as a prompt for future context",
-    r"^使用四到五个字直接返回这句话的简要主题", r"^简要总结一下对话内容，用作后续的上下文提示",
+    r"^使用四到五个字直接返回这句话的简要主题",
+    r"^简要总结一下对话内容，用作后续的上下文提示",
     # LobeChat, Cherry Studio, DeepChat
     r"^You are a professional conversation summarizer\. Generate a concise title",
     r"^You're an assistant who's good at extracting key takeaways from conversations and summarizing them",
@@ -36,8 +38,11 @@ SHIPPED = (
     r"^你是一名擅长会话的助理，你需要将用户的会话总结为",
     # Chatbox, big-AGI, HuggingChat, the Vercel chat template, OpenCode
     r"^Based on the chat history, give this conversation a name",
-    r"^You are an AI conversation titles assistant", r"^You are a chat thread titling assistant", r"^You are a summarization AI\b",
-    r"^-? ?you will generate a short title based on the first message", r"^You are a title generator\. You output ONLY",
+    r"^You are an AI conversation titles assistant",
+    r"^You are a chat thread titling assistant",
+    r"^You are a summarization AI\b",
+    r"^-? ?you will generate a short title based on the first message",
+    r"^You are a title generator\. You output ONLY",
     # SillyTavern: the summary and vector extensions
     r"^(?:\[Pause your roleplay\. |Ignore previous instructions\. )Summarize the most important (?:facts and events|parts of the message)",
     # What many smaller ones say
@@ -53,13 +58,23 @@ class Background:
     """more: the operator's regular expressions, matched at the beginning of the last user message or the system text."""
 
     def __init__(self, more: Sequence[str] = ()) -> None:
-        self._pattern = re.compile("|".join(f"(?:{p})" for p in (*SHIPPED, *more)), re.IGNORECASE | re.DOTALL)
+        self._pattern = re.compile(
+            "|".join(f"(?:{p})" for p in (*SHIPPED, *more)), re.IGNORECASE | re.DOTALL
+        )
 
     def matches(self, messages: Messages) -> bool:
         """Whether this request is a UI's own, not its user's."""
         before, after = messages.before, messages.after
-        last = before.asides[0] if after.user < before.count and before.asides else after.user >= 0 and self._one(messages[after.user])
-        system = before.asides[1] if before.system and before.asides else bool(after.system) and self._one(next(filter(is_system, messages)))
+        last = (
+            before.asides[0]
+            if after.user < before.count and before.asides
+            else after.user >= 0 and self._one(messages[after.user])
+        )
+        system = (
+            before.asides[1]
+            if before.system and before.asides
+            else bool(after.system) and self._one(next(filter(is_system, messages)))
+        )
         after.asides = last, system
         return last or system
 

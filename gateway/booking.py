@@ -3,6 +3,7 @@
 The record is only queued, so that no store holds an answer up. Nothing is written of a request whose own credentials its upstream
 refused, and no user's name of one with memory off.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -60,10 +61,22 @@ class Booked:
 
     async def _admitted(self) -> None:
         guess = self.forward.meter.guess or 0
-        output = 0 if self.forward.meter.guess is None else USUAL_OUTPUT if self.output is None else self.output
+        output = (
+            0
+            if self.forward.meter.guess is None
+            else USUAL_OUTPUT
+            if self.output is None
+            else self.output
+        )
         if self.allowance.usd:
             self.forward.route = _priced(self.forward.route, self.allowance.key)
-        most = max((cost_of(Tokens(input=guess, output=output), t.price) or 0.0 for t in self.forward.route.targets), default=0.0)
+        most = max(
+            (
+                cost_of(Tokens(input=guess, output=output), t.price) or 0.0
+                for t in self.forward.route.targets
+            ),
+            default=0.0,
+        )
         lease = self.forward.deadline - asyncio.get_running_loop().time() + LEASE_MARGIN
         self._ticket = await self.limits.admit(self.allowance, guess + output, most, lease)
 
@@ -85,7 +98,11 @@ class Booked:
         if not committed:
             self.record.first_token_ms = (time.perf_counter() - self.started) * 1000
         mine = {k for k, _ in self._standing()}
-        return replace(head, headers=[(k, v) for k, v in head.headers if k not in mine]) if mine else head
+        return (
+            replace(head, headers=[(k, v) for k, v in head.headers if k not in mine])
+            if mine
+            else head
+        )
 
     def named(self) -> Pairs:
         return [*self.work.named(), *self._standing()]
@@ -107,7 +124,9 @@ class Booked:
         self._noted(self.forward.meter.bill(), error)
         return None
 
-    async def _settled(self, rest: Coroutine[Any, Any, None] | None, error: BaseException | None) -> None:
+    async def _settled(
+        self, rest: Coroutine[Any, Any, None] | None, error: BaseException | None
+    ) -> None:
         try:
             if rest is not None:
                 await rest
@@ -117,7 +136,9 @@ class Booked:
     async def _closed(self, error: BaseException | None) -> None:
         bill = self.forward.meter.bill()
         if self._ticket is not None:
-            await self.limits.settle(self._ticket, bill.tokens.input + bill.tokens.output, bill.known)
+            await self.limits.settle(
+                self._ticket, bill.tokens.input + bill.tokens.output, bill.known
+            )
         self._noted(bill, error)
 
     def _noted(self, bill: Bill, error: BaseException | None) -> None:
@@ -126,7 +147,11 @@ class Booked:
         current().booked(record, self._work.memory if self._work is not None else "")
         if isinstance(error, GatewayError):
             current().refused(error)
-        if not (self.forward.account and isinstance(error, UpstreamRefused) and error.status in (401, 403)):
+        if not (
+            self.forward.account
+            and isinstance(error, UpstreamRefused)
+            and error.status in (401, 403)
+        ):
             self.usage.add(record)
 
 
@@ -135,8 +160,17 @@ def billed(record: Record, forward: Forwarder, bill: Bill, started: float) -> Re
     last, tokens = forward.served or forward.tried, bill.tokens
     record.latency_ms = (time.perf_counter() - started) * 1000
     record.target = last.label if last is not None else ""
-    record.attempts, record.rounds, record.cost, record.estimated = forward.attempts, bill.rounds, bill.cost, bill.estimated
-    record.input, record.cached_input, record.cache_write = tokens.input, tokens.cached_input, tokens.cache_write
+    record.attempts, record.rounds, record.cost, record.estimated = (
+        forward.attempts,
+        bill.rounds,
+        bill.cost,
+        bill.estimated,
+    )
+    record.input, record.cached_input, record.cache_write = (
+        tokens.input,
+        tokens.cached_input,
+        tokens.cache_write,
+    )
     record.output, record.reasoning = tokens.output, tokens.reasoning
     record.hidden_input, record.hidden_output = bill.hidden.input, bill.hidden.output
     return record
@@ -152,8 +186,16 @@ def _outcome(error: BaseException | None, status: int) -> tuple[int, str | None]
 
 def _priced(route: Route, key: str) -> Route:
     """The route without the targets whose price is unknown: what cannot be counted cannot be kept within a budget."""
-    tiers = tuple(known for tier in route.tiers if (known := tuple(t for t in tier if t.price is not None or not t.model)))
+    tiers = tuple(
+        known
+        for tier in route.tiers
+        if (known := tuple(t for t in tier if t.price is not None or not t.model))
+    )
     if not tiers:
-        raise Forbidden(f"The key {key!r} has a budget and the price of {route.name!r} is unknown, so its cost cannot be counted. The operator can set "
-                        f'`price` in [models."{route.name}"].', code="price_unknown", param="model")
+        raise Forbidden(
+            f"The key {key!r} has a budget and the price of {route.name!r} is unknown, so its cost cannot be counted. The operator can set "
+            f'`price` in [models."{route.name}"].',
+            code="price_unknown",
+            param="model",
+        )
     return replace(route, tiers=tiers)

@@ -1,4 +1,5 @@
 """`/v1/models` from the configuration alone: it works with no upstream up. Pure."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -6,6 +6,7 @@ do. One that rests on its own word (Retry-After) is left alone while another is 
 reason, the one that recovers soonest is tried all the same: a gateway never refuses by itself what an upstream might answer. In
 own-key mode a 429 is about one account, and rests the target for that account alone.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -30,7 +31,11 @@ LONGEST_REST = 600.0  # seconds; whatever an upstream asks for, it is tried agai
 FRESH = 60.0  # seconds that a measured latency counts
 LEAST = 2.0**-65  # a chance below all that are drawn
 PACES_BYTES, PACES_EACH = 1 << 19, 200  # behind `*`, clients name models as they like
-ASKING = (429, 503, 529)  # the statuses whose Retry-After is about the target, not about this request
+ASKING = (
+    429,
+    503,
+    529,
+)  # the statuses whose Retry-After is about the target, not about this request
 FREE, BEING_TRIED, RESTING = range(3)
 
 
@@ -72,7 +77,11 @@ class Trial:
         """Counts what speaks against the target; a request's own fault is no verdict."""
         judged = ""
         if blames(error):
-            judged = self.quota if isinstance(error, UpstreamRefused) and error.status == 429 else self.candidate.target.label
+            judged = (
+                self.quota
+                if isinstance(error, UpstreamRefused) and error.status == 429
+                else self.candidate.target.label
+            )
             wait = asked(error) if error.status in ASKING else None
             await self.choice.cooldowns.failed(judged, min(wait, LONGEST_REST) if wait else None)
         await self.left(judged)
@@ -90,7 +99,9 @@ class Choice:
     def __init__(self, cooldowns: Cooldowns, rules: Routing) -> None:
         self.cooldowns, self.rules, self.slots, self.shares = cooldowns, rules, Slots(), Shares()
         # By target: seconds until the first event, and when that was seen.
-        self.paces: Cache[str, tuple[float, float]] = Cache(PACES_BYTES, PACES_EACH, lambda name, _: getsizeof(name))
+        self.paces: Cache[str, tuple[float, float]] = Cache(
+            PACES_BYTES, PACES_EACH, lambda name, _: getsizeof(name)
+        )
 
     def ruled(self, rules: Routing) -> Choice:
         """The same knowledge under other rules: those of requests under way stay as they were."""
@@ -105,7 +116,9 @@ class Choice:
         if not rests and not any(t.concurrent for t in targets):
             return [Candidate(t, {}) for t in targets]
         now = time.monotonic()
-        found = [Candidate(t, {n: rests[n] for n in _names(t, account) if n in rests}) for t in targets]
+        found = [
+            Candidate(t, {n: rests[n] for n in _names(t, account) if n in rests}) for t in targets
+        ]
         first, *others = sorted(found, key=self.against)
         return [first, *(c for c in others if not c.left_alone(now))]
 
@@ -129,13 +142,18 @@ class Choice:
                 for taken in probes:
                     await self.cooldowns.freed(taken)
                 return None
-        return Trial(self, candidate, _names(candidate.target, account)[-1], probes, time.monotonic())
+        return Trial(
+            self, candidate, _names(candidate.target, account)[-1], probes, time.monotonic()
+        )
 
     def paced(self, name: str, seconds: float) -> None:
         """A target's first event came after so long."""
         if self.rules.choice == "least_latency":
             before, _ = self.paces.get(name) or (math.inf, 0.0)
-            self.paces.put(name, (seconds if math.isinf(before) else 0.7 * before + 0.3 * seconds, time.monotonic()))
+            self.paces.put(
+                name,
+                (seconds if math.isinf(before) else 0.7 * before + 0.3 * seconds, time.monotonic()),
+            )
 
     def _within(self, tier: Sequence[Target], conversation: bytes) -> Sequence[Target]:
         if len(tier) < 2:
@@ -161,11 +179,18 @@ class Choice:
 def drawn(tier: Sequence[Target], chance: Callable[[Target], float]) -> list[Target]:
     """A weighted order without replacement (Efraimidis and Spirakis 2006). chance: a number in [0, 1) for each target; where it is a hash
     of a conversation and the target, this is weighted rendezvous hashing: the same order everywhere, without any state."""
-    return sorted(tier, key=lambda t: math.log(chance(t) or LEAST) / t.weight, reverse=True)  # logarithms, as powers by small weights are all 0
+    return sorted(
+        tier, key=lambda t: math.log(chance(t) or LEAST) / t.weight, reverse=True
+    )  # logarithms, as powers by small weights are all 0
 
 
 def _share(conversation: bytes, name: str) -> float:
-    return int.from_bytes(hashlib.blake2b(name.encode(), key=conversation[:64], digest_size=8).digest()) / 2**64
+    return (
+        int.from_bytes(
+            hashlib.blake2b(name.encode(), key=conversation[:64], digest_size=8).digest()
+        )
+        / 2**64
+    )
 
 
 def _names(target: Target, account: str) -> tuple[str, ...]:

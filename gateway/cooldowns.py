@@ -4,6 +4,7 @@ A target's record: open while it rests, half-open from `until` on, when one requ
 first success. A half-open record that nobody tries is forgotten after an hour. Rests only ever grow longer: a second failure
 never shortens one.
 """
+
 from __future__ import annotations
 
 import math
@@ -91,7 +92,9 @@ class LocalCooldowns:
 
     async def resting(self, names: Sequence[str]) -> dict[str, Rest]:
         now = self._clock()
-        found = {n: r for n in names if (r := self.records.get(n)) is not None and r.until + KEPT > now}
+        found = {
+            n: r for n in names if (r := self.records.get(n)) is not None and r.until + KEPT > now
+        }
         return {n: Rest(r.until, r.asked > now, r.probe > now) for n, r in found.items()}
 
     async def failed(self, name: str, asked: float | None) -> None:

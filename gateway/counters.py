@@ -7,6 +7,7 @@
   gives both back by itself.
 - A verb is atomic. A refused claim changes nothing.
 """
+
 from __future__ import annotations
 
 import time
@@ -181,7 +182,9 @@ class _Book:
     def _freed(self, column: int, excess: int, now: float) -> float:
         """Seconds until so many have left the window, the oldest first."""
         gone = accumulate(b[column] for b in self.buckets)
-        return next(b[0] for b, n in zip(self.buckets, gone, strict=True) if n >= excess) + SPAN - now
+        return (
+            next(b[0] for b, n in zip(self.buckets, gone, strict=True) if n >= excess) + SPAN - now
+        )
 
     def _use(self, requests: int, tokens: int, bucket: list[int]) -> None:
         bucket[1] += requests

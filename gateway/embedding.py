@@ -3,6 +3,7 @@
 In own-key mode no credential is stored: the tenant's last one is held in this process, and work that needs it waits for the
 tenant's next request.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -21,14 +22,20 @@ from memory.errors import Postponed
 
 HELD_BYTES, HELD_EACH = 1 << 20, 100
 BATCH = 96
-REFUSALS = (400, 413, 422)  # of what was asked, where other errors are of the moment, the key or the address
+REFUSALS = (
+    400,
+    413,
+    422,
+)  # of what was asked, where other errors are of the moment, the key or the address
 
 
 class Credentials:
     """Authorizations by tenant, in memory only."""
 
     def __init__(self) -> None:
-        self.held: Cache[str, bytes] = Cache(HELD_BYTES, HELD_EACH, lambda tenant, given: getsizeof(tenant) + getsizeof(given))
+        self.held: Cache[str, bytes] = Cache(
+            HELD_BYTES, HELD_EACH, lambda tenant, given: getsizeof(tenant) + getsizeof(given)
+        )
 
     def keep(self, tenant: str, authorization: bytes | None) -> bool:
         """Holds what a request of the tenant brought. Returns whether that is news, for which work may have waited."""
@@ -55,7 +62,9 @@ class NoCredential(EmbedUnavailable, Postponed):
 class UpstreamEmbed:
     """model: the name by which the router knows the embedding model. own_key: the tenants pay, with credentials of their own."""
 
-    def __init__(self, model: str, router: Router, credentials: Credentials, *, own_key: bool = False) -> None:
+    def __init__(
+        self, model: str, router: Router, credentials: Credentials, *, own_key: bool = False
+    ) -> None:
         self.model, self.own_key = model, own_key
         self.router, self._credentials = router, credentials
 
@@ -68,12 +77,22 @@ class UpstreamEmbed:
     async def _batch(self, tenant: str, texts: Sequence[str]) -> list[list[float]]:
         target = self.router.route(self.model, Principal(tenant, "embedder")).targets[0]
         key = target.settings.api_key
-        authorization = b"Bearer " + key.get_secret_value().encode() if key else self._credentials.get(tenant) if self.own_key else None
+        authorization = (
+            b"Bearer " + key.get_secret_value().encode()
+            if key
+            else self._credentials.get(tenant)
+            if self.own_key
+            else None
+        )
         if authorization is None and self.own_key:
             raise NoCredential("no request of the tenant has brought a credential since the start")
-        body = msgspec.json.encode({"model": target.model, "input": list(texts), "encoding_format": "float"})
+        body = msgspec.json.encode(
+            {"model": target.model, "input": list(texts), "encoding_format": "float"}
+        )
         try:
-            incoming = await target.upstream.send(Outgoing("/embeddings", body, upstream_headers([], authorization)))
+            incoming = await target.upstream.send(
+                Outgoing("/embeddings", body, upstream_headers([], authorization))
+            )
             data = await incoming.read()
             await incoming.close()
             if incoming.status in REFUSALS:

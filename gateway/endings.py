@@ -3,6 +3,7 @@
 An ending sees every event and knows whether the answer was complete; its `told` is the last event of one that was not, in the
 shape which that API's clients raise on.
 """
+
 from __future__ import annotations
 
 import re
@@ -57,13 +58,21 @@ class ChatEnding(Ending):
             for choice in _dicts(body.get("choices")):
                 lane = choice["index"] if isinstance(choice.get("index"), int) else 0
                 self._open[lane] = not choice.get("finish_reason") and self._open.get(lane, True)
-            self.whole = bool(body.get("error")) or (bool(self._open) and not any(self._open.values()))
+            self.whole = bool(body.get("error")) or (
+                bool(self._open) and not any(self._open.values())
+            )
 
 
 class ResponsesEnding(Ending):
     """The Responses API: one of its terminal events."""
 
-    TERMINAL = (b'"response.completed"', b'"response.incomplete"', b'"response.failed"', b'"response.cancelled"', b'"error"')
+    TERMINAL = (
+        b'"response.completed"',
+        b'"response.incomplete"',
+        b'"response.failed"',
+        b'"response.cancelled"',
+        b'"error"',
+    )
 
     def __init__(self) -> None:
         self.whole = False
@@ -81,10 +90,22 @@ class ResponsesEnding(Ending):
         self._number += 1
 
     def told(self, error: GatewayError) -> bytes:
-        response = _object(self._last.data).get("response") if self._last is not None and self._last.data else None
+        response = (
+            _object(self._last.data).get("response")
+            if self._last is not None and self._last.data
+            else None
+        )
         fault = {"code": error.code or "server_error", "message": error.message}
-        failed = {**(response if isinstance(response, dict) else {"object": "response"}), "status": "failed", "error": fault}
-        return b"event: response.failed\n" + frame(encode({"type": "response.failed", "sequence_number": self._number + 1, "response": failed}))
+        failed = {
+            **(response if isinstance(response, dict) else {"object": "response"}),
+            "status": "failed",
+            "error": fault,
+        }
+        return b"event: response.failed\n" + frame(
+            encode(
+                {"type": "response.failed", "sequence_number": self._number + 1, "response": failed}
+            )
+        )
 
 
 class MessagesEnding(Ending):
@@ -98,7 +119,9 @@ class MessagesEnding(Ending):
             self.whole = self.whole or _object(event.data).get("type") in ("message_stop", "error")
 
     def told(self, error: GatewayError) -> bytes:
-        return b"event: error\n" + frame(encode({"type": "error", "error": {"type": "api_error", "message": error.message}}))
+        return b"event: error\n" + frame(
+            encode({"type": "error", "error": {"type": "api_error", "message": error.message}})
+        )
 
 
 def ending_of(path: str, several: bool = False) -> Ending:

@@ -11,6 +11,7 @@ UpstreamRefused carries an upstream's own status and body, verbatim; UpstreamFai
 
 How a message names a value that was given, and what may have been meant, is said here too.
 """
+
 from __future__ import annotations
 
 import re
@@ -27,13 +28,29 @@ if TYPE_CHECKING:
 Headers = Sequence[tuple[bytes, bytes]]
 SHOWN = 60  # characters of a value
 LOOKED_AT = 4000  # characters of a value of which some are shown
-KINDS = {dict: "an object", list: "a list", tuple: "a list", str: "a string", int: "a number", float: "a number", bool: "a boolean", type(None): "null"}
+KINDS = {
+    dict: "an object",
+    list: "a list",
+    tuple: "a list",
+    str: "a string",
+    int: "a number",
+    float: "a number",
+    bool: "a boolean",
+    type(None): "null",
+}
 TABLE = ("model_type", "dict_type")
 SHAPES = {
-    "tuple_type": 'this is a list, such as ["a", "b"]', "missing": "this is needed", "string_type": "this is a string", **dict.fromkeys(TABLE, "this is a table, in JSON an object"),
-    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "this is a whole number"), **dict.fromkeys(("float_type", "float_parsing"), "this is a number"),
-    **dict.fromkeys(("bool_type", "bool_parsing"), "this is true or false")}
-HIDDEN = frozenset({"api_key", "key", "key_hash", "keys"})  # members that hold keys, or would where one was put in the wrong place
+    "tuple_type": 'this is a list, such as ["a", "b"]',
+    "missing": "this is needed",
+    "string_type": "this is a string",
+    **dict.fromkeys(TABLE, "this is a table, in JSON an object"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "this is a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "this is a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "this is true or false"),
+}
+HIDDEN = frozenset(
+    {"api_key", "key", "key_hash", "keys"}
+)  # members that hold keys, or would where one was put in the wrong place
 
 
 class GatewayError(Exception):
@@ -43,7 +60,14 @@ class GatewayError(Exception):
     type = "server_error"
     code: str | None = None
 
-    def __init__(self, message: str, *, code: str | None = None, param: str | None = None, headers: Headers = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        headers: Headers = (),
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.code = code or type(self).code
@@ -60,7 +84,9 @@ class GatewayError(Exception):
 
 def error_body(message: str, kind: str, code: str | None = None, param: str | None = None) -> bytes:
     """An error object as JSON text; members without a value are null, never the word."""
-    return msgspec.json.encode({"error": {"message": message, "type": kind, "param": param, "code": code}})
+    return msgspec.json.encode(
+        {"error": {"message": message, "type": kind, "param": param, "code": code}}
+    )
 
 
 class BadRequest(GatewayError):
@@ -154,7 +180,9 @@ class UpstreamRefused(GatewayError):
 
     date: when it was sent, by the upstream's own clock. said: for the log, where the body is no longer its text."""
 
-    def __init__(self, status: int, content: bytes, headers: Headers = (), date: bytes = b"", said: str = "") -> None:
+    def __init__(
+        self, status: int, content: bytes, headers: Headers = (), date: bytes = b"", said: str = ""
+    ) -> None:
         super().__init__(f"the upstream answered {status}", headers=headers)
         self.status = status
         self.content = content
@@ -170,7 +198,11 @@ class UpstreamRefused(GatewayError):
         except (ValueError, TypeError, LookupError, RecursionError):
             pass
         text = " ".join(self.content[:300].decode("utf-8", "replace").split())
-        return error_body(f"The upstream answered {self.status}: {text or 'no text'}", "upstream_error", "upstream_error")
+        return error_body(
+            f"The upstream answered {self.status}: {text or 'no text'}",
+            "upstream_error",
+            "upstream_error",
+        )
 
 
 class UpstreamFailed(GatewayError):
@@ -198,7 +230,13 @@ def quoted(value: object) -> str:
         return repr(text) if len(value) <= SHOWN else f"{text[:SHOWN]!r}… ({len(value)} characters)"
     if isinstance(value, dict | list | tuple):
         return kind_of(value)
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)[:SHOWN]
+    return (
+        "null"
+        if value is None
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)[:SHOWN]
+    )
 
 
 def shown_url(url: str) -> str:
@@ -222,17 +260,26 @@ class Filled(str):
     raw: str
 
 
-def told(error: ValidationError, model: type[BaseModel], listed: str = "") -> list[tuple[tuple[str, ...], str]]:
+def told(
+    error: ValidationError, model: type[BaseModel], listed: str = ""
+) -> list[tuple[tuple[str, ...], str]]:
     """The path of each member that cannot be used; what is allowed there, and its value, unless that may be a key. listed: see `instead`."""
-    return [(tuple(str(p)[:SHOWN] for p in x["loc"]), _wrong(x, model, listed)) for x in error.errors(include_url=False)]
+    return [
+        (tuple(str(p)[:SHOWN] for p in x["loc"]), _wrong(x, model, listed))
+        for x in error.errors(include_url=False)
+    ]
 
 
 def _wrong(error: Any, model: Any, listed: str) -> str:
     path, kind, value = error["loc"], error["type"], getattr(error["input"], "raw", error["input"])
     if kind == "extra_forbidden":  # whose value may be a key under a name that was mistyped
-        return f"there is no such setting{instead(str(path[-1]), _members(model, path[:-1]), listed)}"
+        return (
+            f"there is no such setting{instead(str(path[-1]), _members(model, path[:-1]), listed)}"
+        )
     text = SHAPES.get(kind) or error["msg"].removeprefix("Value error, ")
-    if kind == "missing" or (isinstance(value, dict | list | tuple | bytes) and not kind.endswith("_type")):
+    if kind == "missing" or (
+        isinstance(value, dict | list | tuple | bytes) and not kind.endswith("_type")
+    ):
         return text  # which says all
     return f"{text}, not {kind_of(value) if kind in TABLE or not HIDDEN.isdisjoint(path[-2:]) else quoted(value)}"
 
@@ -240,6 +287,10 @@ def _wrong(error: Any, model: Any, listed: str) -> str:
 def _members(kind: Any, path: Sequence[str | int]) -> list[str]:
     """What may stand at a path within a model."""
     for part in path:
-        kind = kind.model_fields[part].annotation if hasattr(kind, "model_fields") else get_args(kind)[isinstance(part, str)]
+        kind = (
+            kind.model_fields[part].annotation
+            if hasattr(kind, "model_fields")
+            else get_args(kind)[isinstance(part, str)]
+        )
         kind = get_args(kind)[0] if NoneType in get_args(kind) else kind
     return list(kind.model_fields)

@@ -3,6 +3,7 @@
 Behind managed keys all tenants share the provider's account. What one of them stored there (files,
 batches, threads, stored responses, ...) is open to whoever may call these paths, so the operator says who may.
 """
+
 from __future__ import annotations
 
 import re
@@ -16,14 +17,39 @@ from gateway.naming import model_for_certain, model_of
 from gateway.routing import allowed
 
 # Asked by POST, and answered out of the request alone. A path that is not here needs `keys.paths`.
-STATELESS = frozenset({
-    "/chat/completions", "/completions", "/edits", "/infill", "/fim/completions", "/complete",
-    "/responses", "/responses/input_tokens", "/responses/compact",
-    "/messages", "/messages/count_tokens", "/chat/moderations", "/moderations",
-    "/embeddings", "/rerank", "/score", "/classify", "/classifications", "/pooling",
-    "/tokenize", "/detokenize", "/ocr", "/apply-template",
-    "/audio/speech", "/audio/transcriptions", "/audio/translations",
-    "/images/generations", "/images/edits", "/images/variations"})
+STATELESS = frozenset(
+    {
+        "/chat/completions",
+        "/completions",
+        "/edits",
+        "/infill",
+        "/fim/completions",
+        "/complete",
+        "/responses",
+        "/responses/input_tokens",
+        "/responses/compact",
+        "/messages",
+        "/messages/count_tokens",
+        "/chat/moderations",
+        "/moderations",
+        "/embeddings",
+        "/rerank",
+        "/score",
+        "/classify",
+        "/classifications",
+        "/pooling",
+        "/tokenize",
+        "/detokenize",
+        "/ocr",
+        "/apply-template",
+        "/audio/speech",
+        "/audio/transcriptions",
+        "/audio/translations",
+        "/images/generations",
+        "/images/edits",
+        "/images/variations",
+    }
+)
 READING = ("GET", "HEAD", "OPTIONS", "DELETE")
 NAMING = ("models", "engines", "deployments")  # what a model's name stands behind in a path
 QUERY_FIELDS = 100
@@ -43,11 +69,16 @@ def check_path(principal: Principal, method: str, path: str) -> None:
     if principal.paths is None or (method == "POST" and path in STATELESS):
         return
     if not any(fnmatchcase(f"/v1{path}", pattern) for pattern in principal.paths):
-        raise Forbidden(f"The key {principal.key!r} may not {method} {f'/v1{path}'[:200]!r}: all keys share the provider's account, and what is "
-                        "stored there is for keys whose `paths` list it. The operator can add it there, such as \"/v1/files*\".", code="path_not_allowed")
+        raise Forbidden(
+            f"The key {principal.key!r} may not {method} {f'/v1{path}'[:200]!r}: all keys share the provider's account, and what is "
+            'stored there is for keys whose `paths` list it. The operator can add it there, such as "/v1/files*".',
+            code="path_not_allowed",
+        )
 
 
-def model_asked(principal: Principal, method: str, path: str, query: str, body: tuple[bytes, bytes]) -> str | None:
+def model_asked(
+    principal: Principal, method: str, path: str, query: str, body: tuple[bytes, bytes]
+) -> str | None:
     """The model that a request is for, None where it names none. body: and its content type.
 
     For a key that is limited it is certain. Raises BadRequest, Forbidden.
@@ -59,11 +90,18 @@ def model_asked(principal: Principal, method: str, path: str, query: str, body: 
     beside, asked = _named(principal, path), _asked(query)
     names = {*beside, *asked, *([told] if told else ())}
     if len(names) > 1:
-        raise BadRequest(f"The request names several models, {', '.join(repr(n[:60]) for n in sorted(names))}: name one.", param="model")
+        raise BadRequest(
+            f"The request names several models, {', '.join(repr(n[:60]) for n in sorted(names))}: name one.",
+            param="model",
+        )
     # A query is for servers that look at it: where there is a body, another may take its model from elsewhere.
     if not (told or beside or (asked and not data)) and (data or method not in READING):
-        raise Forbidden(f"The key {principal.key!r} is limited in its models or its budget, so it may only send what names its `model`; this request "
-                        "names none. Name it in the body, or use a key without these limits.", code="model_not_allowed", param="model")
+        raise Forbidden(
+            f"The key {principal.key!r} is limited in its models or its budget, so it may only send what names its `model`; this request "
+            "names none. Name it in the body, or use a key without these limits.",
+            code="model_not_allowed",
+            param="model",
+        )
     return names.pop() if names else None
 
 

@@ -4,6 +4,7 @@ Servers differ in what they make of an odd form: the last of two fields of a nam
 spelling, a part that only some of them see. So a form is read strictly or not at all: each place where
 the boundary stands begins a part, and each part says its name once and plainly.
 """
+
 from __future__ import annotations
 
 import re
@@ -115,5 +116,5 @@ def _named(head: dict[bytes, bytes], start: int, end: int) -> Field:
     name = found.get(b"name", b"\\")
     odd = b"\\" in name or any(n.startswith(b"name*") for n in found)
     if kind.strip().lower() != b"form-data" or at != len(said) or odd:
-        raise Malformed("a part does not say its name plainly (form-data; name=\"...\")")
+        raise Malformed('a part does not say its name plainly (form-data; name="...")')
     return Field(name, b"filename" in found or b"filename*" in found, start, end)

@@ -3,6 +3,7 @@
 A whole completion is lifted to the one chunk of such a stream. Nothing of an answer was used when this raises, so the caller may
 compose the request anew.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -87,7 +88,9 @@ class Passed:
     framer: Framer = field(default_factory=Framer)
 
 
-Composed = tuple[Json, Sequence[Piece], Messages | None]  # a request, what went for the messages before its own, and where those came from
+Composed = tuple[
+    Json, Sequence[Piece], Messages | None
+]  # a request, what went for the messages before its own, and where those came from
 Answered = TypeVar("Answered", Reply, Passed)
 
 
@@ -122,10 +125,14 @@ class Forwarder:
     async def chosen(self) -> Target:
         """The target that is tried first. Raises Unavailable."""
         if not self._candidates:
-            self._candidates = await self.choice.candidates(self.route, self.account, self.conversation)
+            self._candidates = await self.choice.candidates(
+                self.route, self.account, self.conversation
+            )
         return self._candidates[0].target
 
-    async def open(self, compose: Callable[[Target], Composed], *, another: bool = False, frozen: bool = False) -> Reply:
+    async def open(
+        self, compose: Callable[[Target], Composed], *, another: bool = False, frozen: bool = False
+    ) -> Reply:
         """Tries targets until one answers with a completion. Raises GatewayError: the last refusal or fault.
 
         compose: the request for a target. another: not the body that the client's Idempotency-Key stands for, so it goes under a key of its own: under the same,
@@ -135,9 +142,17 @@ class Forwarder:
         def outgoing(target: Target) -> Outgoing:
             nonlocal found
             body, sent, client = compose(target)
-            found = pieces(native(body["messages"], target.label, thoughts=target.settings.kind == "anthropic"), client, sent)
+            found = pieces(
+                native(
+                    body["messages"], target.label, thoughts=target.settings.kind == "anthropic"
+                ),
+                client,
+                sent,
+            )
             content = written({**body, "model": target.model}, found, client)
-            return Outgoing("/chat/completions", content, frozen=frozen, stream=bool(body.get("stream")))
+            return Outgoing(
+                "/chat/completions", content, frozen=frozen, stream=bool(body.get("stream"))
+            )
 
         reply = await self._tried(lambda target: self._sent(target, outgoing(target), another))
         reply.messages = found
@@ -165,14 +180,24 @@ class Forwarder:
     @property
     def alias(self) -> str | None:
         """The name to show as `model`, where the one that serves has another."""
-        target = self.served or (self._candidates[0].target if self._candidates else self.route.tiers[0][0])
+        target = self.served or (
+            self._candidates[0].target if self._candidates else self.route.tiers[0][0]
+        )
         return self.route.name if target.model != self.route.name else None
 
     def named(self, started: float) -> Pairs:
         """Headers that tell who answered, or failed last, at which attempt, and what was not spent waiting since `started` (perf_counter)."""
-        who = [(b"x-mnemogate-upstream", header_value(target.label))] if (target := self.served or self.tried) else []
+        who = (
+            [(b"x-mnemogate-upstream", header_value(target.label))]
+            if (target := self.served or self.tried)
+            else []
+        )
         overhead = max(0.0, time.perf_counter() - started - self.waited) * 1000
-        return [*who, (b"x-mnemogate-attempts", b"%d" % self.attempts), (b"x-mnemogate-overhead-ms", b"%.2f" % overhead)]
+        return [
+            *who,
+            (b"x-mnemogate-attempts", b"%d" % self.attempts),
+            (b"x-mnemogate-overhead-ms", b"%.2f" % overhead),
+        ]
 
     async def _tried(self, send: Callable[[Target], Awaitable[Answered]]) -> Answered:
         """One loop for every call: another target first, else the same after a pause."""
@@ -181,8 +206,14 @@ class Forwarder:
         ready: dict[str, float] = {}  # the loop's time at which what was tried may be tried again
         while True:
             # Looked at again: its places may be taken since it was chosen.
-            candidate = self._candidates[0] if len(self._candidates) == 1 else min(
-                self._candidates, key=lambda c: (ready.get(c.target.label, 0.0), self.choice.against(c)))
+            candidate = (
+                self._candidates[0]
+                if len(self._candidates) == 1
+                else min(
+                    self._candidates,
+                    key=lambda c: (ready.get(c.target.label, 0.0), self.choice.against(c)),
+                )
+            )
             label = candidate.target.label
             if (left := ready.get(label, 0.0) - loop.time()) > 0:
                 self.waited += left
@@ -197,13 +228,17 @@ class Forwarder:
             except GatewayError as e:
                 ready[label] = self._again(e)
                 soonest = min(ready.get(c.target.label, 0.0) for c in self._candidates)
-                if self.failures > self.retries or soonest > min(loop.time() + LONGEST_PAUSE, self.deadline):
+                if self.failures > self.retries or soonest > min(
+                    loop.time() + LONGEST_PAUSE, self.deadline
+                ):
                     raise
             else:
                 self._stay(candidate.target)
                 return answered
 
-    async def _judged(self, trial: Trial, send: Callable[[Target], Awaitable[Answered]]) -> Answered:
+    async def _judged(
+        self, trial: Trial, send: Callable[[Target], Awaitable[Answered]]
+    ) -> Answered:
         """One try, and what it tells of its target. A caller who leaves tells nothing, and pays for what was begun for it."""
         started, target = time.perf_counter(), trial.candidate.target
         self._written = False
@@ -231,17 +266,28 @@ class Forwarder:
 
     def _again(self, error: GatewayError) -> float:
         """When the target that failed so may be tried again, by the loop's time. Raises the error where nobody else is to be asked either."""
-        elsewhere = isinstance(error, UpstreamRefused) and not forbids_retry(error) and code_of(error) in self.choice.rules.failover_codes
+        elsewhere = (
+            isinstance(error, UpstreamRefused)
+            and not forbids_retry(error)
+            and code_of(error) in self.choice.rules.failover_codes
+        )
         if not worth_retrying(error) and not elsewhere:
             raise error
         self.failures += 1
-        return math.inf if elsewhere else asyncio.get_running_loop().time() + pause(error, self.failures)
+        return (
+            math.inf
+            if elsewhere
+            else asyncio.get_running_loop().time() + pause(error, self.failures)
+        )
 
     def _stay(self, target: Target) -> None:
         """Later rounds begin with the target that served."""
         if self.served is not target:
             self.served = target
-            self._candidates = [Candidate(target, {}), *(c for c in self._candidates if c.target is not target)]
+            self._candidates = [
+                Candidate(target, {}),
+                *(c for c in self._candidates if c.target is not target),
+            ]
 
     async def _dispatched(self, target: Target, outgoing: Outgoing) -> Incoming:
         """The target's answer, which holds one of its places where those are limited. Raises Unavailable where none was free in time."""
@@ -271,7 +317,9 @@ class Forwarder:
         with ExitStack() as places:
             if self.among_many:
                 patience = min(target.settings.timeouts.connect, left)
-                await choice.shares.take(target.provider, self.account, target.settings.max_connections, patience)
+                await choice.shares.take(
+                    target.provider, self.account, target.settings.max_connections, patience
+                )
                 places.callback(choice.shares.give, target.provider, self.account)
             if target.concurrent:
                 await choice.slots.take(target, min(choice.rules.queue_seconds, left))
@@ -286,8 +334,15 @@ class Forwarder:
         """Tells the operator of a call that failed. What is the request's own fault, or a full pool's, is no warning."""
         own = isinstance(error, UpstreamRefused | BadRequest | Unavailable) and not blames(error)
         level = logging.INFO if own else logging.WARNING
-        log.log(level, "upstream call failed: %s at %s, attempt %d%s: %s", target.label, target.address, self.attempts,
-                f" of {self.request}" if self.request else "", reason(error))
+        log.log(
+            level,
+            "upstream call failed: %s at %s, attempt %d%s: %s",
+            target.label,
+            target.address,
+            self.attempts,
+            f" of {self.request}" if self.request else "",
+            reason(error),
+        )
 
     async def broke(self, error: GatewayError) -> None:
         """An answer that had begun broke off: that too speaks against its target."""
@@ -297,7 +352,9 @@ class Forwarder:
         if blames(error):
             await self.choice.cooldowns.failed(self.served.label, None)
 
-    async def _passed(self, target: Target, make: Callable[[Target, Pairs], Awaitable[Outgoing]]) -> Passed:
+    async def _passed(
+        self, target: Target, make: Callable[[Target, Pairs], Awaitable[Outgoing]]
+    ) -> Passed:
         headers = upstream_headers(self.client, self.credential(target), None)
         incoming = await self._dispatched(target, await make(target, headers))
         try:
@@ -317,8 +374,16 @@ class Forwarder:
         async for batch in passed.more:
             passed.first += batch
             if found := next((e for e in batch if e.data), None):
-                if self.failures < self.retries and found.data and (error := await weighed(found.data, _error, found.data)):
-                    failure = UpstreamRefused(status_of(error), self.scrubbed(found.data, passed.target), client_headers(passed.incoming.headers))
+                if (
+                    self.failures < self.retries
+                    and found.data
+                    and (error := await weighed(found.data, _error, found.data))
+                ):
+                    failure = UpstreamRefused(
+                        status_of(error),
+                        self.scrubbed(found.data, passed.target),
+                        client_headers(passed.incoming.headers),
+                    )
                     if worth_retrying(failure):
                         raise failure
                 return
@@ -365,7 +430,11 @@ class Forwarder:
             if first.data == DONE:
                 break
             if (error := (await chunk_of(first)).error) is not None:
-                raise UpstreamRefused(status_of(error), self.scrubbed(encode({"error": error}), reply.target), reply.headers)
+                raise UpstreamRefused(
+                    status_of(error),
+                    self.scrubbed(encode({"error": error}), reply.target),
+                    reply.headers,
+                )
             reply.events = batch
             return
         raise StreamIncomplete("The upstream's stream ended before its first event. Try again.")
@@ -373,14 +442,20 @@ class Forwarder:
     async def _whole(self, reply: Reply) -> None:
         data = await reply.incoming.read(ANSWER_BYTES)
         if len(data) >= ANSWER_BYTES:
-            raise UpstreamUnreachable(f"The upstream's answer is longer than {ANSWER_BYTES} bytes. Try again, or ask for less.")
+            raise UpstreamUnreachable(
+                f"The upstream's answer is longer than {ANSWER_BYTES} bytes. Try again, or ask for less."
+            )
         try:
             body, found = await weighed(data, completion, data)
             if body.get("error"):
-                raise UpstreamRefused(status_of(body["error"]), self.scrubbed(data, reply.target), reply.headers)
+                raise UpstreamRefused(
+                    status_of(body["error"]), self.scrubbed(data, reply.target), reply.headers
+                )
             reply.chunk = found
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, Malformed) as e:
-            raise UpstreamUnreachable(f"The upstream answered 200 with something that is no chat completion ({type(e).__name__}). Try again, or check its base_url.") from e
+            raise UpstreamUnreachable(
+                f"The upstream answered 200 with something that is no chat completion ({type(e).__name__}). Try again, or check its base_url."
+            ) from e
         reply.plain = data
 
     async def _refusal(self, target: Target, incoming: Incoming) -> GatewayError:
@@ -388,16 +463,28 @@ class Forwarder:
         headers = client_headers(incoming.headers)
         if incoming.status == 401 and self.managed:
             keyless = self.credential(target) is None
-            fault = "has no api_key here, and wants one" if keyless else "refused the gateway's own credentials"
-            return UpstreamAuthError(f"The provider {target.provider!r} {fault}. The gateway's operator must {'set' if keyless else 'check'} providers.{target.provider}.api_key.")
+            fault = (
+                "has no api_key here, and wants one"
+                if keyless
+                else "refused the gateway's own credentials"
+            )
+            return UpstreamAuthError(
+                f"The provider {target.provider!r} {fault}. The gateway's operator must {'set' if keyless else 'check'} providers.{target.provider}.api_key."
+            )
         if incoming.status < 200 or incoming.status > 599:
-            return UpstreamUnreachable(f"The provider {target.provider!r} answered {incoming.status}, which nobody asked for. Check its base_url.")
+            return UpstreamUnreachable(
+                f"The provider {target.provider!r} answered {incoming.status}, which nobody asked for. Check its base_url."
+            )
         if 300 <= incoming.status < 400:
-            return UpstreamUnreachable(f"The provider {target.provider!r} answered with a redirect ({incoming.status}), which is not followed. Check its base_url.",
-                                       headers=[(b"x-should-retry", b"false")])
+            return UpstreamUnreachable(
+                f"The provider {target.provider!r} answered with a redirect ({incoming.status}), which is not followed. Check its base_url.",
+                headers=[(b"x-should-retry", b"false")],
+            )
         content, told = error_json(incoming.status, data, headers)
         said = "" if content is data else self._loggable(data)
-        return UpstreamRefused(incoming.status, content, told, incoming.header(b"date") or b"", said)
+        return UpstreamRefused(
+            incoming.status, content, told, incoming.header(b"date") or b"", said
+        )
 
 
 def _error(data: bytes) -> Any:

@@ -3,6 +3,7 @@
 ASGI decodes `%2F`, so a user named `a/b` would be another path: here only what cannot change the path's shape is decoded, and
 handlers decode the rest of a segment.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -23,14 +24,50 @@ from memory.ids import new_id
 PERCENT = re.compile(rb"(?:%[0-9A-Fa-f]{2})+")
 # What proxies, tunnels and meshes add, and no client by itself. With them, or over HTTP/1.0, which bare
 # reverse proxies speak, a request may be anybody's.
-FROM_ELSEWHERE = frozenset({
-    b"forwarded", b"via", b"client-ip", b"remote-addr", b"true-client-ip", b"x-client-ip", b"x-cluster-client-ip", b"x-real-ip", b"x-remote-ip",
-    b"x-remote-addr", b"x-scheme", b"x-url-scheme", b"x-host", b"cdn-loop", b"cf-connecting-ip", b"cf-connecting-ipv6", b"cf-ipcountry", b"cf-ray",
-    b"cf-visitor", b"fastly-client-ip", b"fly-client-ip", b"x-appengine-user-ip", b"x-azure-clientip", b"x-azure-socketip",
-    b"x-envoy-external-address", b"x-nf-client-connection-ip", b"x-vercel-ip-country"})
-FROM_ELSEWHERE_BEGINS = (b"x-forwarded", b"x-original-", b"cf-access-", b"tailscale-", b"x-goog-iap-", b"x-vercel-forwarded", b"ngrok-auth-")
+FROM_ELSEWHERE = frozenset(
+    {
+        b"forwarded",
+        b"via",
+        b"client-ip",
+        b"remote-addr",
+        b"true-client-ip",
+        b"x-client-ip",
+        b"x-cluster-client-ip",
+        b"x-real-ip",
+        b"x-remote-ip",
+        b"x-remote-addr",
+        b"x-scheme",
+        b"x-url-scheme",
+        b"x-host",
+        b"cdn-loop",
+        b"cf-connecting-ip",
+        b"cf-connecting-ipv6",
+        b"cf-ipcountry",
+        b"cf-ray",
+        b"cf-visitor",
+        b"fastly-client-ip",
+        b"fly-client-ip",
+        b"x-appengine-user-ip",
+        b"x-azure-clientip",
+        b"x-azure-socketip",
+        b"x-envoy-external-address",
+        b"x-nf-client-connection-ip",
+        b"x-vercel-ip-country",
+    }
+)
+FROM_ELSEWHERE_BEGINS = (
+    b"x-forwarded",
+    b"x-original-",
+    b"cf-access-",
+    b"tailscale-",
+    b"x-goog-iap-",
+    b"x-vercel-forwarded",
+    b"ngrok-auth-",
+)
 OPEN_PATHS = ("/health", "/ready", "/metrics")
-ANSWERED = re.compile(r"(?:/u/[^/]+)?/v1/(?!models(?:/|\Z))")  # chats and the relay, which name their requests themselves
+ANSWERED = re.compile(
+    r"(?:/u/[^/]+)?/v1/(?!models(?:/|\Z))"
+)  # chats and the relay, which name their requests themselves
 CHAT = "/v1/chat/completions"
 METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
@@ -77,7 +114,9 @@ class Front:
     """Wraps the application. See the module. rewire: makes the gateway of other settings out of the running one. traces: what
     requests leave in the application."""
 
-    def __init__(self, app: App, rewire: Callable[[Gateway, Settings], Gateway], traces: Traces) -> None:
+    def __init__(
+        self, app: App, rewire: Callable[[Gateway, Settings], Gateway], traces: Traces
+    ) -> None:
         self._app, self._rewire, self.traces = app, rewire, traces
 
     @property
@@ -114,14 +153,19 @@ class Front:
         server, process = gateway.settings.server, gateway.process
         origin = headers.get(b"origin", b"").decode("latin-1").rstrip("/")
         allowed = bool(origin) and any(o.rstrip("/") in (origin, "*") for o in server.cors_origins)
-        if allowed and not (scope["method"] == "OPTIONS" and b"access-control-request-method" in headers):
+        if allowed and not (
+            scope["method"] == "OPTIONS" and b"access-control-request-method" in headers
+        ):
             send = _with_cors(send, origin)
         try:
             _reshape(scope)
             if gateway.local:
                 self._guard(scope, headers, origin, allowed)
             if process.draining and scope["path"] not in OPEN_PATHS:
-                raise Unavailable("The gateway is shutting down. Try again at once: another one may answer.", headers=[(b"retry-after", b"1"), (b"connection", b"close")])
+                raise Unavailable(
+                    "The gateway is shutting down. Try again at once: another one may answer.",
+                    headers=[(b"retry-after", b"1"), (b"connection", b"close")],
+                )
         except (BadRequest, Forbidden, Unavailable) as e:
             await respond_error(send, e, [(b"x-mnemogate-request-id", name.encode())])
             return
@@ -132,37 +176,71 @@ class Front:
             return
         process.busy += 1
         try:
-            if scope["method"] == "POST" and scope["path"] == CHAT:  # the router and what stands around it lead to the same, for a tenth of a request's time
+            if (
+                scope["method"] == "POST" and scope["path"] == CHAT
+            ):  # the router and what stands around it lead to the same, for a tenth of a request's time
                 await serve(gateway, scope, receive, send, None)
                 return
             self.traces.leave(scope["path"], scope["query_string"])
-            await self._app(scope, receive, _noting(send) if ANSWERED.match(scope["path"]) else _with_name(_noting(send), name.encode()))
+            await self._app(
+                scope,
+                receive,
+                _noting(send)
+                if ANSWERED.match(scope["path"])
+                else _with_name(_noting(send), name.encode()),
+            )
         finally:
             process.busy -= 1
 
-    def _guard(self, scope: Any, headers: Mapping[bytes, bytes], origin: str, allowed: bool) -> None:
+    def _guard(
+        self, scope: Any, headers: Mapping[bytes, bytes], origin: str, allowed: bool
+    ) -> None:
         """Single-user mode is one person on one machine: whatever may come from elsewhere is refused. Raises Forbidden."""
         peer = (scope.get("client") or ("127.0.0.1", 0))[0]
         if peer not in LOCAL_HOSTS and not peer.startswith(("127.", "::ffff:127.")):
-            raise Forbidden("Mnemogate runs in single-user mode and answers this machine alone. Configure managed keys to serve others.")
+            raise Forbidden(
+                "Mnemogate runs in single-user mode and answers this machine alone. Configure managed keys to serve others."
+            )
         host = headers.get(b"host", b"").decode("latin-1")
         name = host.rsplit(":", 1)[0] if not host.endswith("]") and ":" in host else host
         if name.lower() not in LOCAL_HOSTS:
-            raise Forbidden(f"Mnemogate runs in single-user mode and answers to 127.0.0.1 and localhost, not to {host[:80]!r}.")
+            raise Forbidden(
+                f"Mnemogate runs in single-user mode and answers to 127.0.0.1 and localhost, not to {host[:80]!r}."
+            )
         if origin and not allowed and origin not in (f"http://{host}", f"https://{host}"):
             raise Forbidden(f"The origin {origin[:80]!r} is not listed in server.cors_origins.")
         if not allowed and headers.get(b"sec-fetch-site") == b"cross-site":
-            raise Forbidden("Mnemogate runs in single-user mode and refuses what another site's page asks for. If it is yours, list its origin in server.cors_origins.")
-        elsewhere = next((h.decode("latin-1") for h in headers if h in FROM_ELSEWHERE or h.startswith(FROM_ELSEWHERE_BEGINS)), "")
+            raise Forbidden(
+                "Mnemogate runs in single-user mode and refuses what another site's page asks for. If it is yours, list its origin in server.cors_origins."
+            )
+        elsewhere = next(
+            (
+                h.decode("latin-1")
+                for h in headers
+                if h in FROM_ELSEWHERE or h.startswith(FROM_ELSEWHERE_BEGINS)
+            ),
+            "",
+        )
         if elsewhere or (scope.get("http_version") == "1.0" and scope["path"] != "/health"):
-            what = f"the header {elsewhere[:80]!r}" if elsewhere else "HTTP/1.0, which bare reverse proxies speak"
-            raise Forbidden(f"Mnemogate runs in single-user mode and refuses {what}: behind a proxy or tunnel all visitors would be one person. Configure managed keys.")
+            what = (
+                f"the header {elsewhere[:80]!r}"
+                if elsewhere
+                else "HTTP/1.0, which bare reverse proxies speak"
+            )
+            raise Forbidden(
+                f"Mnemogate runs in single-user mode and refuses {what}: behind a proxy or tunnel all visitors would be one person. Configure managed keys."
+            )
 
 
 def _cors(origin: str, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
     asked = headers.get(b"access-control-request-headers", b"")
-    return [(b"access-control-allow-origin", origin.encode("latin-1")), (b"access-control-allow-methods", METHODS), (b"access-control-allow-headers", asked),
-            (b"access-control-max-age", b"600"), (b"vary", b"Origin, Access-Control-Request-Headers")]
+    return [
+        (b"access-control-allow-origin", origin.encode("latin-1")),
+        (b"access-control-allow-methods", METHODS),
+        (b"access-control-allow-headers", asked),
+        (b"access-control-max-age", b"600"),
+        (b"vary", b"Origin, Access-Control-Request-Headers"),
+    ]
 
 
 def _unless_cut_short(send: Send) -> Send:
@@ -179,8 +257,13 @@ def _unless_cut_short(send: Send) -> Send:
 
 def _with_name(send: Send, name: bytes) -> Send:
     async def sent(message: Any) -> None:
-        if message["type"] == "http.response.start" and not any(k == b"x-mnemogate-request-id" for k, _ in message["headers"]):
-            message = {**message, "headers": [*message["headers"], (b"x-mnemogate-request-id", name)]}
+        if message["type"] == "http.response.start" and not any(
+            k == b"x-mnemogate-request-id" for k, _ in message["headers"]
+        ):
+            message = {
+                **message,
+                "headers": [*message["headers"], (b"x-mnemogate-request-id", name)],
+            }
         await send(message)
 
     return sent
@@ -201,7 +284,11 @@ def _noting(send: Send) -> Send:
 def _with_cors(send: Send, origin: str) -> Send:
     async def sent(message: Any) -> None:
         if message["type"] == "http.response.start":
-            extra = [(b"access-control-allow-origin", origin.encode("latin-1")), (b"access-control-expose-headers", b"*"), (b"vary", b"Origin")]
+            extra = [
+                (b"access-control-allow-origin", origin.encode("latin-1")),
+                (b"access-control-expose-headers", b"*"),
+                (b"vary", b"Origin"),
+            ]
             message = {**message, "headers": [*message.get("headers", ()), *extra]}
         await send(message)
 

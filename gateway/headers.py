@@ -1,4 +1,5 @@
 """Which headers cross the gateway, in either direction. Everything else stays on its side. Pure."""
+
 from __future__ import annotations
 
 import hashlib
@@ -11,16 +12,52 @@ from urllib.parse import quote
 Pairs = list[tuple[bytes, bytes]]
 
 # To the upstream: what means something there. Never: credentials, cookies, hop-by-hop, anything of ours.
-FORWARDED = frozenset({
-    b"openai-beta", b"anthropic-version", b"anthropic-beta", b"idempotency-key", b"x-client-request-id",
-    b"traceparent", b"tracestate", b"baggage", b"accept", b"range", b"http-referer", b"x-title"})
-BILLED = frozenset({b"openai-organization", b"openai-project"})  # who pays: for a client to say with a key of its own
+FORWARDED = frozenset(
+    {
+        b"openai-beta",
+        b"anthropic-version",
+        b"anthropic-beta",
+        b"idempotency-key",
+        b"x-client-request-id",
+        b"traceparent",
+        b"tracestate",
+        b"baggage",
+        b"accept",
+        b"range",
+        b"http-referer",
+        b"x-title",
+    }
+)
+BILLED = frozenset(
+    {b"openai-organization", b"openai-project"}
+)  # who pays: for a client to say with a key of its own
 OURS = (b"x-memory", b"x-mnemogate")
-HOP = frozenset({
-    b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"content-length", b"host", b"expect", b"http2-settings"})
+HOP = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        b"content-length",
+        b"host",
+        b"expect",
+        b"http2-settings",
+    }
+)
 CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"cookie", b"cookie2"})
 # Back to the client: dropped, since they belong to the other connection or to the browser of someone else.
-DROPPED = HOP | {b"set-cookie", b"set-cookie2", b"server", b"date", b"alt-svc", b"strict-transport-security", b"clear-site-data", b"x-accel-buffering"}
+DROPPED = HOP | {
+    b"set-cookie",
+    b"set-cookie2",
+    b"server",
+    b"date",
+    b"alt-svc",
+    b"strict-transport-security",
+    b"clear-site-data",
+    b"x-accel-buffering",
+}
 
 TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 UNSENDABLE = re.compile(rb"[^!#$%&'*+.^_`|~0-9A-Za-z\0-]|\0\0")  # in names, joined by NUL
@@ -44,7 +81,9 @@ def may_forward(name: bytes) -> bool:
     return name not in HOP and name not in CREDENTIALS and not name.startswith((*OURS, b"proxy-"))
 
 
-def client_side(client: Mapping[bytes, bytes], more: Iterable[str] = (), *, own: bool = True) -> Pairs:
+def client_side(
+    client: Mapping[bytes, bytes], more: Iterable[str] = (), *, own: bool = True
+) -> Pairs:
     """What of a client's headers goes upstream: the allow list and `more`, save what its Connection header lists.
 
     own: the account there is the client's own.
@@ -61,7 +100,11 @@ def told_apart(client: Pairs, secret: bytes, tenant: str) -> Pairs:
 
     def mine(key: bytes) -> bytes:
         whose = tenant.encode("utf-8", "surrogatepass")
-        return hmac.digest(secret, b"idempotency\x00" + whose + b"\x00" + key, "sha256").hex()[:40].encode()
+        return (
+            hmac.digest(secret, b"idempotency\x00" + whose + b"\x00" + key, "sha256")
+            .hex()[:40]
+            .encode()
+        )
 
     return [(k, mine(v) if k == b"idempotency-key" else v) for k, v in client]
 
@@ -72,7 +115,9 @@ def rekeyed(client: Pairs, body: bytes) -> Pairs:
     return [(k, v + mark if k == b"idempotency-key" else v) for k, v in client]
 
 
-def upstream_headers(client: Pairs, authorization: bytes | None, content_type: bytes | None = b"application/json") -> Pairs:
+def upstream_headers(
+    client: Pairs, authorization: bytes | None, content_type: bytes | None = b"application/json"
+) -> Pairs:
     """What the upstream gets. client: see `client_side`. authorization: the credential that is right there."""
     out = [*client, (b"accept-encoding", b"identity"), (b"user-agent", b"mnemogate")]
     if content_type is not None:
@@ -89,8 +134,14 @@ def client_headers(upstream: Iterable[tuple[bytes, bytes]]) -> Pairs:
     listed: set[bytes] = set()
     kept: Pairs = []
     upstream = list(upstream)
-    if UNSENDABLE.search(b"\0".join([k for k, _ in upstream])) or CONTROL.search(b"\n".join([v for _, v in upstream])):
-        upstream = [(k, v) for k, v in upstream if TOKEN.fullmatch(k) and not (CONTROL.search(v) or b"\n" in v)]
+    if UNSENDABLE.search(b"\0".join([k for k, _ in upstream])) or CONTROL.search(
+        b"\n".join([v for _, v in upstream])
+    ):
+        upstream = [
+            (k, v)
+            for k, v in upstream
+            if TOKEN.fullmatch(k) and not (CONTROL.search(v) or b"\n" in v)
+        ]
     for name, value in upstream:
         lower = name.lower()
         if lower == b"connection":

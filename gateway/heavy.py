@@ -4,6 +4,7 @@ A request is read whole for its memory only up to limits that a thread can read 
 past them memory stands aside (`TooHeavy`) and the body goes on as it came. Then, and where memory
 is off, only the few members that the gateway itself needs are decoded.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -60,12 +61,19 @@ def _skim(body: bytes) -> Json:
         if whole(body):
             raise
         members = _skimmed(mended(body))
-    return {name: _member(name, raw) for name in _Skimmed.__struct_fields__ if (raw := getattr(members, name))}
+    return {
+        name: _member(name, raw)
+        for name in _Skimmed.__struct_fields__
+        if (raw := getattr(members, name))
+    }
 
 
 def _member(name: str, raw: msgspec.Raw) -> Any:
     if len(raw) > MEMBER_BYTES:
-        raise BadRequest(f"`{name}` has {len(raw)} bytes; at most {MEMBER_BYTES} are read. Send a shorter one.", param=name)
+        raise BadRequest(
+            f"`{name}` has {len(raw)} bytes; at most {MEMBER_BYTES} are read. Send a shorter one.",
+            param=name,
+        )
     return msgspec.json.decode(raw)
 
 
@@ -83,7 +91,9 @@ def check_weight(size: int, messages: Sequence[Json]) -> None:
     if len(messages) > MESSAGES:
         raise TooHeavy(f"{len(messages)} messages; memory looks at {MESSAGES}")
     if size > TEXT_BYTES and (text := size - sum(map(_media, messages))) > TEXT_BYTES:
-        said = sum(_bytes(text_of(m)) for m in messages) + sum(_bytes(c) for c in _arguments(messages))
+        said = sum(_bytes(text_of(m)) for m in messages) + sum(
+            _bytes(c) for c in _arguments(messages)
+        )
         if min(said, text) > TEXT_BYTES:
             raise TooHeavy(f"{min(said, text)} bytes of text; memory looks at {TEXT_BYTES}")
 
@@ -111,6 +121,6 @@ def _bytes(text: str) -> int:
 def _arguments(messages: Sequence[Json]) -> list[str]:
     """List the arguments of the calls in these messages."""
     functions = [c.get("function") for m in messages for c in m.get("tool_calls") or ()]
-    return [a for f in functions if isinstance(f, dict) and isinstance(a := f.get("arguments"), str)]
-
-
+    return [
+        a for f in functions if isinstance(f, dict) and isinstance(a := f.get("arguments"), str)
+    ]

@@ -3,6 +3,7 @@
 Identity fails closed. Rules (PRODUCT.md, Identity): the tenant never comes from the body; a key that is not trusted speaks only for
 its own users, however the user is named; keys are compared by hash and never kept.
 """
+
 from __future__ import annotations
 
 import hmac
@@ -50,7 +51,12 @@ class Principal:
         return "*" not in self.models or self.budget.usd > 0
 
     def may_name(self, user: str) -> bool:
-        return self.trusted or self.admin or user in self.users or (bool(self.default_user) and user == self.default_user)
+        return (
+            self.trusted
+            or self.admin
+            or user in self.users
+            or (bool(self.default_user) and user == self.default_user)
+        )
 
     @property
     def only(self) -> list[str] | None:
@@ -66,7 +72,10 @@ class KeyRing:
 
     def __init__(self, settings: Settings, secret: bytes, token: str, made: MadeKeys) -> None:
         self._settings, self._secret, self._token, self.made = settings, secret, token, made
-        self._mode, self._single = settings.mode, settings.single_user  # each a look into a model, asked several times a request
+        self._mode, self._single = (
+            settings.mode,
+            settings.single_user,
+        )  # each a look into a model, asked several times a request
         self._keys = {k.digest: k for k in settings.keys}
 
     @property
@@ -92,11 +101,20 @@ class KeyRing:
         if mode == "open":
             return Principal(LOCAL if self._single else "open", "open", default_user=user)
         if credential is None:
-            raise Unauthenticated("No API key given. Send your provider's key as `Authorization: Bearer ...`; Mnemogate passes it on.")
-        if credential.startswith(PREFIX.encode()) and self.made.get(digest_of(credential)) is not None:
-            raise Unauthenticated("This is a key of Mnemogate's own, which this gateway takes from its next start on, or once it reads its configuration anew. Until then send your provider's key.")
+            raise Unauthenticated(
+                "No API key given. Send your provider's key as `Authorization: Bearer ...`; Mnemogate passes it on."
+            )
+        if (
+            credential.startswith(PREFIX.encode())
+            and self.made.get(digest_of(credential)) is not None
+        ):
+            raise Unauthenticated(
+                "This is a key of Mnemogate's own, which this gateway takes from its next start on, or once it reads its configuration anew. Until then send your provider's key."
+            )
         if self._single and hmac.compare_digest(credential, self._token.encode()):
-            raise Unauthenticated("This is the local token of Mnemogate's management API, which never goes upstream. Send your provider's key.")
+            raise Unauthenticated(
+                "This is the local token of Mnemogate's management API, which never goes upstream. Send your provider's key."
+            )
         authorization = headers.get(b"authorization") or b"Bearer " + credential
         if self._single:
             return Principal(LOCAL, "own", default_user=user, authorization=authorization)
@@ -112,21 +130,39 @@ class KeyRing:
             return self._caller(headers)
         credential = bearer(headers)
         if credential is None or not hmac.compare_digest(credential, self._token.encode()):
-            raise Unauthenticated("Memory management on this machine needs the local token: send the contents of the `token` file of the data folder as `Authorization: Bearer ...`.")
+            raise Unauthenticated(
+                "Memory management on this machine needs the local token: send the contents of the `token` file of the data folder as `Authorization: Bearer ...`."
+            )
         return Principal(LOCAL, "token", default_user="me")
 
     def _managed(self, credential: bytes | None) -> Principal:
         if credential is None:
-            raise Unauthenticated("No API key given. Send a Mnemogate key as `Authorization: Bearer ...`.")
+            raise Unauthenticated(
+                "No API key given. Send a Mnemogate key as `Authorization: Bearer ...`."
+            )
         digest = digest_of(credential)
         key: Grant | None = self._keys.get(digest) or self.made.get(digest)
         if key is None:
             if not self.made.read and self._settings.made != NONE:
-                raise Unavailable("The store that holds the keys is not open yet. Try again shortly.", headers=[(b"retry-after", b"1")])
-            raise Unauthenticated("The API key is not known here. Check it, or ask the operator for one.")
+                raise Unavailable(
+                    "The store that holds the keys is not open yet. Try again shortly.",
+                    headers=[(b"retry-after", b"1")],
+                )
+            raise Unauthenticated(
+                "The API key is not known here. Check it, or ask the operator for one."
+            )
         return Principal(
-            key.tenant, key.name, key.trusted, key.admin, frozenset(key.users), key.default_user, key.models,
-            limits=key.limits, budget=key.budget, paths=key.paths)
+            key.tenant,
+            key.name,
+            key.trusted,
+            key.admin,
+            frozenset(key.users),
+            key.default_user,
+            key.models,
+            limits=key.limits,
+            budget=key.budget,
+            paths=key.paths,
+        )
 
 
 def _noted(principal: Principal) -> Principal:
@@ -151,13 +187,17 @@ class Names:
         self._alias = [h.lower().encode() for h in settings.identity.alias_headers]
         self._placeholders = frozenset(p.casefold() for p in settings.identity.placeholders)
 
-    def user(self, principal: Principal, headers: Headers, path: str | None, body: Mapping[str, Any]) -> str | None:
+    def user(
+        self, principal: Principal, headers: Headers, path: str | None, body: Mapping[str, Any]
+    ) -> str | None:
         """The user the request speaks for; None when nobody is named. Raises BadRequest, Forbidden."""
         named = self._named(headers, path, body)
         if named is None:
             return principal.default_user or None
         if not principal.may_name(named):
-            raise Forbidden(f"This key may not act for the user {named[:64]!r}. Use one of its own users, or a trusted key.")
+            raise Forbidden(
+                f"This key may not act for the user {named[:64]!r}. Use one of its own users, or a trusted key."
+            )
         return named
 
     def _named(self, headers: Headers, path: str | None, body: Mapping[str, Any]) -> str | None:
@@ -167,7 +207,9 @@ class Names:
                     return name
         return None
 
-    def _values(self, source: str, headers: Headers, path: str | None, body: Mapping[str, Any]) -> list[Any]:
+    def _values(
+        self, source: str, headers: Headers, path: str | None, body: Mapping[str, Any]
+    ) -> list[Any]:
         if source == "header":
             return [header_text(headers, b"x-memory-user")]
         if source == "path":
@@ -183,7 +225,10 @@ class Names:
         if value.casefold() in self._placeholders:
             return None
         if len(value) > USER_CHARACTERS:
-            raise BadRequest(f"The user name ({source}) has {len(value)} characters; at most {USER_CHARACTERS} are allowed.", param="user")
+            raise BadRequest(
+                f"The user name ({source}) has {len(value)} characters; at most {USER_CHARACTERS} are allowed.",
+                param="user",
+            )
         try:
             value.encode("utf-8")
         except UnicodeEncodeError as e:
@@ -202,7 +247,13 @@ def header_text(headers: Headers, name: bytes) -> str | None:
         if "%" not in text:
             return text
         if BAD_PERCENT.search(text):
-            raise BadRequest(f"The header {label} holds a malformed percent-encoding. Encode the value as UTF-8, percent-encoded.", param=label)
+            raise BadRequest(
+                f"The header {label} holds a malformed percent-encoding. Encode the value as UTF-8, percent-encoded.",
+                param=label,
+            )
         return unquote(text, errors="strict")
     except UnicodeDecodeError as e:
-        raise BadRequest(f"The header {label} is not UTF-8. Encode the value as UTF-8, percent-encoded.", param=label) from e
+        raise BadRequest(
+            f"The header {label} is not UTF-8. Encode the value as UTF-8, percent-encoded.",
+            param=label,
+        ) from e

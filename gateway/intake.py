@@ -1,4 +1,5 @@
 """Reading a request: its body within the limit, its JSON with an error that says where it breaks."""
+
 from __future__ import annotations
 
 import asyncio
@@ -27,7 +28,9 @@ async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) ->
         raise _too_large(limit)
     encoding = headers.get(b"content-encoding", b"identity").lower()
     if encoding not in (b"identity", b"gzip", b"deflate", b""):
-        raise UnsupportedMedia(f"The body is encoded as {encoding[:60].decode('latin-1')!r}. Send it plain or gzip-compressed.")
+        raise UnsupportedMedia(
+            f"The body is encoded as {encoding[:60].decode('latin-1')!r}. Send it plain or gzip-compressed."
+        )
     unpack = Unpacker(MEMBERS) if encoding in (b"gzip", b"deflate") else None
     parts: list[bytes] = []
     came = size = 0
@@ -55,11 +58,16 @@ def _pieces(unpack: Unpacker | None, part: bytes) -> Iterator[bytes]:
     try:
         yield from (part,) if unpack is None else unpack.pieces(part)
     except zlib.error as e:
-        raise BadRequest(f"The body is not what its Content-Encoding says ({e}). Send it plain, or as one gzip member.") from e
+        raise BadRequest(
+            f"The body is not what its Content-Encoding says ({e}). Send it plain, or as one gzip member."
+        ) from e
 
 
 def _too_large(limit: int) -> TooLarge:
-    return TooLarge(f"The body is larger than {limit} bytes. Send less, or raise server.max_body_mib.", headers=[(b"connection", b"close")])
+    return TooLarge(
+        f"The body is larger than {limit} bytes. Send less, or raise server.max_body_mib.",
+        headers=[(b"connection", b"close")],
+    )
 
 
 def parse(body: bytes, read: Callable[[bytes], Any] = decode) -> Json:
@@ -70,11 +78,15 @@ def parse(body: bytes, read: Callable[[bytes], Any] = decode) -> Json:
     try:
         data = read(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as e:
-        raise BadRequest(f"The body is not valid JSON{_where(e, body)}: {str(e)[:200]}", code="invalid_json") from e
+        raise BadRequest(
+            f"The body is not valid JSON{_where(e, body)}: {str(e)[:200]}", code="invalid_json"
+        ) from e
     except RecursionError as e:
         raise BadRequest("The body is nested too deeply.", code="invalid_json") from e
     if not isinstance(data, dict):
-        raise BadRequest(f"The body must be a JSON object, not {kind_of(data)}.", code="invalid_json")
+        raise BadRequest(
+            f"The body must be a JSON object, not {kind_of(data)}.", code="invalid_json"
+        )
     return data
 
 
@@ -104,9 +116,16 @@ def check_messages(body: Json, known: int = 0) -> None:
         raise BadRequest("`messages` must be a non-empty list of messages.", param="messages")
     for i, message in enumerate(messages, known):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            raise BadRequest(f"`messages[{i}]` must be an object with a `role`.", param=f"messages[{i}]")
+            raise BadRequest(
+                f"`messages[{i}]` must be an object with a `role`.", param=f"messages[{i}]"
+            )
         calls = message.get("tool_calls")
-        if calls is not None and not (isinstance(calls, list) and all(isinstance(c, dict) for c in calls)):
-            raise BadRequest(f"`messages[{i}].tool_calls` must be a list of objects.", param=f"messages[{i}].tool_calls")
+        if calls is not None and not (
+            isinstance(calls, list) and all(isinstance(c, dict) for c in calls)
+        ):
+            raise BadRequest(
+                f"`messages[{i}].tool_calls` must be a list of objects.",
+                param=f"messages[{i}].tool_calls",
+            )
     if body.get("tools") is not None and not isinstance(body["tools"], list):
         raise BadRequest("`tools` must be a list.", param="tools")

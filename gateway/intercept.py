@@ -8,6 +8,7 @@ Rules (MEMORY.md 4):
 - A finish is shown at once when its lane holds no call of ours; otherwise the turn decides what follows.
 - What is known by its bytes to be one more piece of what is being shown is not read (`mould`); shown, and added up, is the same.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection
@@ -22,7 +23,9 @@ from gateway.wire.mould import CONTENT, Mould, mould
 
 CUT = ("length", "content_filter")  # finishes of an answer that is not all of it
 POURED = 256  # texts of one mould that are kept apart
-TRIES = 8  # moulds that are made in a row without use: in some streams no event is like the one before
+TRIES = (
+    8  # moulds that are made in a row without use: in some streams no event is like the one before
+)
 
 
 @dataclass(slots=True)
@@ -46,8 +49,12 @@ class Lane:
     newest: dict[Any, Call] = field(default_factory=dict)  # of them, by index
     nameless: dict[Any, Call] = field(default_factory=dict)  # the newest without an id, by index
     known: dict[tuple[Any, str], Call] = field(default_factory=dict)  # by index and id
-    places: dict[Any, int] = field(default_factory=dict)  # what the first call of an index was shown as
-    released: int = 0  # so many calls from the first are decided, and what was held of them is shown
+    places: dict[Any, int] = field(
+        default_factory=dict
+    )  # what the first call of an index was shown as
+    released: int = (
+        0  # so many calls from the first are decided, and what was held of them is shown
+    )
     next_index: int = 0
     hid: bool = False  # a call of ours was taken out: indexes are ours to give
     finish: str = ""  # the finish the client saw
@@ -78,7 +85,14 @@ class Interceptor:
     model: the name to show in place of the upstream's, for an alias. lean: nobody asks for the tokens' probabilities of the whole.
     """
 
-    def __init__(self, ours: Collection[str], include_usage: bool = False, model: str | None = None, *, lean: bool = False) -> None:
+    def __init__(
+        self,
+        ours: Collection[str],
+        include_usage: bool = False,
+        model: str | None = None,
+        *,
+        lean: bool = False,
+    ) -> None:
         self._ours = frozenset(ours)
         self._include_usage = include_usage
         self._head = Head(model)
@@ -86,7 +100,9 @@ class Interceptor:
         self._lanes: dict[int, Lane] = {}
         self._lean = lean
         self._received = Fold(lean=lean)
-        self._shown: Fold | None = None  # where that is not just what was received: of nearly all answers it is
+        self._shown: Fold | None = (
+            None  # where that is not just what was received: of nearly all answers it is
+        )
         self._last: Json = {}  # the newest chunk without choices that told usage
         self._usage: Json | None = None
         self._last_usage: Json | None = None
@@ -154,7 +170,11 @@ class Interceptor:
     def _moulded(self, chunk: Chunk, kept: Segment) -> None:
         """Learns from a chunk that was just shown what the next ones may be known by."""
         state, spoken = self._lanes[kept.lane], kept.kind == "text"
-        if kept.lane in self._roles and (spoken or kept.shown is None) and not (state.finish or state.reason or (spoken and state.fresh)):
+        if (
+            kept.lane in self._roles
+            and (spoken or kept.shown is None)
+            and not (state.finish or state.reason or (spoken and state.fresh))
+        ):
             self._mould = mould(chunk, self._head, self._roles, not self._include_usage)
             self._tries -= spoken or self._mould is not None
 
@@ -232,7 +252,11 @@ class Interceptor:
         told, ident = delta.get("index"), str(delta.get("id") or "")
         # A server that leaves the index out goes on with its last call.
         index = told if isinstance(told, int) else lane.calls[-1].index if lane.calls else None
-        call = lane.newest.get(index) if not ident else lane.known.get((index, ident)) or lane.nameless.get(index)
+        call = (
+            lane.newest.get(index)
+            if not ident
+            else lane.known.get((index, ident)) or lane.nameless.get(index)
+        )
         if call is None:
             index = told if isinstance(told, int) else None
             lane.calls.append(call := Call(index, len(lane.calls), shown_as=-1))
@@ -254,7 +278,9 @@ class Interceptor:
 
     def _release(self, lane: Lane, out: list[bytes]) -> None:
         """Shows the held deltas of the client's calls, in their order: none before a call that could still become ours."""
-        while lane.released < len(lane.calls) and (call := lane.calls[lane.released]).ours is not None:
+        while (
+            lane.released < len(lane.calls) and (call := lane.calls[lane.released]).ours is not None
+        ):
             lane.released += 1
             held, call.held = call.held, []
             for chunk, segment in held:
@@ -302,7 +328,11 @@ class Interceptor:
         out: list[bytes] = []
         for lane, state in self._lanes.items():
             if not state.reason and self._received.finish(lane) == "":
-                ended = {"index": lane, "delta": {}, "finish_reason": "tool_calls" if state.calls else "stop"}
+                ended = {
+                    "index": lane,
+                    "delta": {},
+                    "finish_reason": "tool_calls" if state.calls else "stop",
+                }
                 out += self.feed(chunk_of({**self._head.members, "choices": [ended]}, b""))
         return out
 
@@ -315,7 +345,11 @@ class Interceptor:
         self._usage, self._last_usage = self._last_usage, None
         self.usage = usage_sum(self.usage, self._usage)
         reply, ended = self._received.whole(), self.ended
-        calls = [c for choice in reply["choices"] for c in choice.get("message", {}).get("tool_calls") or []]
+        calls = [
+            c
+            for choice in reply["choices"]
+            for c in choice.get("message", {}).get("tool_calls") or []
+        ]
         reasons = [lane.reason for lane in self._lanes.values()]
         result = Round(
             reply=reply,
@@ -335,7 +369,11 @@ class Interceptor:
     def whole(self, chunk: Chunk | None) -> Round | None:
         """What a round came to that was answered at once and holds no call: nothing of it is hidden and nothing edited, so it is not
         taken apart. None where it must be fed."""
-        if chunk is None or chunk.error is not None or any(s.kind == "call" for s in chunk.segments):
+        if (
+            chunk is None
+            or chunk.error is not None
+            or any(s.kind == "call" for s in chunk.segments)
+        ):
             return None
         lanes = [lane_of(choice) for choice in chunk.body["choices"]]
         if any(a >= b for a, b in pairwise(lanes)):
@@ -343,8 +381,15 @@ class Interceptor:
         reasons = {s.lane: s.value for s in chunk.segments if s.kind == "finish"}
         self.usage = chunk.usage
         self.text_shown = any(s.kind == "text" for s in chunk.segments)
-        return Round(lowered(chunk.body), [], [], complete=bool(lanes) and reasons.keys() >= set(lanes), cut=any(r in CUT for r in reasons.values()),
-                     text_shown=self.text_shown, usage=chunk.usage)
+        return Round(
+            lowered(chunk.body),
+            [],
+            [],
+            complete=bool(lanes) and reasons.keys() >= set(lanes),
+            cut=any(r in CUT for r in reasons.values()),
+            text_shown=self.text_shown,
+            usage=chunk.usage,
+        )
 
     def proceed(self) -> None:
         """Another round follows: its chunks continue the answer the client is reading."""
@@ -382,10 +427,18 @@ class Interceptor:
     def answer(self) -> Json:
         """The completion that the client has seen so far, without usage. What every choice and message has is there, if only null."""
         whole = (self._received if self._shown is None else self._shown).whole()
-        out = {**{k: v for k, v in whole.items() if k != "usage"}, **self._head.members, "object": whole["object"]}
+        out = {
+            **{k: v for k, v in whole.items() if k != "usage"},
+            **self._head.members,
+            "object": whole["object"],
+        }
         for choice in out["choices"]:
             choice["index"] = lane_of(choice)
-            choice["message"] = {"role": "assistant", "content": None, **(choice.get("message") or {})}
+            choice["message"] = {
+                "role": "assistant",
+                "content": None,
+                **(choice.get("message") or {}),
+            }
             choice.setdefault("finish_reason", None)
         return out
 

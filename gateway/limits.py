@@ -4,6 +4,7 @@ A reservation is all or nothing. An estimate larger than a limit is cut to it: s
 really used is booked in full, so that a budget is overshot by what its last requests used beyond their estimates, and never by more.
 A failed request counts as a request; its tokens and its money are given back.
 """
+
 from __future__ import annotations
 
 import math
@@ -66,7 +67,12 @@ class Limits:
     clock: seconds since 1970.
     """
 
-    def __init__(self, counters: Counters, ledger: Ledger | None = None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        counters: Counters,
+        ledger: Ledger | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._counters = counters
         self._ledger = ledger
         self._clock = clock
@@ -81,7 +87,10 @@ class Limits:
         claim = self._claim(allowance, tokens, usd, lease)
         standing = await self._counters.reserve(claim)
         if standing.refused == "unknown" and self._ledger:
-            await self.seed(allowance, await self._ledger(allowance.key, span(allowance.period, self._clock()).begins))
+            await self.seed(
+                allowance,
+                await self._ledger(allowance.key, span(allowance.period, self._clock()).begins),
+            )
             standing = await self._counters.reserve(claim._replace(begin=True))
         if standing.refused == "budget":
             raise _overdrawn(allowance, standing, await self.spent(allowance), usd)
@@ -100,14 +109,19 @@ class Limits:
 
     async def spent(self, allowance: Allowance) -> float:
         """The USD booked in the current period, what is reserved included; 0 for a key without a budget."""
-        return allowance.usd and (await self._counters.balance(self._claim(allowance), None) or 0) / NANO
+        return (
+            allowance.usd
+            and (await self._counters.balance(self._claim(allowance), None) or 0) / NANO
+        )
 
     async def seed(self, allowance: Allowance, usd: float) -> None:
         """What the usage table says was spent in the current period: where nobody has counted yet, counting begins there."""
         if allowance.usd:
             await self._counters.balance(self._claim(allowance), _nano(usd))
 
-    def _claim(self, allowance: Allowance, tokens: int = 0, usd: float = 0, lease: float = 0) -> Claim:
+    def _claim(
+        self, allowance: Allowance, tokens: int = 0, usd: float = 0, lease: float = 0
+    ) -> Claim:
         a, budget = allowance, math.ceil(allowance.usd * NANO)  # the smallest budget is still one
         period, left = "", 0.0
         if budget:
@@ -115,7 +129,19 @@ class Limits:
             current = span(a.period, now)
             period, left = current.name, current.ends - now
         tokens = min(tokens, a.tpm) if a.tpm else tokens
-        return Claim(a.key, a.rpm, a.tpm, a.concurrent, budget, tokens, min(_nano(usd), budget), lease, period, left, self._ledger is None)
+        return Claim(
+            a.key,
+            a.rpm,
+            a.tpm,
+            a.concurrent,
+            budget,
+            tokens,
+            min(_nano(usd), budget),
+            lease,
+            period,
+            left,
+            self._ledger is None,
+        )
 
 
 def span(period: str, now: float) -> Span:
@@ -153,10 +179,17 @@ def _nano(usd: float) -> int:
 def _headers(allowance: Allowance, standing: Standing) -> list[tuple[bytes, bytes]]:
     out: list[tuple[bytes, bytes]] = []
     reset = duration(standing.reset).encode()
-    for what, limit, used in ((b"requests", allowance.rpm, standing.requests), (b"tokens", allowance.tpm, standing.tokens)):
+    for what, limit, used in (
+        (b"requests", allowance.rpm, standing.requests),
+        (b"tokens", allowance.tpm, standing.tokens),
+    ):
         if limit:
             left = max(0, limit - used)
-            out += [(b"x-ratelimit-limit-" + what, b"%d" % limit), (b"x-ratelimit-remaining-" + what, b"%d" % left), (b"x-ratelimit-reset-" + what, reset)]
+            out += [
+                (b"x-ratelimit-limit-" + what, b"%d" % limit),
+                (b"x-ratelimit-remaining-" + what, b"%d" % left),
+                (b"x-ratelimit-reset-" + what, reset),
+            ]
     return out
 
 
@@ -168,25 +201,39 @@ def _refusal(allowance: Allowance, standing: Standing) -> RateLimited:
         "held": f"{allowance.usd:g} USD per {allowance.period}, which is reserved for requests still running",
     }[standing.refused]
     wait, headers = _wait(allowance, standing)
-    return RateLimited(f"The key {allowance.key!r} has reached its limit of {used}. Try again in {wait}, or have the limit raised.", headers=headers)
+    return RateLimited(
+        f"The key {allowance.key!r} has reached its limit of {used}. Try again in {wait}, or have the limit raised.",
+        headers=headers,
+    )
 
 
 def _overdrawn(allowance: Allowance, standing: Standing, spent: float, asked: float) -> BudgetSpent:
     """spent: what is booked in the period. asked: what the request may cost at most; where some is left, it is too little for that."""
     wait, headers = _wait(allowance, standing)
-    used, advice = f"has spent {_usd(spent)} of its budget of {_usd(allowance.usd)} USD per {allowance.period}", "have the budget raised"
+    used, advice = (
+        f"has spent {_usd(spent)} of its budget of {_usd(allowance.usd)} USD per {allowance.period}",
+        "have the budget raised",
+    )
     if spent < allowance.usd:
         used += f", and this request may cost {_usd(asked)}"
         advice = f"ask for fewer tokens (max_tokens) or {advice}"
-    return BudgetSpent(f"The key {allowance.key!r} {used}. Its next period begins in {wait}; {advice} to go on now.", headers=[*headers, (b"x-should-retry", b"false")])
+    return BudgetSpent(
+        f"The key {allowance.key!r} {used}. Its next period begins in {wait}; {advice} to go on now.",
+        headers=[*headers, (b"x-should-retry", b"false")],
+    )
 
 
 def _wait(allowance: Allowance, standing: Standing) -> tuple[str, list[tuple[bytes, bytes]]]:
-    most = WINDOW if standing.refused in ("rpm", "tpm") else math.inf  # the buckets of a window leave it up to a second late
+    most = (
+        WINDOW if standing.refused in ("rpm", "tpm") else math.inf
+    )  # the buckets of a window leave it up to a second late
     seconds = min(standing.wait, most)
     wait = max(1, math.ceil(seconds))
     return duration(wait), [
-        (b"retry-after", b"%d" % wait), (b"retry-after-ms", b"%d" % max(1, math.ceil(seconds * 1000))), *_headers(allowance, standing)]
+        (b"retry-after", b"%d" % wait),
+        (b"retry-after-ms", b"%d" % max(1, math.ceil(seconds * 1000))),
+        *_headers(allowance, standing),
+    ]
 
 
 def _usd(amount: float) -> str:

@@ -2,6 +2,7 @@
 
 An unset variable without a default fails by name, never with its value.
 """
+
 from __future__ import annotations
 
 import json
@@ -19,14 +20,22 @@ from memory.stores.sql.glance import NONE, glance
 VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
 
-def load(path: Path | None = None, env: Mapping[str, str] = os.environ, overrides: Mapping[str, Any] | None = None) -> Settings:
+def load(
+    path: Path | None = None,
+    env: Mapping[str, str] = os.environ,
+    overrides: Mapping[str, Any] | None = None,
+) -> Settings:
     """The settings that may be served: see `read`, and whether keys were made at run time, which decides the mode. Raises ConfigError."""
     settings = read(path, env, overrides)
     file = settings.sqlite_file
     return settings.guarded(glance(file) if file else NONE)
 
 
-def read(path: Path | None, env: Mapping[str, str] = os.environ, overrides: Mapping[str, Any] | None = None) -> Settings:
+def read(
+    path: Path | None,
+    env: Mapping[str, str] = os.environ,
+    overrides: Mapping[str, Any] | None = None,
+) -> Settings:
     """The settings from a file (None: defaults), the environment and `overrides` (dotted member to value), the later winning.
 
     Raises ConfigError. `MNEMOGATE_UPSTREAM` or the override `upstream` is the base URL used when no provider is configured.
@@ -53,7 +62,9 @@ def read(path: Path | None, env: Mapping[str, str] = os.environ, overrides: Mapp
             variables.pop(tuple(member.split(".")), None)
     for table in ("providers", "models"):
         if not isinstance(data.get(table, {}), dict):
-            raise ConfigError(f"{table}: this is a table of tables, such as [{table}.name], not {kind_of(data[table])}")
+            raise ConfigError(
+                f"{table}: this is a table of tables, such as [{table}.name], not {kind_of(data[table])}"
+            )
     if not data.get("providers") or upstream:
         base = upstream or "https://api.openai.com/v1"
         providers = data.setdefault("providers", {})
@@ -75,11 +86,15 @@ def _expanded(value: Any, env: Mapping[str, str], where: str) -> Any:
     def named(m: re.Match[str]) -> str:
         found = env.get(m[1], m[2])
         if found is None or (found == "" and m[2] is None):
-            raise ConfigError(f"{where} uses ${{{m[1]}}}, which is not set. Set it, or give a default: ${{{m[1]}:-...}}")
+            raise ConfigError(
+                f"{where} uses ${{{m[1]}}}, which is not set. Set it, or give a default: ${{{m[1]}:-...}}"
+            )
         return found
 
     if bad := re.search(r"\$\{[^}]*\}?", VARIABLE.sub("", value)):
-        raise ConfigError(f"{where} holds {bad[0]!r}, which names no variable: letters, digits and _ only, as in ${{NAME}} or ${{NAME:-default}}")
+        raise ConfigError(
+            f"{where} holds {bad[0]!r}, which names no variable: letters, digits and _ only, as in ${{NAME}} or ${{NAME:-default}}"
+        )
     if (text := VARIABLE.sub(named, value)) == value:
         return value
     filled = Filled(text)
@@ -92,7 +107,12 @@ def _from_environment(data: dict[str, Any], env: Mapping[str, str]) -> dict[tupl
     found: dict[tuple[str, ...], str] = {}
     for name, value in env.items():
         path = name.removeprefix("MNEMOGATE_").lower().split("__")
-        if (name.startswith("MNEMOGATE_") and "__" in name) or name in ("MNEMOGATE_KEYS", "MNEMOGATE_PROVIDERS", "MNEMOGATE_MODELS", "MNEMOGATE_IDENTITY"):
+        if (name.startswith("MNEMOGATE_") and "__" in name) or name in (
+            "MNEMOGATE_KEYS",
+            "MNEMOGATE_PROVIDERS",
+            "MNEMOGATE_MODELS",
+            "MNEMOGATE_IDENTITY",
+        ):
             _put(data, path, _value(value))
             found[tuple(path)] = name
     return found

@@ -3,6 +3,7 @@
 Nobody who logs waits for whoever reads: lines wait in a queue, what finds it full is dropped, and how many were is told as soon
 as something is read again. The thread writes past Python's own buffer, whose lock would hold the end of the process up too.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -31,16 +32,24 @@ class Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         text = record.getMessage()
         if not text.isprintable():
-            text = text.replace("\r", "\\r").replace("\n", "\\n")  # nothing that is quoted makes a line of its own
+            text = text.replace("\r", "\\r").replace(
+                "\n", "\\n"
+            )  # nothing that is quoted makes a line of its own
         told = f"{stamp(record.created)} {record.levelname.lower()} {text}"
-        return told if record.exc_info is None else f"{told}\n{self.formatException(record.exc_info)}"
+        return (
+            told if record.exc_info is None else f"{told}\n{self.formatException(record.exc_info)}"
+        )
 
 
 class Json(logging.Formatter):
     """One object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        told = {"time": stamp(record.created), "level": record.levelname.lower(), "logger": record.name}
+        told = {
+            "time": stamp(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+        }
         if isinstance(line := record.msg, Line):
             return json.dumps({**told, **line.members()}, ensure_ascii=False)
         told["message"] = record.getMessage()
@@ -97,15 +106,23 @@ class Sink(logging.Handler):
                 self._write([self._lines.popleft() for _ in range(min(PIECE, len(self._lines)))])
 
     def _write(self, lines: list[logging.LogRecord | str]) -> None:
-        texts = [self.format(line) if isinstance(line, logging.LogRecord) else line for line in lines]
+        texts = [
+            self.format(line) if isinstance(line, logging.LogRecord) else line for line in lines
+        ]
         if (dropped := self.dropped) > self._told:
-            texts.append(self.format(logging.LogRecord("mnemogate", logging.WARNING, "", 0, DROPPED, (dropped - self._told,), None)))
+            texts.append(
+                self.format(
+                    logging.LogRecord(
+                        "mnemogate", logging.WARNING, "", 0, DROPPED, (dropped - self._told,), None
+                    )
+                )
+            )
             self._told = dropped
         data = memoryview(("\n".join(texts) + "\n").encode("utf-8", "backslashreplace"))
         with contextlib.suppress(OSError):  # whoever read it is gone
             while data:
                 try:
-                    data = data[os.write(self._fd, data):]
+                    data = data[os.write(self._fd, data) :]
                 except BlockingIOError:
                     time.sleep(PAUSE)
 

@@ -5,6 +5,7 @@
 - What this process makes or revokes holds at once; what another one does on the same database, within `EVERY_SECONDS`. While
   the store does not answer, the keys last read stay in force.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -38,9 +39,13 @@ def digest_of(credential: bytes) -> str:
 def granted(row: keys.Stored) -> Grant | None:
     """What a stored key may do; None, and a line in the log, for a row that this version cannot read."""
     try:
-        return Grant.model_validate({"name": row.name, "tenant": row.tenant, **json.loads(row.spec)})
+        return Grant.model_validate(
+            {"name": row.name, "tenant": row.tenant, **json.loads(row.spec)}
+        )
     except (ValueError, TypeError):
-        log.error("the stored key %s cannot be read and is refused: revoke it and make another", row.id)  # noqa: TRY400 - the message says it all
+        log.error(
+            "the stored key %s cannot be read and is refused: revoke it and make another", row.id
+        )  # noqa: TRY400 - the message says it all
         return None
 
 
@@ -79,7 +84,9 @@ class MadeKeys:
             found = await self._db.read(lambda conn: keys.changed(conn, self._counts), READ_SECONDS)
             if found is not None:
                 self._counts, rows = found
-                self._grants = {row.digest: grant for row in rows if (grant := granted(row)) is not None}
+                self._grants = {
+                    row.digest: grant for row in rows if (grant := granted(row)) is not None
+                }
             self._first.set()
 
     async def adopt(self, digest: str, grant: Grant | None) -> None:
@@ -108,6 +115,8 @@ class MadeKeys:
                 failing = False
             except MemoryFault as e:
                 if not failing:
-                    log.warning("the keys cannot be read anew, those last read stay in force: %s", e)
+                    log.warning(
+                        "the keys cannot be read anew, those last read stay in force: %s", e
+                    )
                 failing = True
             await asyncio.sleep(EVERY_SECONDS)

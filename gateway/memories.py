@@ -1,16 +1,40 @@
 """The management API: `/memory/v1`, put together from its rooms in `gateway.manage`."""
+
 from __future__ import annotations
 
 from litestar import Router
 from litestar.di import Provide
 
-from gateway.manage import blocks, conversations, door, jobs, keys, passages, searching, usage, users
+from gateway.manage import (
+    blocks,
+    conversations,
+    door,
+    jobs,
+    keys,
+    passages,
+    searching,
+    usage,
+    users,
+)
 
-HANDLERS = (*users.ROUTES, *blocks.ROUTES, *passages.ROUTES, *conversations.ROUTES, *usage.ROUTES, *keys.ROUTES, *jobs.ROUTES)
+HANDLERS = (
+    *users.ROUTES,
+    *blocks.ROUTES,
+    *passages.ROUTES,
+    *conversations.ROUTES,
+    *usage.ROUTES,
+    *keys.ROUTES,
+    *jobs.ROUTES,
+)
 
 GIVEN = {
-    "caller": Provide(door.caller), "desk": Provide(door.desk), "span": Provide(searching.span), "search": Provide(searching.search),
-    "whose": Provide(conversations.whose), "wanted": Provide(usage.wanted)}
+    "caller": Provide(door.caller),
+    "desk": Provide(door.desk),
+    "span": Provide(searching.span),
+    "search": Provide(searching.search),
+    "whose": Provide(conversations.whose),
+    "wanted": Provide(usage.wanted),
+}
 
 
 def management() -> Router:

@@ -4,6 +4,7 @@ Each call is billed by the target that served it, from the moment its request le
 least. A call that was refused, or never connected, costs nothing. A call whose upstream told no count is guessed: its input by the request's size,
 its output by its events, one token each, or by its size; the bill says so.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -81,7 +82,9 @@ class Meter:
             return told, False
         if self.guess is None:
             return Tokens(), False
-        return Tokens(input=self.guess, output=call.framer.count or call.size // BYTES_A_TOKEN), True
+        return Tokens(
+            input=self.guess, output=call.framer.count or call.size // BYTES_A_TOKEN
+        ), True
 
 
 def guessed(size: int) -> int:

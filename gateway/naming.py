@@ -1,4 +1,5 @@
 """The model a request or an answer names, read and replaced without touching another byte of its value; the usage it tells. Pure."""
+
 from __future__ import annotations
 
 import re
@@ -10,10 +11,16 @@ from gateway.errors import BadRequest
 from gateway.forms import Field, Malformed, field, fields, is_form
 from gateway.wire.chat import encode
 
-NESTED = ("response", "message")  # where the events of other APIs carry the object that names its model
+NESTED = (
+    "response",
+    "message",
+)  # where the events of other APIs carry the object that names its model
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 URLENCODED = b"application/x-www-form-urlencoded"
-OTHERS = ("models", "fallbacks")  # members in which some servers take more models, to ask where the first fails
+OTHERS = (
+    "models",
+    "fallbacks",
+)  # members in which some servers take more models, to ask where the first fails
 BLANK = re.compile(r"[\x00-\x20]")
 LIMITED = "This key is limited in its models or its budget, so the model of a request must be plain to read, and "
 
@@ -46,9 +53,14 @@ def model_for_certain(body: bytes, content_type: bytes) -> str | None:
             found = field(body, content_type, b"model")
             return body[found.start : found.end].decode() if found else None
         except (Malformed, UnicodeDecodeError) as e:
-            raise BadRequest(f"{LIMITED}this form is not: {e}. Send it as the SDKs do.", param="model") from e
+            raise BadRequest(
+                f"{LIMITED}this form is not: {e}. Send it as the SDKs do.", param="model"
+            ) from e
     if content_type.partition(b";")[0].strip().lower() == URLENCODED:
-        raise BadRequest(f"{LIMITED}a form in this encoding is not. Send JSON, or a multipart form.", param="model")
+        raise BadRequest(
+            f"{LIMITED}a form in this encoding is not. Send JSON, or a multipart form.",
+            param="model",
+        )
     # Half of a surrogate pair is legal JSON: here it may stand for any character.
     text = body.replace(b"\\ud", b"\\uf").replace(b"\\uD", b"\\uF")
     try:
@@ -57,12 +69,24 @@ def model_for_certain(body: bytes, content_type: bytes) -> str | None:
         once = (text.count(b'"model"') < 2 and b"\\u006" not in text) or _once_each(text)
     except UNREADABLE as e:
         told = "it is nested too deeply" if isinstance(e, RecursionError) else str(e)[:200]
-        raise BadRequest(f"{LIMITED}this body is no plain JSON object ({told}). Send JSON in UTF-8, or a multipart form.",
-                         code="invalid_json") from e
-    odd = [name[:60] for name in members if name != "model" and BLANK.sub("", name).lower() in ("model", *OTHERS)]
+        raise BadRequest(
+            f"{LIMITED}this body is no plain JSON object ({told}). Send JSON in UTF-8, or a multipart form.",
+            code="invalid_json",
+        ) from e
+    odd = [
+        name[:60]
+        for name in members
+        if name != "model" and BLANK.sub("", name).lower() in ("model", *OTHERS)
+    ]
     if odd or not once:
-        what = f"{odd[0]!r} may be taken for it" if odd else "a member stands twice, or its name has escapes in it"
-        raise BadRequest(f"{LIMITED}{what}. Give each member once, and `model` in this spelling.", param="model")
+        what = (
+            f"{odd[0]!r} may be taken for it"
+            if odd
+            else "a member stands twice, or its name has escapes in it"
+        )
+        raise BadRequest(
+            f"{LIMITED}{what}. Give each member once, and `model` in this spelling.", param="model"
+        )
     return model
 
 
@@ -78,7 +102,14 @@ def usage_of(data: bytes) -> Any:
         found = msgspec.json.decode(data, type=_Usage)
     except UNREADABLE:
         return None
-    return found.usage or next((part["usage"] for part in (found.response, found.message) if isinstance(part, dict) and part.get("usage")), None)
+    return found.usage or next(
+        (
+            part["usage"]
+            for part in (found.response, found.message)
+            if isinstance(part, dict) and part.get("usage")
+        ),
+        None,
+    )
 
 
 def renamed(body: bytes, model: str, content_type: bytes = b"application/json") -> bytes:
@@ -102,6 +133,8 @@ def renamed(body: bytes, model: str, content_type: bytes = b"application/json") 
 def _field(form: bytes, content_type: bytes) -> Field | None:
     """The first field of a form that is its `model`, as far as the form can be read."""
     try:
-        return next((f for f in fields(form, content_type) if f.name == b"model" and not f.file), None)
+        return next(
+            (f for f in fields(form, content_type) if f.name == b"model" and not f.file), None
+        )
     except Malformed:
         return None

@@ -3,6 +3,7 @@
 A server that sends faster than its stream can be read leaves its reader with something to do at
 every look: without a rest the event loop would serve that stream alone.
 """
+
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,5 @@
 """Compressed bodies, of requests and of answers, unpacked as they come. Pure."""
+
 from __future__ import annotations
 
 import zlib

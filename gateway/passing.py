@@ -1,4 +1,5 @@
 """Every `/v1` path that is not ours: relayed as it came, routed by the body's `model` where it has one."""
+
 from __future__ import annotations
 
 import asyncio
@@ -26,7 +27,9 @@ from gateway.wire.chat import Json, decode
 LIST_SECONDS = 2.0
 LIST_BYTES = 4 << 20
 PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
-BY_TOKENS = frozenset({"/chat/completions", "/completions", "/responses", "/messages", "/embeddings", "/moderations"})  # whose calls are billed by the tokens of texts
+BY_TOKENS = frozenset(
+    {"/chat/completions", "/completions", "/responses", "/messages", "/embeddings", "/moderations"}
+)  # whose calls are billed by the tokens of texts
 STREAMS = re.compile(rb'"stream"\s*:\s*true')
 
 
@@ -38,16 +41,40 @@ async def pass_on(gateway: Gateway, scope: Any, receive: Any, skip: int) -> Answ
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     path = quote(_below(raw.split(b"?", 1)[0], skip), safe=PRINTABLE)
     check_path(principal, scope["method"], known := plain(path))
-    body = await read_body(receive, headers, int(gateway.settings.server.max_body_mib * 1024 * 1024))
+    body = await read_body(
+        receive, headers, int(gateway.settings.server.max_body_mib * 1024 * 1024)
+    )
     content_type = headers.get(b"content-type", b"application/json")
     query = quote(scope.get("query_string", b""), safe=PRINTABLE)
-    model = await weighed(body, model_asked, principal, scope["method"], known, query, (body, content_type))
+    model = await weighed(
+        body, model_asked, principal, scope["method"], known, query, (body, content_type)
+    )
     forward = forwarder(gateway, _route(gateway, model, principal), headers, principal)
     if known in BY_TOKENS:  # however it is spelt, it costs the same
         forward.meter.guess = guessed(len(body))
-    passing = Passing(scope["method"], path + (f"?{query}" if query else ""), body or None, content_type, started=started)
-    work = RelayWork(forward, passing, b"json" in content_type and STREAMS.search(body[:1 << 20]) is not None)
-    return answering(gateway, forward, Entry(request_id(scope), principal, path, started, model or "", output=0 if path == "/embeddings" else None), work.ready)
+    passing = Passing(
+        scope["method"],
+        path + (f"?{query}" if query else ""),
+        body or None,
+        content_type,
+        started=started,
+    )
+    work = RelayWork(
+        forward, passing, b"json" in content_type and STREAMS.search(body[: 1 << 20]) is not None
+    )
+    return answering(
+        gateway,
+        forward,
+        Entry(
+            request_id(scope),
+            principal,
+            path,
+            started,
+            model or "",
+            output=0 if path == "/embeddings" else None,
+        ),
+        work.ready,
+    )
 
 
 async def upstream_models(gateway: Gateway, principal: Principal) -> list[Json]:
@@ -58,12 +85,28 @@ async def upstream_models(gateway: Gateway, principal: Principal) -> list[Json]:
     forward = forwarder(gateway, Route(((target,),)), {}, principal)
     try:
         async with asyncio.timeout(LIST_SECONDS):
-            incoming = await target.upstream.send(Outgoing("/models", None, upstream_headers([], forward.credential(target), None), "GET"))
+            incoming = await target.upstream.send(
+                Outgoing(
+                    "/models", None, upstream_headers([], forward.credential(target), None), "GET"
+                )
+            )
             data = await incoming.read(LIST_BYTES)
             await incoming.close()
         listed = decode(data)["data"] if incoming.status == 200 else []
-        return [m for m in listed if isinstance(m, dict) and isinstance(m.get("id"), str) and allowed(principal, m["id"])]
-    except (GatewayError, TimeoutError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError):
+        return [
+            m
+            for m in listed
+            if isinstance(m, dict) and isinstance(m.get("id"), str) and allowed(principal, m["id"])
+        ]
+    except (
+        GatewayError,
+        TimeoutError,
+        msgspec.DecodeError,
+        UnicodeDecodeError,
+        RecursionError,
+        KeyError,
+        TypeError,
+    ):
         return []
 
 

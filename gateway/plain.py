@@ -1,4 +1,5 @@
 """The client's own request while the memory is down: forwarded as it came, answered as usual, flagged `degraded`."""
+
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
@@ -42,7 +43,11 @@ class PlainWork(Completing):
         self._forward.meter.told(result.usage)
         check(result, self._forward, whole=reply.plain is not None)
         alias = self._forward.alias
-        self._bytes = renamed(reply.plain, alias) if reply.plain and alias else reply.plain or encode(icpt.answer())
+        self._bytes = (
+            renamed(reply.plain, alias)
+            if reply.plain and alias
+            else reply.plain or encode(icpt.answer())
+        )
         yield framed([*icpt.usage_chunk(icpt.usage), DONE])
 
     def whole(self) -> bytes:

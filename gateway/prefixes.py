@@ -5,6 +5,7 @@ length, their last bytes and the interpreter's own 64-bit hash (SipHash under a 
 as JSON with one string, drawn at random for this process, in place of the messages that were known; where that string is not the
 first message (members given twice, for example), the whole body is read; so is one with half of a surrogate pair, which is mended. Nothing of what was said is kept here.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -26,12 +27,19 @@ STANDIN = f"mnemogate-{secrets.token_hex(16)}"
 _STANDIN = msgspec.json.encode(STANDIN)
 SHORTEST = 256  # bytes; less is read faster than it is looked up
 # Where the window of a text may end: four places an octave, so that the last of them is near its end, where texts that began alike differ.
-PLACES = [SHORTEST << octave | SHORTEST * quarter << octave >> 2 for octave in range(32) for quarter in range(4)]
+PLACES = [
+    SHORTEST << octave | SHORTEST * quarter << octave >> 2
+    for octave in range(32)
+    for quarter in range(4)
+]
 WINDOW = 1024  # bytes by which bodies are looked up
 TAIL = 48  # bytes by which candidates are told apart before they are hashed
 PARTS = 8  # of which a hash is made at most: what is new of a body is hashed, not all of it
 SAME = 64  # candidates behind one window
-BYTES, EACH = 4 << 20, 1750  # of what is kept: some 2,400 conversations, each with the mark of a cut
+BYTES, EACH = (
+    4 << 20,
+    1750,
+)  # of what is kept: some 2,400 conversations, each with the mark of a cut
 BRACKETS = 100_000  # in what is new of a body; one that has more is read as a whole, for to find its messages would take long
 NOWHERE: list[tuple[int, int]] = []
 LONGEST = 16 << 20  # bytes up to which a beginning is kept: to know it again, all of it is hashed
@@ -57,7 +65,9 @@ class Prefixes:
 
     def __init__(self) -> None:
         # By the hash of whose they are, and of where a window of theirs ends and what it holds.
-        self.known: Cache[int, tuple[_Known, ...]] = Cache(BYTES, 0, lambda _, found: EACH * len(found))
+        self.known: Cache[int, tuple[_Known, ...]] = Cache(
+            BYTES, 0, lambda _, found: EACH * len(found)
+        )
 
     def read(self, who: object, body: bytes) -> Json:
         """A chat request, checked, its `messages` as `Messages`. who: whose bodies it is looked up among. Raises BadRequest."""
@@ -87,8 +97,22 @@ class Prefixes:
             if known is not None:
                 self._forget(name, known)  # what goes on from it stands for it
             at = span[1]
-            cuts, base = (known.cuts, known.hash) if known is not None and len(known.cuts) < PARTS else ((), 0)
-            self._keep(who, body, _Known(*span, body[at - TAIL : at], (*cuts, at), hashed(body, (at,), cuts[-1] if cuts else 0, base), messages.after))
+            cuts, base = (
+                (known.cuts, known.hash)
+                if known is not None and len(known.cuts) < PARTS
+                else ((), 0)
+            )
+            self._keep(
+                who,
+                body,
+                _Known(
+                    *span,
+                    body[at - TAIL : at],
+                    (*cuts, at),
+                    hashed(body, (at,), cuts[-1] if cuts else 0, base),
+                    messages.after,
+                ),
+            )
         return data
 
     def _find(self, who: object, body: bytes) -> tuple[int, _Known | None]:
@@ -98,7 +122,11 @@ class Prefixes:
             at = PLACES[i]
             name = hash((who, at, body[max(0, at - WINDOW) : at]))
             for known in reversed(self.known.get(name) or ()):
-                if known.end < size and body.startswith(known.tail, known.end - TAIL) and hashed(body, known.cuts) == known.hash:
+                if (
+                    known.end < size
+                    and body.startswith(known.tail, known.end - TAIL)
+                    and hashed(body, known.cuts) == known.hash
+                ):
                     return name, known
         return 0, None
 
@@ -115,7 +143,9 @@ class Prefixes:
         self.known.put(name, (*(self.known.get(name) or ()), known)[-SAME:])
 
 
-_Read = tuple[Json, tuple[int, int] | None, _Known | None]  # a request, where its messages stand, and what it goes on from
+_Read = tuple[
+    Json, tuple[int, int] | None, _Known | None
+]  # a request, where its messages stand, and what it goes on from
 
 
 def _short(body: bytes, known: _Known | None) -> bytes:

@@ -3,6 +3,7 @@
 An unknown count or price is told as None, never as zero. Providers count differently: here input holds what was read from the
 prompt cache and what was put there, output holds the reasoning, as all of it is billed.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -13,8 +14,20 @@ from gateway.settings import Model, Price
 
 MOST = 2**31 - 1  # of one count: what a column holds
 NUMBERS = (int, float)
-COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens", "input_tokens", "output_tokens", "cache_read_input_tokens",
-          "cache_creation_input_tokens", "prompt_cache_hit_tokens", "cached_tokens", "cache_creation_tokens", "cache_write_tokens", "reasoning_tokens")
+COUNTS = (
+    "prompt_tokens",
+    "completion_tokens",
+    "total_tokens",
+    "input_tokens",
+    "output_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+    "prompt_cache_hit_tokens",
+    "cached_tokens",
+    "cache_creation_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+)
 NOTHING: Mapping[str, int] = {}
 
 
@@ -29,8 +42,13 @@ class Tokens:
     reasoning: int = 0
 
     def __add__(self, other: Tokens) -> Tokens:
-        return Tokens(self.input + other.input, self.cached_input + other.cached_input, self.cache_write + other.cache_write,
-                      self.output + other.output, self.reasoning + other.reasoning)
+        return Tokens(
+            self.input + other.input,
+            self.cached_input + other.cached_input,
+            self.cache_write + other.cache_write,
+            self.output + other.output,
+            self.reasoning + other.reasoning,
+        )
 
 
 def tokens_of(usage: Mapping[str, Any] | None) -> Tokens | None:
@@ -39,8 +57,15 @@ def tokens_of(usage: Mapping[str, Any] | None) -> Tokens | None:
     if not isinstance(usage, Mapping):
         return None
     counts = _counts(usage)
-    read, written = counts.get("cache_read_input_tokens", 0), counts.get("cache_creation_input_tokens", 0)
-    taken, made, total = counts.get("prompt_tokens"), counts.get("completion_tokens"), counts.get("total_tokens")
+    read, written = (
+        counts.get("cache_read_input_tokens", 0),
+        counts.get("cache_creation_input_tokens", 0),
+    )
+    taken, made, total = (
+        counts.get("prompt_tokens"),
+        counts.get("completion_tokens"),
+        counts.get("total_tokens"),
+    )
     made = counts.get("output_tokens") if made is None else made
     if taken is None and (taken := counts.get("input_tokens")) is not None:
         taken += read + written  # Anthropic's input leaves out both; OpenAI's has neither member
@@ -48,12 +73,22 @@ def tokens_of(usage: Mapping[str, Any] | None) -> Tokens | None:
         return None
     if taken is None:
         taken = total or 0 if made is None else 0
-    before, after = _part(usage, "prompt_tokens_details", "input_tokens_details"), _part(usage, "completion_tokens_details", "output_tokens_details")
+    before, after = (
+        _part(usage, "prompt_tokens_details", "input_tokens_details"),
+        _part(usage, "completion_tokens_details", "output_tokens_details"),
+    )
     cached = before.get("cached_tokens") or counts.get("prompt_cache_hit_tokens") or read
     written = before.get("cache_creation_tokens", before.get("cache_write_tokens", 0)) or written
     reasoning = after.get("reasoning_tokens", 0)
-    if made is not None and (beside := (total or 0) - taken - made) > 0 and reasoning in (0, beside):
-        made, reasoning = made + beside, beside  # xAI and Gemini count reasoning beside the completion, and only the total holds it
+    if (
+        made is not None
+        and (beside := (total or 0) - taken - made) > 0
+        and reasoning in (0, beside)
+    ):
+        made, reasoning = (
+            made + beside,
+            beside,
+        )  # xAI and Gemini count reasoning beside the completion, and only the total holds it
     taken, made = min(taken, MOST), min(made or 0, MOST)
     cached = min(cached, taken)
     return Tokens(taken, cached, min(written, taken - cached), made, min(reasoning, made))
@@ -62,7 +97,9 @@ def tokens_of(usage: Mapping[str, Any] | None) -> Tokens | None:
 def _counts(members: Mapping[str, Any]) -> Mapping[str, int]:
     """The members that are counts: one beyond all answers would spend a budget that nobody used."""
     found = [(name, members[name]) for name in COUNTS if name in members]
-    return {name: int(value) for name, value in found if type(value) in NUMBERS and 0 <= value <= MOST}
+    return {
+        name: int(value) for name, value in found if type(value) in NUMBERS and 0 <= value <= MOST
+    }
 
 
 def _part(usage: Mapping[str, Any], *names: str) -> Mapping[str, int]:
@@ -79,7 +116,12 @@ def cost_of(tokens: Tokens, price: Price | None) -> float | None:
     cached = price.input if price.cached_input is None else price.cached_input
     written = price.input if price.cache_write is None else price.cache_write
     plain = tokens.input - tokens.cached_input - tokens.cache_write
-    return (plain * price.input + tokens.cached_input * cached + tokens.cache_write * written + tokens.output * price.output) / 1_000_000
+    return (
+        plain * price.input
+        + tokens.cached_input * cached
+        + tokens.cache_write * written
+        + tokens.output * price.output
+    ) / 1_000_000
 
 
 def price_of(model: Model | None, facts: Mapping[str, Any]) -> Price | None:

@@ -1,4 +1,5 @@
 """Whether an upstream answers where its `base_url` says: asked for the list of models, once, with little patience."""
+
 from __future__ import annotations
 
 import logging
@@ -23,12 +24,22 @@ async def status_of(name: str, settings: Settings, base_url: str | None = None) 
     from gateway.upstream.ways import way_of, wire_of
 
     provider = settings.providers[name]
-    impatient = provider.model_copy(update={
-        "timeouts": Timeouts(connect=SECONDS, first_token=SECONDS, idle=SECONDS, total=SECONDS), "base_url": base_url or provider.base_url})
-    key = [(b"authorization", b"Bearer " + provider.api_key.get_secret_value().encode())] if provider.api_key else []
+    impatient = provider.model_copy(
+        update={
+            "timeouts": Timeouts(connect=SECONDS, first_token=SECONDS, idle=SECONDS, total=SECONDS),
+            "base_url": base_url or provider.base_url,
+        }
+    )
+    key = (
+        [(b"authorization", b"Bearer " + provider.api_key.get_secret_value().encode())]
+        if provider.api_key
+        else []
+    )
     wire = wire_of(name, way_of(provider, os.environ), 1)
     try:
-        upstream = upstreams_of(settings.model_copy(update={"providers": {name: impatient}}), {name: wire})[name]
+        upstream = upstreams_of(
+            settings.model_copy(update={"providers": {name: impatient}}), {name: wire}
+        )[name]
         incoming = await upstream.send(Outgoing("/models", None, key, "GET"))
         await incoming.close()
         return incoming.status
@@ -47,8 +58,10 @@ async def lacks_v1(name: str, settings: Settings, status: int | None = None) -> 
     better = f"{provider.base_url.rstrip('/')}/v1"
     if found not in ABSENT or (there := await status_of(name, settings, better)) in ABSENT:
         return None
-    return (f"providers.{name}.base_url is {shown_url(provider.base_url)}, where an OpenAI-compatible API does not answer ({found}); "
-            f"{shown_url(better)} does ({there}): use that address")
+    return (
+        f"providers.{name}.base_url is {shown_url(provider.base_url)}, where an OpenAI-compatible API does not answer ({found}); "
+        f"{shown_url(better)} does ({there}): use that address"
+    )
 
 
 async def warn_of(settings: Settings) -> None:

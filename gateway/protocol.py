@@ -7,6 +7,7 @@
 - A refusal is told as every other error, and the connection closes. It never goes into an answer
   that is under way: the connection then closes behind that answer.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -26,7 +27,11 @@ HEAD_SECONDS = 10.0
 BODY_SECONDS = 30.0
 IDLE, HEAD, BODY = range(3)
 STATUS = {
-    400: b"Bad Request", 408: b"Request Timeout", 414: b"URI Too Long", 431: b"Request Header Fields Too Large"}
+    400: b"Bad Request",
+    408: b"Request Timeout",
+    414: b"URI Too Long",
+    431: b"Request Header Fields Too Large",
+}
 
 
 class Refused(Exception):
@@ -88,12 +93,21 @@ class Guarded(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         lines = len(self.headers)
         if len(self.url) > URL_BYTES:
-            self._fault = UrlTooLong(f"The URL has {len(self.url)} bytes; at most {URL_BYTES} are allowed. Send what is long in the body.")
+            self._fault = UrlTooLong(
+                f"The URL has {len(self.url)} bytes; at most {URL_BYTES} are allowed. Send what is long in the body."
+            )
         elif lines > HEAD_LINES:
-            self._fault = HeadTooLarge(f"The request has {lines} header lines; at most {HEAD_LINES} are allowed. Send fewer.")
+            self._fault = HeadTooLarge(
+                f"The request has {lines} header lines; at most {HEAD_LINES} are allowed. Send fewer."
+            )
         elif len(self.pipeline) >= WAITING:
-            self._fault = BadRequest(f"More than {WAITING} requests wait on this connection. Wait for answers.")
-        elif self._size > HEAD_BYTES and sum(map(len, chain.from_iterable(self.headers))) + 4 * lines > HEAD_BYTES:
+            self._fault = BadRequest(
+                f"More than {WAITING} requests wait on this connection. Wait for answers."
+            )
+        elif (
+            self._size > HEAD_BYTES
+            and sum(map(len, chain.from_iterable(self.headers))) + 4 * lines > HEAD_BYTES
+        ):
             self._fault = _too_large()
         if self._fault is not None:
             raise Refused
@@ -117,7 +131,9 @@ class Guarded(HttpToolsProtocol):
         if running:
             cycle.disconnected = True
         if self._phase == HEAD or running:  # else it was answered before it was whole
-            fault = self._fault or BadRequest("This is no HTTP/1.1 request that can be read. Check what sends it.")
+            fault = self._fault or BadRequest(
+                "This is no HTTP/1.1 request that can be read. Check what sends it."
+            )
             self._tell(fault)
             if not running:  # else it has a line of its own
                 accesslog.unread(fault, getattr(self, "url", b""))
@@ -126,8 +142,10 @@ class Guarded(HttpToolsProtocol):
 
     def _tell(self, fault: GatewayError) -> None:
         body = fault.body()
-        head = b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % (
-            fault.status, STATUS[fault.status], len(body))
+        head = (
+            b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+            % (fault.status, STATUS[fault.status], len(body))
+        )
         self.transport.write(head + body)
 
     # --- the watch: one timer, which looks again where there was progress meanwhile
@@ -161,7 +179,9 @@ class Guarded(HttpToolsProtocol):
             self._close_behind()
             return
         part, seconds = ("head", HEAD_SECONDS) if self._phase == HEAD else ("body", BODY_SECONDS)
-        self._fault = RequestTimeout(f"The request's {part} did not go on for {seconds:g} s. Send it whole, without pauses.")
+        self._fault = RequestTimeout(
+            f"The request's {part} did not go on for {seconds:g} s. Send it whole, without pauses."
+        )
         self.send_400_response("")
 
     def _close_behind(self) -> None:
@@ -173,4 +193,6 @@ class Guarded(HttpToolsProtocol):
 
 
 def _too_large() -> HeadTooLarge:
-    return HeadTooLarge(f"The request's headers have more than {HEAD_BYTES} bytes. Send less in them.")
+    return HeadTooLarge(
+        f"The request's headers have more than {HEAD_BYTES} bytes. Send less in them."
+    )

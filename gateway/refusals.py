@@ -1,5 +1,6 @@
 """What an upstream's refusal means: whether to try again and when, whether the target is to blame, what the client reads. Pure,
 but for the chance in a pause and the clock that a date is read against."""
+
 from __future__ import annotations
 
 import contextlib
@@ -26,14 +27,24 @@ from gateway.wire.chat import decode, encode
 
 OVERFLOW = re.compile(
     r"context_length_exceeded|maximum context length|context window|prompt is too long|input is too long|too many (?:input )?tokens|exceeds? the (?:maximum|limit|context)"
-    r"|reduce the length|input token count|exceed_context_size|request too large", re.IGNORECASE)
+    r"|reduce the length|input token count|exceed_context_size|request too large",
+    re.IGNORECASE,
+)
 # "maximum context length is 8192 tokens. However, you requested 9000 tokens (8000 in the messages", "210000 tokens > 200000 maximum"
 WINDOW = (
-    re.compile(r"(?:maximum|context (?:window|size|length)|limit|n_ctx)[^\d.]{0,40}(\d{3,9})", re.IGNORECASE),
-    re.compile(r"[>(] ?(\d{3,9}) (?:token )?maximum", re.IGNORECASE))
+    re.compile(
+        r"(?:maximum|context (?:window|size|length)|limit|n_ctx)[^\d.]{0,40}(\d{3,9})",
+        re.IGNORECASE,
+    ),
+    re.compile(r"[>(] ?(\d{3,9}) (?:token )?maximum", re.IGNORECASE),
+)
 PROMPT = (
     re.compile(r"(\d{3,9})(?: tokens)? (?:in|from) the (?:messages|prompt|input)", re.IGNORECASE),
-    re.compile(r"(?:resulted in|too long:|n_prompt_tokens|prompt \(|input \(|token count|requested)[^\d.]{0,24}(\d{3,9})", re.IGNORECASE))
+    re.compile(
+        r"(?:resulted in|too long:|n_prompt_tokens|prompt \(|input \(|token count|requested)[^\d.]{0,24}(\d{3,9})",
+        re.IGNORECASE,
+    ),
+)
 
 LOGGED = 1000  # characters of an upstream's text
 
@@ -44,20 +55,29 @@ def error_json(status: int, data: bytes, headers: Pairs) -> tuple[bytes, Pairs]:
         msgspec.json.decode(data)
         return data, headers
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        text = excerpt(data) or ("with what only the gateway's log shows" if data.strip() else "no text")
+        text = excerpt(data) or (
+            "with what only the gateway's log shows" if data.strip() else "no text"
+        )
         kept = [(k, v) for k, v in headers if k not in (b"content-type", b"content-encoding")]
-        return error_body(f"The upstream answered {status}: {text}", "upstream_error", "upstream_error"), [*kept, (b"content-type", b"application/json")]
+        return error_body(
+            f"The upstream answered {status}: {text}", "upstream_error", "upstream_error"
+        ), [*kept, (b"content-type", b"application/json")]
 
 
 def is_overflow(error: UpstreamRefused) -> bool:
     """Whether a refusal says that the prompt does not fit, in any provider's words."""
-    return error.status in (400, 413, 422) and bool(OVERFLOW.search(error.content[:4000].decode("utf-8", "replace")))
+    return error.status in (400, 413, 422) and bool(
+        OVERFLOW.search(error.content[:4000].decode("utf-8", "replace"))
+    )
 
 
 def sizes_told(error: UpstreamRefused) -> tuple[int, int] | None:
     """The tokens of the prompt and of the window that an overflow's refusal names; None where it does not name both."""
     text = error.content[:4000].decode("utf-8", "replace").replace(",", "")
-    window, prompt = (next((int(found[1]) for one in ways if (found := one.search(text))), 0) for ways in (WINDOW, PROMPT))
+    window, prompt = (
+        next((int(found[1]) for one in ways if (found := one.search(text))), 0)
+        for ways in (WINDOW, PROMPT)
+    )
     return (prompt, window) if window and prompt else None
 
 
@@ -67,11 +87,23 @@ def overflowed(e: UpstreamRefused) -> UpstreamRefused:
         body = decode(e.content)
         error = body.get("error") if isinstance(body, dict) else None
         if isinstance(error, dict) and error.get("code") != "context_length_exceeded":
-            return UpstreamRefused(e.status, encode({**body, "error": {**error, "code": "context_length_exceeded"}}), e.headers)
+            return UpstreamRefused(
+                e.status,
+                encode({**body, "error": {**error, "code": "context_length_exceeded"}}),
+                e.headers,
+            )
         if not isinstance(error, dict):
-            return UpstreamRefused(e.status, error_body(str(error or body), "invalid_request_error", "context_length_exceeded"), e.headers)
+            return UpstreamRefused(
+                e.status,
+                error_body(str(error or body), "invalid_request_error", "context_length_exceeded"),
+                e.headers,
+            )
     except msgspec.DecodeError:
-        return UpstreamRefused(e.status, error_body(e.message, "invalid_request_error", "context_length_exceeded"), e.headers)
+        return UpstreamRefused(
+            e.status,
+            error_body(e.message, "invalid_request_error", "context_length_exceeded"),
+            e.headers,
+        )
     return e
 
 
@@ -86,7 +118,14 @@ def code_of(error: GatewayError) -> str | None:
         found = decode(error.body())["error"]
         code = found.get("code") or found.get("type")
         return code if isinstance(code, str) else None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, TypeError, AttributeError):
+    except (
+        msgspec.DecodeError,
+        UnicodeDecodeError,
+        RecursionError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ):
         return None
 
 
@@ -112,7 +151,9 @@ def blames(error: GatewayError) -> bool:
     """Whether a failure speaks against its target: a request's own faults, and our own end of the time, do not."""
     if isinstance(error, UpstreamRefused):
         return error.status in (408, 429) or error.status >= 500
-    return isinstance(error, UpstreamUnreachable | StreamIncomplete) or (isinstance(error, UpstreamTimeout) and error.code != "total_timeout")
+    return isinstance(error, UpstreamUnreachable | StreamIncomplete) or (
+        isinstance(error, UpstreamTimeout) and error.code != "total_timeout"
+    )
 
 
 def asked(error: GatewayError) -> float | None:

@@ -2,6 +2,7 @@
 
 Allowed edits (PRODUCT.md): a declared alias, a scrubbed secret, keep-alive comments, and making a cut stream visible.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -13,7 +14,13 @@ from typing import Any
 
 from gateway.answer import SSE, Head
 from gateway.endings import ending_of, is_object
-from gateway.errors import BadRequest, GatewayError, StreamIncomplete, UpstreamTimeout, UpstreamUnreachable
+from gateway.errors import (
+    BadRequest,
+    GatewayError,
+    StreamIncomplete,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
 from gateway.forms import is_form
 from gateway.forward import Events, Forwarder, Passed
 from gateway.headers import Pairs, client_headers
@@ -67,7 +74,9 @@ class RelayWork:
                 async for part in self._events(passed, passed.more):
                     yield part
             elif self._committed:
-                raise UpstreamUnreachable("The upstream answered with no stream, but yours had begun. Try again.")
+                raise UpstreamUnreachable(
+                    "The upstream answered with no stream, but yours had begun. Try again."
+                )
             else:
                 async for data in self._bytes(passed.incoming):
                     yield data
@@ -80,8 +89,12 @@ class RelayWork:
         first = await anext(incoming.body, b"")
         json = b"json" in (incoming.header(b"content-type") or b"").lower()
         if json and (alias is not None or b'"error"' in first):
-            whole = self._forward.scrubbed(first + await incoming.read())  # some servers report errors under a 200
-            first = self._whole = await weighed(whole, _shown_as, whole, alias) if alias is not None else whole
+            whole = self._forward.scrubbed(
+                first + await incoming.read()
+            )  # some servers report errors under a 200
+            first = self._whole = (
+                await weighed(whole, _shown_as, whole, alias) if alias is not None else whole
+            )
         seen, size = [first], len(first)
         yield first
         async for data in incoming.body:
@@ -107,11 +120,15 @@ class RelayWork:
             async for events in more:
                 yield await self._taken(events)
         except (StreamIncomplete, UpstreamTimeout) as e:
-            if not self._ending.ended:  # how a connection ends after the last event is nobody's matter
+            if (
+                not self._ending.ended
+            ):  # how a connection ends after the last event is nobody's matter
                 await self._forward.broke(e)
                 raise
         if not self._ending.whole:
-            raise StreamIncomplete("The upstream's stream ended before the answer was complete. What came is above; try again.")
+            raise StreamIncomplete(
+                "The upstream's stream ended before the answer was complete. What came is above; try again."
+            )
 
     async def _taken(self, events: list[Event]) -> bytes:
         """What is shown for events, made in a thread where one of them is long to read."""
@@ -121,13 +138,20 @@ class RelayWork:
 
     def _shown_heavy(self, events: list[Event]) -> bytes:
         if not all(is_readable(e.raw) for e in events):
-            raise StreamIncomplete(f"The stream broke off: the upstream sent an event of more than {MOST_VALUES} values. Try again.")
+            raise StreamIncomplete(
+                f"The stream broke off: the upstream sent an event of more than {MOST_VALUES} values. Try again."
+            )
         return self._shown(events)
 
     def _shown(self, events: list[Event]) -> bytes:
         out = []
         for event in events:
-            if not event.ended and not self._ending.whole and event.data != DONE and not is_object(event.data or b""):
+            if (
+                not event.ended
+                and not self._ending.whole
+                and event.data != DONE
+                and not is_object(event.data or b"")
+            ):
                 continue  # cut before its last brace
             shown = self._edited(event)
             self._ending.see(shown)
@@ -146,7 +170,9 @@ class RelayWork:
             data = renamed(data, alias)
         if data == event.data:
             return event
-        return event._replace(raw=(b"event: " + event.name + b"\n" if event.name else b"") + frame(data), data=data)
+        return event._replace(
+            raw=(b"event: " + event.name + b"\n" if event.name else b"") + frame(data), data=data
+        )
 
     def head(self, *, committed: bool) -> Head:
         if self._passed is None:
@@ -155,8 +181,16 @@ class RelayWork:
         incoming = self._passed.incoming
         headers = client_headers(incoming.headers)
         if self._passed.more is not None:
-            return Head([*(h for h in headers if h[0] != b"cache-control"), *SSE[1:]], incoming.status, events=True)
-        length = b"%d" % len(self._whole) if self._whole is not None else incoming.header(b"content-length")
+            return Head(
+                [*(h for h in headers if h[0] != b"cache-control"), *SSE[1:]],
+                incoming.status,
+                events=True,
+            )
+        length = (
+            b"%d" % len(self._whole)
+            if self._whole is not None
+            else incoming.header(b"content-length")
+        )
         return Head([*headers, (b"content-length", length)] if length else headers, incoming.status)
 
     def named(self) -> Pairs:
@@ -181,14 +215,18 @@ def _usage(data: bytes) -> Any:
 def _sent_as(body: bytes, model: str, content_type: bytes) -> bytes:
     """Put the target's name for the model into a request. Raises BadRequest."""
     if not is_form(content_type) and _is_endless(body):
-        raise BadRequest(f"The body has more than {MOST_VALUES} JSON values, too many to replace its `model`. Send fewer.")
+        raise BadRequest(
+            f"The body has more than {MOST_VALUES} JSON values, too many to replace its `model`. Send fewer."
+        )
     return renamed(body, model, content_type)
 
 
 def _shown_as(body: bytes, model: str) -> bytes:
     """Put the name that was asked for into an answer. Raises UpstreamUnreachable."""
     if _is_endless(body):
-        raise UpstreamUnreachable(f"The upstream answered with more than {MOST_VALUES} JSON values. Try again.")
+        raise UpstreamUnreachable(
+            f"The upstream answered with more than {MOST_VALUES} JSON values. Try again."
+        )
     return renamed(body, model)
 
 

@@ -1,4 +1,5 @@
 """Which upstream serves a model name: exact, then the longest prefix, then `*`. What is known of the model comes along."""
+
 from __future__ import annotations
 
 import fnmatch
@@ -42,7 +43,12 @@ class Target:
     @property
     def address(self) -> str:
         """Host and port, for the operator's log."""
-        return self.settings.base_url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")[2]
+        return (
+            self.settings.base_url.partition("://")[2]
+            .partition("/")[0]
+            .partition("?")[0]
+            .rpartition("@")[2]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,10 @@ class Route:
         return [t for tier in self.tiers for t in tier]
 
 
-ROUTES_BYTES, ROUTES_EACH = 1 << 20, 600  # of routes kept ready; behind `*`, clients name models as they like
+ROUTES_BYTES, ROUTES_EACH = (
+    1 << 20,
+    600,
+)  # of routes kept ready; behind `*`, clients name models as they like
 NAME_CHARACTERS = 1024  # names are kept in many places, and told in headers
 
 
@@ -73,7 +82,12 @@ def known_models(path: Path) -> dict[str, dict[str, Any]]:
 class Router:
     """upstreams by provider name. facts: see `known_models`."""
 
-    def __init__(self, settings: Settings, upstreams: Mapping[str, Upstream], facts: Mapping[str, dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        upstreams: Mapping[str, Upstream],
+        facts: Mapping[str, dict[str, Any]],
+    ) -> None:
         self._settings, self._upstreams, self._facts = settings, upstreams, facts
         self.routes: Cache[str, Route] = Cache(ROUTES_BYTES, 0, _weight)
 
@@ -89,9 +103,16 @@ class Router:
     def route(self, name: str, principal: Principal) -> Route:
         """Raises UnknownModel, or Forbidden for a model that this key may not call."""
         if len(name) > NAME_CHARACTERS:
-            raise UnknownModel(f"The model's name has {len(name)} characters; at most {NAME_CHARACTERS} are allowed.", param="model")
+            raise UnknownModel(
+                f"The model's name has {len(name)} characters; at most {NAME_CHARACTERS} are allowed.",
+                param="model",
+            )
         if not allowed(principal, name):
-            raise Forbidden(f"This key may not call the model {name!r}. It may call: {', '.join(principal.models)}.", code="model_not_allowed", param="model")
+            raise Forbidden(
+                f"This key may not call the model {name!r}. It may call: {', '.join(principal.models)}.",
+                code="model_not_allowed",
+                param="model",
+            )
         if (known := self.routes.get(name)) is None:
             self.routes.put(name, known := self._made(name))
         return known
@@ -100,27 +121,52 @@ class Router:
         found = self.find(name)
         if found is None:
             names = [m for m in self._settings.models if not m.endswith("*")][:20]
-            raise UnknownModel(f"The model {name!r} is not configured here. Configured: {', '.join(names) or 'none'}.", param="model")
+            raise UnknownModel(
+                f"The model {name!r} is not configured here. Configured: {', '.join(names) or 'none'}.",
+                param="model",
+            )
         tiers = [self._targets(name, found[1])]
         for fallback in found[1].fallbacks:
             if other := self.find(fallback):
                 taken = {t.label for tier in tiers for t in tier}
-                tiers.append(tuple(t for t in self._targets(fallback, other[1]) if t.label not in taken))
+                tiers.append(
+                    tuple(t for t in self._targets(fallback, other[1]) if t.label not in taken)
+                )
         return Route(tuple(filter(None, tiers)), name)
 
     def _targets(self, name: str, model: Model) -> tuple[Target, ...]:
         out = []
         for t in model.targets:
             facts = self.facts(self._known(name, t))
-            tools = facts.get("supports_tools", True) if model.supports_tools is None else model.supports_tools
-            out.append(Target(t.provider, t.model or name, self._upstreams[t.provider], self._settings.providers[t.provider], t.weight, t.concurrent,
-                              price_of(model, facts), model.context_window or facts.get("context_window"), tools, facts.get("tokenizer", "estimate")))
+            tools = (
+                facts.get("supports_tools", True)
+                if model.supports_tools is None
+                else model.supports_tools
+            )
+            out.append(
+                Target(
+                    t.provider,
+                    t.model or name,
+                    self._upstreams[t.provider],
+                    self._settings.providers[t.provider],
+                    t.weight,
+                    t.concurrent,
+                    price_of(model, facts),
+                    model.context_window or facts.get("context_window"),
+                    tools,
+                    facts.get("tokenizer", "estimate"),
+                )
+            )
         return tuple(out)
 
     def _known(self, name: str, target: TargetSettings) -> str:
         """By which name `facts` tell of a target. A deployment at Azure is called as its owner likes: one that says nothing stands for `name`."""
         model = target.model or name
-        return name if self._settings.providers[target.provider].kind == "azure" and not self.facts(model) else model
+        return (
+            name
+            if self._settings.providers[target.provider].kind == "azure" and not self.facts(model)
+            else model
+        )
 
     def default(self) -> Target:
         """Where requests without a model go."""

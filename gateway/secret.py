@@ -1,4 +1,5 @@
 """Secrets of the data folder: made once, whole or not at all, for their owner's eyes."""
+
 from __future__ import annotations
 
 import contextlib
@@ -25,11 +26,15 @@ def kept_secret(path: Path, size: int) -> bytes:
     if len(found) != size:
         raise ConfigError(
             f"{path} does not hold a secret of Mnemogate's, which is {size} bytes in hex; it has {path.stat().st_size} characters. Restore it from a "
-            "backup: without it no stored memory can be recognised. Where nothing is stored yet, delete it.")
+            "backup: without it no stored memory can be recognised. Where nothing is stored yet, delete it."
+        )
     if path.stat().st_mode & OTHERS and os.name == "posix":
         path.chmod(0o600)
-        log.warning("%s could be read by other users of this machine; it is its owner's alone now. Where one may have read it, delete it and start again "
-                    "(with another `secret`, stored memory is not recognised).", path)
+        log.warning(
+            "%s could be read by other users of this machine; it is its owner's alone now. Where one may have read it, delete it and start again "
+            "(with another `secret`, stored memory is not recognised).",
+            path,
+        )
     return found
 
 

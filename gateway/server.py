@@ -1,4 +1,5 @@
 """The process around the application: binds at once, drains on SIGTERM, exits 0."""
+
 from __future__ import annotations
 
 import asyncio
@@ -25,7 +26,9 @@ Beside = Callable[[], Coroutine[Any, Any, None]]
 GRACE_AFTER_CUT = 3.0
 GC_THRESHOLDS = (10_000, 20, 50)
 M_ARENA_MAX = -8  # of glibc's malloc.h
-SWITCH_SECONDS = 0.001  # after which a thread that reads something long gives the event loop its turn
+SWITCH_SECONDS = (
+    0.001  # after which a thread that reads something long gives the event loop its turn
+)
 UNSENT = 1 << 17  # bytes on their way to one client; the kernel counts its own part twice
 
 
@@ -36,8 +39,14 @@ class Server(uvicorn.Server):
     that came before the server could take any. beside: what is done once, while it serves.
     """
 
-    def __init__(self, config: uvicorn.Config, front: Front, reread: Callable[[], None] | None = None, stopped: threading.Event | None = None,
-                 beside: Beside | None = None) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        front: Front,
+        reread: Callable[[], None] | None = None,
+        stopped: threading.Event | None = None,
+        beside: Beside | None = None,
+    ) -> None:
         super().__init__(config)
         self._beside = beside
         self._front, self._reread, self._stopped = front, reread, stopped
@@ -107,8 +116,11 @@ class Server(uvicorn.Server):
         self._loop.call_soon_threadsafe(self._begin_drain)
 
     def _begin_drain(self) -> None:
-        log.info("Mnemogate is shutting down: %d requests are under way, and have %g s to end",
-                 self._process.busy, self._front.gateway.settings.server.drain_seconds)
+        log.info(
+            "Mnemogate is shutting down: %d requests are under way, and have %g s to end",
+            self._process.busy,
+            self._front.gateway.settings.server.drain_seconds,
+        )
         self._drain = asyncio.ensure_future(self._drained())
 
     async def _drained(self) -> None:
@@ -131,11 +143,27 @@ def config_for(app: Front, **options: Any) -> uvicorn.Config:
     """How connections are served. options: uvicorn's, beside those that are given here."""
     server = app.gateway.settings.server
     return uvicorn.Config(
-        app, host=server.host, port=server.port, http=Guarded, access_log=False, server_header=False, date_header=False, lifespan="on",
-        timeout_graceful_shutdown=2, proxy_headers=False, **options)
+        app,
+        host=server.host,
+        port=server.port,
+        http=Guarded,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        lifespan="on",
+        timeout_graceful_shutdown=2,
+        proxy_headers=False,
+        **options,
+    )
 
 
-def server_for(app: Front, *, log_level: str = "warning", log_config: Any = uvicorn.config.LOGGING_CONFIG, **options: Any) -> Server:
+def server_for(
+    app: Front,
+    *,
+    log_level: str = "warning",
+    log_config: Any = uvicorn.config.LOGGING_CONFIG,
+    **options: Any,
+) -> Server:
     """A server that is not running yet. log_config: uvicorn's. options: see `Server`."""
     return Server(config_for(app, log_level=log_level, log_config=log_config), app, **options)
 
@@ -146,7 +174,9 @@ def use_one_heap() -> None:
     Ours take turns, so none waits for another; and what one of them frees, another uses: with a heap
     for each, the process took 2 MiB more, and went on growing.
     """
-    with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library, which has no such heaps
+    with contextlib.suppress(
+        AttributeError, OSError, TypeError
+    ):  # another C library, which has no such heaps
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
 
 

@@ -2,6 +2,7 @@
 
 What cannot be used is refused with its path, its value and what is allowed; keys are never shown. How a file and the environment become these: `loading`.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -48,7 +49,9 @@ class Part(BaseModel):
 
 def _harmless(name: str) -> str:
     if not may_forward(name.lower().encode()):
-        raise ValueError("it never goes upstream: credentials, cookies, hop-by-hop headers and Mnemogate's own stay here; name another header")
+        raise ValueError(
+            "it never goes upstream: credentials, cookies, hop-by-hop headers and Mnemogate's own stay here; name another header"
+        )
     return name
 
 
@@ -183,14 +186,18 @@ class Grant(Part):
     @classmethod
     def _printable(cls, text: str) -> str:
         if not text.isprintable() or not text.strip() or text == "*":
-            raise ValueError("give printable characters, neither blanks alone nor a lone * (which means all)")
+            raise ValueError(
+                "give printable characters, neither blanks alone nor a lone * (which means all)"
+            )
         return text
 
     @field_validator("paths")
     @classmethod
     def _below_v1(cls, paths: tuple[str, ...]) -> tuple[str, ...]:
         if wrong := next((path for path in paths if not path.startswith("/v1/")), None):
-            raise ValueError(f"{wrong[:60]!r} does not begin with /v1/; give paths such as \"/v1/files*\"")
+            raise ValueError(
+                f'{wrong[:60]!r} does not begin with /v1/; give paths such as "/v1/files*"'
+            )
         return paths
 
 
@@ -204,8 +211,12 @@ class Key(Grant):
             raise ValueError("give either `key` or `key_hash` (sha256, hex)")
         if self.key is not None and not self.key.get_secret_value():
             raise ValueError("`key` is empty")
-        if not SHA256.fullmatch(self.digest):  # not quoted: it may be the key itself, in the wrong place
-            raise ValueError("`key_hash` is no sha256 in hex, which has 64 digits: printf %s \"$KEY\" | sha256sum")
+        if not SHA256.fullmatch(
+            self.digest
+        ):  # not quoted: it may be the key itself, in the wrong place
+            raise ValueError(
+                '`key_hash` is no sha256 in hex, which has 64 digits: printf %s "$KEY" | sha256sum'
+            )
         return self
 
     @property
@@ -238,7 +249,9 @@ class BlockDefault(Part):
     @model_validator(mode="after")
     def _fits(self) -> BlockDefault:
         if len(self.value) > self.limit:
-            raise ValueError(f"`value` has {len(self.value)} characters, its limit is {self.limit}: shorten it, or raise `limit`")
+            raise ValueError(
+                f"`value` has {len(self.value)} characters, its limit is {self.limit}: shorten it, or raise `limit`"
+            )
         return self
 
 
@@ -288,7 +301,23 @@ class MemoryPart(Part):
 
 
 IDENTITY = ("header", "path", "user", "safety_identifier", "alias")
-PLACEHOLDERS = ("undefined", "null", "none", "nil", "nan", "anonymous", "anon", "unknown", "guest", "default", "user", "[object object]", "n/a", "-", "0")
+PLACEHOLDERS = (
+    "undefined",
+    "null",
+    "none",
+    "nil",
+    "nan",
+    "anonymous",
+    "anon",
+    "unknown",
+    "guest",
+    "default",
+    "user",
+    "[object object]",
+    "n/a",
+    "-",
+    "0",
+)
 
 
 class Identity(Part):
@@ -322,23 +351,33 @@ class Settings(Part):
         for name, model in self.models.items():
             for target in model.targets:
                 if target.provider not in self.providers:
-                    raise ValueError(f"models.{name!r} names the provider {target.provider!r}, which is not configured; there are: {', '.join(self.providers) or 'none'}")
+                    raise ValueError(
+                        f"models.{name!r} names the provider {target.provider!r}, which is not configured; there are: {', '.join(self.providers) or 'none'}"
+                    )
             for other in model.fallbacks:
                 if other.endswith("*") or not self.serves(other):
-                    raise ValueError(f"models.{name!r}.fallbacks names the model {other!r}, which no [models] entry serves; there are: {', '.join(self.models)}")
+                    raise ValueError(
+                        f"models.{name!r}.fallbacks names the model {other!r}, which no [models] entry serves; there are: {', '.join(self.models)}"
+                    )
         if self.memory.summarizer and self.models and not self.serves(self.memory.summarizer):
-            raise ValueError(f"memory.summarizer names the model {self.memory.summarizer!r}, which no [models] entry serves; there are: {', '.join(self.models)}")
+            raise ValueError(
+                f"memory.summarizer names the model {self.memory.summarizer!r}, which no [models] entry serves; there are: {', '.join(self.models)}"
+            )
         if len({k.name for k in self.keys}) != len(self.keys):
             raise ValueError("two keys have the same name")
         holders: dict[str, str] = {}
         for key in self.keys:
             if (other := holders.setdefault(key.digest, key.name)) != key.name:
-                raise ValueError(f"the keys {other!r} and {key.name!r} are one and the same: give each its own")
+                raise ValueError(
+                    f"the keys {other!r} and {key.name!r} are one and the same: give each its own"
+                )
         return self
 
     def serves(self, name: str) -> bool:
         """Whether a model of this name goes anywhere."""
-        return name in self.models or any(m.endswith("*") and name.startswith(m[:-1]) for m in self.models)
+        return name in self.models or any(
+            m.endswith("*") and name.startswith(m[:-1]) for m in self.models
+        )
 
     def guarded(self, made: Made | None) -> Settings:
         """These settings, with the keys that were made at run time; None: whether there are any cannot be told.
@@ -353,7 +392,8 @@ class Settings(Part):
         if lent and found.mode == "own-key":
             fault = (
                 f"providers.{lent[0]}.api_key is set but there is no managed key: anybody who reaches the port would spend it. Make one with "
-                "`mnemogate keys create` (with the same --config), add a [[keys]] entry, remove api_key so that clients bring their own, or set server.open = true to allow it on loopback.")
+                "`mnemogate keys create` (with the same --config), add a [[keys]] entry, remove api_key so that clients bring their own, or set server.open = true to allow it on loopback."
+            )
         elif self.server.open and not loopback:
             fault = f"server.open = true serves without keys, so it binds loopback only; server.host is {host!r}"
         elif self.server.single_user is True and not loopback and found.mode != "managed":
@@ -385,15 +425,28 @@ class Settings(Part):
 
     def followed(self, wanted: Settings) -> tuple[Settings, list[str]]:
         """`wanted`, but for what cannot change in a running process, and the names of what would have. Raises ConfigError."""
-        server = wanted.server.model_copy(update={"host": self.server.host, "port": self.server.port})
+        server = wanted.server.model_copy(
+            update={"host": self.server.host, "port": self.server.port}
+        )
         memory = wanted.memory.model_copy(update={"embedder": self.memory.embedder})
         fixed = {"server": server, "storage": self.storage, "memory": memory}
-        waiting = [f"{part}.{name}" for part, kept in fixed.items() for name in type(kept).model_fields
-                   if getattr(kept, name) != getattr(getattr(wanted, part), name)]
-        waiting += [f"providers.{n}.max_connections" for n, p in wanted.providers.items()
-                    if n in self.providers and p.max_connections != self.providers[n].max_connections]
-        merged = checked({**{name: getattr(wanted, name) for name in type(wanted).model_fields}, **fixed})
-        return merged.guarded(wanted.made if wanted.made and wanted.database == self.database else self.made), waiting
+        waiting = [
+            f"{part}.{name}"
+            for part, kept in fixed.items()
+            for name in type(kept).model_fields
+            if getattr(kept, name) != getattr(getattr(wanted, part), name)
+        ]
+        waiting += [
+            f"providers.{n}.max_connections"
+            for n, p in wanted.providers.items()
+            if n in self.providers and p.max_connections != self.providers[n].max_connections
+        ]
+        merged = checked(
+            {**{name: getattr(wanted, name) for name in type(wanted).model_fields}, **fixed}
+        )
+        return merged.guarded(
+            wanted.made if wanted.made and wanted.database == self.database else self.made
+        ), waiting
 
     @property
     def data(self) -> Path:
@@ -432,9 +485,19 @@ def checked(data: dict[str, Any], variables: Mapping[tuple[str, ...], str] = {})
     try:
         return Settings.model_validate(data)
     except ValidationError as e:
-        lines = [f"{'.'.join(path) or 'configuration'}: {text}{_origin(path, variables)}" for path, text in told(e, Settings, "config/gateway.toml lists them all")]
+        lines = [
+            f"{'.'.join(path) or 'configuration'}: {text}{_origin(path, variables)}"
+            for path, text in told(e, Settings, "config/gateway.toml lists them all")
+        ]
         raise ConfigError("\n".join(lines)) from e
 
 
 def _origin(path: Sequence[str], variables: Mapping[tuple[str, ...], str]) -> str:
-    return next((f" (from {name})" for at, name in variables.items() if path and all(a == b for a, b in zip(at, path, strict=False))), "")
+    return next(
+        (
+            f" (from {name})"
+            for at, name in variables.items()
+            if path and all(a == b for a, b in zip(at, path, strict=False))
+        ),
+        "",
+    )

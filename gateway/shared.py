@@ -5,6 +5,7 @@ that does not come opens the circuit: from then on nobody waits, while one task 
 The time of a script is the server's, so that processes whose clocks differ share one window. All keys begin with `mnemogate:`, name
 no secret, expire by themselves, and those of one script share a hash tag, as a cluster wants it.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -58,14 +59,18 @@ class Shared:
 
     def __init__(self, url: str, wait: float = 0.25, pause: float = 1.0) -> None:
         if importlib.util.find_spec("redis") is None:
-            raise ConfigError("storage.redis is set, and the package `redis` is missing: run pip install '.[redis]' in the folder of Mnemogate's source")
+            raise ConfigError(
+                "storage.redis is set, and the package `redis` is missing: run pip install '.[redis]' in the folder of Mnemogate's source"
+            )
         self._url = url
         self._place = _place(url)
         self._wait = wait
         self._pause = pause
         self._client: Redis | None = None
         self._up = False
-        self._turns = asyncio.Semaphore(16)  # as many connections: Redis does one thing at a time anyway
+        self._turns = asyncio.Semaphore(
+            16
+        )  # as many connections: Redis does one thing at a time anyway
         self._tasks: set[asyncio.Task[Any]] = set()
         self._seeking: asyncio.Task[Any] | None = None
         self.when_back: list[Callable[[], Awaitable[None]]] = []
@@ -150,7 +155,10 @@ class Shared:
     def _lose(self) -> None:
         self._up = False
         if self._seeking is None:
-            log.warning("Redis at %s does not answer: limits, budgets and cooldowns are counted by each process until it is back", self._place)
+            log.warning(
+                "Redis at %s does not answer: limits, budgets and cooldowns are counted by each process until it is back",
+                self._place,
+            )
             self._seeking = asyncio.create_task(self._seek())
 
     async def _seek(self) -> None:
@@ -158,7 +166,9 @@ class Shared:
             await asyncio.sleep(self._pause)
             await self._reach()
         self._seeking = None
-        log.warning("Redis at %s is back: limits, budgets and cooldowns are shared again", self._place)
+        log.warning(
+            "Redis at %s is back: limits, budgets and cooldowns are shared again", self._place
+        )
         for work in self.when_back:
             await work()
 
@@ -177,7 +187,9 @@ def _place(url: str) -> str:
             return parts.path
         if parts.scheme in ("redis", "rediss") and parts.hostname:
             return f"{parts.hostname}:{parts.port or 6379}"
-    raise ConfigError("storage.redis is no address of a Redis: write redis://host:6379/0, rediss://… or unix:///path, with special characters of a password percent-encoded")
+    raise ConfigError(
+        "storage.redis is no address of a Redis: write redis://host:6379/0, rediss://… or unix:///path, with special characters of a password percent-encoded"
+    )
 
 
 def _failures() -> tuple[type[Exception], ...]:

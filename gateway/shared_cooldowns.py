@@ -2,6 +2,7 @@
 
 What this process sees itself it also tells its twin, which serves while Redis is away.
 """
+
 from __future__ import annotations
 
 import time
@@ -63,7 +64,9 @@ FREED = Script("redis.call('HDEL', KEYS[1], 'probe')")
 class SharedCooldowns:
     """Cooldowns in Redis. clock: this process's own, by which the server's rests are told."""
 
-    def __init__(self, shared: Shared, rules: Rules, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, shared: Shared, rules: Rules, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._shared, self._clock = shared, clock
         self._twin = LocalCooldowns(rules, clock)
 
@@ -81,7 +84,12 @@ class SharedCooldowns:
         except Absent:
             return await self._twin.resting(names)
         now = self._clock()
-        return {names[i - 1]: Rest(now + max(float(asked), float(tired)), float(asked) > 0, float(probe) > 0) for i, asked, tired, probe in found}
+        return {
+            names[i - 1]: Rest(
+                now + max(float(asked), float(tired)), float(asked) > 0, float(probe) > 0
+            )
+            for i, asked, tired, probe in found
+        }
 
     async def failed(self, name: str, asked: float | None) -> None:
         await self._twin.failed(name, asked)

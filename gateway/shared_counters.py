@@ -6,6 +6,7 @@ what it reserved, and of which period), and a number of nano-USD per period.
 While Redis is away the process counts for itself. What must still be booked there is kept, and booked when it is back: once, since
 a settlement that may have been done already counts only where its ticket is still there.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -111,7 +112,9 @@ class SharedCounters:
     def __init__(self, shared: Shared, twin: LocalCounters | None = None) -> None:
         self._shared = shared
         self._twin = twin or LocalCounters()
-        self._owed: dict[Hold, tuple[int, int]] = {}  # tokens and nano-USD; under a hold without an id what the twin counted
+        self._owed: dict[
+            Hold, tuple[int, int]
+        ] = {}  # tokens and nano-USD; under a hold without an id what the twin counted
         shared.when_back.append(self._repay)
 
     async def reserve(self, claim: Claim) -> Standing:
@@ -127,24 +130,51 @@ class SharedCounters:
         await asyncio.shield(self._shared.spawn(self._settle(hold, tokens, nano)))
 
     async def balance(self, claim: Claim, first: int | None) -> int | None:
-        kept = math.ceil(claim.left) + 86400  # for requests that end after the period, as in RESERVE
+        kept = (
+            math.ceil(claim.left) + 86400
+        )  # for requests that end after the period, as in RESERVE
         try:
-            found = await self._shared.run(BALANCE, _keys(claim.key, claim.period)[2:], ["" if first is None else first, kept])
+            found = await self._shared.run(
+                BALANCE, _keys(claim.key, claim.period)[2:], ["" if first is None else first, kept]
+            )
         except Absent:
             return await self._twin.balance(claim, first)
         return None if found is None else int(found)
 
     async def _reserve(self, claim: Claim) -> Standing:
-        hold = Hold(secrets.token_hex(8), claim.key, 0, claim.tokens, claim.nano, claim.period, True)
+        hold = Hold(
+            secrets.token_hex(8), claim.key, 0, claim.tokens, claim.nano, claim.period, True
+        )
         c = claim
-        args = [c.rpm, c.tpm, c.concurrent, c.budget, c.tokens, c.nano, c.lease, c.left, c.period, int(c.begin), hold.id]
+        args = [
+            c.rpm,
+            c.tpm,
+            c.concurrent,
+            c.budget,
+            c.tokens,
+            c.nano,
+            c.lease,
+            c.left,
+            c.period,
+            int(c.begin),
+            hold.id,
+        ]
         try:
-            refused, wait, requests, tokens, reset, second = await self._shared.run(RESERVE, _keys(c.key, c.period), args)
+            refused, wait, requests, tokens, reset, second = await self._shared.run(
+                RESERVE, _keys(c.key, c.period), args
+            )
         except Absent as e:
             if e.sent:
                 self._owe(hold, 0, 0)
             return await self._twin.reserve(claim)
-        return Standing(refused.decode(), float(wait), requests, tokens, float(reset), None if refused else hold._replace(second=second))
+        return Standing(
+            refused.decode(),
+            float(wait),
+            requests,
+            tokens,
+            float(reset),
+            None if refused else hold._replace(second=second),
+        )
 
     def _unwanted(self, task: asyncio.Task[Standing]) -> None:
         if not task.cancelled() and (hold := task.result().hold):
@@ -163,7 +193,11 @@ class SharedCounters:
 
     async def _book(self, hold: Hold, tokens: int, nano: int, *, again: bool) -> None:
         member = f"{hold.id} {hold.nano} {hold.period}"
-        await self._shared.run(SETTLE, _keys(hold.key, hold.period), [member, hold.second, hold.tokens, hold.nano, tokens, nano, int(again)])
+        await self._shared.run(
+            SETTLE,
+            _keys(hold.key, hold.period),
+            [member, hold.second, hold.tokens, hold.nano, tokens, nano, int(again)],
+        )
 
     def _owe(self, hold: Hold, tokens: int, nano: int) -> None:
         before = self._owed.get(hold, (0, 0))

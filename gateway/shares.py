@@ -4,6 +4,7 @@ An account takes another place while it has fewer than `GREED` times as many as 
 dynamic threshold of Choudhury and Hahne, 1998): alone it comes to eight ninths, and with others to as
 much as they; none can take the last. Who has none is never held up here. Kept in this process.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -45,7 +46,6 @@ class _Places:
             if not turns:
                 del self.waiting[name]
 
-
     def forget(self, account: str, turn: asyncio.Future[None]) -> None:
         if (turns := self.waiting.get(account)) and turn in turns:
             turns.remove(turn)
@@ -77,8 +77,11 @@ class Shares:
             else:
                 places.forget(account, turn)
             if isinstance(e, TimeoutError):
-                raise Unavailable(f"Your account has {places.held[account]} of the {most} connections to {provider!r}, the rest is kept for others, and none of "
-                                  f"yours ended within {patience:g} s. Try again shortly.", headers=[(b"retry-after", b"1")]) from e
+                raise Unavailable(
+                    f"Your account has {places.held[account]} of the {most} connections to {provider!r}, the rest is kept for others, and none of "
+                    f"yours ended within {patience:g} s. Try again shortly.",
+                    headers=[(b"retry-after", b"1")],
+                ) from e
             raise
 
     def give(self, provider: str, account: str) -> None:

@@ -1,4 +1,5 @@
 """How many requests a target has at a time, where that is limited: who comes beyond it waits a while, first come first served."""
+
 from __future__ import annotations
 
 import asyncio
@@ -35,11 +36,15 @@ class Slots:
         except BaseException as e:
             if turn.done() and not turn.cancelled():
                 self.give(name)  # the place came in the same moment
-            elif turn in waiting:  # not so where one that ended has passed it over in the same moment
+            elif (
+                turn in waiting
+            ):  # not so where one that ended has passed it over in the same moment
                 waiting.remove(turn)
             if isinstance(e, TimeoutError):
-                raise Unavailable(f"The target {name!r} has its {limit} requests at a time, and none ended within {patience:g} s. Try again shortly.",
-                                  headers=[(b"retry-after", b"1")]) from e
+                raise Unavailable(
+                    f"The target {name!r} has its {limit} requests at a time, and none ended within {patience:g} s. Try again shortly.",
+                    headers=[(b"retry-after", b"1")],
+                ) from e
             raise
 
     def give(self, name: str) -> None:

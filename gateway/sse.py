@@ -6,6 +6,7 @@ Rules (WHATWG HTML, 9.2.5 and 9.2.6):
   of a CRLF is not waited for; the LF, if it comes, opens the next event's raw bytes.
 - The raw bytes of all events plus `rest` are the stream, byte for byte: a pass-through may send them on.
 """
+
 from __future__ import annotations
 
 import re
@@ -110,7 +111,9 @@ class Framer:
             return simple if text is raw else simple._replace(raw=raw)
         data: list[bytes] = []
         name = b""
-        lines = LINE.split(text, EVENT_LINES) if b"\r" in text else text.split(b"\n", EVENT_LINES)  # which is far quicker
+        lines = (
+            LINE.split(text, EVENT_LINES) if b"\r" in text else text.split(b"\n", EVENT_LINES)
+        )  # which is far quicker
         if len(lines) > EVENT_LINES:
             raise EventTooLarge(f"an event of more than {EVENT_LINES} lines")
         for line in lines:
@@ -127,7 +130,12 @@ class Framer:
 
 def _simple(raw: bytes) -> Event | None:
     """The event where it is one line of data and a blank line, as nearly all are; else None."""
-    if raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2 and raw.endswith(b"\n\n") and b"\r" not in raw:
+    if (
+        raw.startswith(b"data: ")
+        and raw.find(b"\n") == len(raw) - 2
+        and raw.endswith(b"\n\n")
+        and b"\r" not in raw
+    ):
         return Event(raw, raw[6:-2])
     return None
 

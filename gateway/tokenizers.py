@@ -3,6 +3,7 @@
 Files carry tiktoken's own cache names (the sha1 of their published address), so that one folder serves both. What a
 family's address, digest and pattern are is taken from tiktoken itself.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -71,7 +72,10 @@ def load(family: str, folder: Path) -> Encode | None:
         return None
     import tiktoken
 
-    ranks = {base64.b64decode(token): int(rank) for token, rank in (line.split() for line in data.splitlines() if line)}
+    ranks = {
+        base64.b64decode(token): int(rank)
+        for token, rank in (line.split() for line in data.splitlines() if line)
+    }
     encoding = tiktoken.Encoding(**_described(family, lambda url, expected_hash: ranks))
     return encoding.encode_ordinary
 
@@ -89,7 +93,11 @@ class Vocabularies:
     def wanted(self, family: str) -> str:
         """Starts loading where it makes sense; returns the family."""
         if family not in self._asked:
-            there = family in FAMILIES and any(self._folder.glob("*")) if self._folder.is_dir() else False
+            there = (
+                family in FAMILIES and any(self._folder.glob("*"))
+                if self._folder.is_dir()
+                else False
+            )
             self._asked[family] = asyncio.ensure_future(self._load(family)) if there else None
         return family
 
@@ -105,5 +113,7 @@ def _described(family: str, loader: Callable[[str, str], dict[bytes, int]]) -> d
     from tiktoken_ext import openai_public  # type: ignore[import-untyped]
 
     made = getattr(openai_public, family)
-    described: dict[str, Any] = types.FunctionType(made.__code__, {**made.__globals__, "load_tiktoken_bpe": loader})()
+    described: dict[str, Any] = types.FunctionType(
+        made.__code__, {**made.__globals__, "load_tiktoken_bpe": loader}
+    )()
     return described

@@ -3,6 +3,7 @@
 A query of 16 KiB leaves up to a mebibyte in tables of 1,024 places, before anybody asks who sent it.
 Chat completions at their plain path never come by here.
 """
+
 from __future__ import annotations
 
 import sys

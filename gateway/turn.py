@@ -3,6 +3,7 @@
 It yields the events to show, those together that came together. An exception before the first of them still has its own status;
 after it, the caller tells it in-band. Rules: MEMORY.md 4.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -15,7 +16,13 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import GatewayError, StreamIncomplete, UpstreamFailed, UpstreamRefused, UpstreamTimeout
+from gateway.errors import (
+    GatewayError,
+    StreamIncomplete,
+    UpstreamFailed,
+    UpstreamRefused,
+    UpstreamTimeout,
+)
 from gateway.forward import Composed, Forwarder, Reply, chunk_of, fed
 from gateway.intercept import Interceptor, Round
 from gateway.refusals import is_overflow, overflowed, sizes_told
@@ -29,7 +36,9 @@ from memory.tools import OURS, Call, as_json, client_names
 
 ADDITIONS_REFUSED = (400, 404, 422)
 TOGETHER_SECONDS = 0.05  # that a request waits for a whole answer, to be written with it
-PLAIN_ID = re.compile(r"[\w.:-]+", re.ASCII).fullmatch  # one that JSON spells in one way, as good as always
+PLAIN_ID = re.compile(
+    r"[\w.:-]+", re.ASCII
+).fullmatch  # one that JSON spells in one way, as good as always
 FEW = 4  # ids that are looked for in all the bytes of a request
 STORE_SECONDS = 0.1  # more for a store that is late, once all of a round has been shown: a whole answer waits 250 ms at most
 
@@ -45,7 +54,9 @@ class Bounds:
     patience: float = 0.15
 
 
-async def played(reply: Reply, icpt: Interceptor, forward: Forwarder) -> AsyncGenerator[bytes, None]:
+async def played(
+    reply: Reply, icpt: Interceptor, forward: Forwarder
+) -> AsyncGenerator[bytes, None]:
     """What to show of one round. An error of the upstream's own is its end; what breaks off after every finish is whole."""
     if reply.chunk is not None and (whole := icpt.feed(reply.chunk)):
         yield framed(whole)
@@ -76,7 +87,9 @@ async def played(reply: Reply, icpt: Interceptor, forward: Forwarder) -> AsyncGe
             raise
 
 
-async def _taken(events: list[Event], icpt: Interceptor, out: list[bytes]) -> Event | StreamIncomplete | None:
+async def _taken(
+    events: list[Event], icpt: Interceptor, out: list[bytes]
+) -> Event | StreamIncomplete | None:
     """Adds what to show of these events. Returns what nothing counts after, if it is among them: the last event, or what is none."""
     for event in events:
         if shown := icpt.passed(event.raw):
@@ -108,7 +121,9 @@ def check(result: Round, forward: Forwarder, whole: bool) -> None:
             forward.noted(failed, forward.served)
         raise failed
     if not result.complete and not whole:
-        raise StreamIncomplete("The upstream's stream ended before the answer was complete. What came is above; try again.")
+        raise StreamIncomplete(
+            "The upstream's stream ended before the answer was complete. What came is above; try again."
+        )
 
 
 @dataclass
@@ -130,10 +145,20 @@ class Turn:
     def __post_init__(self) -> None:
         options = self.body.get("stream_options")
         wants = isinstance(options, dict) and bool(options.get("include_usage"))
-        hidden = OURS - client_names(self.body.get("tools")) if self.session.offered or self.session.core else frozenset()
+        hidden = (
+            OURS - client_names(self.body.get("tools"))
+            if self.session.offered or self.session.core
+            else frozenset()
+        )
         self.stream = bool(self.body.get("stream"))
-        self.icpt = Interceptor(hidden, wants or not self.stream, self.forward.alias, lean=self.stream)
-        self.json_only = (self.body.get("response_format") or {}).get("type") in ("json_object", "json_schema") if isinstance(self.body.get("response_format"), dict) else False
+        self.icpt = Interceptor(
+            hidden, wants or not self.stream, self.forward.alias, lean=self.stream
+        )
+        self.json_only = (
+            (self.body.get("response_format") or {}).get("type") in ("json_object", "json_schema")
+            if isinstance(self.body.get("response_format"), dict)
+            else False
+        )
         self.trail: list[Json] = []  # hidden messages after the client's own
         self.plain: bytes | None = None  # the upstream's own bytes, while they are the whole answer
         self.whole: Json | None = None  # and what they say
@@ -156,7 +181,9 @@ class Turn:
             while not over:
                 reply = self.reply = await self._forwarded()
                 self.icpt.alias = self.forward.alias
-                result = None if self.stream or self.used or self.trail else self.icpt.whole(reply.chunk)
+                result = (
+                    None if self.stream or self.used or self.trail else self.icpt.whole(reply.chunk)
+                )
                 try:
                     await self._in_time(self.bounds.patience)
                     if result is None:
@@ -171,7 +198,9 @@ class Turn:
                 self._checked(reply, result)
                 if result.ours:
                     self._begin(at_once=True)
-                    await self._in_time(self.bounds.patience)  # what it writes now has not had the upstream's time for it
+                    await self._in_time(
+                        self.bounds.patience
+                    )  # what it writes now has not had the upstream's time for it
                 await self._settled()
                 if not await self._goes_on(result):
                     break
@@ -192,7 +221,9 @@ class Turn:
         if self.stream or at_once or not self.session.waits:
             self._opening = asyncio.ensure_future(self._open())
         else:
-            self._timer = asyncio.get_running_loop().call_later(TOGETHER_SECONDS, partial(self._begin, at_once=True))
+            self._timer = asyncio.get_running_loop().call_later(
+                TOGETHER_SECONDS, partial(self._begin, at_once=True)
+            )
 
     async def _in_time(self, patience: float) -> bool:
         """Whether the store has taken the request by now, or within `patience` seconds.
@@ -248,8 +279,26 @@ class Turn:
         if self.bare:
             return self.body, (), s.client
         tools = () if self.toolless else as_json(s.offered)
-        sent = s.sent if s.sent is not None and s.sent.by == target.label and (s.client is None or s.client.text) else None
-        body = placed({**self.body, "messages": s.messages}, Placement(s.core, s.notes, s.splices, s.drop, s.swap, s.recall, tools, sent.of.count if sent else 0))
+        sent = (
+            s.sent
+            if s.sent is not None
+            and s.sent.by == target.label
+            and (s.client is None or s.client.text)
+            else None
+        )
+        body = placed(
+            {**self.body, "messages": s.messages},
+            Placement(
+                s.core,
+                s.notes,
+                s.splices,
+                s.drop,
+                s.swap,
+                s.recall,
+                tools,
+                sent.of.count if sent else 0,
+            ),
+        )
         if self.trail:
             body["messages"] = [*body["messages"], *self.trail]
         if self.toolless and s.offered:
@@ -266,17 +315,30 @@ class Turn:
         while True:
             try:
                 another = bool(self.used or self.session.rounds or self.bare or harder)
-                reply = await self.forward.open(self.composed, another=another, frozen=self.frozen and bool(self.session.core) and not self.bare)
+                reply = await self.forward.open(
+                    self.composed,
+                    another=another,
+                    frozen=self.frozen and bool(self.session.core) and not self.bare,
+                )
             except UpstreamRefused as e:
                 if is_overflow(e):
-                    if not self.bare and harder < 2 and await self.session.compact_harder(harder, sizes_told(e)):
+                    if (
+                        not self.bare
+                        and harder < 2
+                        and await self.session.compact_harder(harder, sizes_told(e))
+                    ):
                         harder += 1
                         continue
                     if not self.bare and (self._added() or self.trail):
                         self.bare = self.toolless = True
                         continue
                     raise overflowed(e) from e
-                if e.status in ADDITIONS_REFUSED and not self.trail and not self.bare and self._added():
+                if (
+                    e.status in ADDITIONS_REFUSED
+                    and not self.trail
+                    and not self.bare
+                    and self._added()
+                ):
                     self.bare = lacking = True
                     continue
                 raise
@@ -298,7 +360,11 @@ class Turn:
         self.forward.meter.told(result.usage)
         self.session.trace.rounds.append(result.usage)
         check(result, self.forward, whole=reply.plain is not None and not self.stream)
-        self.plain = reply.plain if len(self.used) == 1 and not self.session.rounds and not result.ours else None
+        self.plain = (
+            reply.plain
+            if len(self.used) == 1 and not self.session.rounds and not result.ours
+            else None
+        )
         self.whole = result.reply
 
     async def _goes_on(self, result: Round) -> bool:
@@ -312,9 +378,15 @@ class Turn:
             alone = not result.theirs and not result.text_shown and not self.toolless
             self.toolless = True
             if self.trail and result.theirs:
-                self.session.hidden = [*self.trail, {**self._message(result), "tool_calls": result.theirs}]  # ours were not run: no result, no call
+                self.session.hidden = [
+                    *self.trail,
+                    {**self._message(result), "tool_calls": result.theirs},
+                ]  # ours were not run: no result, no call
             return alone
-        calls = [Call(str(c.get("id") or ""), str(c["function"]["name"]), _arguments(c)) for c in result.ours]
+        calls = [
+            Call(str(c.get("id") or ""), str(c["function"]["name"]), _arguments(c))
+            for c in result.ours
+        ]
         results = await self.session.run(calls, result.reply)
         self.degraded = self.degraded or self.session.unsaved
         return self._follows(result, results)
@@ -334,7 +406,9 @@ class Turn:
 
     def _set_apart(self, result: Round) -> None:
         """Gives hidden calls new ids where the client's own calls of this reply have theirs."""
-        self.trail = _set_apart(self.trail, {c["id"] for c in result.theirs if isinstance(c.get("id"), str)})
+        self.trail = _set_apart(
+            self.trail, {c["id"] for c in result.theirs if isinstance(c.get("id"), str)}
+        )
 
     def _hide(self, result: Round, results: list[str]) -> None:
         """Puts the exchange behind the history: the assistant's message as received, then our results."""
@@ -379,7 +453,9 @@ class Turn:
         """The messages the client was shown, one a choice."""
         if self.plain is not None and self.whole is not None:
             return [{"role": "assistant", **c["message"]} for c in self.whole["choices"]]
-        return [{"role": "assistant", **(c.get("message") or {})} for c in self.icpt.answer()["choices"]]
+        return [
+            {"role": "assistant", **(c.get("message") or {})} for c in self.icpt.answer()["choices"]
+        ]
 
     def completion(self) -> bytes:
         """The whole answer for a client that did not ask for a stream: the upstream's own bytes where nothing was changed."""
@@ -395,9 +471,13 @@ class Turn:
         self.finished = True
         self.session.measured(self.used[0] if self.used else None)
         if not (answers := self.answers()):
-            await self.session.fail()  # the upstream gave no choice at all: there is nothing to record
+            await (
+                self.session.fail()
+            )  # the upstream gave no choice at all: there is nothing to record
             return
-        if not await self.session.finish(answers, prove=True, explain={"status": "degraded" if self.degraded else "ok"}):
+        if not await self.session.finish(
+            answers, prove=True, explain={"status": "degraded" if self.degraded else "ok"}
+        ):
             self.degraded = True
 
     async def abandon(self, error: BaseException | None) -> None:
@@ -408,13 +488,21 @@ class Turn:
         if isinstance(error, UpstreamRefused) and error.status in (401, 403):
             await self.session.drop_all()
             return
-        if self.forward.among_many and self.forward.served is None and not await self.session.proven():
-            await self.session.drop_all()  # else whoever invents keys and leaves in time could fill the disk
+        if (
+            self.forward.among_many
+            and self.forward.served is None
+            and not await self.session.proven()
+        ):
+            await (
+                self.session.drop_all()
+            )  # else whoever invents keys and leaves in time could fill the disk
             return
         self.icpt.close()
         answers = [{k: v for k, v in a.items() if k != "tool_calls"} for a in self.answers()]
         if self.stream and any(a.get("content") for a in answers):
-            await self.session.finish(answers, aborted=True, prove=True, explain={"status": "aborted"})
+            await self.session.finish(
+                answers, aborted=True, prove=True, explain={"status": "aborted"}
+            )
         else:
             await self.session.fail()
 
@@ -432,11 +520,18 @@ def _set_apart(hidden: list[Json], taken: set[str]) -> list[Json]:
         if (answered := str(message.get("tool_call_id"))) in fresh:
             message = {**message, "tool_call_id": fresh[answered]}
         elif calls := message.get("tool_calls"):
-            message = {**message, "tool_calls": [{**c, "id": fresh[i]} if (i := str(c.get("id"))) in fresh else c for c in calls]}
+            message = {
+                **message,
+                "tool_calls": [
+                    {**c, "id": fresh[i]} if (i := str(c.get("id"))) in fresh else c for c in calls
+                ],
+            }
         out.append(message)
     return out
 
 
 def _arguments(call: Json) -> str:
     arguments = call["function"].get("arguments")
-    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments or {}).decode()
+    return (
+        arguments if isinstance(arguments, str) else msgspec.json.encode(arguments or {}).decode()
+    )

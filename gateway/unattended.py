@@ -4,6 +4,7 @@ The model is `memory.summarizer`, else the conversation's own. With managed keys
 tenant's credential does, which is held in this process alone: where there is none, the job waits for the tenant's next request.
 Each call leaves a usage record under `background/<kind>`, with the tenant and the user and no key; no key's limits count it.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -53,10 +54,33 @@ class Unattended:
         if errand.tools:
             body["tools"] = list(errand.tools)
         meter = Meter(guessed(len(msgspec.json.encode(body))))
-        forward = Forwarder(route, self.choice, [], authorization, not own, errand.tenant if own else "", retries=self.settings.routing.retries,
-                            deadline=asyncio.get_running_loop().time() + CALL_SECONDS, meter=meter)
-        started, record = time.perf_counter(), Record(
-            f"bg_{secrets.token_hex(8)}", time.time(), errand.tenant, errand.user, "", name, "", f"background/{errand.kind}", "off", 0.0, 200)
+        forward = Forwarder(
+            route,
+            self.choice,
+            [],
+            authorization,
+            not own,
+            errand.tenant if own else "",
+            retries=self.settings.routing.retries,
+            deadline=asyncio.get_running_loop().time() + CALL_SECONDS,
+            meter=meter,
+        )
+        started, record = (
+            time.perf_counter(),
+            Record(
+                f"bg_{secrets.token_hex(8)}",
+                time.time(),
+                errand.tenant,
+                errand.user,
+                "",
+                name,
+                "",
+                f"background/{errand.kind}",
+                "off",
+                0.0,
+                200,
+            ),
+        )
         try:
             return await forward.message(body)
         except GatewayError as e:

@@ -5,6 +5,7 @@
 - The name of an erased user is taken out as a record is written, in the writer's own order: an erasure is a write too, so no
   record with the name lands behind it.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -89,7 +90,9 @@ def _row(record: Record) -> dict[str, Any]:
 class UsageLog:
     """ready: waits for the store at start-up. capacity: records that wait at most. dropped: those that found the queue full, or that the store cannot hold."""
 
-    def __init__(self, db: Database, ready: Callable[[], Awaitable[None]], capacity: int = 10_000) -> None:
+    def __init__(
+        self, db: Database, ready: Callable[[], Awaitable[None]], capacity: int = 10_000
+    ) -> None:
         self.dropped = 0
         self._db, self._ready, self._capacity = db, ready, capacity
         self._queue: deque[Record] = deque()
@@ -124,7 +127,10 @@ class UsageLog:
             await self.flush()
             return await self._db.read(lambda conn: rows.spent(conn, key, since), SPENT_SECONDS)
         except MemoryFault as e:
-            raise Unavailable(f"What the key {key!r} has spent of its budget cannot be read now. Try again shortly.", headers=[(b"retry-after", b"1")]) from e
+            raise Unavailable(
+                f"What the key {key!r} has spent of its budget cannot be read now. Try again shortly.",
+                headers=[(b"retry-after", b"1")],
+            ) from e
 
     def start(self) -> None:
         if self._task is None:
@@ -180,7 +186,9 @@ class UsageLog:
         while batch := list(islice(self._queue, min(left, BATCH))):
             left -= len(batch)
             try:
-                await self._db.write(lambda conn, b=batch: rows.insert(conn, self._rows(b)), small=True)  # type: ignore[misc]
+                await self._db.write(
+                    lambda conn, b=batch: rows.insert(conn, self._rows(b)), small=True
+                )  # type: ignore[misc]
             except MemoryFault as e:
                 return e
             except Exception as e:

@@ -5,6 +5,7 @@ one string. What is light is read where it stands; what is not is read in a thre
 may last, since the interpreter gives nobody else a turn until the step ends; and what is too
 heavy even for that is not read at all.
 """
+
 from __future__ import annotations
 
 import asyncio

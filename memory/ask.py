@@ -1,4 +1,5 @@
 """What a caller asks of the memory: one request, and how the memory as a whole behaves."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -7,6 +7,7 @@ Rules (MEMORY.md 1 and 2):
 - `note(told, now)` is the delta that turns what the model was told into what is; `apply_note` undoes nothing and
   adds nothing: `apply_note(told, note(told, now)) == now` (a law).
 """
+
 from __future__ import annotations
 
 import re
@@ -20,7 +21,9 @@ from memory.messages import Json
 LABEL = re.compile(r"[a-z][a-z0-9_]{0,62}")
 SPANS = ("memory_blocks", "memory_updates", "conversation_summary", "recalled_memory")
 LINES_TOLD = 20  # of a text that stands in a block several times
-RESERVED = frozenset({"memory_blocks", "memory_updates", "conversation_summary", "recalled_memory", "old", "new"})
+RESERVED = frozenset(
+    {"memory_blocks", "memory_updates", "conversation_summary", "recalled_memory", "old", "new"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +44,24 @@ class Block:
 def check_label(label: object) -> str:
     """The label, or BadArguments naming the pattern."""
     if not isinstance(label, str) or not LABEL.fullmatch(label) or label in RESERVED:
-        raise BadArguments(f"{label!r:.200} cannot be a block label: use a-z, 0-9 and _, beginning with a letter, at most 63 characters.")
+        raise BadArguments(
+            f"{label!r:.200} cannot be a block label: use a-z, 0-9 and _, beginning with a letter, at most 63 characters."
+        )
     return label
 
 
 def rewritten(block: Block, value: str, room: bool = True) -> Block:
     """The block with this value. room: refuse what passes the limit. Raises BlockReadOnly, BlockFull."""
     if block.read_only:
-        raise BlockReadOnly(f"The block {block.label!r} is read-only. Store this in another block or in archival memory.")
+        raise BlockReadOnly(
+            f"The block {block.label!r} is read-only. Store this in another block or in archival memory."
+        )
     if room and len(value) > block.limit:
         over = len(value) - block.limit
         raise BlockFull(
             f"The block {block.label!r} holds at most {block.limit} characters and this would make {len(value)}, {over} too many. "
-            "Shorten it with memory_rethink, or store details with archival_memory_insert.")
+            "Shorten it with memory_rethink, or store details with archival_memory_insert."
+        )
     return replace(block, value=value)
 
 
@@ -71,7 +79,9 @@ def _has_lines(value: str, content: str) -> bool:
     """Tell whether the value holds this run of lines; white space around a line does not count."""
     if content.partition("\n")[0].strip() not in value:  # as it nearly always is
         return False
-    return _stripped(content) in _stripped(value)  # in lists of lines the search would not be linear
+    return _stripped(content) in _stripped(
+        value
+    )  # in lists of lines the search would not be linear
 
 
 def _stripped(text: str) -> str:
@@ -82,19 +92,24 @@ def _stripped(text: str) -> str:
 def replaced(block: Block, old: str, new: str) -> Block:
     """The block with the one occurrence of `old` replaced. Raises BadArguments when there is none, or several."""
     if not old:
-        raise BadArguments("`old_content` is empty: give the text to replace, or use core_memory_append to add.")
+        raise BadArguments(
+            "`old_content` is empty: give the text to replace, or use core_memory_append to add."
+        )
     if old not in block.value and unescape(old) in block.value:
         old, new = unescape(old), unescape(new)  # the model copied it from the compiled text
     count = block.value.count(old)
     if count == 0:
-        raise BadArguments(f"That text is not in the block {block.label!r}. Its value is:\n{block.value or '(empty)'}")
+        raise BadArguments(
+            f"That text is not in the block {block.label!r}. Its value is:\n{block.value or '(empty)'}"
+        )
     if count > 1:
         first = old.split("\n", 1)[0]
         found = (str(i) for i, line in enumerate(block.value.split("\n"), 1) if first in line)
         at = ", ".join(islice(found, LINES_TOLD))
         raise BadArguments(
             f"That text stands {count} times in the block {block.label!r} (lines {at}). "
-            "Give more of it, so that it is unique.")
+            "Give more of it, so that it is unique."
+        )
     value = block.value.replace(old, new)
     if not new:
         value = re.sub(r"\n{2,}", "\n", value).strip("\n") if "\n" in block.value else value.strip()
@@ -112,11 +127,15 @@ INSTRUCTION = (  # short: it is paid for with every request
 
 def escape(text: str) -> str:
     """Text as it stands inside an element or a quoted attribute."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+    return (
+        text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+    )
 
 
 def unescape(text: str) -> str:
-    return text.replace("&quot;", '"').replace("&gt;", ">").replace("&lt;", "<").replace("&amp;", "&")
+    return (
+        text.replace("&quot;", '"').replace("&gt;", ">").replace("&lt;", "<").replace("&amp;", "&")
+    )
 
 
 def compiled(blocks: Sequence[Block], tag: str, summary: str = "") -> str:
@@ -129,7 +148,8 @@ def compiled(blocks: Sequence[Block], tag: str, summary: str = "") -> str:
     if summary:
         parts.append(
             f'<conversation_summary tag="{tag}">\nEarlier messages of this conversation, summarised; conversation_search finds '
-            f"their exact words.\n{escape(summary)}\n</conversation_summary>")
+            f"their exact words.\n{escape(summary)}\n</conversation_summary>"
+        )
     return "\n\n".join(parts)
 
 
@@ -151,8 +171,16 @@ Values = Mapping[str, str]
 
 def note(told: Values, now: Values, tag: str) -> str:
     """The `<memory_updates>` text that turns `told` (label to value) into `now`; empty when they are equal."""
-    items = [_update(label, told.get(label), now.get(label)) for label in sorted({*told, *now}) if told.get(label) != now.get(label)]
-    return f'<memory_updates tag="{tag}">\n' + "\n".join(items) + "\n</memory_updates>" if items else ""
+    items = [
+        _update(label, told.get(label), now.get(label))
+        for label in sorted({*told, *now})
+        if told.get(label) != now.get(label)
+    ]
+    return (
+        f'<memory_updates tag="{tag}">\n' + "\n".join(items) + "\n</memory_updates>"
+        if items
+        else ""
+    )
 
 
 def _update(label: str, old: str | None, new: str | None) -> str:
@@ -181,7 +209,8 @@ def _hunk(old: str, new: str) -> tuple[str, str]:
 
 
 _ITEM = re.compile(
-    r'<(?P<label>[a-z][a-z0-9_]*) change="(?P<change>\w+)"(?:/>|>(?:<old>(?P<old>[^<]*+)</old><new>(?P<new>[^<]*+)</new>|(?P<value>[^<]*+))</(?P=label)>)')
+    r'<(?P<label>[a-z][a-z0-9_]*) change="(?P<change>\w+)"(?:/>|>(?:<old>(?P<old>[^<]*+)</old><new>(?P<new>[^<]*+)</new>|(?P<value>[^<]*+))</(?P=label)>)'
+)
 
 
 def apply_note(told: Values, text: str) -> dict[str, str]:
@@ -233,6 +262,11 @@ def without_spans(message: Json, tag: str) -> Json:
     if isinstance(content, str) and tag in content:
         return {**message, "content": strip_spans(content, tag)}
     if isinstance(content, list):
-        parts = [{**p, "text": strip_spans(p["text"], tag)} if isinstance(p, dict) and isinstance(p.get("text"), str) and tag in p["text"] else p for p in content]
+        parts = [
+            {**p, "text": strip_spans(p["text"], tag)}
+            if isinstance(p, dict) and isinstance(p.get("text"), str) and tag in p["text"]
+            else p
+            for p in content
+        ]
         return {**message, "content": parts}
     return message

@@ -4,6 +4,7 @@ An entry is weighed when it is put: by what objects of its shape take, and by th
 estimate is never below the truth, so that a bound holds for what the process really has (a test
 fills every cache there is, and measures).
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable

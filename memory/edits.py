@@ -3,6 +3,7 @@
 The same laws as for the model's tools hold: what is read-only stays as it is, nothing passes its limit. The messages are for
 a developer, not for a model.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -58,14 +59,18 @@ def _changed(block: Block, change: Change, operators: Mapping[str, Block]) -> Bl
         return block
     writable(block)
     if after.read_only and block.label in operators:
-        raise BadArguments(f"Whether {block.label!r} is read-only is the operator's to say, in the configuration. Leave out read_only.")
+        raise BadArguments(
+            f"Whether {block.label!r} is read-only is the operator's to say, in the configuration. Leave out read_only."
+        )
     return fitting(after)
 
 
 def writable(block: Block) -> None:
     """Raises BlockReadOnly."""
     if block.read_only:
-        raise BlockReadOnly(f"The block {block.label!r} is read-only: it cannot be edited, described or deleted.")
+        raise BlockReadOnly(
+            f"The block {block.label!r} is read-only: it cannot be edited, described or deleted."
+        )
 
 
 def fitting(block: Block) -> Block:
@@ -73,5 +78,6 @@ def fitting(block: Block) -> Block:
     if (over := len(block.value) - block.limit) > 0:
         raise BlockFull(
             f"The block {block.label!r} holds at most {block.limit} characters and this would make {len(block.value)}, {over} too many. "
-            "Shorten the value or raise the limit.")
+            "Shorten the value or raise the limit."
+        )
     return block

@@ -7,6 +7,7 @@ An *epoch* is the life of one frozen core text. Rules (MEMORY.md 2):
 - Invariant: frozen core + notes present in this body = the current blocks, bar a change still waiting for its user message.
   Where it cannot hold (a note's carrier is gone), a new epoch starts.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -50,7 +51,9 @@ class Plan:
     reason: str  # why a new epoch began; empty when it goes on
     notes: dict[int, str] = field(default_factory=dict)
     splices: dict[int, list[Json]] = field(default_factory=dict)
-    places: dict[int, int] = field(default_factory=dict)  # where the epoch's nodes with a note or a hidden exchange stand, by id, oldest first
+    places: dict[int, int] = field(
+        default_factory=dict
+    )  # where the epoch's nodes with a note or a hidden exchange stand, by id, oldest first
     note: str = ""
     told: Overlay = field(default_factory=dict)
 
@@ -63,7 +66,9 @@ class Past:
     node: Node | None = None
     at: int = -1
     epoch: Epoch | None = None
-    carriers: Sequence[Node] = ()  # the epoch's nodes with a note or a hidden exchange, up to and with `node`, oldest first
+    carriers: Sequence[
+        Node
+    ] = ()  # the epoch's nodes with a note or a hidden exchange, up to and with `node`, oldest first
     places: Mapping[int, int] | None = None
 
 
@@ -76,7 +81,9 @@ def overlaid(base: Mapping[str, str], told: Mapping[str, str | None]) -> dict[st
     return {k: v for k, v in {**base, **told}.items() if v is not None}
 
 
-def begun(blocks: Sequence[Block], tag: str, edits: int, *, summary: str = "", cut: bytes | None = None) -> Epoch:
+def begun(
+    blocks: Sequence[Block], tag: str, edits: int, *, summary: str = "", cut: bytes | None = None
+) -> Epoch:
     """A fresh epoch: these blocks, compiled now."""
     return Epoch(new_id("epoch"), compiled(blocks, tag, summary), values(blocks), edits, cut)
 
@@ -100,7 +107,9 @@ def plan(turn: Turn, past: Past, present: Present, rules: Rules) -> Plan:
         placed = _told(placed, turn, past.node, present, rules)
     if isinstance(placed, str):
         cut, summary = present.behind or (None, "")
-        return Plan(begun(present.blocks, present.tag, present.edits, summary=summary, cut=cut), placed)
+        return Plan(
+            begun(present.blocks, present.tag, present.edits, summary=summary, cut=cut), placed
+        )
     return placed
 
 
@@ -117,12 +126,25 @@ def _continued(turn: Turn, past: Past, present: Present, rules: Rules) -> Plan |
         return "idle"
     if past.places is None:
         turn.enter()
-        if epoch.cut not in (None, turn.chain.origin) and not -1 < turn.chain.place(epoch.cut) < past.at:
+        if (
+            epoch.cut not in (None, turn.chain.origin)
+            and not -1 < turn.chain.place(epoch.cut) < past.at
+        ):
             return "history trimmed"
     out = Plan(epoch, "")
     for carrier in past.carriers:
-        place = past.at if carrier.id == node.id else place_of(turn, node, past.at, carrier) if past.places is None else past.places[carrier.id]
-        if place is None or (carrier.note and past.places is None and (place == 0 or turn.messages[place - 1].get("role") != "user")):
+        place = (
+            past.at
+            if carrier.id == node.id
+            else place_of(turn, node, past.at, carrier)
+            if past.places is None
+            else past.places[carrier.id]
+        )
+        if place is None or (
+            carrier.note
+            and past.places is None
+            and (place == 0 or turn.messages[place - 1].get("role") != "user")
+        ):
             return "a note's carrier is gone"
         if carrier.note:
             out.notes[place - 1] = carrier.note
@@ -147,7 +169,9 @@ def _told(out: Plan, turn: Turn, node: Node | None, present: Present, rules: Rul
     if sum(map(len, out.notes.values())) + len(out.note) > rules.note_chars:
         return "notes over their budget"
     out.notes[len(turn.messages) - 1] = out.note
-    out.told = {k: now.get(k) for k in {*known, *now} | {*out.told} if now.get(k) != out.epoch.blocks.get(k)}
+    out.told = {
+        k: now.get(k) for k in {*known, *now} | {*out.told} if now.get(k) != out.epoch.blocks.get(k)
+    }
     return out
 
 
@@ -155,6 +179,13 @@ def opened(ident: int, conversation: int, turn: Turn, past: Past, made: Plan) ->
     """The node of this request, before its answer: what was placed, under whom it hangs."""
     parent = past.node
     return Node(
-        id=ident, conversation=conversation, parent=parent.id if parent else None, asked=turn.chain.end,
-        epoch=made.epoch.id, note=made.note or None, told=made.told, carriers=list(made.places),
-        branch=parent.branch if parent else 0)
+        id=ident,
+        conversation=conversation,
+        parent=parent.id if parent else None,
+        asked=turn.chain.end,
+        epoch=made.epoch.id,
+        note=made.note or None,
+        told=made.told,
+        carriers=list(made.places),
+        branch=parent.branch if parent else 0,
+    )

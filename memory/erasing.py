@@ -6,6 +6,7 @@
 2. Pieces take the rows out, while other writes pass between them.
 3. The job is let go, for what lies outside the database.
 """
+
 from __future__ import annotations
 
 from collections import Counter
@@ -22,16 +23,29 @@ from memory.stores.sql.pieces import Pieces, Share, written
 from memory.stores.sql.wiping import Doomed, Wiped, wipe
 
 LEFT = 60.0  # seconds without a piece, after which the job takes over
-COUNTED = ("blocks", "versions", "passages", "messages", "conversations", "summaries", "vectors",
-           "jobs", "explain")
+COUNTED = (
+    "blocks",
+    "versions",
+    "passages",
+    "messages",
+    "conversations",
+    "summaries",
+    "vectors",
+    "jobs",
+    "explain",
+)
 Counts = dict[str, int]
 
 
-async def erase(db: Pieces, secret: bytes, who: tuple[str, str], ending: Callable[[], None]) -> Counts:
+async def erase(
+    db: Pieces, secret: bytes, who: tuple[str, str], ending: Callable[[], None]
+) -> Counts:
     """Erases the user `who` (tenant, name). ending: called in the transaction that ends what is known of
     them. Returns rows removed by kind. Raises StoreUnavailable: doing it again goes on with it."""
     await written(db, lambda conn, share: usage.forget(conn, *who, most=share.rows) or None)
-    job = Job("erase", {"scopes": [], "passages": {}}, dedupe=new_id("erase"), delay=LEFT, again=True)
+    job = Job(
+        "erase", {"scopes": [], "passages": {}}, dedupe=new_id("erase"), delay=LEFT, again=True
+    )
 
     def begin(conn: Connection) -> tuple[list[int], int]:
         ending()
@@ -50,7 +64,9 @@ async def erase(db: Pieces, secret: bytes, who: tuple[str, str], ending: Callabl
 
 async def delete_conversation(db: Pieces, find: Callable[[Connection], Found]) -> Found:
     """Deletes the conversation that `find` finds, with all that hangs on it. Raises what `find` raises."""
-    job = Job("erase", {"scopes": [], "passages": {}}, dedupe=new_id("erase"), delay=LEFT, again=True)
+    job = Job(
+        "erase", {"scopes": [], "passages": {}}, dedupe=new_id("erase"), delay=LEFT, again=True
+    )
 
     def begin(conn: Connection) -> Found:
         found = find(conn)
@@ -68,7 +84,9 @@ async def delete_conversation(db: Pieces, find: Callable[[Connection], Found]) -
 async def expire_unnamed(db: Pieces, before: float) -> int:
     """Deletes a batch of the conversations that name nobody and were last used before `before`. Returns how
     many; call again until it is 0."""
-    job = Job("erase", {"scopes": [], "passages": {}}, dedupe=new_id("erase"), delay=LEFT, again=True)
+    job = Job(
+        "erase", {"scopes": [], "passages": {}}, dedupe=new_id("erase"), delay=LEFT, again=True
+    )
 
     def begin(conn: Connection) -> dict[int, list[int]]:
         found = expiry.expire_unnamed(conn, before)
@@ -97,7 +115,9 @@ async def wiped(db: Pieces, doomed: Sequence[Doomed], job: Job | None = None) ->
 def _piece(conn: Connection, share: Share, which: Doomed, job: Job | None) -> Wiped | None:
     found = wipe(conn, share, which)
     if which.conversations:
-        conversation_rows.remove(conn, which.scope_id, which.conversations)  # a turn may have made it anew
+        conversation_rows.remove(
+            conn, which.scope_id, which.conversations
+        )  # a turn may have made it anew
         if found is not None:
             _forgetting(conn, which.scope_id, found)
     if found is not None and job is not None:
@@ -121,5 +141,9 @@ def _forgetting(conn: Connection, scope_id: int, found: Wiped) -> None:
     """Has vectors taken out of the index beside the database, where a scope stays."""
     for kind, keys in (("passages", found.passages), ("messages", found.messages)):
         if keys:
-            payload: Mapping[str, object] = {"scopes": [], "passages": {}, kind: {str(scope_id): keys}}
+            payload: Mapping[str, object] = {
+                "scopes": [],
+                "passages": {},
+                kind: {str(scope_id): keys},
+            }
             enqueue(conn, Job("erase", dict(payload)))

@@ -13,6 +13,7 @@ ToolError: to the model, as a tool result that says what to do.
 ├── UnknownBlock · BlockFull · BlockReadOnly
 └── BadArguments
 """
+
 from __future__ import annotations
 
 

@@ -1,4 +1,5 @@
 """The explain record: what was done to one request. Pure."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -37,8 +38,18 @@ class Trace:
         return {
             "epoch": {"id": plan.epoch.id, "began": plan.reason or None},
             "injected": {
-                "core": put.core, "notes": [{"message": i, "text": text} for i, text in sorted(put.notes.items())],
-                "spliced": [{"message": i, "messages": hidden} for i, hidden in sorted(put.splices.items())],
-                "recall": put.recall, "tools": put.tools, "history": put.history},
-            "tools": self.tools, "evicted": self.evicted, "timings_ms": self.timings, "remarks": self.notes,
-            "tokens": {"injected": injected, "prompt_estimate": prompt, "rounds": self.rounds}}
+                "core": put.core,
+                "notes": [{"message": i, "text": text} for i, text in sorted(put.notes.items())],
+                "spliced": [
+                    {"message": i, "messages": hidden} for i, hidden in sorted(put.splices.items())
+                ],
+                "recall": put.recall,
+                "tools": put.tools,
+                "history": put.history,
+            },
+            "tools": self.tools,
+            "evicted": self.evicted,
+            "timings_ms": self.timings,
+            "remarks": self.notes,
+            "tokens": {"injected": injected, "prompt_estimate": prompt, "rounds": self.rounds},
+        }

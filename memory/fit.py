@@ -9,6 +9,7 @@ room that is left above the hard threshold, and past that the fallback, which is
 before what is kept is read: a summary is kept in the very transaction that ends its job, so it is seen by one of the two, and no
 stretch is summarised twice.
 """
+
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,7 +25,19 @@ from memory.prefix import Messages, Prefix, Span
 from memory.summary import Complete, Piece, length_of, pieces, summarise
 from memory.tokens import Counter, length
 from memory.tools import SEARCHING, WRITING
-from memory.window import HARD, LOW, NOTHING_LEFT_OUT, SOFT, STUB, Gap, cut_at, elidable, groups, stub, within_turn
+from memory.window import (
+    HARD,
+    LOW,
+    NOTHING_LEFT_OUT,
+    SOFT,
+    STUB,
+    Gap,
+    cut_at,
+    elidable,
+    groups,
+    stub,
+    within_turn,
+)
 
 Kept = tuple[bytes, str]  # chain link of the last message a summary stands for, and its text
 Summary = tuple[int, str]  # its index, and the text
@@ -97,7 +110,11 @@ class Sent:
     def goes_on(self, messages: Messages) -> bool:
         """Whether these are the same and an answer, and more: system messages among that belong to the beginning."""
         before = messages.before
-        return before is self.of and messages.after.newest == before.count and messages.after.system == before.system
+        return (
+            before is self.of
+            and messages.after.newest == before.count
+            and messages.after.system == before.system
+        )
 
 
 def _size(counter: Counter, message: Json, digest: bytes) -> int:
@@ -116,7 +133,9 @@ class Tail:
         if link is not None:
             turn.reach(self.start, link)
         self.messages: Sequence[Json] = turn.messages[self.start :]
-        self.sizes = [_size(counter, m, turn.chain.digest(i)) for i, m in enumerate(self.messages, self.start)]
+        self.sizes = [
+            _size(counter, m, turn.chain.digest(i)) for i, m in enumerate(self.messages, self.start)
+        ]
         self._newest = turn.messages.after.user
         self._before = [i for i in turn.messages.first(self.start) if self._stays(i)]
         self.apart = sum(counter.message(turn.messages[i]) for i in self._before)
@@ -134,7 +153,11 @@ class Tail:
 
     def between(self, after: int, before: int) -> list[int]:
         """The messages of the tail after one index and before another that are left out, now or, the newest user's, once there is a newer one."""
-        return [i for i in range(max(after + 1, self.start), before) if not is_system(self.turn.messages[i])]
+        return [
+            i
+            for i in range(max(after + 1, self.start), before)
+            if not is_system(self.turn.messages[i])
+        ]
 
     def size(self, index: int) -> int:
         return self.sizes[index - self.start]
@@ -150,7 +173,9 @@ def refused(turn: Turn, now: Fitted, room: Room, least: int | None) -> Fitted:
     room for, as far as that is known."""
     now = counted(turn, now, room)
     raw = now.held + room.other
-    room.counter.refused(room.model, raw, int(OVER * (room.budget or 0)) if least is None else least)
+    room.counter.refused(
+        room.model, raw, int(OVER * (room.budget or 0)) if least is None else least
+    )
     return replace(now, tokens=room.counter.scaled(room.model, raw))
 
 
@@ -178,24 +203,51 @@ def view(tail: Tail, plan: Plan, room: Room, cut: int, elide: int) -> Fitted:
     counter, turn, staying = room.counter, tail.turn, tail.staying(cut)
     stubbed = (i + tail.start for i in elidable(tail.messages, tail.sizes, elide + 1 - tail.start))
     swap = {i: stub(turn.messages[i], tail.size(i)) for i in stubbed if i > cut}
-    sent = [*(i for i in staying if i >= tail.start), *range(max(cut + 1, tail.start), len(turn.messages))]
-    held = counter.text(plan.epoch.core) + tail.apart + sum(tail.size(i) for i in sent if i not in swap and i not in plan.splices)
+    sent = [
+        *(i for i in staying if i >= tail.start),
+        *range(max(cut + 1, tail.start), len(turn.messages)),
+    ]
+    held = (
+        counter.text(plan.epoch.core)
+        + tail.apart
+        + sum(tail.size(i) for i in sent if i not in swap and i not in plan.splices)
+    )
     held += sum(counter.message(m) for m in swap.values()) + _placed(plan, counter, 0)
-    return Fitted(plan, Gap(cut, tuple(staying)), swap, counter.scaled(room.model, held + room.other), cut=cut, held=held)
+    return Fitted(
+        plan,
+        Gap(cut, tuple(staying)),
+        swap,
+        counter.scaled(room.model, held + room.other),
+        cut=cut,
+        held=held,
+    )
 
 
 def _placed(plan: Plan, counter: Counter, start: int) -> int:
     """Tokens of the notes and hidden exchanges at message `start` or after it."""
     hidden = [m for i, spliced in plan.splices.items() if i >= start for m in spliced]
-    return sum(counter.text(n) for i, n in plan.notes.items() if i >= start) + sum(map(counter.message, hidden))
+    return sum(counter.text(n) for i, n in plan.notes.items() if i >= start) + sum(
+        map(counter.message, hidden)
+    )
 
 
 def grown(turn: Turn, plan: Plan, before: Fitted, room: Room) -> Fitted:
     """The same for a turn that goes on, under its epoch, from what was fitted `before`: only what is new is counted."""
     known = turn.messages.before.count
     fresh = [i for i in range(known, len(turn.messages)) if i not in plan.splices]
-    held = before.held + sum(_size(room.counter, turn.messages[i], turn.chain.digest(i)) for i in fresh) + _placed(plan, room.counter, known)
-    return replace(before, plan=plan, tokens=room.counter.scaled(room.model, held + room.other), held=held, how="", evicted=[])
+    held = (
+        before.held
+        + sum(_size(room.counter, turn.messages[i], turn.chain.digest(i)) for i in fresh)
+        + _placed(plan, room.counter, known)
+    )
+    return replace(
+        before,
+        plan=plan,
+        tokens=room.counter.scaled(room.model, held + room.other),
+        held=held,
+        how="",
+        evicted=[],
+    )
 
 
 async def fit(turn: Turn, plan: Plan, room: Room, before: Fitted | None = None) -> Fitted:
@@ -206,7 +258,9 @@ async def fit(turn: Turn, plan: Plan, room: Room, before: Fitted | None = None) 
     fitted = grown(turn, plan, before, room) if before and before.held else _whole(turn, plan, room)
     if room.budget is None or fitted.tokens <= HARD * room.budget:
         return fitted
-    return await _compacted(turn, fitted, room, (int(LOW * room.budget), int(HARD * room.budget), room.budget))
+    return await _compacted(
+        turn, fitted, room, (int(LOW * room.budget), int(HARD * room.budget), room.budget)
+    )
 
 
 async def compact(turn: Turn, now: Fitted, room: Room, goal: int) -> Fitted:
@@ -260,7 +314,10 @@ async def ahead(turn: Turn, now: Fitted, room: Room, answers: Sequence[Json]) ->
         return None
     cutter = await _cutter(turn, now, room)
     allowance = cutter.allowance(0)
-    at = min(turn.messages.after.user, cutter.until(max(0, now.tokens - int((HARD - LOW) * room.budget)) - allowance))
+    at = min(
+        turn.messages.after.user,
+        cutter.until(max(0, now.tokens - int((HARD - LOW) * room.budget)) - allowance),
+    )
     if at <= max(0, now.cut + 1):
         return None
     base, _ = cutter.base(at)
@@ -271,7 +328,13 @@ async def ahead(turn: Turn, now: Fitted, room: Room, answers: Sequence[Json]) ->
         return None
     each, most = length_of(getattr(room.complete, "window", None), allowance)
     text = pieces([turn.messages[i] for i in gone], each)
-    return Ahead(cutter.link(at - 1), cutter.link(base) if cutter.stored and base >= cutter.stored[0][0] else None, text, most, len(gone))
+    return Ahead(
+        cutter.link(at - 1),
+        cutter.link(base) if cutter.stored and base >= cutter.stored[0][0] else None,
+        text,
+        most,
+        len(gone),
+    )
 
 
 async def _cutter(turn: Turn, now: Fitted, room: Room) -> _Cutter:
@@ -297,14 +360,18 @@ class _Cutter:
         self.stored = sorted((tail.links[link], text) for link, text in stored)
         found = groups(tail.messages)
         newest = found[-1].start if found else 0
-        self._elided = newest - 1 + tail.start if elidable(tail.messages, tail.sizes, newest) else -1
+        self._elided = (
+            newest - 1 + tail.start if elidable(tail.messages, tail.sizes, newest) else -1
+        )
         self.elide = tail.turn.chain.link(self._elided) if self._elided >= 0 else None
 
     def fresh(self, summary: str, cut: int, how: str) -> Fitted:
         """The request under a new epoch that stands for everything up to message `cut` by this summary."""
         room = self.room
         link = self.link(cut) if cut >= 0 else self.tail.turn.messages.after.behind or None
-        epoch = replace(begun(room.blocks, room.tag, room.edits, summary=summary, cut=link), elide=self.elide)
+        epoch = replace(
+            begun(room.blocks, room.tag, room.edits, summary=summary, cut=link), elide=self.elide
+        )
         fitted = view(self.tail, Plan(epoch, COMPACTION), room, cut, self._elided)
         fitted.how, fitted.evicted = how, list(fitted.swap)  # of a stub, search has the whole
         return fitted
@@ -327,7 +394,9 @@ class _Cutter:
         """The request with stubs alone, or with the kept summary that evicts least, where that is enough."""
         if self.elide is not None and now.plan.epoch.elide != self.elide:
             text = dict(self.stored).get(self.cut, "")
-            if (self.cut < 0 or text) and (fitted := self.fresh(text, self.cut, "elided")).tokens <= goal:
+            if (self.cut < 0 or text) and (
+                fitted := self.fresh(text, self.cut, "elided")
+            ).tokens <= goal:
                 return fitted
         for index, text in self.stored:
             if index > self.cut:
@@ -349,17 +418,34 @@ class _Cutter:
         messages, room = self.tail.turn.messages, self.room
         allowance = self.allowance(goal)
         at, own = self.until(goal - allowance), dict(self.stored).get(self.cut, "")
-        if at <= self.cut + 1 and (own or self.cut < 0):  # else the cut's own summary is not kept, and is made again
+        if at <= self.cut + 1 and (
+            own or self.cut < 0
+        ):  # else the cut's own summary is not kept, and is made again
             return self.fresh(own, self.cut, "nothing to evict")
         base, before = self.base(at)
         gone = self.tail.between(base, at)
-        text, by_model = await summarise(None if coming else room.complete, before, [messages[i] for i in gone], allowance, room.seconds)
+        text, by_model = await summarise(
+            None if coming else room.complete,
+            before,
+            [messages[i] for i in gone],
+            allowance,
+            room.seconds,
+        )
         if gone and not coming:
             await room.save(self.link(at - 1), text, len(gone))
             self._mark(at - 1)
-        how = "summarised" if by_model else "dropped, its summary is being made" if coming else "dropped, the summariser failed"
+        how = (
+            "summarised"
+            if by_model
+            else "dropped, its summary is being made"
+            if coming
+            else "dropped, the summariser failed"
+        )
         fitted = self.fresh(text, at - 1, how)
-        fitted.evicted = [*self.tail.between(min(base, self.cut), at), *fitted.evicted]  # what a summary made ahead stands for among them
+        fitted.evicted = [
+            *self.tail.between(min(base, self.cut), at),
+            *fitted.evicted,
+        ]  # what a summary made ahead stands for among them
         return fitted
 
     def until(self, goal: int) -> int:

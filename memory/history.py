@@ -4,6 +4,7 @@ A *node* is one answer this gateway gave. Named users (MEMORY.md 5): the newest 
 such an answer fixes the node, so a trimmed history, added context or half of an aborted answer is still recognised; equal
 texts are told apart by the exact chain, then by the run of answers before them. Nobody named: the exact chain only.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -11,11 +12,27 @@ from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import Protocol
 
-from memory.messages import Json, Seen, canonical, is_system, linked, mac, squeeze, system_text, text_of
+from memory.messages import (
+    Json,
+    Seen,
+    canonical,
+    is_system,
+    linked,
+    mac,
+    squeeze,
+    system_text,
+    text_of,
+)
 from memory.prefix import Mark, Messages
 
-SILENT = canonical({"role": "assistant", "content": ""})  # an answer that says nothing identifies nothing
-LOOKS = 1, 3, None  # assistant messages looked up in one query, newest first; the rest only when none of these is known
+SILENT = canonical(
+    {"role": "assistant", "content": ""}
+)  # an answer that says nothing identifies nothing
+LOOKS = (
+    1,
+    3,
+    None,
+)  # assistant messages looked up in one query, newest first; the rest only when none of these is known
 TRAIL = 16  # answers remembered before a node, 4 bytes each
 
 
@@ -44,7 +61,9 @@ class Node:
     branch: int = 0
     at: float = 0.0
     text: str = ""  # of an aborted answer: what was shown
-    recall: str | None = None  # what automatic recall put at the newest user message; kept while tools run
+    recall: str | None = (
+        None  # what automatic recall put at the newest user message; kept while tools run
+    )
     turn: int = 0  # id of the first of sibling answers (n > 1); its own id otherwise
 
     def __post_init__(self) -> None:
@@ -59,14 +78,31 @@ class Chain:
     which names what was said before it. end: the link that names all.
     """
 
-    def __init__(self, key: bytes, messages: Sequence[Json], seeded: bool = False, seen: Seen | None = None) -> None:
-        self.key, self._messages, self._seen = key, (found := Messages.of(messages)), Seen() if seen is None else seen
-        links = None if seeded and found.after.system != found.before.system else found.before.links_of(key)
-        self._known = 0 if links is None else found.before.count  # the first one that is hashed here
-        start, link = links or (mac(key, b"start", system_text(filter(is_system, found)) if seeded else b""), found.after.behind)
+    def __init__(
+        self, key: bytes, messages: Sequence[Json], seeded: bool = False, seen: Seen | None = None
+    ) -> None:
+        self.key, self._messages, self._seen = (
+            key,
+            (found := Messages.of(messages)),
+            Seen() if seen is None else seen,
+        )
+        links = (
+            None
+            if seeded and found.after.system != found.before.system
+            else found.before.links_of(key)
+        )
+        self._known = (
+            0 if links is None else found.before.count
+        )  # the first one that is hashed here
+        start, link = links or (
+            mac(key, b"start", system_text(filter(is_system, found)) if seeded else b""),
+            found.after.behind,
+        )
         self.start, self.origin = start, found.after.behind or start
         self._from = link = link or start  # names everything before that one
-        self._links, self._digests = linked(key, link, found.new if self._known else found, self._seen)
+        self._links, self._digests = linked(
+            key, link, found.new if self._known else found, self._seen
+        )
         self.end = self._links[-1] if self._links else link
         found.after.named(key, self.start, self.end)
 
@@ -116,7 +152,13 @@ class Chain:
 
     def before(self, index: int) -> bytes:
         """The link that names everything before message `index`."""
-        return self._from if index == self._known else self.link(index - 1) if index > 0 else self.origin
+        return (
+            self._from
+            if index == self._known
+            else self.link(index - 1)
+            if index > 0
+            else self.origin
+        )
 
 
 @dataclass(slots=True)
@@ -127,7 +169,9 @@ class Turn:
     chain: Chain
 
     @classmethod
-    def of(cls, key: bytes, messages: Sequence[Json], seeded: bool = False, seen: Seen | None = None) -> Turn:
+    def of(
+        cls, key: bytes, messages: Sequence[Json], seeded: bool = False, seen: Seen | None = None
+    ) -> Turn:
         found = Messages.of(messages)
         return cls(found, Chain(key, found, seeded, seen))
 
@@ -150,7 +194,9 @@ class Turn:
 
     def answers(self) -> Iterator[int]:
         """The indexes of the assistant's messages, newest first: no older one is decoded than is asked for."""
-        return (i for i in range(self.newest, -1, -1) if self.messages[i].get("role") == "assistant")
+        return (
+            i for i in range(self.newest, -1, -1) if self.messages[i].get("role") == "assistant"
+        )
 
     @property
     def silent(self) -> bytes:
@@ -176,7 +222,9 @@ class Turn:
 NOTHING = Turn.of(b"", ())
 
 
-def pick(turn: Turn, index: int, candidates: Sequence[Node], head: int | None = None) -> Node | None:
+def pick(
+    turn: Turn, index: int, candidates: Sequence[Node], head: int | None = None
+) -> Node | None:
     """The candidate that assistant message `index` is: exact chain first, then the longest run of answers, then the newest."""
     digest, link = turn.chain.digest(index), turn.chain.link(index)
     found = {n.id: n for n in candidates if n.digest == digest and n.state != "open"}
@@ -189,7 +237,10 @@ def pick(turn: Turn, index: int, candidates: Sequence[Node], head: int | None = 
 
 def _common_tail(a: bytes, b: bytes) -> int:
     n = 0
-    while n + 4 <= min(len(a), len(b)) and a[len(a) - n - 4 : len(a) - n] == b[len(b) - n - 4 : len(b) - n]:
+    while (
+        n + 4 <= min(len(a), len(b))
+        and a[len(a) - n - 4 : len(a) - n] == b[len(b) - n - 4 : len(b) - n]
+    ):
         n += 4
     return n
 
@@ -199,8 +250,17 @@ def half_of(turn: Turn, index: int, aborted: Sequence[Node]) -> Node | None:
     said = squeeze(text_of(turn.messages[index]))
     if not said:
         return None
-    return max((n for n in aborted if n.state == "aborted" and n.text and (n.text.startswith(said) or said.startswith(n.text))),
-               key=lambda n: n.id, default=None)
+    return max(
+        (
+            n
+            for n in aborted
+            if n.state == "aborted"
+            and n.text
+            and (n.text.startswith(said) or said.startswith(n.text))
+        ),
+        key=lambda n: n.id,
+        default=None,
+    )
 
 
 def place_of(turn: Turn, node: Node, at: int, carrier: Node) -> int | None:
@@ -213,7 +273,11 @@ def place_of(turn: Turn, node: Node, at: int, carrier: Node) -> int | None:
     if exact is not None:
         return exact
     there = (i for i in turn.answers() if i <= at)
-    likely = next(islice(there, node.depth - carrier.depth, None), None) if node.depth >= carrier.depth else None
+    likely = (
+        next(islice(there, node.depth - carrier.depth, None), None)
+        if node.depth >= carrier.depth
+        else None
+    )
     return likely if likely is not None and turn.chain.digest(likely) == carrier.digest else None
 
 
@@ -243,7 +307,9 @@ def recognise(turn: Turn, named: bool, lookup: Lookup) -> tuple[Node | None, int
     if newest < 0:
         return None, -1
     turn.enter()
-    if not named or turn.chain.digest(newest) == turn.silent:  # one that says nothing is known by what came before it alone
+    if (
+        not named or turn.chain.digest(newest) == turn.silent
+    ):  # one that says nothing is known by what came before it alone
         found = lookup.by_chain(turn.chain.link(newest), turn.chain.digest(newest))
         if found or not named:
             return (max(found, key=lambda n: n.id), newest) if found else (None, -1)
@@ -251,7 +317,9 @@ def recognise(turn: Turn, named: bool, lookup: Lookup) -> tuple[Node | None, int
     if at == newest:
         return node, at
     following = min(takewhile(lambda i: i > at, turn.answers()))
-    half = half_of(turn, following, lookup.aborted(turn.chain.before(following), node.id if node else None))
+    half = half_of(
+        turn, following, lookup.aborted(turn.chain.before(following), node.id if node else None)
+    )
     return (half, following) if half else (node, at)
 
 

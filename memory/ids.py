@@ -1,4 +1,5 @@
 """Identifiers. What leaves the gateway is 128-bit random; row keys grow with time so that they sort and index well."""
+
 from __future__ import annotations
 
 import os
@@ -6,7 +7,9 @@ import random
 import secrets
 import time
 
-_random: list[str] = []  # drawn by the system some at a time: each call of it costs as much as a dozen others
+_random: list[
+    str
+] = []  # drawn by the system some at a time: each call of it costs as much as a dozen others
 os.register_at_fork(after_in_child=_random.clear)
 
 

@@ -4,6 +4,7 @@ To index a message costs more than all else that its turn writes, and few are ev
 how far the index has come is stored with the index; so none is lost, and a search finds what was said a moment ago. A defect stops neither:
 it is logged, without what anybody said, and tried again later.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -23,8 +24,13 @@ GATHER = 1.0  # seconds between looks whether turns are under way, and without o
 LOOKS = 60  # after so many they put it off no longer
 LONGEST = 300.0  # seconds of the pause after a defect, which doubles each time
 SEARCH_BATCH, SEARCH_SECONDS = 32, 4.0  # before a search
-STUCK_SECONDS, REST = 0.2, 5.0  # that a search waits for one batch, and without waiting once one was late
-SMALL = 1 << 16  # characters that are indexed at once, on the event loop's thread; what is more has the writer's
+STUCK_SECONDS, REST = (
+    0.2,
+    5.0,
+)  # that a search waits for one batch, and without waiting once one was late
+SMALL = (
+    1 << 16
+)  # characters that are indexed at once, on the event loop's thread; what is more has the writer's
 
 
 class Indexing:
@@ -35,7 +41,9 @@ class Indexing:
         self._some = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._latest = 0.0  # when a turn was recorded
-        self._rests_until = 0.0  # a store that did not take a batch in time is not waited for again till then
+        self._rests_until = (
+            0.0  # a store that did not take a batch in time is not waited for again till then
+        )
 
     def start(self) -> None:
         if self._task is None:
@@ -85,8 +93,13 @@ class Indexing:
         """Indexes the next messages: a long one alone. Returns whether more may wait."""
         size = await self._db.read(lambda conn: rows.waiting_size(conn, most, scope_id))
         if size > SMALL:
-            return await self._db.write(lambda conn: rows.index_new(conn, 1, scope_id), piece=True) > 0
-        return await self._db.write(lambda conn: rows.index_new(conn, most, scope_id), small=True) == most
+            return (
+                await self._db.write(lambda conn: rows.index_new(conn, 1, scope_id), piece=True) > 0
+            )
+        return (
+            await self._db.write(lambda conn: rows.index_new(conn, most, scope_id), small=True)
+            == most
+        )
 
     async def _work_on(self) -> None:
         pause = GATHER
@@ -102,7 +115,9 @@ class Indexing:
                 except StoreUnavailable:
                     await asyncio.sleep(GATHER)
                 except Exception as e:
-                    log.warning("the search index is not brought up to date for %.0f s: %s", pause, _told(e))
+                    log.warning(
+                        "the search index is not brought up to date for %.0f s: %s", pause, _told(e)
+                    )
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, LONGEST)
 

@@ -1,4 +1,5 @@
 """What a turn's session needs of the memory it belongs to."""
+
 from __future__ import annotations
 
 import asyncio
@@ -51,7 +52,9 @@ class Attempt:
         self.shelf = lines.shelf(scope) if done and alone else None
         self.edited = True
 
-    def blocks(self, conn: Connection, shelf: block_rows.Shelf, before: dict[str, Block]) -> dict[str, Block]:
+    def blocks(
+        self, conn: Connection, shelf: block_rows.Shelf, before: dict[str, Block]
+    ) -> dict[str, Block]:
         """Those of a user as the turn leaves them. before: as it found them."""
         return block_rows.all_of(conn, shelf) if self.edited and self.shelf is not None else before
 
@@ -107,7 +110,9 @@ class Writes:
         try:
             await self.memory.spill.keep(record)
         except Exception:
-            log.exception("an answer is lost to the memory: neither the store nor the spill file took it")
+            log.exception(
+                "an answer is lost to the memory: neither the store nor the spill file took it"
+            )
             return False
         return True
 
@@ -132,8 +137,14 @@ class Summaries:
         if (scope_id := self.scope_id) is None:
             return []
         with self.patience.of(READ_SECONDS) as seconds:
-            found = list(await self.db.read(lambda conn: turns.summaries(conn, scope_id, links), seconds))
-        if self.behind is not None and self.behind[0] in links and all(link != self.behind[0] for link, _ in found):
+            found = list(
+                await self.db.read(lambda conn: turns.summaries(conn, scope_id, links), seconds)
+            )
+        if (
+            self.behind is not None
+            and self.behind[0] in links
+            and all(link != self.behind[0] for link, _ in found)
+        ):
             found.append(self.behind)
         return found
 
@@ -142,7 +153,9 @@ class Summaries:
         if (found := self.found) is None:
             return False
         with self.patience.of(READ_SECONDS) as seconds:
-            return await self.db.read(lambda conn: under_way(conn, summaries.KIND, found), seconds, small=True)
+            return await self.db.read(
+                lambda conn: under_way(conn, summaries.KIND, found), seconds, small=True
+            )
 
     async def save(self, link: bytes, text: str, count: int) -> None:
         """Keeps one, of `count` messages, for the histories that go on from this link."""
@@ -151,9 +164,21 @@ class Summaries:
 
         def work(conn: Connection) -> None:
             scope_id = ensure(conn, self.owner)
-            put_row(conn, t.summaries, ("scope_id", "chain"), scope_id=scope_id, conversation=self.into, chain=link, content=text, count=count, created_at=time.time())
+            put_row(
+                conn,
+                t.summaries,
+                ("scope_id", "chain"),
+                scope_id=scope_id,
+                conversation=self.into,
+                chain=link,
+                content=text,
+                count=count,
+                created_at=time.time(),
+            )
 
-        keeping = asyncio.ensure_future(self._kept(work))  # a store that is late goes on with it by itself
+        keeping = asyncio.ensure_future(
+            self._kept(work)
+        )  # a store that is late goes on with it by itself
         with self.patience.of(SAVE_SECONDS) as seconds:
             await asyncio.wait([keeping], timeout=seconds)
 

@@ -8,6 +8,7 @@ here is read.
 
 What all of them take is bounded in bytes, by an estimate that is not below the truth: a line's objects and its texts.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -31,16 +32,27 @@ def called(name: str) -> bytes:
 
 def sent_bytes(line: Snapshot) -> int:
     """Count the bytes that a line has for what was sent and said."""
-    found = sum(PIECE + (len(p) if type(p) is bytes else 0) for p in line.sent.pieces) if line.sent else 0
+    found = (
+        sum(PIECE + (len(p) if type(p) is bytes else 0) for p in line.sent.pieces)
+        if line.sent
+        else 0
+    )
     return found + (sum(map(len, line.kept.said)) + len(line.kept.asked) if line.kept else 0)
 
 
 def own_bytes(line: Snapshot) -> int:
     """Count the bytes that a line has without what was sent."""
     past, behind, answer = line.past, line.behind, line.kept.answer if line.kept else {}
-    found = LINE + (getsizeof(past.epoch.core) if past.epoch else 0) + (getsizeof(behind[1]) if behind else 0)
+    found = (
+        LINE
+        + (getsizeof(past.epoch.core) if past.epoch else 0)
+        + (getsizeof(behind[1]) if behind else 0)
+    )
     found += sum(BLOCK + 2 * getsizeof(b.value) for b in line.blocks.values())
-    found += sum(CARRIER + getsizeof(n.note) + (SPREAD * len(encode(n.hidden)) if n.hidden else 0) for n in past.carriers)
+    found += sum(
+        CARRIER + getsizeof(n.note) + (SPREAD * len(encode(n.hidden)) if n.hidden else 0)
+        for n in past.carriers
+    )
     return found + (SPREAD * len(encode(answer)) if answer else 0)
 
 
@@ -52,7 +64,11 @@ class Shelf:
 
     def ending(self, digest: bytes) -> tuple[bytes, int] | None:
         """Where the line stands that ends in an answer of this digest, and that answer's node; None for none, and for several."""
-        found = [(link, node.id) for link, line in self.lines.items() if (node := line.past.node) and node.digest == digest and node.chain == link]
+        found = [
+            (link, node.id)
+            for link, line in self.lines.items()
+            if (node := line.past.node) and node.digest == digest and node.chain == link
+        ]
         return found[0] if len(found) == 1 else None
 
 

@@ -3,6 +3,7 @@
 Only the places of the lines are kept, by what they belong to; each is read a second time when it is
 written. So an import takes little more memory than its bytes.
 """
+
 from __future__ import annotations
 
 from array import array
@@ -111,14 +112,17 @@ class Manifest:
         if self._rules.most is not None and self._rows > self._rules.most:
             raise TooManyLines(
                 f"The import has more than {self._rules.most} lines, the most that this key may import at "
-                "once. Send it in several parts, use an admin key, or raise memory.import_rows.")
+                "once. Send it in several parts, use an admin key, or raise memory.import_rows."
+            )
         part = self.parts.setdefault(self._rules.agent or line.agent, Part())
         if isinstance(line, BlockLine | VersionLine):
             self._check_block(line)
             if isinstance(line, VersionLine):
                 where = part.versions = part.versions or Lines(self._body)
             else:
-                where = part.blocks.get(line.label) or part.blocks.setdefault(line.label, Lines(self._body))
+                where = part.blocks.get(line.label) or part.blocks.setdefault(
+                    line.label, Lines(self._body)
+                )
         elif isinstance(line, PassageLine):
             check(line.content, line.type, line.importance)
             where = part.passages = part.passages or Lines(self._body)
@@ -140,7 +144,9 @@ class Manifest:
             if size > most:
                 raise BadArguments(f"`{name}` is {size} characters; at most {most} are allowed.")
 
-    def _chat(self, part: Part, number: int, line: ConversationLine | NodeLine | MessageLine) -> Lines:
+    def _chat(
+        self, part: Part, number: int, line: ConversationLine | NodeLine | MessageLine
+    ) -> Lines:
         """Raises BadLine."""
         name = line.id if isinstance(line, ConversationLine) else line.conversation
         chat = part.chats.get(name) or part.chats.setdefault(name, Chat(Lines(self._body)))
@@ -149,7 +155,9 @@ class Manifest:
         elif isinstance(line, MessageLine):
             _check_message(number, line)
             if line.node is not None and line.node not in chat.nodes:
-                raise refused(number, f"the node {line.node!r} of its conversation must stand before it.")
+                raise refused(
+                    number, f"the node {line.node!r} of its conversation must stand before it."
+                )
         return chat.lines
 
 
@@ -158,7 +166,9 @@ def _check_message(number: int, line: MessageLine) -> None:
     calls = line.message.get("tool_calls")
     if not isinstance(line.message.get("role"), str):
         raise refused(number, "`message` needs a `role`.")
-    if calls is not None and not (isinstance(calls, list) and all(isinstance(c, dict) for c in calls)):
+    if calls is not None and not (
+        isinstance(calls, list) and all(isinstance(c, dict) for c in calls)
+    ):
         raise refused(number, CALLS)
     if (size := len(text_of(line.message))) > SAID:
         raise refused(number, f"`message` has {size} characters; at most {SAID} are allowed.")

@@ -3,6 +3,7 @@
 Normalised (MEMORY.md 5): role, every content part (images by their bytes or their URL without its query), canonical tool
 arguments, white-space runs as one space. Left out: tool-call ids, reasoning, system text.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -18,7 +19,12 @@ Json = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
 _sorted = msgspec.json.Encoder(order="sorted").encode
 _THINK = re.compile(r"^\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
-_REASONING = ("reasoning", "thinking", "redacted_thinking", "reasoning_text")  # a tuple: a type may be anything
+_REASONING = (
+    "reasoning",
+    "thinking",
+    "redacted_thinking",
+    "reasoning_text",
+)  # a tuple: a type may be anything
 SYSTEM = frozenset({"system", "developer"})
 EMPTY = b"\x00" * 16
 SLICE = 1 << 16  # characters that are squeezed at once
@@ -36,7 +42,11 @@ def text_of(message: Json) -> str:
         return content
     if not isinstance(content, list):
         return message["refusal"] if isinstance(message.get("refusal"), str) else ""
-    texts = [p.get("text") or p.get("refusal") for p in content if isinstance(p, dict) and p.get("type") not in _REASONING]
+    texts = [
+        p.get("text") or p.get("refusal")
+        for p in content
+        if isinstance(p, dict) and p.get("type") not in _REASONING
+    ]
     return "\n".join(t for t in texts if isinstance(t, str))
 
 
@@ -67,8 +77,15 @@ def canonical(message: Json) -> bytes:
     """The normalised bytes of one message; equal for messages that say the same."""
     role = message.get("role")
     role = "system" if role in SYSTEM else role
-    if len(message) == 2 and "role" in message and type(text := message.get("content")) is str and "<think" not in text:
-        return _encode([str(role), None, [text] if (text := squeeze(text)) else [], []])  # what nearly every message is
+    if (
+        len(message) == 2
+        and "role" in message
+        and type(text := message.get("content")) is str
+        and "<think" not in text
+    ):
+        return _encode(
+            [str(role), None, [text] if (text := squeeze(text)) else [], []]
+        )  # what nearly every message is
     said = _parts(message)
     if role == "assistant" and said and isinstance(said[0], str) and "<think" in said[0]:
         said[0] = squeeze(_THINK.sub("", said[0]))
@@ -106,7 +123,12 @@ def _end_run(run: list[str], out: list[Any]) -> None:
 
 
 def _text_part(part: Any) -> str | None:
-    if isinstance(part, dict) and part.get("type") in ("text", "input_text", "output_text", "refusal"):
+    if isinstance(part, dict) and part.get("type") in (
+        "text",
+        "input_text",
+        "output_text",
+        "refusal",
+    ):
         text = part.get("text") or part.get("refusal") or ""
         return text if isinstance(text, str) else None
     return None
@@ -117,7 +139,9 @@ def _other_part(part: Any) -> Any:
         return part
     if part.get("type") in _REASONING:
         return None
-    if isinstance(image := part.get("image_url"), dict) and isinstance(url := image.get("url"), str):
+    if isinstance(image := part.get("image_url"), dict) and isinstance(
+        url := image.get("url"), str
+    ):
         return ["image", url if url.startswith("data:") else url.split("?", 1)[0]]
     return {k: v for k, v in part.items() if k != "cache_control"}
 
@@ -161,19 +185,29 @@ class Seen:
     def after(self, key: bytes, link: bytes, message: Json) -> tuple[bytes, bytes]:
         """See the function of this name."""
         content = message.get("content")
-        said: str | bytes = content if type(content) is str and len(message) == 2 else _encode(message)
-        name = (key, hash((message.get("role"), type(said), said)), len(said))  # a text hashes to what its bytes do
+        said: str | bytes = (
+            content if type(content) is str and len(message) == 2 else _encode(message)
+        )
+        name = (
+            key,
+            hash((message.get("role"), type(said), said)),
+            len(said),
+        )  # a text hashes to what its bytes do
         if (digest := self.known.get(name)) is None:
             self.known.put(name, digest := mac(key, canonical(message)))
         return digest, mac(key, link, digest)
 
 
-def linked(key: bytes, link: bytes, messages: Iterable[Json], seen: Seen) -> tuple[list[bytes], list[bytes]]:
+def linked(
+    key: bytes, link: bytes, messages: Iterable[Json], seen: Seen
+) -> tuple[list[bytes], list[bytes]]:
     """The links and digests of messages that follow what `link` names. System messages have no digest and leave the link as it was."""
     links: list[bytes] = []
     digests: list[bytes] = []
     for message in messages:
-        digest, link = (EMPTY, link) if message.get("role") in SYSTEM else seen.after(key, link, message)
+        digest, link = (
+            (EMPTY, link) if message.get("role") in SYSTEM else seen.after(key, link, message)
+        )
         digests.append(digest)
         links.append(link)
     return links, digests

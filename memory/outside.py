@@ -3,6 +3,7 @@
 Each function runs inside the caller's write transaction. Each marks the scope, so that no frozen core text with the old state
 is sent again (MEMORY.md 2.4), and enqueues what has to follow in the indexes beside the database.
 """
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -20,7 +21,9 @@ from memory.stores.sql.hand import Hand, marked
 from memory.stores.sql.passages import Passage
 
 
-def edit(conn: Connection, hand: Hand, label: str, how: Edit, expect: int | None = None) -> Block | None:
+def edit(
+    conn: Connection, hand: Hand, label: str, how: Edit, expect: int | None = None
+) -> Block | None:
     """The block after the edit. expect: the version the caller saw. Raises Conflict, NotFound and ToolErrors."""
     shelf = block_rows.Shelf(marked(conn, hand.scope), hand.defaults)
     return block_rows.edit(conn, shelf, label, how, replace(hand.source, expect=expect))
@@ -28,7 +31,9 @@ def edit(conn: Connection, hand: Hand, label: str, how: Edit, expect: int | None
 
 def undo(conn: Connection, hand: Hand, label: str) -> Block | None:
     """Takes the newest edit back. Raises NotFound, BlockReadOnly, BlockFull."""
-    return block_rows.undo(conn, block_rows.Shelf(marked(conn, hand.scope), hand.defaults), label, hand.source)
+    return block_rows.undo(
+        conn, block_rows.Shelf(marked(conn, hand.scope), hand.defaults), label, hand.source
+    )
 
 
 def keep(conn: Connection, hand: Hand, new: passage_rows.Insert) -> list[Passage]:

@@ -1,5 +1,6 @@
 """How long a turn waits for its store: all its waits together, so that a store that is stuck costs
 each client the same little, however many rounds its turn has."""
+
 from __future__ import annotations
 
 import contextlib

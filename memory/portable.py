@@ -6,6 +6,7 @@ conversation are not part of it: they are made anew.
 
 What the management API takes, an import takes, and no more: the bounds stand here, for both.
 """
+
 from __future__ import annotations
 
 import re
@@ -33,7 +34,11 @@ Told = Annotated[str, msgspec.Meta(max_length=1000)]  # an id or a name that oth
 
 
 class Line(
-    msgspec.Struct, tag_field="object", forbid_unknown_fields=True, omit_defaults=True, kw_only=True,
+    msgspec.Struct,
+    tag_field="object",
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    kw_only=True,
     gc=False,  # there may be many, and they hold no cycle
 ):
     """One line. agent: whose of the user's agents."""
@@ -130,7 +135,9 @@ class End(Line, tag="end"):
     lines: int = 0
 
 
-Any_Line = Export | BlockLine | VersionLine | PassageLine | ConversationLine | NodeLine | MessageLine | End
+Any_Line = (
+    Export | BlockLine | VersionLine | PassageLine | ConversationLine | NodeLine | MessageLine | End
+)
 _decode = msgspec.json.Decoder(Any_Line).decode
 _encode = msgspec.json.Encoder().encode
 

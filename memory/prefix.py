@@ -4,6 +4,7 @@ Apps resend the whole of a conversation with every request. What a turn needs to
 ended in was found out then and is kept in a `Prefix`, a few hundred bytes; the messages themselves are decoded only where
 somebody asks for them. So the cost of a turn does not grow with the conversation.
 """
+
 from __future__ import annotations
 
 import re
@@ -66,7 +67,9 @@ class Prefix:
         """What is known once these follow."""
         if not new:
             return self
-        out = Prefix(self.count + len(new), self.newest, self.user, self.texts, self.system, self.first)
+        out = Prefix(
+            self.count + len(new), self.newest, self.user, self.texts, self.system, self.first
+        )
         out.behind, out.mark = self.behind, self.mark
         for i, message in enumerate(new, self.count):
             role = message.get("role")
@@ -95,7 +98,9 @@ def first_of(message: Json) -> bytes:
     return mac(b"", _sorted(message.get("content")))
 
 
-_flat = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+', re.DOTALL)  # JSON up to the next bracket outside a string
+_flat = re.compile(
+    rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+', re.DOTALL
+)  # JSON up to the next bracket outside a string
 
 
 def elements(text: bytes, at: int) -> list[Span]:
@@ -143,10 +148,34 @@ class Messages(Sequence[Json]):
 
     Of the first ones are decoded those behind the newest cut and the few that stay before it, where nobody asks for more."""
 
-    __slots__ = ("_few", "_from", "_known", "_mark", "_spans", "_tail", "after", "before", "heavy", "new", "source")
+    __slots__ = (
+        "_few",
+        "_from",
+        "_known",
+        "_mark",
+        "_spans",
+        "_tail",
+        "after",
+        "before",
+        "heavy",
+        "new",
+        "source",
+    )
 
-    def __init__(self, before: Prefix, new: list[Json], known: Callable[[], Text] = Text, source: Source | None = None) -> None:
-        self.before, self.new, self._known, self.source, self.heavy = before, new, known, source, False
+    def __init__(
+        self,
+        before: Prefix,
+        new: list[Json],
+        known: Callable[[], Text] = Text,
+        source: Source | None = None,
+    ) -> None:
+        self.before, self.new, self._known, self.source, self.heavy = (
+            before,
+            new,
+            known,
+            source,
+            False,
+        )
         self.after = before.then(new)
         self._from, self._tail = before.count, new  # the messages from that index on are decoded
         self._mark: Mark | None = None  # where they were entered
@@ -163,7 +192,9 @@ class Messages(Sequence[Json]):
         """All of them, decoded. Not to be changed."""
         if self._from:
             known = self._known()
-            found = known.decoded(known.start, self._mark.at if self._mark is not None else known.end)
+            found = known.decoded(
+                known.start, self._mark.at if self._mark is not None else known.end
+            )
             for index, message in self._few.items():
                 found[index] = message  # one object stands for one message
             self._from, self._mark, self._tail = 0, None, [*found, *self._tail]
@@ -176,7 +207,11 @@ class Messages(Sequence[Json]):
             return
         known = self._known()
         self._few = {i: decode(known.text[a:b]) for i, (a, b) in mark.stays.items()}
-        self._from, self._mark, self._tail = mark.index, mark, [*known.decoded(mark.at, known.end), *self.new]
+        self._from, self._mark, self._tail = (
+            mark.index,
+            mark,
+            [*known.decoded(mark.at, known.end), *self.new],
+        )
 
     def first(self, count: int) -> list[int]:
         """The indexes below `count` at which messages are to be looked at: of those before a cut that was entered, the few that stay."""
@@ -201,7 +236,10 @@ class Messages(Sequence[Json]):
                 text, at = self.source.text, self.source.start
             else:  # as `kept` keeps them
                 known = self._known()
-                text, at = b",".join(filter(None, (known.text[: known.end], encode(self.new)[1:-1]))), known.start
+                text, at = (
+                    b",".join(filter(None, (known.text[: known.end], encode(self.new)[1:-1]))),
+                    known.start,
+                )
             self._spans = elements(text, self._mark.at if self._mark is not None else at)
         return start, self._spans
 
@@ -216,7 +254,11 @@ class Messages(Sequence[Json]):
             return {}
         if source.new and self._tail is self.new:
             return dict(zip(map(id, self.new), source.new, strict=True))
-        out = {id(m): self._mark.stays[i] for i, m in self._few.items()} if self._mark is not None else {}
+        out = (
+            {id(m): self._mark.stays[i] for i, m in self._few.items()}
+            if self._mark is not None
+            else {}
+        )
         decoded = self._tail if self._mark is not None else self.all
         return out | dict(zip(map(id, decoded), self._standing()[1], strict=True))
 
@@ -233,7 +275,11 @@ class Messages(Sequence[Json]):
         known = self._from
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
-            return self._tail[start - known : stop - known] if step == 1 and start >= known and stop >= known else self.all[index]
+            return (
+                self._tail[start - known : stop - known]
+                if step == 1 and start >= known and stop >= known
+                else self.all[index]
+            )
         place = index + len(self) if index < 0 else index
         if place >= known:
             return self._tail[place - known]
@@ -275,7 +321,12 @@ class Kept:
         message again (a regeneration), results of calls."""
         lead = leading(asked)
         rest = asked[lead:]
-        if Prefix().then(asked[:lead]).system != self.of.system or not rest or any(is_system(m) or m.get("role") == "tool" for m in rest) or canonical(rest[-1]) == self.asked:
+        if (
+            Prefix().then(asked[:lead]).system != self.of.system
+            or not rest
+            or any(is_system(m) or m.get("role") == "tool" for m in rest)
+            or canonical(rest[-1]) == self.asked
+        ):
             return None
         return Messages(self.of, [self.answer, *rest], self._text)
 
@@ -289,5 +340,13 @@ def kept(messages: Messages, before: Kept | None, answer: Json) -> Kept | None:
     if answer.get("tool_calls") or not messages or is_system(messages[-1]):
         return None
     goes_on = before is not None and before.of is messages.before
-    said = *(before.said if before is not None and goes_on else ()), encode(messages.new if goes_on else messages.all)[1:-1]
-    return Kept(messages.after, said if len(said) < PIECES else (b",".join(said),), answer, canonical(messages[-1]))
+    said = (
+        *(before.said if before is not None and goes_on else ()),
+        encode(messages.new if goes_on else messages.all)[1:-1],
+    )
+    return Kept(
+        messages.after,
+        said if len(said) < PIECES else (b",".join(said),),
+        answer,
+        canonical(messages[-1]),
+    )

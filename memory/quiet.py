@@ -1,4 +1,5 @@
 """Telemetry of libraries, off before they are imported: nobody is contacted whom neither the configuration nor a command names."""
+
 from __future__ import annotations
 
 import os
@@ -7,7 +8,8 @@ import os
 SWITCHES = {
     "ORT_DISABLE_TELEMETRY": "1",  # onnxruntime: a device id in the home folder, and a vendor's host
     "ANONYMIZED_TELEMETRY": "False",  # Chroma
-    "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1",  # the hub that tokenizers can load from
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",  # the hub that tokenizers can load from
 }
 
 

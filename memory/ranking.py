@@ -10,6 +10,7 @@ which finds more in four of five conversations and no less in the fifth; with em
 that know nothing, which are found out: neither what was said in a row nor what shares words is alike to them (see memory.vectors). Beside words,
 those count for nothing. Equal weights of both gain as much with MiniLM, and lose four points and more with one that echoes words.
 """
+
 from __future__ import annotations
 
 import heapq
@@ -34,7 +35,9 @@ EQUAL = 1e-6  # similarities that differ by less tell nothing apart
 _WHEN = re.compile(r"\s*(?:when\b|什么时候|什麼時候|何时|何時|いつ|언제)", re.IGNORECASE)
 TIME_WORDS = re.compile(
     r"\b(?:yesterday|today|tomorrow|tonight|last|next|ago|weeks?|weekend|months?|years?|morning|night|since|recently|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
-    r"|january|february|march|april|may|june|july|august|september|october|november|december|\d{4})\b|[昨今明]天|上周|下周|上个月|下个月|[月号日]", re.IGNORECASE)
+    r"|january|february|march|april|may|june|july|august|september|october|november|december|\d{4})\b|[昨今明]天|上周|下周|上个月|下个月|[月号日]",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,9 @@ def weighed(postings: Iterable[tuple[int, str, Sequence[int]]], size: int) -> Ma
         rarity = math.log(1 + (max(size, df) - df + 0.5) / (df + 0.5))
         out.asked += rarity
         for key, x in told.items():
-            out.weight[key] = out.weight.get(key, 0.0) + rarity * x * (1 + SATURATION) / (x + SATURATION)
+            out.weight[key] = out.weight.get(key, 0.0) + rarity * x * (1 + SATURATION) / (
+                x + SATURATION
+            )
     return out
 
 
@@ -98,7 +103,12 @@ class Near(dict[int, float]):
     """Similarity by row key. floor: that of a row which says nothing of the query; the least there is where it is not known.
     knows: whether the embedder is proven to know something, by rows that share words; without it, it is believed."""
 
-    def __init__(self, similar: Mapping[int, float] | None = None, floor: float | None = None, knows: Callable[[Sequence[int]], bool] | None = None) -> None:
+    def __init__(
+        self,
+        similar: Mapping[int, float] | None = None,
+        floor: float | None = None,
+        knows: Callable[[Sequence[int]], bool] | None = None,
+    ) -> None:
         super().__init__(similar or {})
         self.floor = min(self.values(), default=0.0) if floor is None else floor
         self._knows = knows
@@ -122,19 +132,32 @@ class Ranked:
 class Ranking:
     """One query's order. pool: the candidates by keyword, the likeliest first. near: empty without an embedder. others: what is near beside them."""
 
-    def __init__(self, query: str, matches: Matches, pool: Sequence[Found], near: Near, others: Sequence[Found] = ()) -> None:
+    def __init__(
+        self,
+        query: str,
+        matches: Matches,
+        pool: Sequence[Found],
+        near: Near,
+        others: Sequence[Found] = (),
+    ) -> None:
         self._query, self._matches = query, matches
         # A speaker's name alone finds what they said.
         self._weight = matches.weight or dict.fromkeys(matches.named, 1.0)
         self._found = {f.key: f for f in (*pool, *others)}
         self._near = near
         if not pool:
-            self._parts = self._said(self._found, self._similar() or dict.fromkeys(near, 1.0))  # all equal says "found": as good as the nearest
+            self._parts = self._said(
+                self._found, self._similar() or dict.fromkeys(near, 1.0)
+            )  # all equal says "found": as good as the nearest
         elif near.knows([f.key for f in pool if f.key in near]):
             self._parts = self._said(self._found, self._similar())
         else:
             self._parts = self._said([f.key for f in pool], {})
-        self._base = {key: told.get("keyword" if pool else "meaning", 0.0) for key, told in self._parts.items() if key in self._weight or not pool}
+        self._base = {
+            key: told.get("keyword" if pool else "meaning", 0.0)
+            for key, told in self._parts.items()
+            if key in self._weight or not pool
+        }
 
     def leading(self) -> list[int]:
         """The rows whose neighbours count."""
@@ -144,7 +167,9 @@ class Ranking:
         """The pool and its neighbours, best first; last what is near to an embedder that is not believed. beside: what comes before and after a
         leading row, where it may be shown."""
         for key in self.leading():
-            for other, share in zip(beside.get(key, (None, None)), (PRECEDES, FOLLOWS), strict=True):
+            for other, share in zip(
+                beside.get(key, (None, None)), (PRECEDES, FOLLOWS), strict=True
+            ):
                 if other is not None:
                     self._found.setdefault(other.key, other)
                     told = self._parts.setdefault(other.key, {})
@@ -160,10 +185,17 @@ class Ranking:
                 told["time"] = TIMELY
         scores = {k: sum(told.values()) for k, told in self._parts.items()}
         best = sorted(scores, key=lambda k: (-scores[k], -k))
-        last = sorted(self._found.keys() - scores.keys(), key=lambda k: (-self._near.get(k, 0.0), -k))
-        return {k: Ranked(scores[k], {name: round(x, 4) for name, x in self._parts[k].items()}) for k in best} | {k: Ranked(0.0, {}) for k in last}
+        last = sorted(
+            self._found.keys() - scores.keys(), key=lambda k: (-self._near.get(k, 0.0), -k)
+        )
+        return {
+            k: Ranked(scores[k], {name: round(x, 4) for name, x in self._parts[k].items()})
+            for k in best
+        } | {k: Ranked(0.0, {}) for k in last}
 
-    def _said(self, keys: Iterable[int], similar: Mapping[int, float]) -> dict[int, dict[str, float]]:
+    def _said(
+        self, keys: Iterable[int], similar: Mapping[int, float]
+    ) -> dict[int, dict[str, float]]:
         """The parts that come from the words and the meaning. similar: from 0 to 1."""
         weight = self._weight
         high = max((weight.get(k, 0.0) for k in self._found), default=0.0)
@@ -183,14 +215,20 @@ class Ranking:
     def _similar(self) -> dict[int, float]:
         """Similarity from 0, that of a row which says nothing of the query, to 1, the nearest; nothing where all are equal."""
         low, high = self._near.floor, max(self._near.values(), default=0.0)
-        return {k: (self._near[k] - low) / (high - low) for k in self._found if k in self._near} if high - low >= EQUAL else {}
+        return (
+            {k: (self._near[k] - low) / (high - low) for k in self._found if k in self._near}
+            if high - low >= EQUAL
+            else {}
+        )
 
     def _sessions(self) -> dict[tuple[int, int], float]:
         """Group to its part: the sum of its best hits, the best group's the whole."""
         by: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
         for key, score in self._base.items():
             by[self._found[key].group].append(score)
-        sums = {group: sum(sorted(scores, reverse=True)[:SESSION_HITS]) for group, scores in by.items()}
+        sums = {
+            group: sum(sorted(scores, reverse=True)[:SESSION_HITS]) for group, scores in by.items()
+        }
         high = max(sums.values(), default=0.0) or 1.0
         return {group: SESSION * x / high for group, x in sums.items()}
 

@@ -2,6 +2,7 @@
 
 At most five items, each once, within a token budget; what the request holds anyway is left out.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
@@ -20,12 +21,19 @@ TOKENS = 600
 SHOWN, LOOKED_AT = 1000, 8000  # characters of an item, and those that they are taken from
 
 
-async def relevant(retrieval: Retrieval, scope_id: int, words: str, within: int | None) -> list[dict[str, Any]]:
+async def relevant(
+    retrieval: Retrieval, scope_id: int, words: str, within: int | None
+) -> list[dict[str, Any]]:
     """Candidates, the likeliest first: passages and earlier messages in turn. within: the line's end where nobody is named."""
     query = Query(words[:2000], ("user", "assistant"), limit=ITEMS * 2, within=within)
     passages = await retrieval.passages(scope_id, Filter(query))
     messages = await retrieval.messages(scope_id, query)
-    return [hit for pair in zip(_padded(passages, messages), _padded(messages, passages), strict=True) for hit in pair if hit]
+    return [
+        hit
+        for pair in zip(_padded(passages, messages), _padded(messages, passages), strict=True)
+        for hit in pair
+        if hit
+    ]
 
 
 def _padded(one: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -42,7 +50,9 @@ def _beginning(text: str) -> str:
     return squeeze(text[:LOOKED_AT])[:SHOWN]
 
 
-def told(hits: Sequence[dict[str, Any]], present: Collection[str], tag: str, counter: Counter) -> str:
+def told(
+    hits: Sequence[dict[str, Any]], present: Collection[str], tag: str, counter: Counter
+) -> str:
     """The hits as prompt text, escaped; empty when nothing is left of them. present: the beginnings
     of what the request holds already."""
     lines: list[str] = []

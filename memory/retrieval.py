@@ -4,6 +4,7 @@ An embedder that fails or is slow costs its part of the ranking, never the searc
 scored exactly, larger ones in the index. What names nobody is embedded as passages alone: its messages are found by words, so that
 calls of no user cost nothing.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -36,9 +37,14 @@ BATCH = 64  # texts embedded and kept together
 PLAIN = "hello"  # a text that is refused by what refuses every text
 FEW = 8  # vectors that are written at once, beside the turns: what one of them said
 SECONDS = 10.0  # of one background job; the rest is the next one's. The same hand erases: it waits for no more, and what it took out stays out
-ASKED_BYTES, ASKED_EACH = 1 << 20, 300  # of queries and their vectors: both searches of a turn ask for the same, and so does the next page
+ASKED_BYTES, ASKED_EACH = (
+    1 << 20,
+    300,
+)  # of queries and their vectors: both searches of a turn ask for the same, and so does the next page
 NUMBER = 44  # bytes, of a vector's each
-OVERLAP = 3_600_000_000 << 12  # of row keys, an hour: a clock that was set back leaves no message without its vector
+OVERLAP = (
+    3_600_000_000 << 12
+)  # of row keys, an hour: a clock that was set back leaves no message without its vector
 PAGE = 500  # vectors that go into the index together
 Hit = dict[str, Any]
 
@@ -71,7 +77,9 @@ def _weight(asked: tuple[str, str], vector: list[float]) -> int:
 class Retrieval:
     """Implements the tools' Finder over the database. busy: see `Indexing`."""
 
-    def __init__(self, db: Database, meaning: Meaning | None = None, busy: Collection[int] = ()) -> None:
+    def __init__(
+        self, db: Database, meaning: Meaning | None = None, busy: Collection[int] = ()
+    ) -> None:
         self._db = db
         self.indexing = Indexing(db, busy)
         self.meaning = meaning
@@ -82,13 +90,17 @@ class Retrieval:
         wanted = replace(wanted, text=wanted.text[:QUERY])
         if wanted.text.strip():
             await self.indexing.caught_up(scope_id)
-        near = await self._near(MESSAGES, scope_id, wanted.text, message_rows.narrowed(scope_id, wanted))
+        near = await self._near(
+            MESSAGES, scope_id, wanted.text, message_rows.narrowed(scope_id, wanted)
+        )
         return await self._db.read(lambda conn: message_rows.search(conn, scope_id, wanted, near))
 
     async def passages(self, scope_id: int, wanted: passage_rows.Filter) -> list[Hit]:
         """Passages, best first, with id, content, tags, created_at, score and why."""
         wanted = replace(wanted, query=replace(wanted.query, text=wanted.query.text[:QUERY]))
-        near = await self._near(PASSAGES, scope_id, wanted.query.text, passage_rows.narrowed(scope_id, wanted))
+        near = await self._near(
+            PASSAGES, scope_id, wanted.query.text, passage_rows.narrowed(scope_id, wanted)
+        )
         return await self._db.read(lambda conn: passage_rows.search(conn, scope_id, wanted, near))
 
     async def _near(self, kind: Kind, scope_id: int, words: str, allowed: Any) -> Near:
@@ -99,15 +111,24 @@ class Retrieval:
             return Near()
         part = Part(kind, scope_id, meaning.embed.model)
         try:
-            owner, many, names = await self._db.read(lambda conn: (
-                vector_rows.owner(conn, scope_id), vector_rows.count(conn, part, meaning.exact_below, allowed), speakers(conn, kind.name, scope_id, words)))
+            owner, many, names = await self._db.read(
+                lambda conn: (
+                    vector_rows.owner(conn, scope_id),
+                    vector_rows.count(conn, part, meaning.exact_below, allowed),
+                    speakers(conn, kind.name, scope_id, words),
+                )
+            )
             if owner is None or not many:
                 return Near()
             # A name is near to what is said to its bearer, not to what they say; who spoke, or what is tagged so, is known without it.
             vector = await self._vector(meaning.embed, owner[0], unnamed(words, names))
             if meaning.index is not None and many >= meaning.exact_below:
-                return Near(await meaning.index.nearest(_name(part), unpacked(packed(vector)), NEAREST))
-            return await self._db.read(lambda conn: near(vector, vector_rows.of_scope(conn, part, allowed)))
+                return Near(
+                    await meaning.index.nearest(_name(part), unpacked(packed(vector)), NEAREST)
+                )
+            return await self._db.read(
+                lambda conn: near(vector, vector_rows.of_scope(conn, part, allowed))
+            )
         except (EmbedRefused, EmbedUnavailable, StoreUnavailable, TimeoutError):
             return Near()
 
@@ -122,7 +143,11 @@ class Retrieval:
 
     def jobs(self, scope_id: int | None) -> list[Job]:
         """What follows when messages of a named user were recorded."""
-        return [vector_rows.job_of(scope_id)] if self.meaning is not None and scope_id is not None else []
+        return (
+            [vector_rows.job_of(scope_id)]
+            if self.meaning is not None and scope_id is not None
+            else []
+        )
 
     async def embed_scope(self, scope_id: int, whole: bool = False) -> bool:
         """Makes the missing vectors of a scope, for some seconds; doing it again does nothing. whole: looks at every row, and puts all of a
@@ -136,18 +161,30 @@ class Retrieval:
         for kind in KINDS if named else (PASSAGES,):
             part = Part(kind, scope_id, meaning.embed.model)
             # Passages come back from being set aside, messages only grow at their end.
-            after = 0 if whole or kind is PASSAGES else await self._db.read(lambda conn, p=part: vector_rows.newest(conn, p)) - OVERLAP  # type: ignore[misc]
+            after = (
+                0
+                if whole or kind is PASSAGES
+                else await self._db.read(lambda conn, p=part: vector_rows.newest(conn, p)) - OVERLAP
+            )  # type: ignore[misc]
             size = BATCH
-            while items := await self._db.read(lambda conn, p=part, a=after, n=size: vector_rows.missing(conn, p, a, n)):  # type: ignore[misc]
+            while items := await self._db.read(
+                lambda conn, p=part, a=after, n=size: vector_rows.missing(conn, p, a, n)
+            ):  # type: ignore[misc]
                 if time.monotonic() > until:
                     return True
                 done = await self._make(meaning, part, tenant, items)
                 after, size = items[done - 1][0], min(2 * done, BATCH)
-            if whole and meaning.index is not None and await self._many(part, meaning) >= meaning.exact_below:
+            if (
+                whole
+                and meaning.index is not None
+                and await self._many(part, meaning) >= meaning.exact_below
+            ):
                 await self._put_whole(meaning.index, part)
         return False
 
-    async def _make(self, meaning: Meaning, part: Part, tenant: str, items: Sequence[tuple[int, str]]) -> int:
+    async def _make(
+        self, meaning: Meaning, part: Part, tenant: str, items: Sequence[tuple[int, str]]
+    ) -> int:
         """Makes and keeps the vectors of texts: of all, or of the first half, a quarter and so on, where one of them is refused. That one
         alone is passed over. Returns how many of the first are done with. Raises EmbedUnavailable, StoreUnavailable."""
         some = items
@@ -162,12 +199,18 @@ class Retrieval:
                     return 1
                 some = some[: len(some) // 2]
             else:
-                await self._keep(meaning, part, {key: packed(vector) for (key, _), vector in zip(some, made, strict=True)})
+                await self._keep(
+                    meaning,
+                    part,
+                    {key: packed(vector) for (key, _), vector in zip(some, made, strict=True)},
+                )
                 return len(some)
 
     async def _pass_over(self, part: Part, key: int) -> None:
         await self._db.write(lambda conn: vector_rows.pass_over(conn, part, key), small=True)
-        log.warning("%s refused a text (%s, row %d): words alone find it", part.model, part.kind.name, key)
+        log.warning(
+            "%s refused a text (%s, row %d): words alone find it", part.model, part.kind.name, key
+        )
 
     async def _keep(self, meaning: Meaning, part: Part, new: Mapping[int, bytes]) -> None:
         """Into the index first: what has its vector in SQL is there, whenever this is interrupted. A scope that just grew large is put
@@ -185,14 +228,18 @@ class Retrieval:
 
     async def _put_whole(self, index: VectorIndex, part: Part) -> None:
         after = 0
-        while some := await self._db.read(lambda conn, a=after: vector_rows.page(conn, part, a, PAGE)):  # type: ignore[misc]
+        while some := await self._db.read(
+            lambda conn, a=after: vector_rows.page(conn, part, a, PAGE)
+        ):  # type: ignore[misc]
             await _put(index, part, some)
             after = max(some)
 
     async def forget(self, scope_id: int, kind: str | None, keys: Sequence[int] | None) -> None:
         """Takes vectors out of the index by row key. kind None: of both; keys None: all. Raises StoreUnavailable."""
         if self.meaning is not None and self.meaning.index is not None:
-            await self.meaning.index.forget(f"scope-{scope_id}-{kind}-" if kind else f"scope-{scope_id}-", keys)
+            await self.meaning.index.forget(
+                f"scope-{scope_id}-{kind}-" if kind else f"scope-{scope_id}-", keys
+            )
 
 
 async def _works(embed: Embed, tenant: str) -> None:

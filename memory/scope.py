@@ -1,4 +1,5 @@
 """Whose memory: (tenant, user, agent), and the keys derived for it from the server's secret."""
+
 from __future__ import annotations
 
 import hashlib
@@ -26,7 +27,9 @@ class Scope:
     @cached_property
     def key(self) -> bytes:
         """32 bytes that key every digest of this scope."""
-        return hmac.digest(self.secret, b"scope\x00" + _joined(self.tenant, self.user, self.agent), "sha256")
+        return hmac.digest(
+            self.secret, b"scope\x00" + _joined(self.tenant, self.user, self.agent), "sha256"
+        )
 
     @cached_property
     def tag(self) -> str:

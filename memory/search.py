@@ -5,6 +5,7 @@
 - Chinese, Japanese and Korean runs are split into overlapping bigrams, since the tokenizer finds no substring in them.
 - A user's words are quoted terms, never query syntax.
 """
+
 from __future__ import annotations
 
 import re
@@ -46,7 +47,9 @@ def scope_mark(scope_id: int) -> str:
 def indexed(scope_id: int, text: str, *, telling: bool = False) -> str:
     """Text as it is put into the index: its words, each once (a search asks whether a word is there), each with the scope's mark.
     telling: without those that a search leaves out."""
-    words: Iterable[str] = dict.fromkeys(WORD.findall(text.lower() if text.isascii() else split_cjk(text)))
+    words: Iterable[str] = dict.fromkeys(
+        WORD.findall(text.lower() if text.isascii() else split_cjk(text))
+    )
     if telling:
         words = [w for w in words if w not in STOP]
     mark = scope_mark(scope_id)
@@ -80,7 +83,11 @@ def looks(scope_id: int, query: str) -> Iterator[Look]:
             continue  # went, where go was asked for already
         told.update(forms)
         words = " OR ".join(f'"{mark}{f}"' for f in forms)
-        columns = ("body", "speaker", "prev", "day") if term.isdigit() or term in DAYS or term in MONTHS else ("body", "speaker", "prev")
+        columns = (
+            ("body", "speaker", "prev", "day")
+            if term.isdigit() or term in DAYS or term in MONTHS
+            else ("body", "speaker", "prev")
+        )
         for column in columns:
             yield Look(i, column, f"{column} : ({words})")
     if voice := _voice(query):
@@ -90,7 +97,10 @@ def looks(scope_id: int, query: str) -> Iterator[Look]:
 def _voice(query: str) -> str | None:
     """Who is likely to have said it: of I and you, the one that is asked about."""
     words = {w.lower() for w in WORD.findall(query)}
-    mine, yours = bool(words & {"i", "me", "my", "mine", "myself"}), bool(words & {"you", "your", "yours"})
+    mine, yours = (
+        bool(words & {"i", "me", "my", "mine", "myself"}),
+        bool(words & {"you", "your", "yours"}),
+    )
     return None if mine == yours else "user" if mine else "assistant"
 
 
@@ -102,7 +112,11 @@ def named(text: str) -> str:
 
 def unnamed(query: str, names: Collection[str]) -> str:
     """The query without some names; as it is where nothing else would be left that a search looks for. names: in lower case."""
-    rest = " ".join(POSSESSED.sub(lambda m: "" if m[1].lower() in names else m[0], query).split()) if names else query
+    rest = (
+        " ".join(POSSESSED.sub(lambda m: "" if m[1].lower() in names else m[0], query).split())
+        if names
+        else query
+    )
     return rest if any(w.lower() not in STOP for w in WORD.findall(rest)) else query
 
 

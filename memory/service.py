@@ -2,6 +2,7 @@
 
 A `Session` is one request's view. Nothing here spans an upstream call with a lock or a transaction.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -35,8 +36,13 @@ log = logging.getLogger("mnemogate")
 encode = msgspec.json.Encoder().encode
 SCOPES_BYTES, SCOPES_EACH = 3 << 19, 600  # of scopes whose keys are kept: some 2,000
 FAILURES = 3  # reads in a row that failed or were late, after which the store itself is asked
-PROBE_SECONDS, CLOSED_SECONDS = 1.0, 2.0  # that it has to answer, and that it is left alone where it does not
-WINDOW_BYTES = 6  # a token, more than nearly all texts have: of a history kept here, what the window may hold
+PROBE_SECONDS, CLOSED_SECONDS = (
+    1.0,
+    2.0,
+)  # that it has to answer, and that it is left alone where it does not
+WINDOW_BYTES = (
+    6  # a token, more than nearly all texts have: of a history kept here, what the window may hold
+)
 NEEDED_SECONDS = 5.0  # for a read that its request cannot do without
 SMALL = 64  # messages, of which a few rows by their keys tell whether they are known
 
@@ -44,21 +50,40 @@ SMALL = 64  # messages, of which a few rows by their keys tell whether they are 
 def request_key(ask: Ask, turn: Turn) -> bytes:
     """What names a request among its retries: the full scope, the conversation if one is named, its history and other members, the client's
     own key if any."""
-    named = b"\x00".join(name.encode("utf-8", "surrogatepass") for name in (ask.explicit or "", ask.idempotency))
-    return mac(ask.scope.key, b"request", named, b"\x00", turn.chain.end, turn.messages.after.system, ask.rest)
+    named = b"\x00".join(
+        name.encode("utf-8", "surrogatepass") for name in (ask.explicit or "", ask.idempotency)
+    )
+    return mac(
+        ask.scope.key,
+        b"request",
+        named,
+        b"\x00",
+        turn.chain.end,
+        turn.messages.after.system,
+        ask.rest,
+    )
 
 
 class Memory:
     """Opened once a process. data: the folder for the spill file, None for none. meaning: search by meaning, None for keywords alone."""
 
-    def __init__(self, db: Database, policy: Policy, secret: bytes, data: Path | None = None, meaning: Meaning | None = None) -> None:
+    def __init__(
+        self,
+        db: Database,
+        policy: Policy,
+        secret: bytes,
+        data: Path | None = None,
+        meaning: Meaning | None = None,
+    ) -> None:
         self.db = db
         self.policy = policy
         self.secret = secret
         self.counters: dict[str, Counter] = {}
         self.lines = Lines(db)
         self.seen = Seen()
-        self.scopes: Cache[tuple[str, str | None, str], Scope] = Cache(SCOPES_BYTES, SCOPES_EACH, lambda name, _: sum(map(getsizeof, name)))
+        self.scopes: Cache[tuple[str, str | None, str], Scope] = Cache(
+            SCOPES_BYTES, SCOPES_EACH, lambda name, _: sum(map(getsizeof, name))
+        )
         self.busy_nodes: set[int] = set()
         self.retrieval = Retrieval(db, meaning, self.busy_nodes)
         self.spill = Spill(data / "spill.ndjson" if data else None, secret)
@@ -135,7 +160,9 @@ class Memory:
         except MemoryFault:
             raise
         except Exception as e:
-            log.exception("the memory failed in a way that nobody foresaw; the request goes on without it")
+            log.exception(
+                "the memory failed in a way that nobody foresaw; the request goes on without it"
+            )
             raise StoreUnavailable(f"the memory failed: {type(e).__name__}") from e
 
     async def _begun(self, ask: Ask) -> Session:
@@ -154,7 +181,13 @@ class Memory:
                 room = ask.window * WINDOW_BYTES if ask.window else MOST
                 asked = turns.Ask(ask.scope, turn, policy.blocks, ask.explicit, key, room)
                 snapshot = await self._read(asked, patience)
-            session = Session(self, ask, snapshot, Attempt(key, flight is not None, shelf, patience=patience), policy)
+            session = Session(
+                self,
+                ask,
+                snapshot,
+                Attempt(key, flight is not None, shelf, patience=patience),
+                policy,
+            )
             await session.compose()
         except BaseException:
             if session is not None:
@@ -171,36 +204,67 @@ class Memory:
     def _turn(self, ask: Ask, messages: Messages) -> Turn:
         return Turn.of(ask.scope.key, messages, not ask.scope.named, self.seen)
 
-    async def _line(self, ask: Ask, turn: Turn, shelf: Shelf | None, patience: Patience) -> turns.Snapshot | None:
+    async def _line(
+        self, ask: Ask, turn: Turn, shelf: Shelf | None, patience: Patience
+    ) -> turns.Snapshot | None:
         """The line that the turn goes on from: at its very history, or where a user's history was trimmed, at its newest answer."""
         if ask.certain or shelf is None:
             return None
         if turn.newest < 0:
             return self.lines.take(shelf, called(ask.explicit or ""))
-        found, digest = self.lines.take(shelf, turn.chain.link(turn.newest)), turn.chain.digest(turn.newest)
-        if found is not None or not ask.scope.named or digest == turn.silent or (ending := shelf.ending(digest)) is None:
+        found, digest = (
+            self.lines.take(shelf, turn.chain.link(turn.newest)),
+            turn.chain.digest(turn.newest),
+        )
+        if (
+            found is not None
+            or not ask.scope.named
+            or digest == turn.silent
+            or (ending := shelf.ending(digest)) is None
+        ):
             return found
         link, node = ending
         scope_id = shelf.lines[link].scope_id or 0
-        with contextlib.suppress(StoreUnavailable), patience.of(self.policy.read_deadline) as seconds:
-            only = await self.db.read(lambda conn: turns.Nodes(conn, scope_id).only(digest), seconds, small=True)
-            if only == node and self.lines.shelf(ask.scope.key) is shelf:  # a read that had to wait may have been overtaken by a write
+        with (
+            contextlib.suppress(StoreUnavailable),
+            patience.of(self.policy.read_deadline) as seconds,
+        ):
+            only = await self.db.read(
+                lambda conn: turns.Nodes(conn, scope_id).only(digest), seconds, small=True
+            )
+            if (
+                only == node and self.lines.shelf(ask.scope.key) is shelf
+            ):  # a read that had to wait may have been overtaken by a write
                 return self.lines.take(shelf, link)
         return None
 
     def _known(self, ask: Ask, turn: Turn, found: turns.Snapshot | None) -> turns.Snapshot | None:
         """What the store would answer, where the turn before left it; None where it must be asked."""
-        if found is None or found.conversation is None or found.defaults is not self.policy.blocks or ask.explicit not in (None, found.conversation.name):
+        if (
+            found is None
+            or found.conversation is None
+            or found.defaults is not self.policy.blocks
+            or ask.explicit not in (None, found.conversation.name)
+        ):
             return None
         lead = prepended = 0
         if turn.newest < 0:
             messages = found.kept.followed(turn.messages) if found.kept else None
             if messages is None:
                 return None
-            turn, lead, prepended = self._turn(ask, messages), leading(ask.messages), len(messages) - len(ask.messages)
+            turn, lead, prepended = (
+                self._turn(ask, messages),
+                leading(ask.messages),
+                len(messages) - len(ask.messages),
+            )
         at = turn.newest
         sent = found.sent if found.sent is not None and found.sent.goes_on(turn.messages) else None
-        found.turn, found.sent, found.lead, found.prepended = turn, sent, lead, prepended  # it is nobody else's any more
+        found.turn, found.sent, found.lead, found.prepended = (
+            turn,
+            sent,
+            lead,
+            prepended,
+        )  # it is nobody else's any more
         found.past.at, found.past.places = at, sent.places if sent else None
         return found
 
@@ -211,7 +275,9 @@ class Memory:
         own = Patience(NEEDED_SECONDS) if needed else patience
         try:
             with own.of(NEEDED_SECONDS if needed else self.policy.read_deadline) as seconds:
-                found = await self.db.read(lambda conn: turns.snapshot(conn, asked), seconds, small=small)
+                found = await self.db.read(
+                    lambda conn: turns.snapshot(conn, asked), seconds, small=small
+                )
         except StoreUnavailable:
             self._failures += 1
             if self._failures >= FAILURES and self._probe is None:
@@ -227,7 +293,11 @@ class Memory:
         try:
             await self.db.read(owners.probe, PROBE_SECONDS, small=True)
         except StoreUnavailable as e:
-            log.warning("the store answers nothing (%s): requests go without memory for %g s", e, CLOSED_SECONDS)
+            log.warning(
+                "the store answers nothing (%s): requests go without memory for %g s",
+                e,
+                CLOSED_SECONDS,
+            )
             self._closed_until = time.monotonic() + CLOSED_SECONDS
         finally:
             self._failures, self._probe = 0, None

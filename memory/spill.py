@@ -1,4 +1,5 @@
 """Turns whose record the store refused after their answer had left: kept in an fsynced file, replayed at the next start."""
+
 from __future__ import annotations
 
 import asyncio
@@ -21,8 +22,20 @@ from memory.stores.sql.owners import Owner
 from memory.stores.sql.turns import Record
 
 log = logging.getLogger("mnemogate")
-MEMBERS = {"scope", "generation", "conversation", "nodes", "answers", "resent", "epoch", "explain", "evicted", "prove",
-           "again", "jobs"}
+MEMBERS = {
+    "scope",
+    "generation",
+    "conversation",
+    "nodes",
+    "answers",
+    "resent",
+    "epoch",
+    "explain",
+    "evicted",
+    "prove",
+    "again",
+    "jobs",
+}
 
 
 class Spill:
@@ -54,12 +67,24 @@ class Spill:
             good, bad = [], []
             for line in _lines(self._path):
                 try:
-                    found.append(unpacked(msgspec.json.decode(line, type=dict[str, Any]), self._secret))
+                    found.append(
+                        unpacked(msgspec.json.decode(line, type=dict[str, Any]), self._secret)
+                    )
                     good.append(line)
-                except (msgspec.MsgspecError, UnicodeError, LookupError, TypeError, ValueError, AttributeError) as e:
+                except (
+                    msgspec.MsgspecError,
+                    UnicodeError,
+                    LookupError,
+                    TypeError,
+                    ValueError,
+                    AttributeError,
+                ) as e:
                     log.error(  # noqa: TRY400 - not what it says: that is what somebody said
                         "a line of %s is no record that can be replayed (%s): it is set aside in %s",
-                        self._path, type(e).__name__, self._bad)
+                        self._path,
+                        type(e).__name__,
+                        self._bad,
+                    )
                     bad.append(line)
             if bad:
                 _append(self._bad, bad)
@@ -91,7 +116,9 @@ class Spill:
         with self._writing:
             for path in (self._path, self._bad):
                 if path is not None and path.exists():
-                    _rewrite(path, [line for line in _lines(path) if not which(line, _decoded(line))])
+                    _rewrite(
+                        path, [line for line in _lines(path) if not which(line, _decoded(line))]
+                    )
 
     def clear(self) -> None:
         if self._path is not None:
@@ -155,9 +182,20 @@ def packed(r: Record) -> dict[str, Any]:
     epoch = None
     if r.epoch:
         epoch = {n: getattr(r.epoch, n) for n in Epoch.__slots__} | {"blocks": dict(r.epoch.blocks)}
-    return {"scope": [scope.tenant, scope.user, scope.agent], "generation": r.owner.generation, "conversation": r.conversation,
-            "nodes": [asdict(n) for n in r.nodes], "answers": r.answers, "resent": r.resent, "epoch": epoch, "explain": r.explain,
-            "evicted": r.evicted, "prove": r.prove, "again": True, "jobs": [asdict(j) for j in r.jobs]}
+    return {
+        "scope": [scope.tenant, scope.user, scope.agent],
+        "generation": r.owner.generation,
+        "conversation": r.conversation,
+        "nodes": [asdict(n) for n in r.nodes],
+        "answers": r.answers,
+        "resent": r.resent,
+        "epoch": epoch,
+        "explain": r.explain,
+        "evicted": r.evicted,
+        "prove": r.prove,
+        "again": True,
+        "jobs": [asdict(j) for j in r.jobs],
+    }
 
 
 def unpacked(data: dict[str, Any], secret: bytes) -> Record:
@@ -169,10 +207,23 @@ def unpacked(data: dict[str, Any], secret: bytes) -> Record:
     if unknown := data.keys() - MEMBERS:
         raise ValueError(f"members that this version does not know: {', '.join(sorted(unknown))}")
     tenant, user, agent = data["scope"]
-    nodes = [Node(**{**n, **{k: raw(n[k]) for k in ("digest", "chain", "asked", "trail")}}) for n in data["nodes"]]
-    epoch = data["epoch"] and replace(Epoch(**data["epoch"]), cut=raw(data["epoch"]["cut"]), elide=raw(data["epoch"]["elide"]))
+    nodes = [
+        Node(**{**n, **{k: raw(n[k]) for k in ("digest", "chain", "asked", "trail")}})
+        for n in data["nodes"]
+    ]
+    epoch = data["epoch"] and replace(
+        Epoch(**data["epoch"]), cut=raw(data["epoch"]["cut"]), elide=raw(data["epoch"]["elide"])
+    )
     return Record(
-        owner=Owner(Scope(tenant, user, agent, secret), data["generation"]), conversation=data["conversation"], nodes=nodes, answers=data["answers"],
-        resent=data["resent"], epoch=epoch, explain=tuple(data["explain"]) if data["explain"] else None,
-        evicted=[(m, raw(c) or b"") for m, c in data["evicted"]], prove=data["prove"], again=data["again"],
-        jobs=[Job(**{**j, "held": (0, 0)}) for j in data.get("jobs", ())])
+        owner=Owner(Scope(tenant, user, agent, secret), data["generation"]),
+        conversation=data["conversation"],
+        nodes=nodes,
+        answers=data["answers"],
+        resent=data["resent"],
+        epoch=epoch,
+        explain=tuple(data["explain"]) if data["explain"] else None,
+        evicted=[(m, raw(c) or b"") for m, c in data["evicted"]],
+        prove=data["prove"],
+        again=data["again"],
+        jobs=[Job(**{**j, "held": (0, 0)}) for j in data.get("jobs", ())],
+    )

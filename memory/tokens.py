@@ -4,6 +4,7 @@ An estimate is never much below the truth, of whatever script a text is, and is 
 upstreams report. Counts are cached by message digest and length. What is long is counted in samples, so that no count holds others up.
 Nothing here reads a file or the network: who has a verified vocabulary passes its `encode` in.
 """
+
 from __future__ import annotations
 
 import re
@@ -37,15 +38,40 @@ ONLY_WORDS, ONLY_NUMBERS = _only({c: c for c in _letters}), _only({c: c for c in
 ONLY_MARKS = _only({c: c for c in map(chr, range(128)) if c not in _letters + _digits + _blanks})
 ONLY_BLANKS = _only({c: "n" if c == "\n" else "s" for c in _blanks})
 # Tokens a character, from a code point on: what a vocabulary made mostly of English needs (measured with cl100k_base).
-SCRIPTS = ((0x80, 1.4), (0x250, 1.0), (0x400, 0.55), (0x530, 1.2), (0x600, 0.85), (0x780, 1.9), (0x900, 1.1), (0x980, 1.25), (0xB80, 1.4),
-           (0xE00, 0.95), (0xE80, 1.9), (0x1200, 3.0), (0x1380, 1.9), (0x1E00, 1.2), (0x2000, 1.0), (0x2800, 2.6), (0x2900, 1.4), (0x3040, 1.1),
-           (0xA000, 1.9), (0xAC00, 1.1), (0xD7B0, 1.9), (0xFE00, 1.2), (0x10000, 2.7))
+SCRIPTS = (
+    (0x80, 1.4),
+    (0x250, 1.0),
+    (0x400, 0.55),
+    (0x530, 1.2),
+    (0x600, 0.85),
+    (0x780, 1.9),
+    (0x900, 1.1),
+    (0x980, 1.25),
+    (0xB80, 1.4),
+    (0xE00, 0.95),
+    (0xE80, 1.9),
+    (0x1200, 3.0),
+    (0x1380, 1.9),
+    (0x1E00, 1.2),
+    (0x2000, 1.0),
+    (0x2800, 2.6),
+    (0x2900, 1.4),
+    (0x3040, 1.1),
+    (0xA000, 1.9),
+    (0xAC00, 1.1),
+    (0xD7B0, 1.9),
+    (0xFE00, 1.2),
+    (0x10000, 2.7),
+)
 STARTS = [start for start, _ in SCRIPTS]
 UNBROKEN = 24  # characters, from which a word is no word: keys, digests, data as base64
 CHAINS = re.compile(rb"[A-Za-z0-9+/=_-]{24,}")
 KINDS = re.compile(rb"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]+")
 DENSE, MIXED = 0.64, 1.9  # tokens a character of such data, which change their kind after so few
-COUNTS_BYTES, COUNTS_EACH = 1 << 20, 130  # of counts that are kept, of each tokenizer: some 8,000 messages and core texts
+COUNTS_BYTES, COUNTS_EACH = (
+    1 << 20,
+    130,
+)  # of counts that are kept, of each tokenizer: some 8,000 messages and core texts
 FACTORS_BYTES, FACTORS_EACH = 1 << 18, 160  # of models' factors that are kept, of each tokenizer
 LEAST, MOST = 0.2, 5.0  # of a count that its truth can be
 TELLING = 50  # tokens, below which a report tells nothing
@@ -73,8 +99,12 @@ def estimate(text: str) -> int:
     words, numbers = raw.translate(ONLY_WORDS).split(), raw.translate(ONLY_NUMBERS).split()
     marks, blanks = raw.translate(ONLY_MARKS).split(), raw.translate(ONLY_BLANKS).split()
     total += len(words) + sum([len(x) / 5 - 1 for x in words if len(x) > 7])
-    total += sum([(len(x) + 2) // 3 for x in numbers]) + sum([max(1.0, len(x) / 1.8) for x in marks])
-    total += 0.6 * sum(run != b"s" for run in blanks) + sum([len(run) / 64 for run in blanks if len(run) > 63])
+    total += sum([(len(x) + 2) // 3 for x in numbers]) + sum(
+        [max(1.0, len(x) / 1.8) for x in marks]
+    )
+    total += 0.6 * sum(run != b"s" for run in blanks) + sum(
+        [len(run) / 64 for run in blanks if len(run) > 63]
+    )
     return int(total * MARGIN + 0.999)
 
 
@@ -87,8 +117,12 @@ class Counter:
 
     def __init__(self, encode: Callable[[str], Sequence[int]] | None = None) -> None:
         self._encode = encode
-        self.counts: Cache[int, int] = Cache(COUNTS_BYTES, COUNTS_EACH)  # by the hash of a text, or of a message's digest and length
-        self.factors: Cache[str, tuple[float, bool]] = Cache(FACTORS_BYTES, FACTORS_EACH, lambda model, _: getsizeof(model))
+        self.counts: Cache[int, int] = Cache(
+            COUNTS_BYTES, COUNTS_EACH
+        )  # by the hash of a text, or of a message's digest and length
+        self.factors: Cache[str, tuple[float, bool]] = Cache(
+            FACTORS_BYTES, FACTORS_EACH, lambda model, _: getsizeof(model)
+        )
 
     def text(self, text: str) -> int:
         """Tokens of one text. Known texts are remembered by hash: core texts and schemas come again and again."""
@@ -111,7 +145,9 @@ class Counter:
         try:
             return len(self._encode(text))
         except BaseException as e:
-            if type(e).__module__ != "pyo3_runtime":  # a panic of tiktoken's, whose class cannot be imported: long runs overflow its stack
+            if (
+                type(e).__module__ != "pyo3_runtime"
+            ):  # a panic of tiktoken's, whose class cannot be imported: long runs overflow its stack
                 raise
             return estimate(text)
 
@@ -141,8 +177,12 @@ class Counter:
         if len(content) <= PARTS:
             return sum(map(self._part, content))
         # So many are counted as one text, which is done by samples where it is long.
-        texts = [p["text"] for p in content if isinstance(p, dict) and isinstance(p.get("text"), str)]
-        others = (p for p in content if not (isinstance(p, dict) and isinstance(p.get("text"), str)))
+        texts = [
+            p["text"] for p in content if isinstance(p, dict) and isinstance(p.get("text"), str)
+        ]
+        others = (
+            p for p in content if not (isinstance(p, dict) and isinstance(p.get("text"), str))
+        )
         return self._counted("\n".join(texts)) + sum(map(self._part, others))
 
     def _part(self, part: Any) -> int:
@@ -190,5 +230,11 @@ def length(message: Json) -> int:
         return len(content)
     parts = content if isinstance(content, list) else [content]
     texts = [p.get("text") if isinstance(p, dict) else p for p in parts]
-    calls = [c["function"].get("arguments") for c in message.get("tool_calls") or () if isinstance(c, dict) and isinstance(c.get("function"), dict)]
-    return sum(len(x) for x in (*texts, *calls, message.get("reasoning_content")) if isinstance(x, str))
+    calls = [
+        c["function"].get("arguments")
+        for c in message.get("tool_calls") or ()
+        if isinstance(c, dict) and isinstance(c.get("function"), dict)
+    ]
+    return sum(
+        len(x) for x in (*texts, *calls, message.get("reasoning_content")) if isinstance(x, str)
+    )

@@ -1,4 +1,5 @@
 """Vectors as they are kept in SQL, and exact scoring of one scope's worth of them. Pure, over numpy (extras `chroma`, `onnx-minilm`)."""
+
 from __future__ import annotations
 
 import math
@@ -8,7 +9,10 @@ from typing import Any
 
 from memory.ranking import EQUAL, Near
 
-JUDGES = (10, 30)  # rows that share words, by which an embedder is judged: with fewer they prove nothing
+JUDGES = (
+    10,
+    30,
+)  # rows that share words, by which an embedder is judged: with fewer they prove nothing
 SURE = 6.0  # standard deviations above chance
 SAME = 0.9999  # similarity of what is the same
 SAMPLE = 120  # rows at most that stand for all
@@ -39,7 +43,11 @@ def near(query: Sequence[float], stored: Mapping[int, bytes]) -> Near:
         return Near()
     matrix = np.frombuffer(b"".join(stored[k] for k in keys), dtype="<f4").reshape(len(keys), -1)
     scores = matrix @ wanted
-    return Near(dict(zip(keys, scores.tolist(), strict=True)), float(np.median(scores)), lambda hits: _tells(matrix, [bisect_left(keys, k) for k in hits[: JUDGES[1]]]))
+    return Near(
+        dict(zip(keys, scores.tolist(), strict=True)),
+        float(np.median(scores)),
+        lambda hits: _tells(matrix, [bisect_left(keys, k) for k in hits[: JUDGES[1]]]),
+    )
 
 
 def _tells(matrix: Any, hits: Sequence[int]) -> bool:
@@ -58,10 +66,15 @@ def _tells(matrix: Any, hits: Sequence[int]) -> bool:
     if len(hits) < JUDGES[0] or not rest:
         return False
     chosen = matrix[list(hits)]
-    return _above_chance((chosen @ chosen.T)[np.triu_indices(len(hits), 1)], chosen @ matrix[rest].T)
+    return _above_chance(
+        (chosen @ chosen.T)[np.triu_indices(len(hits), 1)], chosen @ matrix[rest].T
+    )
 
 
 def _above_chance(similar: Any, chance: Any) -> bool:
     """Whether similarities are surely higher than those of any two rows, by their mean."""
     similar = similar[similar < SAME]
-    return bool(len(similar) and similar.mean() - chance.mean() > SURE * chance.std() / math.sqrt(len(similar)) + EQUAL)
+    return bool(
+        len(similar)
+        and similar.mean() - chance.mean() > SURE * chance.std() / math.sqrt(len(similar)) + EQUAL
+    )

@@ -3,6 +3,7 @@
 Rules (MEMORY.md 6): over `hard` of the budget, cut down to `low` and keep that cut; first old, large tool results, then the
 oldest groups. System messages, the newest user message and the newest group stay verbatim; a call is never parted from its results.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -77,12 +78,19 @@ def kept(messages: Sequence[Json], found: Sequence[Group]) -> set[Group]:
 
 def elidable(messages: Sequence[Json], sizes: Sequence[int], until: int) -> list[int]:
     """Indexes before `until` of tool results large enough to be stubbed."""
-    return [i for i in range(min(until, len(messages))) if messages[i].get("role") == "tool" and sizes[i] > LARGE]
+    return [
+        i
+        for i in range(min(until, len(messages)))
+        if messages[i].get("role") == "tool" and sizes[i] > LARGE
+    ]
 
 
 def stub(message: Json, tokens: int) -> Json:
     """What stands for an elided tool result."""
-    return {**message, "content": f"[{tokens} tokens of this result were left out to save room; conversation_search finds them]"}
+    return {
+        **message,
+        "content": f"[{tokens} tokens of this result were left out to save room; conversation_search finds them]",
+    }
 
 
 def cut_at(messages: Sequence[Json], sizes: Sequence[int], room: int, start: int = 0) -> int:
@@ -105,7 +113,9 @@ def cut_at(messages: Sequence[Json], sizes: Sequence[int], room: int, start: int
     return at
 
 
-def within_turn(messages: Sequence[Json], sizes: Sequence[int], room: int, start: int) -> list[Group]:
+def within_turn(
+    messages: Sequence[Json], sizes: Sequence[int], room: int, start: int
+) -> list[Group]:
     """The last resort inside one long tool loop: groups after the newest user message, oldest first, the newest kept."""
     found = [g for g in groups(messages) if g.start >= start]
     stay = kept(messages, found)

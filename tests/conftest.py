@@ -1,4 +1,5 @@
 """Fixtures that start the real thing: a gateway on a loopback socket, in this process or as a child."""
+
 from __future__ import annotations
 
 import asyncio
@@ -20,10 +21,22 @@ from gateway.loading import load
 from gateway.server import config_for
 from memory.quiet import hush
 from memory.stores.sql.engine import Database
-from tests.e2e.wire.report import pytest_collection_modifyitems, pytest_configure, pytest_terminal_summary
+from tests.e2e.wire.report import (
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_terminal_summary,
+)
 from tests.redis_server import own_server, redis_binary, redis_server, shared_server
 
-__all__ = ["own_server", "pytest_collection_modifyitems", "pytest_configure", "pytest_terminal_summary", "redis_binary", "redis_server", "shared_server"]
+__all__ = [
+    "own_server",
+    "pytest_collection_modifyitems",
+    "pytest_configure",
+    "pytest_terminal_summary",
+    "redis_binary",
+    "redis_server",
+    "shared_server",
+]
 
 # Timing is the bench's to judge: a slow first import must not fail a law.
 settings.register_profile("laws", deadline=None)
@@ -44,11 +57,23 @@ class Live:
     def gateway(self) -> Any:
         return self.app.gateway
 
-    async def chat(self, messages: Any, headers: dict[str, str] | None = None, **body: Any) -> httpx.Response:
-        sent = {"model": "m", "messages": [{"role": "user", "content": messages}] if isinstance(messages, str) else messages, **body}
-        return await self.http.post(f"{self.url}/chat/completions", json=sent, headers=headers or {})
+    async def chat(
+        self, messages: Any, headers: dict[str, str] | None = None, **body: Any
+    ) -> httpx.Response:
+        sent = {
+            "model": "m",
+            "messages": [{"role": "user", "content": messages}]
+            if isinstance(messages, str)
+            else messages,
+            **body,
+        }
+        return await self.http.post(
+            f"{self.url}/chat/completions", json=sent, headers=headers or {}
+        )
 
-    async def stream(self, messages: Any, headers: dict[str, str] | None = None, **body: Any) -> tuple[httpx.Response, list[Any]]:
+    async def stream(
+        self, messages: Any, headers: dict[str, str] | None = None, **body: Any
+    ) -> tuple[httpx.Response, list[Any]]:
         response = await self.chat(messages, headers, stream=True, **body)
         return response, events(response.text)
 
@@ -63,13 +88,26 @@ def events(text: str) -> list[Any]:
 
 
 def said(found: list[Any]) -> str:
-    return "".join(ch["delta"].get("content") or "" for e in found if isinstance(e, dict) for ch in e.get("choices", []))
+    return "".join(
+        ch["delta"].get("content") or ""
+        for e in found
+        if isinstance(e, dict)
+        for ch in e.get("choices", [])
+    )
 
 
 @contextlib.asynccontextmanager
-async def running(upstream: str, data: Path, config: dict[str, Any] | None = None, key: str = SENTINEL_KEY) -> AsyncIterator[Live]:
+async def running(
+    upstream: str, data: Path, config: dict[str, Any] | None = None, key: str = SENTINEL_KEY
+) -> AsyncIterator[Live]:
     """A gateway in this process, on a port of its own. config: members over the defaults."""
-    overrides = {"storage.data": str(data), "storage.vectors": "none", "memory.read_deadline_ms": 2000, "upstream": upstream, **(config or {})}
+    overrides = {
+        "storage.data": str(data),
+        "storage.vectors": "none",
+        "memory.read_deadline_ms": 2000,
+        "upstream": upstream,
+        **(config or {}),
+    }
     app = create_app(load(None, {}, overrides))
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
@@ -129,4 +167,6 @@ def pytest_runtest_makereport(item, call):
     report = outcome.get_result()
     if report.skipped and os.environ.get("MNEMOGATE_TEST_REQUIRE"):
         report.outcome = "failed"
-        report.longrepr = f"{item.nodeid} was skipped, and MNEMOGATE_TEST_REQUIRE is set: {report.longrepr}"
+        report.longrepr = (
+            f"{item.nodeid} was skipped, and MNEMOGATE_TEST_REQUIRE is set: {report.longrepr}"
+        )

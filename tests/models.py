@@ -1,4 +1,5 @@
 """A scripted model on a real socket: each request is answered by the next entry of its script, stream or plain as asked."""
+
 from __future__ import annotations
 
 import json
@@ -13,11 +14,20 @@ USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
 
 def call(name: str, arguments: Any = None, ident: str = "") -> dict[str, Any]:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
-    return {"id": ident or f"call_{name}", "type": "function", "function": {"name": name, "arguments": text}}
+    return {
+        "id": ident or f"call_{name}",
+        "type": "function",
+        "function": {"name": name, "arguments": text},
+    }
 
 
-def calls(*found: dict[str, Any], content: str | None = None, finish: str = "tool_calls") -> dict[str, Any]:
-    return {"message": {"role": "assistant", "content": content, "tool_calls": list(found)}, "finish_reason": finish}
+def calls(
+    *found: dict[str, Any], content: str | None = None, finish: str = "tool_calls"
+) -> dict[str, Any]:
+    return {
+        "message": {"role": "assistant", "content": content, "tool_calls": list(found)},
+        "finish_reason": finish,
+    }
 
 
 def text(content: str, finish: str = "stop") -> dict[str, Any]:
@@ -56,17 +66,28 @@ class Model(RawServer):
         await (self._streamed if seen.json.get("stream") else self._plain)(seen, wire, choices)
 
     def _head(self, kind: str, seen: Seen) -> dict[str, Any]:
-        return {"id": f"chatcmpl-{self.n}", "object": kind, "created": 1000 + self.n, "model": seen.json["model"]}
+        return {
+            "id": f"chatcmpl-{self.n}",
+            "object": kind,
+            "created": 1000 + self.n,
+            "model": seen.json["model"],
+        }
 
     async def _plain(self, seen: Seen, wire: Wire, choices: list[Any]) -> None:
-        body = {**self._head("chat.completion", seen), "choices": [{"index": i, **c} for i, c in enumerate(choices)], "usage": USAGE}
+        body = {
+            **self._head("chat.completion", seen),
+            "choices": [{"index": i, **c} for i, c in enumerate(choices)],
+            "usage": USAGE,
+        }
         await wire.json(body, 200, f"x-request-id: up-{self.n}")
 
     async def _streamed(self, seen: Seen, wire: Wire, choices: list[Any]) -> None:
         head = self._head("chat.completion.chunk", seen)
 
         async def delta(lane: int, part: dict[str, Any], finish: str | None = None) -> None:
-            await wire.event({**head, "choices": [{"index": lane, "delta": part, "finish_reason": finish}]})
+            await wire.event(
+                {**head, "choices": [{"index": lane, "delta": part, "finish_reason": finish}]}
+            )
 
         await wire.start_stream(f"x-request-id: up-{self.n}")
         for lane, choice in enumerate(choices):
@@ -76,10 +97,28 @@ class Model(RawServer):
                 if word:
                     await delta(lane, {"content": word})
             for i, c in enumerate(message.get("tool_calls") or []):
-                await delta(lane, {"tool_calls": [{"index": i, **c, "function": {"name": c["function"]["name"], "arguments": ""}}]})
+                await delta(
+                    lane,
+                    {
+                        "tool_calls": [
+                            {
+                                "index": i,
+                                **c,
+                                "function": {"name": c["function"]["name"], "arguments": ""},
+                            }
+                        ]
+                    },
+                )
                 arguments = c["function"]["arguments"]
                 for at in range(0, len(arguments), 7):
-                    await delta(lane, {"tool_calls": [{"index": i, "function": {"arguments": arguments[at : at + 7]}}]})
+                    await delta(
+                        lane,
+                        {
+                            "tool_calls": [
+                                {"index": i, "function": {"arguments": arguments[at : at + 7]}}
+                            ]
+                        },
+                    )
             await delta(lane, {}, choice["finish_reason"])
         if (seen.json.get("stream_options") or {}).get("include_usage"):
             await wire.event({**head, "choices": [], "usage": USAGE})

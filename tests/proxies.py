@@ -23,7 +23,9 @@ class Proxy:
         self.onward: dict[asyncio.Task, list[asyncio.StreamWriter]] = {}
 
     async def __aenter__(self):
-        self.server = await asyncio.start_server(self._one, "127.0.0.1", 0, limit=1 << 20, ssl=self.tls)
+        self.server = await asyncio.start_server(
+            self._one, "127.0.0.1", 0, limit=1 << 20, ssl=self.tls
+        )
         self.port = self.server.sockets[0].getsockname()[1]
         named = f"{self.auth}@" if self.auth else ""
         self.url = f"{self.scheme}{'s' if self.tls else ''}://{named}{'localhost' if self.tls else '127.0.0.1'}:{self.port}"
@@ -84,7 +86,9 @@ class Proxy:
                 watch.add_done_callback(self.tasks.discard)
             path = "/" + target.split("/", 3)[3]
             kept = [x for x in lines if not x.lower().startswith("proxy-")]
-            onward[1].write("\r\n".join([f"{method} {path} HTTP/1.1", *kept]).encode("latin-1") + b"\r\n\r\n")
+            onward[1].write(
+                "\r\n".join([f"{method} {path} HTTP/1.1", *kept]).encode("latin-1") + b"\r\n\r\n"
+            )
             onward[1].write(await reader.readexactly(int(sent.get("content-length", 0))))
 
 
@@ -99,7 +103,10 @@ class Socks(Proxy):
         writer.write(b"\x05\x02" if self.auth else b"\x05\x00")
         if self.auth:
             await reader.readexactly(1)
-            found = [(await reader.readexactly((await reader.readexactly(1))[0])).decode() for _ in range(2)]
+            found = [
+                (await reader.readexactly((await reader.readexactly(1))[0])).decode()
+                for _ in range(2)
+            ]
             writer.write(b"\x01\x00" if ":".join(found) == self.auth else b"\x01\x01")
         kind = (await reader.readexactly(4))[3]
         if kind == 3:

@@ -1,4 +1,5 @@
 """A real Redis on a port of its own, which tests may stop, freeze and start again."""
+
 from __future__ import annotations
 
 import shutil
@@ -27,8 +28,22 @@ class RedisServer:
         self.child: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--requirepass", PASSWORD]
-        self.child = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        command = [
+            "redis-server",
+            "--port",
+            str(self.port),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--requirepass",
+            PASSWORD,
+        ]
+        self.child = subprocess.Popen(
+            command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         for _ in range(500):
             try:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()

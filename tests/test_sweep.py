@@ -1,4 +1,5 @@
 """The sweep that follows every run of the suite finds a key where one lies."""
+
 import logging
 
 from tests.e2e.wire.ways import GATEWAY_KEY
@@ -14,6 +15,8 @@ def test_a_key_in_a_file_or_a_log_record_is_found(tmp_path):
     planted.unlink()  # the real sweep comes later
     assert found == [f"data/mnemogate.db-wal: {GATEWAY_KEY}"]
     handler = Overheard()
-    handler.emit(logging.LogRecord("mnemogate", logging.INFO, "", 0, "refused %s", (GATEWAY_KEY,), None))
+    handler.emit(
+        logging.LogRecord("mnemogate", logging.INFO, "", 0, "refused %s", (GATEWAY_KEY,), None)
+    )
     handler.emit(logging.LogRecord("mnemogate", logging.INFO, "", 0, "refused", (), None))
     assert len(handler.found) == 1

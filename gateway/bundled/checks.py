@@ -44,22 +44,28 @@ def check_chat(body: Json) -> None:
 def _check_message(message: Any, i: int) -> None:
     if not isinstance(message, dict) or message.get("role") not in ROLES:
         raise BadRequest(
-            f"messages[{i}] must be an object with a role among {', '.join(ROLES)}.", param=f"messages[{i}].role"
+            f"messages[{i}] must be an object with a role among {', '.join(ROLES)}.",
+            param=f"messages[{i}].role",
         )
     content = message.get("content")
     if content is None and (
-        message["role"] != "assistant" or not (message.get("tool_calls") or message.get("function_call"))
+        message["role"] != "assistant"
+        or not (message.get("tool_calls") or message.get("function_call"))
     ):
         raise BadRequest(f"messages[{i}].content is missing.", param=f"messages[{i}].content")
     parts = content if isinstance(content, list) else []
     if not isinstance(content, str | list | None) or not all(
         isinstance(p, dict) and isinstance(p.get("type"), str) for p in parts
     ):
-        raise BadRequest(f"messages[{i}].content must be a string or a list of parts.", param=f"messages[{i}].content")
+        raise BadRequest(
+            f"messages[{i}].content must be a string or a list of parts.",
+            param=f"messages[{i}].content",
+        )
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list) or not all(map(_is_call, calls)):
         raise BadRequest(
-            f"messages[{i}].tool_calls must be a list of function calls.", param=f"messages[{i}].tool_calls"
+            f"messages[{i}].tool_calls must be a list of function calls.",
+            param=f"messages[{i}].tool_calls",
         )
 
 
@@ -105,15 +111,22 @@ def _check_tools(body: Json) -> None:
                 raise BadRequest(f"`{name}` is only allowed when `tools` are given.", param=name)
         return
     if not isinstance(tools, list) or not tools:
-        raise BadRequest("`tools` must be a list with at least one tool, or left out.", param="tools")
+        raise BadRequest(
+            "`tools` must be a list with at least one tool, or left out.", param="tools"
+        )
     for i, tool in enumerate(tools):
         if not isinstance(tool, dict) or not isinstance(tool.get("type"), str):
             raise BadRequest(f"tools[{i}] must be an object with a type.", param=f"tools[{i}]")
         if tool["type"] == "function" and not _name(tool):
-            raise BadRequest(f"tools[{i}].function.name is missing.", param=f"tools[{i}].function.name")
+            raise BadRequest(
+                f"tools[{i}].function.name is missing.", param=f"tools[{i}].function.name"
+            )
     choice = body.get("tool_choice")
     if isinstance(choice, dict) and _name(choice) not in [_name(t) for t in tools]:
-        raise BadRequest(f"`tool_choice` names {_name(choice)!r}, which is not among `tools`.", param="tool_choice")
+        raise BadRequest(
+            f"`tool_choice` names {_name(choice)!r}, which is not among `tools`.",
+            param="tool_choice",
+        )
 
 
 def _name(tool: Json) -> str:
@@ -127,8 +140,13 @@ def _check_options(body: Json) -> None:
     if n is not None and (isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= 128):
         raise BadRequest(f"`n` is {n!r}: give a whole number from 1 to 128.", param="n")
     wanted = body.get("response_format") or {}
-    for name, value in (("stream_options", body.get("stream_options") or {}), ("response_format", wanted)):
+    for name, value in (
+        ("stream_options", body.get("stream_options") or {}),
+        ("response_format", wanted),
+    ):
         if not isinstance(value, dict):
             raise BadRequest(f"`{name}` must be an object.", param=name)
     if not isinstance(wanted.get("json_schema") or {}, dict):
-        raise BadRequest("`response_format.json_schema` must be an object.", param="response_format")
+        raise BadRequest(
+            "`response_format.json_schema` must be an object.", param="response_format"
+        )

@@ -67,7 +67,10 @@ _SAID = tuple(
         ("name", r"\bmy name(?: is|'s) (.+)"),
         ("name", r"\b(?:I'm|I am) called (.+)"),
         ("name", r"^(?:please |just |you can )*call me (.+)"),
-        ("dislikes", rf"^(?:\w+, )?I {_VERY}(?:(?:don't|do not) {_VERY}(?:like|love|enjoy)|dislike|hate) (.+)"),
+        (
+            "dislikes",
+            rf"^(?:\w+, )?I {_VERY}(?:(?:don't|do not) {_VERY}(?:like|love|enjoy)|dislike|hate) (.+)",
+        ),
         ("likes", rf"^(?:\w+, )?I {_VERY}(?:like|love|enjoy|prefer) (.+)"),
         ("home", r"^(?:\w+, )?I (?:now |currently )?live in (.+)"),
         ("job", r"^(?:\w+, )?I (?:now |currently )?work as (.+)"),
@@ -91,7 +94,10 @@ _REMEMBER = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?]+(?!\s|$)[^.!?\n]+)*[.!?]*")
-_CLAUSE = re.compile(r"(?:,\s*|\s+)(?:and|but)\s+(?=(?:also\s+)?(?:I|I'm|my|call)\b)|,\s+(?=(?:I|my)\b)", re.IGNORECASE)
+_CLAUSE = re.compile(
+    r"(?:,\s*|\s+)(?:and|but)\s+(?=(?:also\s+)?(?:I|I'm|my|call)\b)|,\s+(?=(?:I|my)\b)",
+    re.IGNORECASE,
+)
 _ASKS = re.compile(
     r"(?:(?:what|who|where|when)(?:'s)?|whats|which|how|why|do|does|did|is|are|am|have|has|can|could|would|will)\b"
     r"|tell me\b",
@@ -113,10 +119,13 @@ _KINDS = tuple(
         ("job", r"\bdo I (?:work|do for)\b|\bmy job\b|\bI work\b"),
     )
 )
-_ABOUT_USER = re.compile(r"\b(?:I|me|my|mine|we|our)\b|\b(?:do|can) you (?:still )?remember\b", re.IGNORECASE)
+_ABOUT_USER = re.compile(
+    r"\b(?:I|me|my|mine|we|our)\b|\b(?:do|can) you (?:still )?remember\b", re.IGNORECASE
+)
 _LOOK_UP = re.compile(r"(?:what|who|where|when|which)(?: is| are| was| were|'s)\b", re.IGNORECASE)
 _TO_THE_MODEL = re.compile(
-    r"(?:can|could|would|will) (?:you|I|we)\b(?! (?:still )?remember)|(?:who|what|how) are you\b", re.IGNORECASE
+    r"(?:can|could|would|will) (?:you|I|we)\b(?! (?:still )?remember)|(?:who|what|how) are you\b",
+    re.IGNORECASE,
 )
 _YOU = {
     "i": "you",
@@ -153,7 +162,10 @@ _KEEP = {
 def to_you(text: str) -> str:
     """The user's words said back to them: "my cat" becomes "your cat"."""
     return re.sub(
-        r"\b(?:i(?:'m|'ve|'ll)?|am|me|my|mine|myself)\b", lambda m: _YOU[m[0].lower()], text, flags=re.IGNORECASE
+        r"\b(?:i(?:'m|'ve|'ll)?|am|me|my|mine|myself)\b",
+        lambda m: _YOU[m[0].lower()],
+        text,
+        flags=re.IGNORECASE,
     )
 
 
@@ -179,11 +191,15 @@ def _of_sentence(sentence: str) -> list[Fact]:
     asked = _REMEMBER.search(sentence)
     rest = sentence[: asked.start()] if asked else sentence
     found = [f for clause in _CLAUSE.split(rest) if (f := _of_clause(clause.strip()))]
-    return [*found, Fact("asked", _tidy(asked["what"]))] if asked and _tidy(asked["what"]) else found
+    return (
+        [*found, Fact("asked", _tidy(asked["what"]))] if asked and _tidy(asked["what"]) else found
+    )
 
 
 def _of_clause(clause: str) -> Fact | None:
-    clause = re.sub(r"^(?:also|and|but|so|well|yes|no|hi|hello|hey)\b[,!]?\s+", "", clause, flags=re.IGNORECASE)
+    clause = re.sub(
+        r"^(?:also|and|but|so|well|yes|no|hi|hello|hey)\b[,!]?\s+", "", clause, flags=re.IGNORECASE
+    )
     for kind, pattern in _SAID:
         if (m := pattern.search(clause)) and (
             what := _tidy(re.split(r",|;| and ", m[1])[0] if kind == "name" else m[1])

@@ -14,7 +14,18 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gateway.bundled.facts import OPPOSITE, SINGLE, Fact, Question, bare, facts, is_question, questions, read, sentences
+from gateway.bundled.facts import (
+    OPPOSITE,
+    SINGLE,
+    Fact,
+    Question,
+    bare,
+    facts,
+    is_question,
+    questions,
+    read,
+    sentences,
+)
 from gateway.bundled.guess import filled
 from gateway.bundled.seen import Seen, hits, see
 
@@ -68,7 +79,9 @@ def _formatted(text: str, wanted: Any) -> str:
     if kind == "json_object":
         return json.dumps({"answer": text}, ensure_ascii=False)
     if kind == "json_schema":
-        return json.dumps(filled((wanted.get("json_schema") or {}).get("schema"), text), ensure_ascii=False)
+        return json.dumps(
+            filled((wanted.get("json_schema") or {}).get("schema"), text), ensure_ascii=False
+        )
     return text
 
 
@@ -88,7 +101,9 @@ def _calls(seen: Seen, body: Json) -> list[Wanted]:
         wanted = wanted or [_guessed(next(iter(seen.tools)), seen)]
     elif isinstance(choice, dict):
         name = str((choice.get("function") or {}).get("name"))
-        wanted = [w for w in wanted if w[0] == name] or ([_guessed(name, seen)] if name in seen.tools else [])
+        wanted = [w for w in wanted if w[0] == name] or (
+            [_guessed(name, seen)] if name in seen.tools else []
+        )
     return wanted[:1] if one_by_one else wanted
 
 
@@ -110,7 +125,11 @@ def _save(fact: Fact, lines: Sequence[str], tools: Json) -> Wanted | None:
     if fact.kind == "asked" and insert[0] in tools:
         return insert
     if old and "core_memory_replace" in tools:
-        return "core_memory_replace", {"label": "human", "old_content": old, "new_content": fact.line}
+        return "core_memory_replace", {
+            "label": "human",
+            "old_content": old,
+            "new_content": fact.line,
+        }
     if "core_memory_append" in tools:
         return "core_memory_append", {"label": "human", "content": fact.line}
     return insert if insert[0] in tools else None
@@ -128,7 +147,11 @@ def _weather(seen: Seen) -> list[Wanted]:
         return []
     named = re.search(r"\bweather\b.*?\b(?:in|for|at) ([\w' -]+)", seen.user, re.IGNORECASE)
     home = [f.what for line in seen.lines for f in read(line) if f.kind == "home"]
-    place = re.sub(r"\b(?:today|tomorrow|now|right now)$", "", named[1]).strip() if named else (home or ["here"])[-1]
+    place = (
+        re.sub(r"\b(?:today|tomorrow|now|right now)$", "", named[1]).strip()
+        if named
+        else (home or ["here"])[-1]
+    )
     arguments = filled({"type": "object", **seen.tools[WEATHER]}, place)
     return [(WEATHER, arguments if isinstance(arguments, dict) else {})]
 
@@ -142,7 +165,9 @@ def _searches(seen: Seen) -> list[Wanted]:
         and re.search(r"\b(?:I|we) (?:say|talk|discuss)\w*\b", seen.user, re.IGNORECASE)
     ):
         tool = "conversation_search"
-    queries = dict.fromkeys(" ".join(q.words) or "name like live work asked remember" for q in unknown)
+    queries = dict.fromkeys(
+        " ".join(q.words) or "name like live work asked remember" for q in unknown
+    )
     return [(str(tool), {"query": query}) for query in queries]
 
 
@@ -166,7 +191,9 @@ def _acknowledged(seen: Seen) -> list[str]:
         return []
     known = [f for line in seen.lines for f in read(line)]
     answered = {
-        fact: next((r for r in seen.results if r.name in SAVES and fact.line in r.arguments.values()), None)
+        fact: next(
+            (r for r in seen.results if r.name in SAVES and fact.line in r.arguments.values()), None
+        )
         for fact in told
     }
     failed = [r for r in answered.values() if r and r.failed]
@@ -188,13 +215,21 @@ def _acknowledged(seen: Seen) -> list[str]:
 
 def _reported(seen: Seen) -> list[str]:
     """Results of tools that are not the memory's."""
-    return [f"{r.name} says: {r.text.strip()}" for r in seen.results if r.name not in SAVES and r.name not in SEARCHES]
+    return [
+        f"{r.name} says: {r.text.strip()}"
+        for r in seen.results
+        if r.name not in SAVES and r.name not in SEARCHES
+    ]
 
 
 def _asked(seen: Seen) -> list[Question]:
     """The questions to answer: about the user always, about the world only where a search may help."""
-    can_look = any(t in seen.tools for t in SEARCHES) or any(r.name in SEARCHES for r in seen.results)
-    weather = any(w[0] == WEATHER for w in _weather(seen)) or any(r.name == WEATHER for r in seen.results)
+    can_look = any(t in seen.tools for t in SEARCHES) or any(
+        r.name in SEARCHES for r in seen.results
+    )
+    weather = any(w[0] == WEATHER for w in _weather(seen)) or any(
+        r.name == WEATHER for r in seen.results
+    )
     found = [q for q in questions(seen.user) if q.personal or can_look or _known(q, _at_hand(seen))]
     return [q for q in found if not (weather and "weather" in q.words)]
 
@@ -218,7 +253,11 @@ def _facts_of(text: str) -> list[Fact]:
 
 def _at_hand(seen: Seen) -> list[list[Fact]]:
     """What needs no search: memory first, since it may have been corrected, then what was said in this conversation."""
-    said = [Fact("said", f.what) if f.kind == "other" else f for t in (*seen.said, seen.user) for f in _facts_of(t)]
+    said = [
+        Fact("said", f.what) if f.kind == "other" else f
+        for t in (*seen.said, seen.user)
+        for f in _facts_of(t)
+    ]
     return [[f for line in seen.lines for f in read(line)], said]
 
 
@@ -255,7 +294,11 @@ def _sentence(opening: str, found: Sequence[Fact]) -> str:
     for fact in dict.fromkeys(found):
         alike.setdefault(fact.kind if fact.kind in OPPOSITE else fact.line, []).append(fact.told)
     clauses = [
-        texts[0] + "".join(f" and {t.removeprefix('you do not like ').removeprefix('you like ')}" for t in texts[1:])
+        texts[0]
+        + "".join(
+            f" and {t.removeprefix('you do not like ').removeprefix('you like ')}"
+            for t in texts[1:]
+        )
         for texts in alike.values()
     ]
     text = opening + "; ".join(clauses[:8])

@@ -67,7 +67,10 @@ def see(body: Json) -> Seen:
         said=words[:-1],
         lines=_memory(system, told, tag) if tag else [],
         results=results,
-        tools={f["name"]: f["parameters"] if isinstance(f.get("parameters"), dict) else {} for f in offered},
+        tools={
+            f["name"]: f["parameters"] if isinstance(f.get("parameters"), dict) else {}
+            for f in offered
+        },
         has_memory=bool(tag),
         summarising=system.startswith(SUMMARISE),
     )
@@ -87,10 +90,14 @@ def _memory(system: str, told: Sequence[str], tag: str) -> list[str]:
     blocks.pop("persona", None)
     more = [
         unescape(s)
-        for s in _spans(system, "conversation_summary", tag) + _spans("\n".join(told[-1:]), "recalled_memory", tag)
+        for s in _spans(system, "conversation_summary", tag)
+        + _spans("\n".join(told[-1:]), "recalled_memory", tag)
     ]
     return [
-        line.strip(" \t-*") for text in (*blocks.values(), *more) for line in text.split("\n") if line.strip(" \t-*")
+        line.strip(" \t-*")
+        for text in (*blocks.values(), *more)
+        for line in text.split("\n")
+        if line.strip(" \t-*")
     ]
 
 
@@ -124,6 +131,10 @@ def hits(text: str) -> list[str]:
         item = _arguments(line) if line.startswith("{") else {}
         if item and item.get("role", "user") == "user" and isinstance(item.get("content"), str):
             out.append(unescape(item["content"]))
-        elif not item and line.strip() and not re.match(r"(?:\d+ found in|Nothing found|Error)\b", line):
+        elif (
+            not item
+            and line.strip()
+            and not re.match(r"(?:\d+ found in|Nothing found|Error)\b", line)
+        ):
             out.append(unescape(line.strip(" \t-*")))
     return out

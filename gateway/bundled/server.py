@@ -86,13 +86,19 @@ async def _body(receive: Receive) -> bytes:
 
 
 async def _whole(send: Send, status: int, content: bytes) -> None:
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(content)).encode()),
+    ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content})
 
 
 async def _stream(send: Send, parts: Iterable[bytes], pace: float) -> None:
-    headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+    headers = [
+        (b"content-type", b"text/event-stream; charset=utf-8"),
+        (b"cache-control", b"no-cache"),
+    ]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     for part in parts:
         await send({"type": "http.response.body", "body": part, "more_body": True})
@@ -107,7 +113,9 @@ class BundledServer:
         self.url = f"http://127.0.0.1:{sock.getsockname()[1]}/v1"
         self._server = server
         self._sock = sock
-        self._thread = threading.Thread(target=server.run, args=([sock],), name="mnemogate-demo-model", daemon=True)
+        self._thread = threading.Thread(
+            target=server.run, args=([sock],), name="mnemogate-demo-model", daemon=True
+        )
         self._thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:

@@ -60,7 +60,13 @@ def events(body: Json, message: Json, ident: str, created: int) -> Iterator[byte
 
 
 def _head(ident: str, created: int, kind: str) -> Json:
-    return {"id": ident, "object": kind, "created": created, "model": MODEL, "system_fingerprint": MODEL}
+    return {
+        "id": ident,
+        "object": kind,
+        "created": created,
+        "model": MODEL,
+        "system_fingerprint": MODEL,
+    }
 
 
 def _event(chunk: Json) -> bytes:
@@ -83,7 +89,11 @@ def _deltas(message: Json) -> Iterator[Json]:
         yield {"content": word}
     for i, call in enumerate(calls):
         function = call["function"]
-        yield {"tool_calls": [{"index": i, **call, "function": {"name": function["name"], "arguments": ""}}]}
+        yield {
+            "tool_calls": [
+                {"index": i, **call, "function": {"name": function["name"], "arguments": ""}}
+            ]
+        }
         text = function["arguments"]
         for at in range(0, len(text), PIECE):
             yield {"tool_calls": [{"index": i, "function": {"arguments": text[at : at + PIECE]}}]}
@@ -91,7 +101,9 @@ def _deltas(message: Json) -> Iterator[Json]:
 
 def usage(body: Json, message: Json) -> Json:
     """Tokens in and out, estimated at four bytes a token."""
-    asked = _tokens({k: body.get(k) for k in ("messages", "tools", "response_format") if body.get(k)})
+    asked = _tokens(
+        {k: body.get(k) for k in ("messages", "tools", "response_format") if body.get(k)}
+    )
     given = _tokens(message.get("tool_calls") or message["content"]) * (body.get("n") or 1)
     return {
         "prompt_tokens": asked,
@@ -114,10 +126,14 @@ def embeddings(body: Json) -> Json:
     texts = _inputs(body.get("input"))
     size = body.get("dimensions", DIMENSIONS)
     if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 4096:
-        raise BadRequest(f"`dimensions` is {size!r}: give a whole number from 1 to 4096.", param="dimensions")
+        raise BadRequest(
+            f"`dimensions` is {size!r}: give a whole number from 1 to 4096.", param="dimensions"
+        )
     form = body.get("encoding_format", "float")
     if form not in ("float", "base64"):
-        raise BadRequest(f"`encoding_format` is {form!r}: use float or base64.", param="encoding_format")
+        raise BadRequest(
+            f"`encoding_format` is {form!r}: use float or base64.", param="encoding_format"
+        )
     vectors = [vector(text, size) for text in texts]
     values: list[Any] = [_base64(v) for v in vectors] if form == "base64" else vectors
     tokens = sum(_tokens(text) for text in texts)
@@ -134,7 +150,9 @@ def _inputs(given: Any) -> list[str]:
     many = given if isinstance(given, list) and not _is_tokens(given) else [given]
     texts = [" ".join(map(str, one)) if _is_tokens(one) else one for one in many]
     if not texts or not all(isinstance(t, str) and t for t in texts):
-        raise BadRequest("`input` must be a non-empty string, a list of them, or token ids.", param="input")
+        raise BadRequest(
+            "`input` must be a non-empty string, a list of them, or token ids.", param="input"
+        )
     return texts
 
 

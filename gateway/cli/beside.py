@@ -1,4 +1,5 @@
 """What the memory did for one answer, as lines to show beside it. Pure."""
+
 from __future__ import annotations
 
 import json
@@ -12,7 +13,9 @@ def tool_lines(record: dict[str, Any] | None) -> list[str]:
     """One line for each memory tool call of an explain record, in order."""
     if record is None:
         return MISSING
-    return [f"{call['name']}({arguments(call.get('arguments'))})" for call in record.get("tools", [])]
+    return [
+        f"{call['name']}({arguments(call.get('arguments'))})" for call in record.get("tools", [])
+    ]
 
 
 def arguments(value: Any) -> str:

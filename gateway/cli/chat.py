@@ -1,4 +1,5 @@
 """`mnemogate chat`: a terminal chat through a gateway, what the memory did shown beside each answer."""
+
 from __future__ import annotations
 
 import json
@@ -32,9 +33,19 @@ class Talk:
 
 
 @click.command(short_help="Chat in the terminal.")
-@click.option("--model", default="gpt-4o-mini", envvar="MNEMOGATE_CHAT_MODEL", show_default=True, help="The model's name.")
+@click.option(
+    "--model",
+    default="gpt-4o-mini",
+    envvar="MNEMOGATE_CHAT_MODEL",
+    show_default=True,
+    help="The model's name.",
+)
 @click.option("--user", default="me", show_default=True, help="Who is talking.")
-@click.option("--bundled", is_flag=True, help="Talk to the rule-based stand-in that comes with Mnemogate; nothing is asked of a provider.")
+@click.option(
+    "--bundled",
+    is_flag=True,
+    help="Talk to the rule-based stand-in that comes with Mnemogate; nothing is asked of a provider.",
+)
 @where_options
 def chat(where: Where, model: str, user: str, bundled: bool) -> None:
     """Chat through the gateway that runs on your data folder, or through one started for this chat. Ctrl-D ends it.
@@ -64,12 +75,18 @@ def _opened(where: Where, bundled: bool) -> Iterator[tuple[Api, str | None]]:
 
     with ExitStack() as stack:
         settings = _in_front_of_bundled(where, stack) if bundled else where.settings()
-        key = where.key if settings.mode == "managed" or where.key else os.environ.get("OPENAI_API_KEY")
+        key = (
+            where.key
+            if settings.mode == "managed" or where.key
+            else os.environ.get("OPENAI_API_KEY")
+        )
         url = None if bundled else where.url or running(settings.data)
         token = token_for(url, settings) if url else None
         if not url:
             if settings.mode == "own-key" and not key:
-                raise Failed("No gateway runs on this data folder and no key is given for one. Set OPENAI_API_KEY, or try `mnemogate chat --bundled`.")
+                raise Failed(
+                    "No gateway runs on this data folder and no key is given for one. Set OPENAI_API_KEY, or try `mnemogate chat --bundled`."
+                )
             url = stack.enter_context(hosted(settings, bound("127.0.0.1", 0)))
             token = local_token(settings.data)
         yield stack.enter_context(connected(url, where.key or token)), key
@@ -104,7 +121,14 @@ def _answer(talk: Talk, said: str) -> None:
     headers = {"authorization": f"Bearer {talk.key or 'none'}"}
     text, explain = "", None
     try:
-        with httpx.stream("POST", f"{talk.api.url}/v1/chat/completions", json=body, headers=headers, timeout=600, trust_env=False) as response:
+        with httpx.stream(
+            "POST",
+            f"{talk.api.url}/v1/chat/completions",
+            json=body,
+            headers=headers,
+            timeout=600,
+            trust_env=False,
+        ) as response:
             click.echo("Assistant: ", nl=False)
             explain = response.headers.get("x-memory-explain")
             for piece in _pieces(response):

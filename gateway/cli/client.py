@@ -1,4 +1,5 @@
 """The management API as the commands use it: a running gateway's where there is one, else one opened for this command alone."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -47,7 +48,9 @@ class Api:
         except httpx.HTTPError as e:
             raise Failed(f"The gateway at {self.url} does not answer: {e}. Is it running?") from e
         if response.status_code == 401:
-            raise Failed(f"{message_of(response)}\nGive a key with --key or MNEMOGATE_KEY, or --config with the configuration that the gateway runs on.")
+            raise Failed(
+                f"{message_of(response)}\nGive a key with --key or MNEMOGATE_KEY, or --config with the configuration that the gateway runs on."
+            )
         if response.is_error and response.status_code != 404:
             raise Failed(message_of(response))
         return response
@@ -63,7 +66,14 @@ class Api:
         """Every entry of a list, page by page. Raises Failed."""
         page: dict[str, Any] = {"next_cursor": None}
         while True:
-            page = self.call("GET", path, params={**(params or {}), **({"cursor": page["next_cursor"]} if page["next_cursor"] else {})})
+            page = self.call(
+                "GET",
+                path,
+                params={
+                    **(params or {}),
+                    **({"cursor": page["next_cursor"]} if page["next_cursor"] else {}),
+                },
+            )
             yield from page["data"]
             if not page["next_cursor"]:
                 return
@@ -116,7 +126,10 @@ def opened(where: Where, *, makes: bool = True) -> Iterator[Api]:
         )
     from gateway.cli.hosted import bound, hosted
 
-    with hosted(settings, bound("127.0.0.1", 0)) as url, connected(url, where.key or local_token(data)) as api:
+    with (
+        hosted(settings, bound("127.0.0.1", 0)) as url,
+        connected(url, where.key or local_token(data)) as api,
+    ):
         yield api
 
 
@@ -126,5 +139,7 @@ def token_for(url: str, settings: Settings) -> str | None:
         return None
     port = urlsplit(url).port
     folders = (settings.data, settings.data / "demo")
-    serving = next((f for f in folders if (found := running(f)) and urlsplit(found).port == port), None)
+    serving = next(
+        (f for f in folders if (found := running(f)) and urlsplit(found).port == port), None
+    )
     return local_token(serving) if serving else None

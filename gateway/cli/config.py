@@ -1,4 +1,5 @@
 """`mnemogate config`: the default configuration, with its comments."""
+
 from __future__ import annotations
 
 from pathlib import Path

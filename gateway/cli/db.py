@@ -1,4 +1,5 @@
 """`mnemogate db ...`: the database's own upkeep."""
+
 from __future__ import annotations
 
 import asyncio
@@ -60,16 +61,22 @@ def backup(file: Path, config: Path | None) -> None:
 
     settings = with_database(config)
     if (path := settings.sqlite_file) is None:
-        raise Failed(f"{settings.database.partition('://')[0]} has programs of its own for this, such as pg_dump. This command copies SQLite's files.")
+        raise Failed(
+            f"{settings.database.partition('://')[0]} has programs of its own for this, such as pg_dump. This command copies SQLite's files."
+        )
     try:
         size = run(path, file)
     except FileExistsError as e:
-        raise Failed(f"{file} is there already, and nothing is overwritten. Choose another name.") from e
+        raise Failed(
+            f"{file} is there already, and nothing is overwritten. Choose another name."
+        ) from e
     except OSError as e:
         raise Failed(f"{file} cannot be written: {e.strerror}. Choose another place.") from e
     except StoreUnavailable as e:
         raise Failed(f"{path}: {e}") from e
-    click.echo(f"{file}: {size} bytes. Keep a copy of {settings.data / 'secret'} with it: without that file no stored memory is recognised")
+    click.echo(
+        f"{file}: {size} bytes. Keep a copy of {settings.data / 'secret'} with it: without that file no stored memory is recognised"
+    )
 
 
 @db.command(short_help="Leave no erased byte in the files.")
@@ -91,7 +98,11 @@ def vacuum(config: Path | None) -> None:
         asyncio.run(run(settings.database))
     except StoreUnavailable as e:
         raise Failed(f"{settings.database}: {e}") from e
-    click.echo(f"{path}: {before} bytes before, {_size(path)} after" if path else f"{settings.database} is rewritten")
+    click.echo(
+        f"{path}: {before} bytes before, {_size(path)} after"
+        if path
+        else f"{settings.database} is rewritten"
+    )
 
 
 def _size(path: Path | None) -> int:

@@ -3,6 +3,7 @@
 The upstream is the one named by OPENAI_API_KEY or MNEMOGATE_UPSTREAM. With neither it is the bundled rule-based model, and
 every place that could be taken for a real model's answer says so.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -33,12 +34,15 @@ if TYPE_CHECKING:
 PORT = 8080
 PACE = 0.03
 SESSIONS = (
-    ("Session 1", True, (
-        "Hi! My name is Ada, and I like green tea.",
-        "Please remember that my sister Grace arrives on Friday.")),
-    ("Session 2", False, (
-        "What is my name? And what do I like?",
-        "When does my sister arrive?")),
+    (
+        "Session 1",
+        True,
+        (
+            "Hi! My name is Ada, and I like green tea.",
+            "Please remember that my sister Grace arrives on Friday.",
+        ),
+    ),
+    ("Session 2", False, ("What is my name? And what do I like?", "When does my sister arrive?")),
 )
 
 
@@ -53,7 +57,13 @@ class Upstream:
 
 
 @click.command(short_help="A conversation with memory, then the gateway.")
-@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="The port; a free one is taken when it is in use.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=PORT,
+    show_default=True,
+    help="The port; a free one is taken when it is in use.",
+)
 @click.option("--once", is_flag=True, help="End after the conversation.")
 def demo(port: int, once: bool) -> None:
     """Start the gateway, play two sessions through the real OpenAI SDK, then keep serving.
@@ -70,8 +80,13 @@ def demo(port: int, once: bool) -> None:
     try:
         import openai  # noqa: F401
     except ImportError as e:
-        raise Failed("The demo speaks through the OpenAI SDK, which is not installed: run pip install '.[demo]' in the folder of Mnemogate's source") from e
-    for number in (signal.SIGINT, signal.SIGTERM):  # also where the parent ignores SIGINT, as a shell does for what runs behind it
+        raise Failed(
+            "The demo speaks through the OpenAI SDK, which is not installed: run pip install '.[demo]' in the folder of Mnemogate's source"
+        ) from e
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # also where the parent ignores SIGINT, as a shell does for what runs behind it
         signal.signal(number, _stopped)
     with contextlib.suppress(KeyboardInterrupt):
         _run(port, once)
@@ -89,10 +104,25 @@ def _run(port: int, once: bool) -> None:
 
     with _model(os.environ) as upstream, _port(port) as sock, _data() as data:
         # Not from the environment: what the demo says must not end up in somebody's real memory.
-        settings = load(None, {}, {"storage.data": str(data), "upstream": upstream.url, "server.open": upstream.bundled, "providers.openai.proxy": "none" if upstream.bundled else None})
+        settings = load(
+            None,
+            {},
+            {
+                "storage.data": str(data),
+                "upstream": upstream.url,
+                "server.open": upstream.bundled,
+                "providers.openai.proxy": "none" if upstream.bundled else None,
+            },
+        )
         if settings.mode == "managed":
-            raise Failed(f"Managed keys were made in the demo's data folder, so the demo's own client would be refused. Remove {data}, which holds nothing but demos, and start again.")
-        with hosted(settings, sock) as url, noted(data, url), connected(url, local_token(data)) as api:
+            raise Failed(
+                f"Managed keys were made in the demo's data folder, so the demo's own client would be refused. Remove {data}, which holds nothing but demos, and start again."
+            )
+        with (
+            hosted(settings, sock) as url,
+            noted(data, url),
+            connected(url, local_token(data)) as api,
+        ):
             user = f"ada-{secrets.token_hex(2)}"
             _introduce(url, upstream, user)
             _play(url, upstream, user, api)
@@ -106,7 +136,11 @@ def _run(port: int, once: bool) -> None:
 @contextlib.contextmanager
 def _model(env: Mapping[str, str]) -> Iterator[Upstream]:
     """The upstream that the environment names, or the bundled one for as long as the context lasts."""
-    key, url, model = env.get("OPENAI_API_KEY"), env.get("MNEMOGATE_UPSTREAM"), env.get("MNEMOGATE_DEMO_MODEL")
+    key, url, model = (
+        env.get("OPENAI_API_KEY"),
+        env.get("MNEMOGATE_UPSTREAM"),
+        env.get("MNEMOGATE_DEMO_MODEL"),
+    )
     if not key and not url:
         from gateway.bundled.rules import MODEL
         from gateway.bundled.server import start
@@ -120,7 +154,9 @@ def _model(env: Mapping[str, str]) -> Iterator[Upstream]:
         base = whole(url or "https://api.openai.com/v1")
     except ValueError as e:
         raise Failed(f"MNEMOGATE_UPSTREAM: {e}") from e
-    yield Upstream(base, key or "none", model or ("gpt-4o-mini" if key else _first_model(base)), bundled=False)
+    yield Upstream(
+        base, key or "none", model or ("gpt-4o-mini" if key else _first_model(base)), bundled=False
+    )
 
 
 def _first_model(base: str) -> str:
@@ -134,7 +170,9 @@ def _first_model(base: str) -> str:
         answer = httpx.get(url, timeout=5, trust_env=not local(base))
         return str(answer.json()["data"][0]["id"])
     except (httpx.HTTPError, ValueError, KeyError, IndexError, TypeError) as e:
-        raise Failed(f"{base} lists no models ({e}). Is it running? MNEMOGATE_DEMO_MODEL names a model of it.") from e
+        raise Failed(
+            f"{base} lists no models ({e}). Is it running? MNEMOGATE_DEMO_MODEL names a model of it."
+        ) from e
 
 
 def _port(port: int) -> socket.socket:
@@ -144,7 +182,10 @@ def _port(port: int) -> socket.socket:
         return bound("127.0.0.1", port)
     except Failed as e:
         sock = bound("127.0.0.1", 0)
-        click.secho(f"{e.message.split('.  ')[0].split('. Stop')[0]}; this demo takes port {sock.getsockname()[1]}.", fg="yellow")
+        click.secho(
+            f"{e.message.split('.  ')[0].split('. Stop')[0]}; this demo takes port {sock.getsockname()[1]}.",
+            fg="yellow",
+        )
         return sock
 
 
@@ -168,11 +209,16 @@ def _data() -> Iterator[Path]:
 def _introduce(url: str, upstream: Upstream, user: str) -> None:
     click.echo(f"Mnemogate serves {url}/v1")
     if upstream.bundled:
-        click.secho(f"Model: {upstream.model}, the small rule-based STAND-IN that comes with Mnemogate, not a real language model.", fg="yellow")
-        click.echo("       Set OPENAI_API_KEY, or MNEMOGATE_UPSTREAM for another server, to talk to a real one.")
+        click.secho(
+            f"Model: {upstream.model}, the small rule-based STAND-IN that comes with Mnemogate, not a real language model.",
+            fg="yellow",
+        )
+        click.echo(
+            "       Set OPENAI_API_KEY, or MNEMOGATE_UPSTREAM for another server, to talk to a real one."
+        )
     else:
         click.echo(f"Model: {upstream.model} at {upstream.url}")
-    click.echo(f'User:  {user} (the request\'s own member `user`)')
+    click.echo(f"User:  {user} (the request's own member `user`)")
 
 
 def _play(url: str, upstream: Upstream, user: str, api: Api) -> None:
@@ -180,7 +226,11 @@ def _play(url: str, upstream: Upstream, user: str, api: Api) -> None:
 
     for heading, streamed, questions in SESSIONS:
         click.secho(f"\n{heading}", bold=True)
-        click.secho("a new client, " + ("streaming" if streamed else "not streaming; nothing of session 1 is sent"), dim=True)
+        click.secho(
+            "a new client, "
+            + ("streaming" if streamed else "not streaming; nothing of session 1 is sent"),
+            dim=True,
+        )
         messages: list[dict[str, str]] = []  # what an app keeps: it ends with its session
         # The gateway is on this machine, where no proxy of the environment leads.
         straight = DefaultHttpxClient(trust_env=False)
@@ -191,7 +241,11 @@ def _play(url: str, upstream: Upstream, user: str, api: Api) -> None:
                 click.echo(f"You: {question}")
                 messages.append({"role": "user", "content": question})
                 try:
-                    text, explain = _ask(client, {"model": upstream.model, "messages": messages, "user": user}, streamed)
+                    text, explain = _ask(
+                        client,
+                        {"model": upstream.model, "messages": messages, "user": user},
+                        streamed,
+                    )
                 except APIError as e:
                     raise Failed(_refusal(e, upstream)) from e
                 messages.append({"role": "assistant", "content": text})
@@ -200,7 +254,11 @@ def _play(url: str, upstream: Upstream, user: str, api: Api) -> None:
 
 
 def _refusal(error: Exception, upstream: Upstream) -> str:
-    advice = "" if upstream.bundled else "\nWithout OPENAI_API_KEY and MNEMOGATE_UPSTREAM the demo runs on the model that comes with Mnemogate, offline."
+    advice = (
+        ""
+        if upstream.bundled
+        else "\nWithout OPENAI_API_KEY and MNEMOGATE_UPSTREAM the demo runs on the model that comes with Mnemogate, offline."
+    )
     return f"{upstream.model} at {upstream.url} did not answer: {error}{advice}"
 
 
@@ -223,16 +281,26 @@ def _ask(client: OpenAI, body: dict[str, Any], streamed: bool) -> tuple[str, str
 
 def _point(url: str, upstream: Upstream, user: str, data: Path) -> None:
     key = '"any"' if upstream.bundled else "your provider's key"
-    header = "" if upstream.bundled else " -H \"authorization: Bearer $OPENAI_API_KEY\""
+    header = "" if upstream.bundled else ' -H "authorization: Bearer $OPENAI_API_KEY"'
     click.secho("\nNow your own app", bold=True)
-    click.echo(f"Point it here; nothing else changes:\n\n  base_url = \"{url}/v1\"     api_key: {key}     model: \"{upstream.model}\"\n")
+    click.echo(
+        f'Point it here; nothing else changes:\n\n  base_url = "{url}/v1"     api_key: {key}     model: "{upstream.model}"\n'
+    )
     body = f'{{"model": "{upstream.model}", "user": "{user}", "messages": [{{"role": "user", "content": "Who am I?"}}]}}'
-    click.echo(f"  curl {url}/v1/chat/completions{header} \\\n    -H 'content-type: application/json' -d '{body}'\n")
-    click.echo(f"See what was remembered:  {_command()} memory show --url {url} --user {user}\nIt is kept in {data}")
+    click.echo(
+        f"  curl {url}/v1/chat/completions{header} \\\n    -H 'content-type: application/json' -d '{body}'\n"
+    )
+    click.echo(
+        f"See what was remembered:  {_command()} memory show --url {url} --user {user}\nIt is kept in {data}"
+    )
     click.echo(f"Serving {url}/v1 until Ctrl-C.")
 
 
 def _command() -> str:
     """How this user calls `mnemogate`: by its path where it is not installed for all."""
     called = Path(sys.argv[0])
-    return os.path.relpath(called) if called.name == "mnemogate" and not shutil.which("mnemogate") else "mnemogate"
+    return (
+        os.path.relpath(called)
+        if called.name == "mnemogate" and not shutil.which("mnemogate")
+        else "mnemogate"
+    )

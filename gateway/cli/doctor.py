@@ -1,4 +1,5 @@
 """`mnemogate doctor`: is everything there that `serve` needs, and what is missing for more. Changes nothing."""
+
 from __future__ import annotations
 
 import asyncio
@@ -48,7 +49,10 @@ def doctor(serving: Serving, as_json: bool) -> None:
     for finding in checks(serving):
         found.append(finding)
         if not as_json:
-            click.echo(click.style(f"{finding.state:<7}", fg=COLOURS[finding.state]) + f"{finding.what:<14}{finding.told}")
+            click.echo(
+                click.style(f"{finding.state:<7}", fg=COLOURS[finding.state])
+                + f"{finding.what:<14}{finding.told}"
+            )
     if as_json:
         click.echo(json.dumps([asdict(f) for f in found], indent=2))
     if any(f.state == "failed" for f in found):
@@ -65,9 +69,17 @@ def checks(serving: Serving) -> Iterator[Finding]:
     except ConfigError as e:
         yield Finding("configuration", "failed", str(e))
         return
-    yield Finding("configuration", "ok", f"{settings.mode}{', single-user' if settings.single_user else ''}; {serving.config or 'defaults and environment'}")
+    yield Finding(
+        "configuration",
+        "ok",
+        f"{settings.mode}{', single-user' if settings.single_user else ''}; {serving.config or 'defaults and environment'}",
+    )
     if settings.mode == "managed":
-        yield Finding("keys", "note" if lacking(settings) else "ok", "; ".join(filter(None, (counted(settings), lacking(settings)))))
+        yield Finding(
+            "keys",
+            "note" if lacking(settings) else "ok",
+            "; ".join(filter(None, (counted(settings), lacking(settings)))),
+        )
     yield _data(settings)
     yield _full_text()
     yield _database(settings)
@@ -80,7 +92,11 @@ def checks(serving: Serving) -> Iterator[Finding]:
 
 
 def _version() -> Finding:
-    return Finding("version", "ok", f"mnemogate {installed_version()}, Python {platform.python_version()} on {sys.platform}")
+    return Finding(
+        "version",
+        "ok",
+        f"mnemogate {installed_version()}, Python {platform.python_version()} on {sys.platform}",
+    )
 
 
 def _data(settings: Settings) -> Finding:
@@ -89,8 +105,14 @@ def _data(settings: Settings) -> Finding:
     while not there.exists() and there != there.parent:
         there = there.parent
     if not there.is_dir() or not os.access(there, os.W_OK):
-        return Finding("data folder", "failed", f"{folder} cannot be written. Set storage.data or MNEMOGATE_DATA to a folder of yours")
-    return Finding("data folder", "ok", f"{folder}{'' if folder.exists() else ' (made at the first start)'}")
+        return Finding(
+            "data folder",
+            "failed",
+            f"{folder} cannot be written. Set storage.data or MNEMOGATE_DATA to a folder of yours",
+        )
+    return Finding(
+        "data folder", "ok", f"{folder}{'' if folder.exists() else ' (made at the first start)'}"
+    )
 
 
 def _full_text() -> Finding:
@@ -98,7 +120,11 @@ def _full_text() -> Finding:
         with sqlite3.connect(":memory:") as connection:
             connection.execute("CREATE VIRTUAL TABLE t USING fts5(x)")
     except sqlite3.Error as e:
-        return Finding("FTS5", "failed", f"this Python's SQLite {sqlite3.sqlite_version} has no full-text search: {e}")
+        return Finding(
+            "FTS5",
+            "failed",
+            f"this Python's SQLite {sqlite3.sqlite_version} has no full-text search: {e}",
+        )
     return Finding("FTS5", "ok", f"SQLite {sqlite3.sqlite_version}")
 
 
@@ -107,7 +133,11 @@ def _database(settings: Settings) -> Finding:
 
     path = settings.sqlite_file
     if path is None:
-        return Finding("database", "note", f"{settings.database.partition('://')[0]}: not looked at; only SQLite is")
+        return Finding(
+            "database",
+            "note",
+            f"{settings.database.partition('://')[0]}: not looked at; only SQLite is",
+        )
     if not path.exists():
         return Finding("database", "ok", f"{path} (made at the first start)")
     try:
@@ -120,7 +150,11 @@ def _database(settings: Settings) -> Finding:
         return Finding("database", "failed", f"{path} cannot be read: {e}")
     found = row[0] if row else None
     if found != REVISION:
-        return Finding("database", "failed", f"{path} is at version {found}, this Mnemogate needs {REVISION}: run `mnemogate db upgrade`")
+        return Finding(
+            "database",
+            "failed",
+            f"{path} is at version {found}, this Mnemogate needs {REVISION}: run `mnemogate db upgrade`",
+        )
     return Finding("database", "ok", f"{path}, version {found}")
 
 
@@ -147,7 +181,11 @@ def _upstream(name: str, settings: Settings) -> Finding:
     if status in (401, 403) and provider.api_key:
         return Finding("upstream", "failed", f"{told}: it refuses providers.{name}.api_key")
     if status == 401 and settings.mode != "own-key":
-        return Finding("upstream", "failed", f"{told}: it wants a key, and clients send none of theirs here: set providers.{name}.api_key")
+        return Finding(
+            "upstream",
+            "failed",
+            f"{told}: it wants a key, and clients send none of theirs here: set providers.{name}.api_key",
+        )
     if status in ABSENT:
         step = "check its base_url, which usually ends in /v1"
         return Finding("upstream", "note", f"{told} to /models: {step}")
@@ -170,7 +208,11 @@ def _tokenizers(settings: Settings) -> Finding:
     into = folder(settings.data)
     missing = [f for f in FAMILIES if verified(f, into) is None]
     if missing:
-        return Finding("tokenizers", "note", f"{', '.join(missing)} not in {into}: tokens are estimated; `mnemogate fetch tokenizers` gets them")
+        return Finding(
+            "tokenizers",
+            "note",
+            f"{', '.join(missing)} not in {into}: tokens are estimated; `mnemogate fetch tokenizers` gets them",
+        )
     return Finding("tokenizers", "ok", f"{', '.join(FAMILIES)} in {into}")
 
 

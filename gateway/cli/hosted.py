@@ -1,4 +1,5 @@
 """A gateway inside this process: its port, and a thread that serves it while a command talks to it."""
+
 from __future__ import annotations
 
 import socket
@@ -19,17 +20,25 @@ START_SECONDS = 20.0
 def bound(host: str, port: int) -> socket.socket:
     """A listening socket. Raises Failed, saying what to do, when the address cannot be had."""
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        family, _, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
         return socket.create_server((str(address[0]), port), family=family, backlog=2048)
     except OSError as e:
         shown = f"{host}:{port}"
         if isinstance(e, socket.gaierror):
-            raise Failed(f"The host {host!r} cannot be resolved: {e.strerror}. Use an address of this machine: 127.0.0.1, or 0.0.0.0 for all.") from e
+            raise Failed(
+                f"The host {host!r} cannot be resolved: {e.strerror}. Use an address of this machine: 127.0.0.1, or 0.0.0.0 for all."
+            ) from e
         import errno
 
         if e.errno == errno.EADDRINUSE:
-            raise Failed(f"{shown} is in use. Stop what runs there, or choose another port: --port {port + 1 if port < 65535 else 8081}") from e
-        raise Failed(f"{shown} cannot be opened: {e.strerror}. Choose another --host or --port.") from e
+            raise Failed(
+                f"{shown} is in use. Stop what runs there, or choose another port: --port {port + 1 if port < 65535 else 8081}"
+            ) from e
+        raise Failed(
+            f"{shown} cannot be opened: {e.strerror}. Choose another --host or --port."
+        ) from e
 
 
 def url_of(sock: socket.socket) -> str:
@@ -58,7 +67,9 @@ def hosted(settings: Settings, sock: socket.socket, patience: float = 5.0) -> It
             if app.gateway.memory.outdated:
                 raise Failed(f"{settings.database}: {app.gateway.memory.outdated}")
             if not thread.is_alive() or time.monotonic() > until:
-                raise Failed(f"The memory store {settings.database} cannot be opened. `mnemogate doctor` looks closer.")
+                raise Failed(
+                    f"The memory store {settings.database} cannot be opened. `mnemogate doctor` looks closer."
+                )
             time.sleep(0.01)
         yield url_of(sock)
     finally:

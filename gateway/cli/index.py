@@ -1,4 +1,5 @@
 """`mnemogate index ...`: what search reads, made anew from the record."""
+
 from __future__ import annotations
 
 import asyncio
@@ -33,7 +34,11 @@ def index() -> None:
 
 
 @index.command(short_help="Keywords, and vectors where an embedder is configured.")
-@click.option("--fresh", is_flag=True, help="Drop the keyword index first, for one that is damaged; search finds little until the end.")
+@click.option(
+    "--fresh",
+    is_flag=True,
+    help="Drop the keyword index first, for one that is damaged; search finds little until the end.",
+)
 @config_option
 def rebuild(config: Path | None, fresh: bool) -> None:
     """Put every message and passage into the search index anew; the gateway may run meanwhile. Interrupted, it goes on from there
@@ -77,7 +82,11 @@ async def _rebuilt(settings: Settings, fresh: bool) -> None:
 async def _keywords(db: Database, mark: Mark, note: Path) -> None:
     from memory.jobs import reindex
 
-    sizes, done, told = await db.read(reindex.sizes), dict.fromkeys(reindex.KINDS, 0), time.monotonic()
+    sizes, done, told = (
+        await db.read(reindex.sizes),
+        dict.fromkeys(reindex.KINDS, 0),
+        time.monotonic(),
+    )
     if mark != reindex.Mark():
         click.echo(f"going on in the {mark.kind} after {mark.after}")
     while mark.kind != "done":
@@ -88,8 +97,12 @@ async def _keywords(db: Database, mark: Mark, note: Path) -> None:
         if time.monotonic() - told >= SECONDS:
             told = time.monotonic()
             click.echo(f"{kind}: {done[kind]} of {sizes[kind.rpartition(' ')[2]]}")
-        await asyncio.sleep(max(REST, time.monotonic() - begun))  # else a gateway that runs would hardly find a moment to write
-    click.echo(f"keywords: {done['messages']} messages and {done['passages']} passages are in the index")
+        await asyncio.sleep(
+            max(REST, time.monotonic() - begun)
+        )  # else a gateway that runs would hardly find a moment to write
+    click.echo(
+        f"keywords: {done['messages']} messages and {done['passages']} passages are in the index"
+    )
 
 
 async def _vectors(db: Database, settings: Settings) -> None:
@@ -102,23 +115,32 @@ async def _vectors(db: Database, settings: Settings) -> None:
     scopes, wanted = await reindex.embed_again(db), await db.read(vectors.wanted)
     seen, since = -1, time.monotonic()
     while True:
-        made, left = await db.read(lambda conn: vectors.made(conn, model)), await db.read(reindex.embedding)
+        made, left = (
+            await db.read(lambda conn: vectors.made(conn, model)),
+            await db.read(reindex.embedding),
+        )
         if made != seen:
             seen, since = made, time.monotonic()
             click.echo(f"vectors: {made} of {wanted}")
         if not left.get("ready") and not left.get("running"):
             break
         if running(settings.data) is None:
-            click.echo(f"vectors: {scopes} users are queued; the gateway looks after them at its next start")
+            click.echo(
+                f"vectors: {scopes} users are queued; the gateway looks after them at its next start"
+            )
             return
         if time.monotonic() - since > STALLED:
-            click.echo(f"vectors: none were made for {STALLED:.0f} seconds; the gateway tries again in the background, and /memory/v1/jobs tells what failed")
+            click.echo(
+                f"vectors: none were made for {STALLED:.0f} seconds; the gateway tries again in the background, and /memory/v1/jobs tells what failed"
+            )
             return
         await asyncio.sleep(SECONDS)
     if refused := await db.read(lambda conn: vectors.refused(conn, model)):
         click.echo(f"vectors: {model} refused {refused} of the texts, which words alone find")
     if waiting := left.get("waiting"):
-        click.echo(f"vectors: {waiting} users wait for a request of theirs, which brings the credential")
+        click.echo(
+            f"vectors: {waiting} users wait for a request of theirs, which brings the credential"
+        )
 
 
 def _note(note: Path, mark: Mark) -> None:

@@ -1,4 +1,5 @@
 """`mnemogate jobs ...`: background jobs, those that gave up first of all. Every command is a call of the management API."""
+
 from __future__ import annotations
 
 from urllib.parse import quote
@@ -8,7 +9,12 @@ import click
 from gateway.cli.client import opened
 from gateway.cli.options import Where, json_option, shown_json, where_options
 
-STATES = ("ready", "running", "waiting", "dead")  # those of memory.jobs.shown, which would load the store for a --help
+STATES = (
+    "ready",
+    "running",
+    "waiting",
+    "dead",
+)  # those of memory.jobs.shown, which would load the store for a --help
 
 
 @click.group(short_help="Background jobs that gave up, and another try.")
@@ -23,7 +29,13 @@ def jobs() -> None:
 
 
 @jobs.command("list", short_help="The jobs that gave up, newest first.")
-@click.option("--state", type=click.Choice(STATES), default="dead", show_default=True, help="Jobs of this state; waiting is for a credential.")
+@click.option(
+    "--state",
+    type=click.Choice(STATES),
+    default="dead",
+    show_default=True,
+    help="Jobs of this state; waiting is for a credential.",
+)
 @json_option
 @where_options
 def list_(where: Where, state: str, as_json: bool) -> None:
@@ -39,9 +51,15 @@ def list_(where: Where, state: str, as_json: bool) -> None:
         shown_json(found)
         return
     for job in found:
-        of = f"{job['tenant']}/{job['user'] or '(nobody named)'}" if job["tenant"] else "the gateway itself"
+        of = (
+            f"{job['tenant']}/{job['user'] or '(nobody named)'}"
+            if job["tenant"]
+            else "the gateway itself"
+        )
         click.secho(f"{job['id']}  {job['kind']} of {of}", bold=True)
-        click.echo(f"  {job['state']} after {job['attempts']} attempts, made {job['created_at'][:16]}{': ' + job['error'] if job['error'] else ''}")
+        click.echo(
+            f"  {job['state']} after {job['attempts']} attempts, made {job['created_at'][:16]}{': ' + job['error'] if job['error'] else ''}"
+        )
     if not found:
         click.echo(f"No job is {state}.", err=True)
 

@@ -3,6 +3,7 @@
 Where no gateway runs, one is opened for the command alone, with an admin key that nobody else ever learns: so the first key can be
 made before any gateway ran, and a gateway that no admin key is left for can be had again.
 """
+
 from __future__ import annotations
 
 import math
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from gateway.settings import Settings
 
 OWN = "mnemogate-keys-command"
-FIRST = ("It is the first key of this data folder: from now on every request needs a managed key, also once all are revoked. "
-         "What single-user mode remembered belongs to the tenant 'local'.")
+FIRST = (
+    "It is the first key of this data folder: from now on every request needs a managed key, also once all are revoked. "
+    "What single-user mode remembered belongs to the tenant 'local'."
+)
 LIMITS = ("rpm", "tpm", "concurrent")
 BUDGET = ("usd", "period")
 
@@ -47,7 +50,9 @@ def administered(where: Where) -> Iterator[Api]:
     """The API with a say over keys. Raises Failed, ConfigError."""
     from gateway.loading import read
 
-    settings = read(where.config)  # may lend a provider's key yet: what is missing may be the key that is now made
+    settings = read(
+        where.config
+    )  # may lend a provider's key yet: what is missing may be the key that is now made
     if url := where.url or running(settings.data):
         with connected(url, where.key or token_for(url, settings)) as api:
             yield api
@@ -58,14 +63,21 @@ def administered(where: Where) -> Iterator[Api]:
 
     text, digest = new_key()
     own = Key(name=OWN, tenant=OWN, admin=True, key_hash=digest)
-    with hosted(settings.model_copy(update={"keys": (*settings.keys, own)}), bound("127.0.0.1", 0)) as url, connected(url, text) as api:
+    with (
+        hosted(
+            settings.model_copy(update={"keys": (*settings.keys, own)}), bound("127.0.0.1", 0)
+        ) as url,
+        connected(url, text) as api,
+    ):
         yield api
 
 
 class Money(click.FloatRange):
     """An amount: unlike a range's, a number."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         amount = float(super().convert(value, param, ctx))
         if not math.isfinite(amount):
             self.fail(f"{value} is no amount.", param, ctx)
@@ -73,19 +85,48 @@ class Money(click.FloatRange):
 
 
 @keys.command(short_help="Make a key.")
-@click.option("--name", required=True, help="What to call it: in lists, in the log and in what it used.")
-@click.option("--tenant", required=True, help="Whose memory it reaches: keys of one tenant share its users.")
-@click.option("--trusted/--no-trusted", default=True, help="Whether it may name any user of its tenant.  [default: it may]")
-@click.option("--user", "users", multiple=True, help="A user it may name though it is not trusted; may be given several times.")
+@click.option(
+    "--name", required=True, help="What to call it: in lists, in the log and in what it used."
+)
+@click.option(
+    "--tenant", required=True, help="Whose memory it reaches: keys of one tenant share its users."
+)
+@click.option(
+    "--trusted/--no-trusted",
+    default=True,
+    help="Whether it may name any user of its tenant.  [default: it may]",
+)
+@click.option(
+    "--user",
+    "users",
+    multiple=True,
+    help="A user it may name though it is not trusted; may be given several times.",
+)
 @click.option("--default-user", help="The user of a request that names none.")
 @click.option("--admin", is_flag=True, help="It sees every tenant and may manage keys.")
-@click.option("--model", "models", multiple=True, help="A model it may call, * for any end; may be given several times.  [default: all]")
-@click.option("--path", "paths", multiple=True, help="A relayed path it may reach beyond the stateless ones, such as '/v1/files*'; may be given several times.")
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    help="A model it may call, * for any end; may be given several times.  [default: all]",
+)
+@click.option(
+    "--path",
+    "paths",
+    multiple=True,
+    help="A relayed path it may reach beyond the stateless ones, such as '/v1/files*'; may be given several times.",
+)
 @click.option("--rpm", type=click.IntRange(0), help="Requests a minute.  [default: no limit]")
 @click.option("--tpm", type=click.IntRange(0), help="Tokens a minute.  [default: no limit]")
-@click.option("--concurrent", type=click.IntRange(0), help="Requests at the same time.  [default: no limit]")
+@click.option(
+    "--concurrent", type=click.IntRange(0), help="Requests at the same time.  [default: no limit]"
+)
 @click.option("--usd", type=Money(0), help="What it may spend in a period.  [default: no limit]")
-@click.option("--period", type=click.Choice(["hour", "day", "week", "month"]), help="The period of --usd.  [default: month]")
+@click.option(
+    "--period",
+    type=click.Choice(["hour", "day", "week", "month"]),
+    help="The period of --usd.  [default: month]",
+)
 @json_option
 @where_options
 def create(where: Where, as_json: bool, **asked: Any) -> None:
@@ -98,15 +139,25 @@ def create(where: Where, as_json: bool, **asked: Any) -> None:
       mnemogate keys create --name phone --tenant acme --no-trusted --default-user ada --rpm 60 --usd 5
     """
     given = {name: value for name, value in asked.items() if value not in (None, ())}
-    body: dict[str, Any] = {name: value for name, value in given.items() if name not in (*LIMITS, *BUDGET)}
-    body |= {"limits": {name: given[name] for name in LIMITS if name in given}, "budget": {name: given[name] for name in BUDGET if name in given}}
+    body: dict[str, Any] = {
+        name: value for name, value in given.items() if name not in (*LIMITS, *BUDGET)
+    }
+    body |= {
+        "limits": {name: given[name] for name in LIMITS if name in given},
+        "budget": {name: given[name] for name in BUDGET if name in given},
+    }
     with administered(where) as api:
         made = api.call("POST", "/keys", json=body)
-        first = made["note"] is None and [k["name"] for k in api.pages("/keys") if k["name"] != OWN] == [made["name"]]
+        first = made["note"] is None and [
+            k["name"] for k in api.pages("/keys") if k["name"] != OWN
+        ] == [made["name"]]
     if as_json:
         shown_json(made)
         return
-    click.echo(f"{made['id']}: {made['name']} of {made['tenant']}, {may(made)}. Keep the key, it is shown this once:", err=True)
+    click.echo(
+        f"{made['id']}: {made['name']} of {made['tenant']}, {may(made)}. Keep the key, it is shown this once:",
+        err=True,
+    )
     click.echo(made["key"])
     if note := FIRST if first else made["note"]:
         click.echo(note, err=True)
@@ -114,13 +165,26 @@ def create(where: Where, as_json: bool, **asked: Any) -> None:
 
 def may(key: dict[str, Any]) -> str:
     """What a key may do, in a line."""
-    users = key["users"] + ([key["default_user"]] if key["default_user"] and key["default_user"] not in key["users"] else [])
+    users = key["users"] + (
+        [key["default_user"]]
+        if key["default_user"] and key["default_user"] not in key["users"]
+        else []
+    )
     told = ["admin"] if key["admin"] else []
-    told.append("any user" if key["trusted"] or key["admin"] else f"users {', '.join(users) or 'none'}")
+    told.append(
+        "any user" if key["trusted"] or key["admin"] else f"users {', '.join(users) or 'none'}"
+    )
     told += [] if key["models"] == ["*"] else [f"models {', '.join(key['models'])}"]
     told += [f"paths {', '.join(key['paths'])}"] if key["paths"] else []
     told += [f"{name} {key['limits'][name]}" for name in LIMITS if key["limits"][name]]
-    return "; ".join(told + ([f"{key['budget']['usd']:g} USD a {key['budget']['period']}"] if key["budget"]["usd"] else []))
+    return "; ".join(
+        told
+        + (
+            [f"{key['budget']['usd']:g} USD a {key['budget']['period']}"]
+            if key["budget"]["usd"]
+            else []
+        )
+    )
 
 
 @keys.command("list", short_help="The keys, and what each may do.")
@@ -135,7 +199,9 @@ def list_(where: Where, every: bool, as_json: bool) -> None:
       mnemogate keys list --all
     """
     with administered(where) as api:
-        found = [k for k in api.pages("/keys") if k["name"] != OWN and (every or not k["revoked_at"])]
+        found = [
+            k for k in api.pages("/keys") if k["name"] != OWN and (every or not k["revoked_at"])
+        ]
     if as_json:
         shown_json(found)
         return
@@ -167,7 +233,11 @@ def revoke(where: Where, which: str) -> None:
 
 def counted(settings: Settings) -> str:
     """How many keys may be used at the start."""
-    made = f"{settings.made.live} made" if settings.made else "the database cannot be read for those made"
+    made = (
+        f"{settings.made.live} made"
+        if settings.made
+        else "the database cannot be read for those made"
+    )
     return f"{len(settings.keys)} in the configuration, {made}"
 
 
@@ -188,8 +258,11 @@ def unkeyed(settings: Settings) -> list[str]:
 
     if settings.mode == "own-key":
         return []
-    return [f"providers.{name} has no api_key, and no client's key is sent on: {shown_url(p.base_url)} is called without one. Set providers.{name}.api_key, unless that server wants none"
-            for name, p in settings.providers.items() if not p.api_key and not _keyless(p.base_url)]
+    return [
+        f"providers.{name} has no api_key, and no client's key is sent on: {shown_url(p.base_url)} is called without one. Set providers.{name}.api_key, unless that server wants none"
+        for name, p in settings.providers.items()
+        if not p.api_key and not _keyless(p.base_url)
+    ]
 
 
 def _keyless(url: str) -> bool:

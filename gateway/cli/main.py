@@ -1,4 +1,5 @@
 """`mnemogate`: the commands, and what a failure of theirs looks like: one message, an exit code, no traceback."""
+
 from __future__ import annotations
 
 from typing import Any

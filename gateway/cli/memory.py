@@ -1,4 +1,5 @@
 """`mnemogate memory ...`: a user's memory, seen and steered. Every command is a few calls of the management API."""
+
 from __future__ import annotations
 
 import re
@@ -43,8 +44,12 @@ class Person:
     def path(self, *rest: str) -> str:
         return user_path(self.user, *rest)
 
-    def call(self, method: str, *rest: str, params: dict[str, Any] | None = None, **options: Any) -> Any:
-        return self.api.call(method, self.path(*rest), params={**self.params, **(params or {})}, **options)
+    def call(
+        self, method: str, *rest: str, params: dict[str, Any] | None = None, **options: Any
+    ) -> Any:
+        return self.api.call(
+            method, self.path(*rest), params={**self.params, **(params or {})}, **options
+        )
 
     def block(self, label: str) -> str:
         return self.path("blocks", quote(label, safe=""))
@@ -53,7 +58,10 @@ class Person:
 def person_options(command: Callable[..., None], *, makes: bool = False) -> Callable[..., Any]:
     """--user, --agent and where, handed to the command as one `person`. makes: see `opened`."""
 
-    @click.option("--agent", help="One of the user's agents.  [default: default; for export and import all of them]")
+    @click.option(
+        "--agent",
+        help="One of the user's agents.  [default: default; for export and import all of them]",
+    )
     @click.option("--user", default="me", show_default=True, help="Whose memory.")
     @where_options
     @wraps(command)
@@ -88,7 +96,10 @@ def show(person: Person, as_json: bool) -> None:
         return
     for block in blocks:
         locked = ", read-only" if block.get("read_only") else ""
-        click.secho(f"{block['label']}  ({len(block['value'])}/{block['limit']} characters, version {block['version']}{locked})", bold=True)
+        click.secho(
+            f"{block['label']}  ({len(block['value'])}/{block['limit']} characters, version {block['version']}{locked})",
+            bold=True,
+        )
         click.echo(indented(block["value"]) or "  (empty)")
     if passages["data"]:
         click.secho("newest passages", bold=True)
@@ -101,8 +112,14 @@ def _known(person: Person) -> None:
     names = [user["id"] for user in person.api.pages("/users", {"limit": 200})]
     if person.user not in names:
         more = ", ..." if len(names) > KNOWN else ""
-        known = f"Known here: {', '.join(names[:KNOWN])}{more}. --user names one" if names else "Nobody is known here yet"
-        raise Failed(f"Nothing is stored of the user {person.user!r}. {known}; `mnemogate users` lists all.")
+        known = (
+            f"Known here: {', '.join(names[:KNOWN])}{more}. --user names one"
+            if names
+            else "Nobody is known here yet"
+        )
+        raise Failed(
+            f"Nothing is stored of the user {person.user!r}. {known}; `mnemogate users` lists all."
+        )
 
 
 def indented(text: str) -> str:
@@ -111,7 +128,9 @@ def indented(text: str) -> str:
 
 @memory.command(short_help="Store a passage.")
 @click.argument("text")
-@click.option("--tag", "tags", multiple=True, help="A tag to find it by; may be given several times.")
+@click.option(
+    "--tag", "tags", multiple=True, help="A tag to find it by; may be given several times."
+)
 @making_person_options
 def remember(person: Person, text: str, tags: tuple[str, ...]) -> None:
     """Store TEXT in archival memory, where the model finds it by searching.
@@ -127,7 +146,9 @@ def remember(person: Person, text: str, tags: tuple[str, ...]) -> None:
 
 @memory.command(short_help="Change a block.")
 @click.argument("label")
-@click.option("--value", help="The new text.  [default: standard input, or your $EDITOR on a terminal]")
+@click.option(
+    "--value", help="The new text.  [default: standard input, or your $EDITOR on a terminal]"
+)
 @making_person_options
 def edit(person: Person, label: str, value: str | None) -> None:
     """Change the block LABEL: by --value, from standard input, or in your $EDITOR. Refused when it changed meanwhile.
@@ -146,7 +167,9 @@ def edit(person: Person, label: str, value: str | None) -> None:
         return
     headers = {"if-match": found.headers["etag"]} if block and "etag" in found.headers else {}
     method = "PATCH" if block else "PUT"
-    saved = person.api.call(method, person.block(label), params=person.params, json={"value": text}, headers=headers)
+    saved = person.api.call(
+        method, person.block(label), params=person.params, json={"value": text}, headers=headers
+    )
     click.echo(f"{label} is now at version {saved['version']}")
 
 
@@ -155,7 +178,9 @@ def _written(before: str) -> str | None:
     if not sys.stdin.isatty():
         text = sys.stdin.read().removesuffix("\n")
         if not text.strip():
-            raise Failed('Standard input is empty, so nothing was changed. Pipe the new text in, or empty the block with --value "".')
+            raise Failed(
+                'Standard input is empty, so nothing was changed. Pipe the new text in, or empty the block with --value "".'
+            )
         return text
     after = click.edit(before, extension=".txt")
     return None if after is None else after.removesuffix("\n")
@@ -173,14 +198,27 @@ def forget(person: Person, what: str) -> None:
       mnemogate memory forget passage_0123456789abcdef0123456789abcdef --user ada
     """
     wanted = _squeezed(what)
-    idents = [what] if PASSAGE.fullmatch(what) else [
-        p["id"] for p in person.api.pages(person.path("passages"), {**person.params, "limit": 200}) if _squeezed(p["content"]) == wanted]
+    idents = (
+        [what]
+        if PASSAGE.fullmatch(what)
+        else [
+            p["id"]
+            for p in person.api.pages(person.path("passages"), {**person.params, "limit": 200})
+            if _squeezed(p["content"]) == wanted
+        ]
+    )
     for ident in idents:
         person.call("POST", "passages", ident, "forget")
         click.echo(f"{ident} is forgotten; `mnemogate memory undo {ident}` brings it back")
-    cut = [block["label"] for block in person.call("GET", "blocks")["data"] if _cut(person, block, wanted)]
+    cut = [
+        block["label"]
+        for block in person.call("GET", "blocks")["data"]
+        if _cut(person, block, wanted)
+    ]
     if not idents and not cut:
-        raise Failed(f"No passage and no line of a block is exactly that text. `mnemogate memory search --json` tells ids: {what[:80]!r}")
+        raise Failed(
+            f"No passage and no line of a block is exactly that text. `mnemogate memory search --json` tells ids: {what[:80]!r}"
+        )
 
 
 def _cut(person: Person, block: dict[str, Any], line: str) -> bool:
@@ -189,8 +227,16 @@ def _cut(person: Person, block: dict[str, Any], line: str) -> bool:
     kept = [one for one in lines if _squeezed(one) != line]
     if not line or len(kept) == len(lines):
         return False
-    person.api.call("PATCH", person.block(block["label"]), params=person.params, json={"value": "\n".join(kept)}, headers={"if-match": str(block["version"])})
-    click.echo(f"a line of {block['label']} is forgotten; `mnemogate memory undo {block['label']}` brings it back")
+    person.api.call(
+        "PATCH",
+        person.block(block["label"]),
+        params=person.params,
+        json={"value": "\n".join(kept)},
+        headers={"if-match": str(block["version"])},
+    )
+    click.echo(
+        f"a line of {block['label']} is forgotten; `mnemogate memory undo {block['label']}` brings it back"
+    )
     return True
 
 
@@ -210,7 +256,9 @@ def undo(person: Person, label: str) -> None:
       mnemogate memory undo human
     """
     if PASSAGE.fullmatch(label):
-        click.echo(f"{label} is back: {person.call('POST', 'passages', label, 'restore')['content']}")
+        click.echo(
+            f"{label} is back: {person.call('POST', 'passages', label, 'restore')['content']}"
+        )
         return
     block = person.call("POST", "blocks", quote(label, safe=""), "undo")
     if "value" not in block:
@@ -231,14 +279,19 @@ def history(person: Person, label: str, as_json: bool) -> None:
     Example:
       mnemogate memory history human
     """
-    versions = list(person.api.pages(person.path("blocks", quote(label, safe=""), "versions"), person.params))
+    versions = list(
+        person.api.pages(person.path("blocks", quote(label, safe=""), "versions"), person.params)
+    )
     if as_json:
         shown_json(versions)
         return
     if not versions:
         click.echo(f"{label} was never changed.", err=True)
     for version in versions:
-        click.secho(f"version {version['version']}  {version['created_at']}  by {version['actor']}", bold=True)
+        click.secho(
+            f"version {version['version']}  {version['created_at']}  by {version['actor']}",
+            bold=True,
+        )
         for mark, text in (("-", version["before"]), ("+", version["after"])):
             for line in (text or "").splitlines():
                 click.echo(f"  {mark} {line}")
@@ -246,7 +299,13 @@ def history(person: Person, label: str, as_json: bool) -> None:
 
 @memory.command(short_help="Search passages and messages.")
 @click.argument("query")
-@click.option("--limit", type=click.IntRange(1, 100), default=5, show_default=True, help="At most so many of each.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100),
+    default=5,
+    show_default=True,
+    help="At most so many of each.",
+)
 @json_option
 @person_options
 def search(person: Person, query: str, limit: int, as_json: bool) -> None:
@@ -257,20 +316,30 @@ def search(person: Person, query: str, limit: int, as_json: bool) -> None:
       mnemogate memory search "sister" --user ada
     """
     wanted = {"q": query, "limit": limit}
-    found = {kind: person.call("GET", kind, "search", params=wanted)["data"] for kind in ("passages", "messages")}
+    found = {
+        kind: person.call("GET", kind, "search", params=wanted)["data"]
+        for kind in ("passages", "messages")
+    }
     if as_json:
         shown_json(found)
         return
     for kind, hits in found.items():
         for hit in hits:
             role = f"{hit['role']}: " if hit.get("role") else ""
-            click.echo(f"{kind.removesuffix('s'):<8} {hit['created_at'][:16]}  {role}{hit['content']}")
+            click.echo(
+                f"{kind.removesuffix('s'):<8} {hit['created_at'][:16]}  {role}{hit['content']}"
+            )
     if not any(found.values()):
         click.echo("nothing found")
 
 
 @memory.command(short_help="Everything of a user, as NDJSON.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="The file to write.  [default: standard output]")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="The file to write.  [default: standard output]",
+)
 @person_options
 def export(person: Person, output: Path | None) -> None:
     """Write everything that is stored of the user, one JSON object a line; `import` takes it back.
@@ -284,7 +353,9 @@ def export(person: Person, output: Path | None) -> None:
         raise Failed(message_of(answer))
     records = answer.content.count(b"\n") - FRAME
     if not records:
-        raise Failed(f"Nothing is stored of the user {person.user!r}. Check --user, --agent and --url.")
+        raise Failed(
+            f"Nothing is stored of the user {person.user!r}. Check --user, --agent and --url."
+        )
     if output is None:
         sys.stdout.buffer.write(answer.content)
         return
@@ -305,7 +376,9 @@ def import_(person: Person, file: Any) -> None:
     Example:
       mnemogate memory import ada.ndjson --user ada
     """
-    report = person.call("POST", "import", content=file.read(), headers={"content-type": "application/x-ndjson"})
+    report = person.call(
+        "POST", "import", content=file.read(), headers={"content-type": "application/x-ndjson"}
+    )
     shown_json(report)
 
 
@@ -320,10 +393,18 @@ def erase(person: Person, yes: bool) -> None:
       mnemogate memory erase --user ada
     """
     if person.params:
-        raise Failed("A user is erased whole, with all agents, so --agent cannot be given. Leave it out.")
+        raise Failed(
+            "A user is erased whole, with all agents, so --agent cannot be given. Leave it out."
+        )
     if not yes:
-        click.confirm(f"Erase every block, passage and message of {person.user!r}? This cannot be taken back", abort=True, err=True)
-    receipt = person.api.call("DELETE", person.path())  # asked first: what is still to be written goes too
+        click.confirm(
+            f"Erase every block, passage and message of {person.user!r}? This cannot be taken back",
+            abort=True,
+            err=True,
+        )
+    receipt = person.api.call(
+        "DELETE", person.path()
+    )  # asked first: what is still to be written goes too
     if not any(receipt["erased"].values()):
         _known(person)
     shown_json(receipt)

@@ -1,4 +1,5 @@
 """What the commands share: how they fail, and the options that several of them take."""
+
 from __future__ import annotations
 
 import json
@@ -35,8 +36,11 @@ def installed_version() -> str:
 
 def config_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
-        "--config", type=click.Path(dir_okay=False, path_type=Path), envvar="MNEMOGATE_CONFIG",
-        help="The configuration, a TOML file; config/gateway.toml shows every setting.  [default: none; env: MNEMOGATE_CONFIG]")(command)
+        "--config",
+        type=click.Path(dir_okay=False, path_type=Path),
+        envvar="MNEMOGATE_CONFIG",
+        help="The configuration, a TOML file; config/gateway.toml shows every setting.  [default: none; env: MNEMOGATE_CONFIG]",
+    )(command)
 
 
 def settings_from(config: Path | None, **overrides: Any) -> Settings:
@@ -60,18 +64,47 @@ class Serving:
 
     def settings(self) -> Settings:
         """Raises ConfigError."""
-        return settings_from(self.config, server__host=self.host, server__port=self.port, upstream=self.upstream)
+        return settings_from(
+            self.config, server__host=self.host, server__port=self.port, upstream=self.upstream
+        )
 
 
 def serve_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of `serve`, handed to the command as one `serving`."""
 
-    @click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), default="info", show_default=True, help="What the log shows; debug: also /health and /ready.")
-    @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How the log on standard error is written: one line or one object for each request.")
-    @click.option("--upstream", help="The base URL of an OpenAI-compatible server, in place of the configured one.")
-    @click.option("--workers", type=int, default=1, show_default=True, help="Processes. This version runs one.")
-    @click.option("--port", type=click.IntRange(0, 65535), help="The port; 0 takes a free one.  [default: 8080]")
-    @click.option("--host", help="The address to listen on.  [default: 127.0.0.1, this machine alone]")
+    @click.option(
+        "--log-level",
+        type=click.Choice(LEVELS, case_sensitive=False),
+        default="info",
+        show_default=True,
+        help="What the log shows; debug: also /health and /ready.",
+    )
+    @click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="How the log on standard error is written: one line or one object for each request.",
+    )
+    @click.option(
+        "--upstream",
+        help="The base URL of an OpenAI-compatible server, in place of the configured one.",
+    )
+    @click.option(
+        "--workers",
+        type=int,
+        default=1,
+        show_default=True,
+        help="Processes. This version runs one.",
+    )
+    @click.option(
+        "--port",
+        type=click.IntRange(0, 65535),
+        help="The port; 0 takes a free one.  [default: 8080]",
+    )
+    @click.option(
+        "--host", help="The address to listen on.  [default: 127.0.0.1, this machine alone]"
+    )
     @config_option
     @wraps(command)
     def wrapped(**options: Any) -> Any:
@@ -130,8 +163,17 @@ def _whole(ctx: click.Context, option: click.Parameter, url: str | None) -> str 
 def where_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--config, --url and --key, handed to the command as one `where`."""
 
-    @click.option("--key", envvar="MNEMOGATE_KEY", help="A key of that gateway.  [default: the local token of single-user mode; env: MNEMOGATE_KEY]")
-    @click.option("--url", envvar="MNEMOGATE_URL", callback=_whole, help="A running gateway, such as http://127.0.0.1:8080.  [default: the one that runs on this data folder; env: MNEMOGATE_URL]")
+    @click.option(
+        "--key",
+        envvar="MNEMOGATE_KEY",
+        help="A key of that gateway.  [default: the local token of single-user mode; env: MNEMOGATE_KEY]",
+    )
+    @click.option(
+        "--url",
+        envvar="MNEMOGATE_URL",
+        callback=_whole,
+        help="A running gateway, such as http://127.0.0.1:8080.  [default: the one that runs on this data folder; env: MNEMOGATE_URL]",
+    )
     @config_option
     @wraps(command)
     def wrapped(config: Path | None, url: str | None, key: str | None, **options: Any) -> Any:

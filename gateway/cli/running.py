@@ -1,4 +1,5 @@
 """Which gateway serves a data folder: a note in it, locked for as long as that gateway lives, so a dead one never misleads."""
+
 from __future__ import annotations
 
 import contextlib

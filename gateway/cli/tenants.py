@@ -1,4 +1,5 @@
 """Which tenants the requests of this configuration have, and whose memory lies in the data folder beside theirs."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -36,7 +37,11 @@ def unseen(settings: Settings) -> list[str]:
 
     seen = reachable(settings)
     found = remembered(settings.sqlite_file) if settings.sqlite_file else {}
-    hidden = {tenant: who for tenant, who in found.items() if (not tenant.startswith(OWN) if seen is None else tenant not in seen)}
+    hidden = {
+        tenant: who
+        for tenant, who in found.items()
+        if (not tenant.startswith(OWN) if seen is None else tenant not in seen)
+    }
     to = next(iter(seen)) if seen and len(seen) == 1 else "TENANT"
     out = [_told(tenant, *who, to) for tenant, who in list(hidden.items())[:SHOWN]]
     if len(hidden) > SHOWN:
@@ -45,8 +50,16 @@ def unseen(settings: Settings) -> list[str]:
 
 
 def _told(tenant: str, count: int, one: str, to: str) -> str:
-    whose = f", {MODES[tenant]}" if tenant in MODES else ", an own key's" if tenant.startswith(OWN) else ""
+    whose = (
+        f", {MODES[tenant]}"
+        if tenant in MODES
+        else ", an own key's"
+        if tenant.startswith(OWN)
+        else ""
+    )
     who = f"the memory of {count} users" if count > 1 else f"the memory of {one!r}"
     shown = one if one.isidentifier() else "FROM"
-    return (f"{who} lies here under the tenant {tenant!r}{whose}, and no request reaches it in this mode: "
-            f"`mnemogate users move {shown} {shown if shown != 'FROM' else 'TO'} --from-tenant {tenant} --to-tenant {to}` moves a user's")
+    return (
+        f"{who} lies here under the tenant {tenant!r}{whose}, and no request reaches it in this mode: "
+        f"`mnemogate users move {shown} {shown if shown != 'FROM' else 'TO'} --from-tenant {tenant} --to-tenant {to}` moves a user's"
+    )

@@ -1,4 +1,5 @@
 """`mnemogate users ...`: whose memory there is, and giving it another name, across tenants and so across modes."""
+
 from __future__ import annotations
 
 import asyncio
@@ -8,7 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.client import opened
-from gateway.cli.options import Failed, Where, config_option, json_option, shown_json, where_options, with_database
+from gateway.cli.options import (
+    Failed,
+    Where,
+    config_option,
+    json_option,
+    shown_json,
+    where_options,
+    with_database,
+)
 from gateway.cli.tenants import holders, reachable
 
 if TYPE_CHECKING:
@@ -53,7 +62,9 @@ def list_(where: Where, as_json: bool) -> None:
         shown_json(found)
         return
     for user in found:
-        counts = ", ".join(f"{user[kind]} {kind}" for kind in ("blocks", "passages", "messages", "conversations"))
+        counts = ", ".join(
+            f"{user[kind]} {kind}" for kind in ("blocks", "passages", "messages", "conversations")
+        )
         click.echo(f"{user['id']}  {counts}, last seen {user['last_active_at'][:16]}")
     if not found:
         click.echo("Nobody is known here yet.", err=True)
@@ -62,10 +73,17 @@ def list_(where: Where, as_json: bool) -> None:
 @users.command(short_help="Give a user's memory another name.")
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
-@click.option("--from-tenant", help="The tenant that FROM is of.  [default: the only one that knows FROM]")
-@click.option("--to-tenant", help="The tenant that TO is of.  [default: the one that requests have here, where it is one]")
+@click.option(
+    "--from-tenant", help="The tenant that FROM is of.  [default: the only one that knows FROM]"
+)
+@click.option(
+    "--to-tenant",
+    help="The tenant that TO is of.  [default: the one that requests have here, where it is one]",
+)
 @config_option
-def move(source: str, target: str, from_tenant: str | None, to_tenant: str | None, config: Path | None) -> None:
+def move(
+    source: str, target: str, from_tenant: str | None, to_tenant: str | None, config: Path | None
+) -> None:
     """Give all memory of the user FROM, of all agents, to the user TO, who has none yet; the gateway may run meanwhile. What FROM
     has used and cost stays where it was.
 
@@ -81,16 +99,28 @@ def move(source: str, target: str, from_tenant: str | None, to_tenant: str | Non
 
     settings = with_database(config)
     if (spill := settings.data / "spill.ndjson").exists() and spill.stat().st_size:
-        raise Failed(f"Turns wait in {spill} for the store. Start the gateway once, so that it takes them in, and then move.")
-    asked = Move(_secret(settings), (_from(settings, source, from_tenant), source), (_to(settings, to_tenant), _named(target)))
+        raise Failed(
+            f"Turns wait in {spill} for the store. Start the gateway once, so that it takes them in, and then move."
+        )
+    asked = Move(
+        _secret(settings),
+        (_from(settings, source, from_tenant), source),
+        (_to(settings, to_tenant), _named(target)),
+    )
     if asked.source == asked.target:
-        raise Failed(f"{source!r} of the tenant {asked.source[0]!r} is that user already. Give another TO or --to-tenant.")
+        raise Failed(
+            f"{source!r} of the tenant {asked.source[0]!r} is that user already. Give another TO or --to-tenant."
+        )
     try:
         asyncio.run(_moved(settings, asked))
     except MemoryFault as e:
         text = str(e)
-        raise Failed(f"{text[:1].upper()}{text[1:]}. `mnemogate users move --help` says how two memories are joined.") from e
-    click.echo(f"what was remembered of {source} ({asked.source[0]}) is {target}'s ({asked.target[0]}) now")
+        raise Failed(
+            f"{text[:1].upper()}{text[1:]}. `mnemogate users move --help` says how two memories are joined."
+        ) from e
+    click.echo(
+        f"what was remembered of {source} ({asked.source[0]}) is {target}'s ({asked.target[0]}) now"
+    )
 
 
 async def _moved(settings: Settings, asked: Move) -> None:
@@ -106,7 +136,9 @@ async def _moved(settings: Settings, asked: Move) -> None:
             key = asked.key(agent)
             while at is not None:
                 seen[scope_id] = at
-                at = await db.write(lambda conn, s=scope_id, k=key, a=at: moving.page(conn, s, k, a))  # type: ignore[misc]
+                at = await db.write(
+                    lambda conn, s=scope_id, k=key, a=at: moving.page(conn, s, k, a)
+                )  # type: ignore[misc]
         await db.write(lambda conn: moving.ended(conn, asked, seen))
     finally:
         await db.close()
@@ -116,7 +148,9 @@ def _secret(settings: Settings) -> bytes:
     from gateway.secret import kept_secret
 
     if not (path := settings.data / "secret").exists():
-        raise Failed(f"{path} is missing: without it no stored memory can be recognised. Restore it from a backup.")
+        raise Failed(
+            f"{path} is missing: without it no stored memory can be recognised. Restore it from a backup."
+        )
     return kept_secret(path, 32)
 
 
@@ -124,7 +158,9 @@ def _named(user: str) -> str:
     from gateway.identity import USER_CHARACTERS
 
     if not user.strip() or user != user.strip() or len(user) > USER_CHARACTERS:
-        raise Failed(f"TO is {user[:80]!r}: give 1 to {USER_CHARACTERS} characters, without white space around them.")
+        raise Failed(
+            f"TO is {user[:80]!r}: give 1 to {USER_CHARACTERS} characters, without white space around them."
+        )
     return user
 
 
@@ -133,8 +169,12 @@ def _from(settings: Settings, user: str, tenant: str | None) -> str:
     if tenant is not None or len(found) == 1:
         return tenant or found[0]
     if not found:
-        raise Failed(f"Nothing is stored of the user {user!r} here, in any tenant. `mnemogate users` lists who is known.")
-    raise Failed(f"{len(found)} tenants know a user {user!r}: {', '.join(found[:10])}. Name one with --from-tenant.")
+        raise Failed(
+            f"Nothing is stored of the user {user!r} here, in any tenant. `mnemogate users` lists who is known."
+        )
+    raise Failed(
+        f"{len(found)} tenants know a user {user!r}: {', '.join(found[:10])}. Name one with --from-tenant."
+    )
 
 
 def _to(settings: Settings, tenant: str | None) -> str:

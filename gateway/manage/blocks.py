@@ -1,4 +1,5 @@
 """Core memory over HTTP: blocks, their versions, undo. An ETag is a version; a stale If-Match is a 409."""
+
 from __future__ import annotations
 
 import re
@@ -31,7 +32,10 @@ def _expected(desk: Desk) -> int | None:
     if value == "*":
         return None
     if (found := TAG.fullmatch(value)) is None:
-        raise BadRequest(f"If-Match is {value[:60]!r}: send the block's version, quoted or bare, as the ETag has it.", param="if-match")
+        raise BadRequest(
+            f"If-Match is {value[:60]!r}: send the block's version, quoted or bare, as the ETag has it.",
+            param="if-match",
+        )
     return int(found[1] or found[2])
 
 
@@ -65,7 +69,11 @@ async def block(desk: AtDesk, label: FromPath[str]) -> Response[shapes.Block]:
     return _tagged(found)
 
 
-@put("/users/{user:str}/blocks/{label:str}", summary="Create or replace a block", operation_class=taking(BlockPut))
+@put(
+    "/users/{user:str}/blocks/{label:str}",
+    summary="Create or replace a block",
+    operation_class=taking(BlockPut),
+)
 async def put_block(desk: AtDesk, label: FromPath[str]) -> Response[shapes.Block]:
     new = await desk.asked(BlockPut)
     change = Change(new.value, new.description, new.limit, new.read_only)
@@ -76,7 +84,11 @@ async def put_block(desk: AtDesk, label: FromPath[str]) -> Response[shapes.Block
     return _tagged(now)
 
 
-@patch("/users/{user:str}/blocks/{label:str}", summary="Change a block", operation_class=taking(BlockPatch))
+@patch(
+    "/users/{user:str}/blocks/{label:str}",
+    summary="Change a block",
+    operation_class=taking(BlockPatch),
+)
 async def patch_block(desk: AtDesk, label: FromPath[str]) -> Response[shapes.Block]:
     new = await desk.asked(BlockPatch)
     change = Change(new.value, new.description, new.limit, new.read_only)
@@ -85,25 +97,40 @@ async def patch_block(desk: AtDesk, label: FromPath[str]) -> Response[shapes.Blo
     return _tagged(now)
 
 
-@delete("/users/{user:str}/blocks/{label:str}", status_code=200, summary="Delete a block; undo restores it")
+@delete(
+    "/users/{user:str}/blocks/{label:str}",
+    status_code=200,
+    summary="Delete a block; undo restores it",
+)
 async def delete_block(desk: AtDesk, label: FromPath[str]) -> Gone:
     await _edit(desk, label, edits.removed(label))
     return Gone(label, "block")
 
 
 @get("/users/{user:str}/blocks/{label:str}/versions", summary="A block's history, newest first")
-async def versions(desk: AtDesk, label: FromPath[str], cursor: Cursor = None, limit: PageLimit = 50) -> Page[Version]:
+async def versions(
+    desk: AtDesk, label: FromPath[str], cursor: Cursor = None, limit: PageLimit = 50
+) -> Page[Version]:
     hand, before = desk.hand(), place_of(cursor, int)
 
     def work(conn: Connection) -> list[Version]:
         found = block_rows.versions(conn, hand.shelf(conn), label, before, limit + 1)
         return [Version(**{**v, "created_at": iso(v["created_at"])}) for v in found]
 
-    mine, rest = window(await desk.read(work), limit, lambda v: v.version, lambda v: len(v.before or "") + len(v.after or ""))
+    mine, rest = window(
+        await desk.read(work),
+        limit,
+        lambda v: v.version,
+        lambda v: len(v.before or "") + len(v.after or ""),
+    )
     return Page(mine, rest)
 
 
-@post("/users/{user:str}/blocks/{label:str}/undo", status_code=200, summary="Take the newest edit back; repeated, walk further back")
+@post(
+    "/users/{user:str}/blocks/{label:str}/undo",
+    status_code=200,
+    summary="Take the newest edit back; repeated, walk further back",
+)
 async def undo(desk: AtDesk, label: FromPath[str]) -> Response[shapes.Block | Gone]:
     hand = desk.hand()
     now = await desk.write(lambda conn: outside.undo(conn, hand, label))

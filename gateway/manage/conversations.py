@@ -1,4 +1,5 @@
 """Recall memory over HTTP: conversations, their messages, a chat brought along, explain records."""
+
 from __future__ import annotations
 
 import asyncio
@@ -44,23 +45,43 @@ from memory.stores.sql.transcripts import Said
 
 
 def _shown(found: rows.Found) -> Conversation:
-    return Conversation(found.name, found.user, found.agent, found.forked_from, found.messages, iso(found.created_at), iso(found.updated_at))
+    return Conversation(
+        found.name,
+        found.user,
+        found.agent,
+        found.forked_from,
+        found.messages,
+        iso(found.created_at),
+        iso(found.updated_at),
+    )
 
 
 def _message(row: dict[str, Any], conversation: str) -> Message:
     body = message_rows.said(row["body"], row["role"], row["content"])
     return Message(
-        row["public_id"], row["role"], body.get("content"), conversation, iso(row["created_at"]), row["aborted"], body.get("name"), body.get("tool_calls"),
-        body.get("tool_call_id"))
+        row["public_id"],
+        row["role"],
+        body.get("content"),
+        conversation,
+        iso(row["created_at"]),
+        row["aborted"],
+        body.get("name"),
+        body.get("tool_calls"),
+        body.get("tool_call_id"),
+    )
 
 
 def _messages(found: list[dict[str, Any]], limit: int, conversation: str) -> Page[Message]:
-    mine, rest = window(found, limit, lambda m: m["id"], lambda m: len(m["body"]) + len(m["content"]))
+    mine, rest = window(
+        found, limit, lambda m: m["id"], lambda m: len(m["body"]) + len(m["content"])
+    )
     return Page([_message(m, conversation) for m in mine], rest)
 
 
 @get("/users/{user:str}/conversations", summary="A user's conversations, newest first")
-async def conversations(desk: AtDesk, cursor: Cursor = None, limit: PageLimit = 50) -> Page[Conversation]:
+async def conversations(
+    desk: AtDesk, cursor: Cursor = None, limit: PageLimit = 50
+) -> Page[Conversation]:
     before = place_of(cursor, int)
 
     def work(conn: Connection) -> list[rows.Found]:
@@ -71,7 +92,12 @@ async def conversations(desk: AtDesk, cursor: Cursor = None, limit: PageLimit = 
     return Page([_shown(c) for c in mine], rest)
 
 
-@post("/users/{user:str}/conversations", status_code=200, summary="Bring an existing chat along", operation_class=taking(ConversationPost))
+@post(
+    "/users/{user:str}/conversations",
+    status_code=200,
+    summary="Bring an existing chat along",
+    operation_class=taking(ConversationPost),
+)
 async def bring_conversation(desk: AtDesk) -> Conversation:
     caller, hand = desk.caller, desk.hand()
     new = shapes.brought(await caller.much(), caller.rows)
@@ -96,21 +122,43 @@ def _one_said(message: Json, where: str, now: float) -> Said:
     content, calls = message.get("content"), message.get("tool_calls")
     if not isinstance(message.get("role"), str):
         raise BadRequest(f"`{where}` needs a `role`.", param=where)
-    if not (content is None or isinstance(content, str) or (isinstance(content, list) and all(isinstance(p, dict) for p in content))):
-        raise BadRequest(f"`{where}.content` must be a string, a list of parts, or null, not {quoted(content)}.", param=f"{where}.content")
-    if calls is not None and not (isinstance(calls, list) and all(isinstance(c, dict) for c in calls)):
-        raise BadRequest(f"`{where}.tool_calls` must be a list of objects, not {quoted(calls)}.", param=f"{where}.tool_calls")
+    if not (
+        content is None
+        or isinstance(content, str)
+        or (isinstance(content, list) and all(isinstance(p, dict) for p in content))
+    ):
+        raise BadRequest(
+            f"`{where}.content` must be a string, a list of parts, or null, not {quoted(content)}.",
+            param=f"{where}.content",
+        )
+    if calls is not None and not (
+        isinstance(calls, list) and all(isinstance(c, dict) for c in calls)
+    ):
+        raise BadRequest(
+            f"`{where}.tool_calls` must be a list of objects, not {quoted(calls)}.",
+            param=f"{where}.tool_calls",
+        )
     if (size := len(text_of(message))) > SAID:
-        raise BadRequest(f"`{where}` has {size} characters; at most {SAID} are allowed.", param=where)
+        raise BadRequest(
+            f"`{where}` has {size} characters; at most {SAID} are allowed.", param=where
+        )
     told_at = message.pop("created_at", None)
     if told_at is not None and not isinstance(told_at, str):
-        raise BadRequest(f"`{where}.created_at` is {quoted(told_at)}: give an ISO 8601 time.", param=f"{where}.created_at")
+        raise BadRequest(
+            f"`{where}.created_at` is {quoted(told_at)}: give an ISO 8601 time.",
+            param=f"{where}.created_at",
+        )
     at = time_of(told_at, f"{where}.created_at")
     return Said(message, now if at is None else at)
 
 
-@get("/users/{user:str}/conversations/{ident:str}/messages", summary="A conversation's messages, oldest first")
-async def messages(desk: AtDesk, ident: FromPath[str], cursor: Cursor = None, limit: PageLimit = 50) -> Page[Message]:
+@get(
+    "/users/{user:str}/conversations/{ident:str}/messages",
+    summary="A conversation's messages, oldest first",
+)
+async def messages(
+    desk: AtDesk, ident: FromPath[str], cursor: Cursor = None, limit: PageLimit = 50
+) -> Page[Message]:
     name, after = segment(ident), place_of(cursor, int) or 0
 
     def work(conn: Connection) -> list[dict[str, Any]] | None:
@@ -124,15 +172,36 @@ async def messages(desk: AtDesk, ident: FromPath[str], cursor: Cursor = None, li
     return _messages(listed, limit, name)
 
 
-@get("/users/{user:str}/messages/search", summary="Search everything said with a user; without words, the newest")
-async def search_messages(desk: AtDesk, search: Sought, role: FromQuery[str | None] = None) -> Page[MessageHit]:
+@get(
+    "/users/{user:str}/messages/search",
+    summary="Search everything said with a user; without words, the newest",
+)
+async def search_messages(
+    desk: AtDesk, search: Sought, role: FromQuery[str | None] = None
+) -> Page[MessageHit]:
     query = search.by(role)
     scope_id = await desk.scope_id()
     if scope_id is None:
         return Page([])
     with told():
-        found, rest = search.page(await desk.caller.gateway.memory.retrieval.messages(scope_id, query))
-    return Page([MessageHit(h["public_id"], h["content"], h["score"], iso(h["created_at"]), h["why"], h["role"], h["conversation"]) for h in found], rest)
+        found, rest = search.page(
+            await desk.caller.gateway.memory.retrieval.messages(scope_id, query)
+        )
+    return Page(
+        [
+            MessageHit(
+                h["public_id"],
+                h["content"],
+                h["score"],
+                iso(h["created_at"]),
+                h["why"],
+                h["role"],
+                h["conversation"],
+            )
+            for h in found
+        ],
+        rest,
+    )
 
 
 @dataclass(slots=True)
@@ -156,12 +225,18 @@ def _one(conn: Connection, caller: Caller, name: str, which: Owner) -> rows.Foun
     if not found:
         raise NotFound(f"There is no conversation {name[:80]!r} that this key may see.")
     if len(found) > 1:
-        raise Ambiguous(f"Several conversations are named {name[:80]!r}. Say whose with ?user= (and ?agent=, ?tenant=).", param="user", code="ambiguous")
+        raise Ambiguous(
+            f"Several conversations are named {name[:80]!r}. Say whose with ?user= (and ?agent=, ?tenant=).",
+            param="user",
+            code="ambiguous",
+        )
     return found[0]
 
 
 @get("/conversations/{ident:str}", summary="Any conversation this key may see, with its messages")
-async def conversation(caller: AtDoor, ident: FromPath[str], whose: Whose, cursor: Cursor = None, limit: PageLimit = 50) -> WholeConversation:
+async def conversation(
+    caller: AtDoor, ident: FromPath[str], whose: Whose, cursor: Cursor = None, limit: PageLimit = 50
+) -> WholeConversation:
     name, after = segment(ident), place_of(cursor, int) or 0
 
     def work(conn: Connection) -> tuple[rows.Found, list[dict[str, Any]]]:
@@ -169,15 +244,23 @@ async def conversation(caller: AtDoor, ident: FromPath[str], whose: Whose, curso
         return found, message_rows.page(conn, found.key, after, limit + 1)
 
     found, listed = await caller.read(work)
-    return WholeConversation(**msgspec.structs.asdict(_shown(found)), messages=_messages(listed, limit, name))
+    return WholeConversation(
+        **msgspec.structs.asdict(_shown(found)), messages=_messages(listed, limit, name)
+    )
 
 
-@delete("/conversations/{ident:str}", status_code=200, summary="Delete a conversation and what hangs on it")
+@delete(
+    "/conversations/{ident:str}",
+    status_code=200,
+    summary="Delete a conversation and what hangs on it",
+)
 async def delete_conversation(caller: AtDoor, ident: FromPath[str], whose: Whose) -> Gone:
     name = segment(ident)
 
     with told():
-        found = await erasing.delete_conversation(caller.gateway.memory.db, lambda conn: _one(conn, caller, name, whose))
+        found = await erasing.delete_conversation(
+            caller.gateway.memory.db, lambda conn: _one(conn, caller, name, whose)
+        )
     caller.gateway.worker.wake()
     await asyncio.to_thread(caller.gateway.memory.spill.forget_conversation, found.key)
     return Gone(name, "conversation")
@@ -187,8 +270,18 @@ async def delete_conversation(caller: AtDoor, ident: FromPath[str], whose: Whose
 async def explain(caller: AtDoor, ident: FromPath[str]) -> Json:
     found = await caller.read(lambda conn: rows.explained(conn, caller.reach, ident))
     if found is None:
-        raise NotFound(f"There is no explain record {ident[:80]!r} that this key may see. They are kept for memory.explain_days days.")
+        raise NotFound(
+            f"There is no explain record {ident[:80]!r} that this key may see. They are kept for memory.explain_days days."
+        )
     return {**found, "created_at": iso(found["created_at"])}
 
 
-ROUTES = (conversations, bring_conversation, messages, search_messages, conversation, delete_conversation, explain)
+ROUTES = (
+    conversations,
+    bring_conversation,
+    messages,
+    search_messages,
+    conversation,
+    delete_conversation,
+    explain,
+)

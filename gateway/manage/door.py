@@ -3,6 +3,7 @@
 Identity fails closed (PRODUCT.md, Identity): the tenant comes from the key, an admin's `?tenant=` excepted; a key that is not
 trusted reaches its own users' rows alone; in own-key mode a tenant never seen upstream manages nothing.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -17,7 +18,15 @@ from sqlalchemy import Connection
 
 from gateway.accesslog import current
 from gateway.chat import Gateway, request_id
-from gateway.errors import BadRequest, Conflict, Forbidden, GatewayError, NotFound, TooLarge, Unavailable
+from gateway.errors import (
+    BadRequest,
+    Conflict,
+    Forbidden,
+    GatewayError,
+    NotFound,
+    TooLarge,
+    Unavailable,
+)
 from gateway.front import segment
 from gateway.identity import USER_CHARACTERS, Principal
 from gateway.intake import read_body
@@ -43,7 +52,9 @@ Cursor = Annotated[str | None, QueryParameter(description="the next_cursor of th
 class Caller:
     """One request: its key, and the tenant it may reach."""
 
-    def __init__(self, request: Request[Any, Any, Any], principal: Principal, tenant: str | None) -> None:
+    def __init__(
+        self, request: Request[Any, Any, Any], principal: Principal, tenant: str | None
+    ) -> None:
         self.request, self.principal = request, principal
         self.gateway: Gateway = request.app.state.gateway
         self.asked_tenant = tenant
@@ -74,11 +85,18 @@ class Caller:
         """most: what a refusal says of the limit, where it is lower than every request's."""
         whole = self.gateway.settings.server.max_body_mib
         try:
-            return await read_body(self.request.receive, dict(self.request.scope["headers"]), int(min(mib, whole) * MIB))
+            return await read_body(
+                self.request.receive,
+                dict(self.request.scope["headers"]),
+                int(min(mib, whole) * MIB),
+            )
         except TooLarge as e:
             if mib >= whole:
                 raise
-            raise TooLarge(f"The body is larger than {int(mib * MIB)} bytes, the most that {most}", headers=e.headers) from e
+            raise TooLarge(
+                f"The body is larger than {int(mib * MIB)} bytes, the most that {most}",
+                headers=e.headers,
+            ) from e
 
     @property
     def runs_it(self) -> bool:
@@ -96,7 +114,9 @@ class Caller:
         settings = self.gateway.settings
         mib = settings.server.max_body_mib if self.runs_it else settings.memory.import_mib
         return await self._body(
-            mib, "this key may bring at once. Send it in several parts, use an admin key, or raise memory.import_mib.")
+            mib,
+            "this key may bring at once. Send it in several parts, use an admin key, or raise memory.import_mib.",
+        )
 
     async def asked(self, model: type[S]) -> S:
         return shapes.asked(await self.body(), model)
@@ -114,7 +134,11 @@ class Desk:
         """Who reaches into this memory: the API, or the CLI where it says so."""
         gateway, headers = self.caller.gateway, self.caller.request.headers
         actor = actor or ("cli" if headers.get("x-mnemogate-actor") == "cli" else "api")
-        return Hand(self.scope, gateway.memory.policy.blocks, Source(actor, request_id(self.caller.request.scope)))
+        return Hand(
+            self.scope,
+            gateway.memory.policy.blocks,
+            Source(actor, request_id(self.caller.request.scope)),
+        )
 
     @property
     def agent(self) -> str | None:
@@ -140,8 +164,14 @@ async def caller(request: Request[Any, Any, Any], tenant: FromQuery[str | None] 
         await gateway.memory.usable()
     found = Caller(request, principal, tenant)
     settings = gateway.settings
-    if settings.mode == "own-key" and not settings.single_user and not await found.read(lambda conn: owners.proven(conn, principal.tenant)):
-        raise Forbidden("No upstream has accepted this key yet, so there is nothing to manage with it. Send a chat completion with it first.")
+    if (
+        settings.mode == "own-key"
+        and not settings.single_user
+        and not await found.read(lambda conn: owners.proven(conn, principal.tenant))
+    ):
+        raise Forbidden(
+            "No upstream has accepted this key yet, so there is nothing to manage with it. Send a chat completion with it first."
+        )
     return found
 
 
@@ -151,18 +181,26 @@ async def desk(caller: AtDoor, user: FromPath[str], agent: FromQuery[str] = "def
         raise BadRequest("`tenant` is '*': a user belongs to one tenant, name it.", param="tenant")
     name = named(segment(user), "user")
     if not caller.principal.may_name(name):
-        raise Forbidden(f"This key may not reach the user {name[:64]!r}. Use one of its own users, or a trusted key.", param="user")
+        raise Forbidden(
+            f"This key may not reach the user {name[:64]!r}. Use one of its own users, or a trusted key.",
+            param="user",
+        )
     current().user = name
     agent = named(agent, "agent")
     if len(agent) > 256:
-        raise BadRequest(f"`agent` has {len(agent)} characters; at most 256 are allowed.", param="agent")
+        raise BadRequest(
+            f"`agent` has {len(agent)} characters; at most 256 are allowed.", param="agent"
+        )
     return Desk(caller, Scope(caller.tenant, name, agent, caller.gateway.secret))
 
 
 def named(name: str, what: str) -> str:
     """A name that can be stored. Raises BadRequest."""
     if not name.strip() or len(name) > USER_CHARACTERS:
-        raise BadRequest(f"`{what}` has {len(name)} characters; 1 to {USER_CHARACTERS} are allowed, not all of them blank.", param=what)
+        raise BadRequest(
+            f"`{what}` has {len(name)} characters; 1 to {USER_CHARACTERS} are allowed, not all of them blank.",
+            param=what,
+        )
     try:
         name.encode("utf-8")
     except UnicodeEncodeError as e:
@@ -197,11 +235,16 @@ def _translated(error: Exception) -> GatewayError:
             return TooLarge(message, code="too_many_rows")
         case BadLine():
             return BadRequest(message, code="bad_line")
-    return Unavailable("The memory store is unavailable. Try again shortly.", headers=[(b"retry-after", b"1")])
+    return Unavailable(
+        "The memory store is unavailable. Try again shortly.", headers=[(b"retry-after", b"1")]
+    )
 
 
 def window(
-    rows: list[T], limit: int, place: Callable[[T], Any], weigh: Callable[[T], int] = lambda _: 0,
+    rows: list[T],
+    limit: int,
+    place: Callable[[T], Any],
+    weigh: Callable[[T], int] = lambda _: 0,
 ) -> tuple[list[T], str | None]:
     """One page of rows that were asked for with one more than `limit`, and the cursor to the rest. weigh: a
     row's characters; a page has fewer rows where they are long."""

@@ -1,4 +1,5 @@
 """Background jobs over HTTP: those that gave up, and a retry. A key sees those of the users it may see; an admin's, all."""
+
 from __future__ import annotations
 
 from typing import Annotated
@@ -14,7 +15,9 @@ from memory.jobs import shown
 from memory.search import iso
 from memory.stores.sql.owners import Reach
 
-State = Annotated[str, QueryParameter(name="state", description=f"one of {', '.join(shown.STATES)}")]
+State = Annotated[
+    str, QueryParameter(name="state", description=f"one of {', '.join(shown.STATES)}")
+]
 
 
 class Job(msgspec.Struct, kw_only=True):
@@ -45,13 +48,33 @@ def _reach(caller: AtDoor) -> Reach:
 
 
 @get("/jobs", summary="Background jobs, newest first: those that gave up, or of another state")
-async def jobs(caller: AtDoor, which: State = "dead", cursor: Cursor = None, limit: PageLimit = 50) -> Page[Job]:
+async def jobs(
+    caller: AtDoor, which: State = "dead", cursor: Cursor = None, limit: PageLimit = 50
+) -> Page[Job]:
     if which not in shown.STATES:
-        raise BadRequest(f"`state` is {which[:40]!r}: use one of {', '.join(shown.STATES)}.", param="state")
+        raise BadRequest(
+            f"`state` is {which[:40]!r}: use one of {', '.join(shown.STATES)}.", param="state"
+        )
     before, reach = place_of(cursor, int), _reach(caller)
-    mine, rest = window(await caller.read(lambda conn: shown.page(conn, reach, which, before, limit + 1)), limit, lambda j: j["id"])
-    return Page([Job(**{**{k: v for k, v in j.items() if k != "run_at"}, "id": str(j["id"]), "created_at": iso(j["created_at"]), "next_at": iso(j["run_at"])})
-                 for j in mine], rest)
+    mine, rest = window(
+        await caller.read(lambda conn: shown.page(conn, reach, which, before, limit + 1)),
+        limit,
+        lambda j: j["id"],
+    )
+    return Page(
+        [
+            Job(
+                **{
+                    **{k: v for k, v in j.items() if k != "run_at"},
+                    "id": str(j["id"]),
+                    "created_at": iso(j["created_at"]),
+                    "next_at": iso(j["run_at"]),
+                }
+            )
+            for j in mine
+        ],
+        rest,
+    )
 
 
 @post("/jobs/{ident:str}/retry", status_code=200, summary="Try a job again that gave up")

@@ -1,4 +1,5 @@
 """What several routes read from a query string, each once."""
+
 from __future__ import annotations
 
 import re
@@ -54,9 +55,13 @@ Within = NamedDependency[Span]
 Sought = NamedDependency[Search]
 
 
-async def search(span: Within, q: FromQuery[str] = "", cursor: Cursor = None, limit: PageLimit = 10) -> Search:
+async def search(
+    span: Within, q: FromQuery[str] = "", cursor: Cursor = None, limit: PageLimit = 10
+) -> Search:
     """Raises BadRequest."""
-    return Search(Query(q, (), span.since, span.until, limit + 1, max(place_of(cursor, int) or 0, 0)))
+    return Search(
+        Query(q, (), span.since, span.until, limit + 1, max(place_of(cursor, int) or 0, 0))
+    )
 
 
 def bound(value: str | None, name: str) -> float | None:
@@ -64,6 +69,11 @@ def bound(value: str | None, name: str) -> float | None:
     if not value:
         return None
     try:
-        return parse_time(BARE_ZONE.sub(r"+\1", value) if "T" in value else value, end=name == "until")
+        return parse_time(
+            BARE_ZONE.sub(r"+\1", value) if "T" in value else value, end=name == "until"
+        )
     except (ValueError, OverflowError) as e:
-        raise BadRequest(f"`{name}` is {value[:60]!r}: give an ISO 8601 date or time, like 2026-03-01.", param=name) from e
+        raise BadRequest(
+            f"`{name}` is {value[:60]!r}: give an ISO 8601 date or time, like 2026-03-01.",
+            param=name,
+        ) from e

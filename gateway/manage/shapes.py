@@ -1,4 +1,5 @@
 """The objects of the management API as they leave and as they come. Unknown members of a request are refused with their path."""
+
 from __future__ import annotations
 
 import base64
@@ -21,7 +22,10 @@ from memory.search import iso
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 Json = dict[str, Any]
-FAULT = re.compile(r"(?:Object contains unknown field `(.*)`|Object missing required field `(.*)`|(.*?))(?: - at `\$\.?(.*)`)?", re.DOTALL)  # as msgspec words it
+FAULT = re.compile(
+    r"(?:Object contains unknown field `(.*)`|Object missing required field `(.*)`|(.*?))(?: - at `\$\.?(.*)`)?",
+    re.DOTALL,
+)  # as msgspec words it
 STEP = re.compile(r"(\w+)|\[(\d+)\]")
 
 
@@ -263,7 +267,9 @@ class _Brought(_Asked):
     id: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
 
 
-MARKED = 4_000_000  # by which it is told, before it is read, that a body is made of very many values
+MARKED = (
+    4_000_000  # by which it is told, before it is read, that a body is made of very many values
+)
 _brought = msgspec.json.Decoder(_Brought).decode
 
 
@@ -271,7 +277,9 @@ def brought(body: bytes, most: int | None) -> _Brought:
     """A conversation brought along, of `most` messages (None: of any number). Raises BadRequest, TooLarge."""
     if (many := sum(map(body.count, MARKS))) > MARKED:
         raise BadRequest(
-            f"The body has {many} commas and opening brackets; at most {MARKED} are allowed. Bring the conversation in several parts.", code="too_many_values")
+            f"The body has {many} commas and opening brackets; at most {MARKED} are allowed. Bring the conversation in several parts.",
+            code="too_many_values",
+        )
     try:
         found = _brought(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
@@ -280,7 +288,10 @@ def brought(body: bytes, most: int | None) -> _Brought:
     if most is not None and len(found.messages) > most:
         raise TooLarge(
             f"`messages` has {len(found.messages)} of them, and this key may bring {most} at once. Bring the conversation in several "
-            "parts, use an admin key, or raise memory.import_rows.", param="messages", code="too_many_rows")
+            "parts, use an admin key, or raise memory.import_rows.",
+            param="messages",
+            code="too_many_rows",
+        )
     return found
 
 
@@ -293,15 +304,21 @@ def message_of(raw: msgspec.Raw, where: str) -> Json:
         return msgspec.convert(found, Json)
     except msgspec.ValidationError as e:
         text = str(e)
-        raise BadRequest(f"`{where}` is {quoted(found)}: {text[:1].lower()}{text[1:]}.", param=where) from e
+        raise BadRequest(
+            f"`{where}` is {quoted(found)}: {text[:1].lower()}{text[1:]}.", param=where
+        ) from e
     except (msgspec.DecodeError, RecursionError) as e:
-        raise BadRequest(f"`{where}` is not valid JSON: {str(e)[:200]}", param=where, code="invalid_json") from e
+        raise BadRequest(
+            f"`{where}` is not valid JSON: {str(e)[:200]}", param=where, code="invalid_json"
+        ) from e
 
 
 def asked(body: bytes, model: type[S]) -> S:
     """The body as this model. Raises BadRequest naming the member and its value."""
     if (many := values_in(body)) > VALUES:
-        raise BadRequest(f"The body has {many} values; at most {VALUES} are allowed.", code="too_many_values")
+        raise BadRequest(
+            f"The body has {many} values; at most {VALUES} are allowed.", code="too_many_values"
+        )
     given = parse(body)
     try:
         return msgspec.convert(given, model)
@@ -311,10 +328,15 @@ def asked(body: bytes, model: type[S]) -> S:
         name, missing, text, path = found.groups()
         if name is not None:
             name = name[:SHOWN]
-            raise BadRequest(f"`{name}` is no member of this body{instead(name, model.__struct_fields__)}", param=name) from e
+            raise BadRequest(
+                f"`{name}` is no member of this body{instead(name, model.__struct_fields__)}",
+                param=name,
+            ) from e
         if missing is not None:
             raise BadRequest(f"`{missing}` is missing.", param=missing) from e
-        raise BadRequest(f"`{path}` is {quoted(_at(given, path))}: {text[:1].lower()}{text[1:]}.", param=path) from e
+        raise BadRequest(
+            f"`{path}` is {quoted(_at(given, path))}: {text[:1].lower()}{text[1:]}.", param=path
+        ) from e
 
 
 def _at(given: Any, path: str) -> Any:
@@ -325,8 +347,17 @@ def _at(given: Any, path: str) -> Any:
 
 
 def block(found: Core) -> Block:
-    return Block(found.id or None, found.label, found.description, found.value, found.limit, found.read_only, found.version, list(found.shared_with),
-                 iso(found.updated_at) if found.updated_at else None)
+    return Block(
+        found.id or None,
+        found.label,
+        found.description,
+        found.value,
+        found.limit,
+        found.read_only,
+        found.version,
+        list(found.shared_with),
+        iso(found.updated_at) if found.updated_at else None,
+    )
 
 
 def time_of(value: str | None, name: str) -> float | None:
@@ -336,7 +367,10 @@ def time_of(value: str | None, name: str) -> float | None:
     try:
         return moment(value)
     except (ValueError, OverflowError, OSError) as e:
-        raise BadRequest(f"`{name}` is {value[:60]!r}: give an ISO 8601 date or time, like 2026-03-01T12:00:00Z.", param=name) from e
+        raise BadRequest(
+            f"`{name}` is {value[:60]!r}: give an ISO 8601 date or time, like 2026-03-01T12:00:00Z.",
+            param=name,
+        ) from e
 
 
 def cursor_of(value: Any) -> str:
@@ -349,9 +383,14 @@ def place_of(cursor: str | None, kind: type[T]) -> T | None:
     if cursor is None:
         return None
     try:
-        place = msgspec.json.decode(base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True), type=kind)
+        place = msgspec.json.decode(
+            base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True), type=kind
+        )
         if isinstance(place, int) and not 0 <= place < 2**63:  # what a row key can be
             raise ValueError("no place of a list")
         return place
     except (msgspec.DecodeError, binascii.Error, ValueError) as e:
-        raise BadRequest(f"`cursor` is {cursor[:60]!r}: send the `next_cursor` of the page before.", param="cursor") from e
+        raise BadRequest(
+            f"`cursor` is {cursor[:60]!r}: send the `next_cursor` of the page before.",
+            param="cursor",
+        ) from e

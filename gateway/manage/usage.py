@@ -1,4 +1,5 @@
 """What requests used, over HTTP: summed by groups, or one by one."""
+
 from __future__ import annotations
 
 from types import GenericAlias
@@ -19,7 +20,12 @@ from memory.stores.sql import usage as rows
 from memory.stores.sql.usage import SUMMED, Which
 
 Only = FromQuery[str | None]
-GroupBy = Annotated[str, QueryParameter(description=f"any of {', '.join(rows.MEMBERS)}, with commas between; or request, for single requests")]
+GroupBy = Annotated[
+    str,
+    QueryParameter(
+        description=f"any of {', '.join(rows.MEMBERS)}, with commas between; or request, for single requests"
+    ),
+]
 DAYS = Annotated[int, Meta(ge=-1_000_000, le=1_000_000)]
 ROW_KEY = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
@@ -81,19 +87,28 @@ class UsageRequest(msgspec.Struct, kw_only=True):
     object: str = "usage.request"
 
 
-async def wanted(caller: AtDoor, span: Within, user: Only = None, key: Only = None, model: Only = None) -> Which:
+async def wanted(
+    caller: AtDoor, span: Within, user: Only = None, key: Only = None, model: Only = None
+) -> Which:
     """The requests that are asked for. Raises BadRequest, Forbidden."""
     return Which(caller.reach.tenant, _user(caller, user), key, model, span.since, span.until)
 
 
 @get("/usage", summary="What requests used and cost, by groups or one by one")
 async def usage(
-    caller: AtDoor, wanted: NamedDependency[Which], group_by: GroupBy = "day", cursor: Cursor = None, limit: PageLimit = 50,
+    caller: AtDoor,
+    wanted: NamedDependency[Which],
+    group_by: GroupBy = "day",
+    cursor: Cursor = None,
+    limit: PageLimit = 50,
 ) -> Page[UsageGroup | UsageRequest]:
     by = [name.strip() for name in group_by.split(",")]
     single = by == ["request"]
     if not single and not set(by) <= set(rows.MEMBERS):
-        raise BadRequest(f"`group_by` is {group_by[:80]!r}: give any of {', '.join(rows.MEMBERS)} with commas between, or request.", param="group_by")
+        raise BadRequest(
+            f"`group_by` is {group_by[:80]!r}: give any of {', '.join(rows.MEMBERS)} with commas between, or request.",
+            param="group_by",
+        )
     with told():
         await caller.gateway.usage.flush()  # what has ended by now is shown
     if single:
@@ -101,7 +116,11 @@ async def usage(
     by = list(dict.fromkeys(by))
     kind: Any = GenericAlias(tuple, tuple(DAYS if name == "day" else str for name in by))
     after = place_of(cursor, kind)
-    mine, rest = window(await caller.read(lambda conn: rows.grouped(conn, by, wanted, after, limit + 1)), limit, lambda g: g.place)
+    mine, rest = window(
+        await caller.read(lambda conn: rows.grouped(conn, by, wanted, after, limit + 1)),
+        limit,
+        lambda g: g.place,
+    )
     return Page([UsageGroup(**g.members, **g.sums) for g in mine], rest)
 
 
@@ -109,16 +128,28 @@ def _user(caller: Caller, user: str | None) -> str | None:
     """The user asked for, None for all of them. Raises BadRequest, Forbidden."""
     if user is None:
         if caller.principal.only is not None:
-            raise Forbidden("This key sees the usage of its own users alone. Name one with ?user=, or use a trusted key.", param="user")
+            raise Forbidden(
+                "This key sees the usage of its own users alone. Name one with ?user=, or use a trusted key.",
+                param="user",
+            )
         return None
     if not caller.principal.may_name(named(user, "user")):
-        raise Forbidden(f"This key may not reach the user {user[:64]!r}. Use one of its own users, or a trusted key.", param="user")
+        raise Forbidden(
+            f"This key may not reach the user {user[:64]!r}. Use one of its own users, or a trusted key.",
+            param="user",
+        )
     return user
 
 
-async def _requests(caller: Caller, which: Which, cursor: str | None, limit: int) -> Page[UsageGroup | UsageRequest]:
+async def _requests(
+    caller: Caller, which: Which, cursor: str | None, limit: int
+) -> Page[UsageGroup | UsageRequest]:
     before = place_of(cursor, tuple[float, ROW_KEY])
-    mine, rest = window(await caller.read(lambda conn: rows.listed(conn, which, before, limit + 1)), limit, lambda r: (r["created_at"], r["id"]))
+    mine, rest = window(
+        await caller.read(lambda conn: rows.listed(conn, which, before, limit + 1)),
+        limit,
+        lambda r: (r["created_at"], r["id"]),
+    )
     return Page([_request(row) for row in mine], rest)
 
 

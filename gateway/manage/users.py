@@ -1,4 +1,5 @@
 """Users over HTTP: listed, exported, imported, erased."""
+
 from __future__ import annotations
 
 import asyncio
@@ -32,22 +33,44 @@ async def users(caller: AtDoor, cursor: Cursor = None, limit: PageLimit = 50) ->
     reach = owners.Reach(None if caller.tenant == EVERY else caller.tenant, caller.principal.only)
     found = await caller.read(lambda conn: owners.users(conn, reach, after, limit + 1))
     mine, rest = window(found, limit, lambda u: (u["tenant"], u["id"]))
-    return Page([User(**{**u, "created_at": iso(u["created_at"]), "last_active_at": iso(u["last_active_at"])}) for u in mine], rest)
+    return Page(
+        [
+            User(
+                **{
+                    **u,
+                    "created_at": iso(u["created_at"]),
+                    "last_active_at": iso(u["last_active_at"]),
+                }
+            )
+            for u in mine
+        ],
+        rest,
+    )
 
 
-@delete("/users/{user:str}", status_code=200, summary="Erase everything of a user; answers a receipt")
+@delete(
+    "/users/{user:str}", status_code=200, summary="Erase everything of a user; answers a receipt"
+)
 async def erase_user(desk: AtDesk) -> Erased:
     if desk.agent is not None:
-        raise BadRequest("A user is erased whole, with all agents. Leave out ?agent=.", param="agent")
+        raise BadRequest(
+            "A user is erased whole, with all agents. Leave out ?agent=.", param="agent"
+        )
     gateway, who = desk.caller.gateway, (desk.scope.tenant, desk.user)
     with told():
-        counts = await erase(gateway.memory.db, desk.scope.secret, who, lambda: gateway.usage.forget(*who))
+        counts = await erase(
+            gateway.memory.db, desk.scope.secret, who, lambda: gateway.usage.forget(*who)
+        )
     gateway.worker.wake()
     await asyncio.to_thread(gateway.memory.spill.forget, *who)
     return Erased(desk.user, counts)
 
 
-@get("/users/{user:str}/export", media_type=NDJSON, summary="Everything of a user, a JSON object a line")
+@get(
+    "/users/{user:str}/export",
+    media_type=NDJSON,
+    summary="Everything of a user, a JSON object a line",
+)
 async def export_user(desk: AtDesk) -> Stream:
     lines = export(desk.caller.gateway.memory.db, desk.scope.tenant, desk.user, desk.agent)
     with told():  # the store is asked before the status leaves
@@ -55,7 +78,9 @@ async def export_user(desk: AtDesk) -> Stream:
     return Stream(_written(first, lines), media_type=NDJSON)
 
 
-async def _written(first: list[portable.Line], rest: AsyncIterator[portable.Line]) -> AsyncIterator[bytes]:
+async def _written(
+    first: list[portable.Line], rest: AsyncIterator[portable.Line]
+) -> AsyncIterator[bytes]:
     glance = Glance()
     for line in first:
         yield portable.written(line)
@@ -68,7 +93,9 @@ class TakingLines(Operation):
     """An operation whose body is NDJSON."""
 
     def __init__(self, **members: Any) -> None:
-        super().__init__(**{**members, "request_body": RequestBody({NDJSON: OpenAPIMediaType()}, required=True)})
+        super().__init__(
+            **{**members, "request_body": RequestBody({NDJSON: OpenAPIMediaType()}, required=True)}
+        )
 
 
 class Importing:
@@ -84,7 +111,10 @@ class Importing:
         if tenant in self._tenants:
             raise Conflict(
                 f"An import of the tenant {tenant[:64]!r} is under way, and there is one at a time. Send this one again once "
-                "that has been answered.", code="import_running", headers=[(b"retry-after", b"5")])
+                "that has been answered.",
+                code="import_running",
+                headers=[(b"retry-after", b"5")],
+            )
         self._tenants.add(tenant)
         try:
             yield
@@ -92,7 +122,12 @@ class Importing:
             self._tenants.discard(tenant)
 
 
-@post("/users/{user:str}/import", status_code=200, summary="Read an export back in; what is there is not doubled", operation_class=TakingLines)
+@post(
+    "/users/{user:str}/import",
+    status_code=200,
+    summary="Read an export back in; what is there is not doubled",
+    operation_class=TakingLines,
+)
 async def import_user(desk: AtDesk, importing: NamedDependency[Importing]) -> Imported:
     caller, hand = desk.caller, desk.hand("import")
     with importing.of(desk.scope.tenant):

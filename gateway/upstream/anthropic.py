@@ -3,6 +3,7 @@
 Rules: an event becomes a chunk at once; closing or cancelling closes the connection at once; statuses are kept. The key goes as
 `x-api-key`, never as Authorization, unless it is an OAuth token, which goes no other way.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -61,7 +62,9 @@ class AnthropicUpstream:
     without a maximum to models that it does not know. version: an `anthropic-version` in place of the usual one.
     """
 
-    def __init__(self, wire: Upstream, facts: Facts, max_tokens: int = 4096, version: str = "") -> None:
+    def __init__(
+        self, wire: Upstream, facts: Facts, max_tokens: int = 4096, version: str = ""
+    ) -> None:
         self._wire, self._facts, self._max_tokens = wire, facts, max_tokens
         self._version = version.encode() or VERSION
 
@@ -74,7 +77,9 @@ class AnthropicUpstream:
         told = request.body or b""
         asked = await weighed(told, self._asked, told, request)
         headers = _with_beta(request.headers, BINDING) if asked.bound else request.headers
-        sent = replace(request, path=f"/messages{mark}{query}", content=asked.content, headers=headers)
+        sent = replace(
+            request, path=f"/messages{mark}{query}", content=asked.content, headers=headers
+        )
         return _translated(_named(await self._wire.send(sent)), asked)
 
     def _asked(self, told: bytes, request: Outgoing) -> _Asked:
@@ -82,14 +87,22 @@ class AnthropicUpstream:
         body = _object(told)
         if request.model:
             body = {**body, "model": request.model}
-        sent = messages_request(body, self._facts(str(body.get("model"))), self._max_tokens, request.frozen)
+        sent = messages_request(
+            body, self._facts(str(body.get("model"))), self._max_tokens, request.frozen
+        )
         options = body.get("stream_options")
         wants = isinstance(options, dict) and bool(options.get("include_usage"))
-        return _Asked(encode(sent), "block_binding" in sent.get("thinking", {}), thoughts_in_loop(body), wants)
+        return _Asked(
+            encode(sent), "block_binding" in sent.get("thinking", {}), thoughts_in_loop(body), wants
+        )
 
     def _headers(self, headers: Sequence[tuple[bytes, bytes]]) -> Headers:
         out = [_keyed(v) if k == b"authorization" else (k, v) for k, v in headers]
-        return out if any(k == b"anthropic-version" for k, _ in out) else [*out, (b"anthropic-version", self._version)]
+        return (
+            out
+            if any(k == b"anthropic-version" for k, _ in out)
+            else [*out, (b"anthropic-version", self._version)]
+        )
 
 
 def _keyed(authorization: bytes) -> tuple[bytes, bytes]:
@@ -100,7 +113,10 @@ def _keyed(authorization: bytes) -> tuple[bytes, bytes]:
 def _with_beta(headers: Sequence[tuple[bytes, bytes]], name: str) -> Headers:
     told = [v for k, v in headers if k == b"anthropic-beta"]
     names = dict.fromkeys([*b",".join(told).replace(b" ", b"").split(b","), name.encode()])
-    return [*((k, v) for k, v in headers if k != b"anthropic-beta"), (b"anthropic-beta", b",".join(n for n in names if n))]
+    return [
+        *((k, v) for k, v in headers if k != b"anthropic-beta"),
+        (b"anthropic-beta", b",".join(n for n in names if n)),
+    ]
 
 
 def _named(incoming: Incoming) -> Incoming:
@@ -121,7 +137,10 @@ def _into(incoming: Incoming, asked: _Asked) -> Translation:
         return WholeAnswer(refusal, ERROR_BYTES)
     created = int(time.time())
     if not incoming.is_events:
-        return WholeAnswer(lambda data: answer(data, created, asked.thoughts) if is_readable(data) else data, ANSWER_BYTES)
+        return WholeAnswer(
+            lambda data: answer(data, created, asked.thoughts) if is_readable(data) else data,
+            ANSWER_BYTES,
+        )
     return StreamedAnswer(created, asked.thoughts, asked.usage, is_readable)
 
 
@@ -147,7 +166,9 @@ class _Body:
             try:
                 out = told() if self._into.waiting <= LIGHT_BYTES else await asyncio.to_thread(told)
             except EventTooLarge as e:
-                raise StreamIncomplete(f"The stream broke off: the upstream sent {e}. Try again.") from e
+                raise StreamIncomplete(
+                    f"The stream broke off: the upstream sent {e}. Try again."
+                ) from e
         return out
 
     async def aclose(self) -> None:
@@ -157,7 +178,9 @@ class _Body:
 
 def _object(data: bytes) -> Json:
     if not is_readable(data):
-        raise BadRequest(f"The body has more than {MOST_VALUES} JSON values, which is all that is translated for this provider. Send fewer.")
+        raise BadRequest(
+            f"The body has more than {MOST_VALUES} JSON values, which is all that is translated for this provider. Send fewer."
+        )
     try:
         body = decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:

@@ -3,6 +3,7 @@
 Two of them: the v1 API, where base_url ends in `/openai/v1` and everything else is as at OpenAI; and the dated one, where a
 deployment, which is what the model's name means there, is part of the path and the API's date part of the query.
 """
+
 from __future__ import annotations
 
 import re
@@ -16,8 +17,12 @@ from gateway.upstream.clock import Timeouts
 from gateway.upstream.openai import OpenAIUpstream
 
 VERSION = "2024-10-21"  # the newest dated version that is generally available; the v1 API has none
-DEPLOYED = re.compile(r"/(?:chat/completions|completions|embeddings|audio/(?:transcriptions|translations|speech)|images/(?:generations|edits))")
-ENTRA = re.compile(rb"(?i:bearer) +eyJ[^.\s]*\.[^.\s]+\.[^.\s]*")  # a token of Microsoft Entra, which stays in Authorization
+DEPLOYED = re.compile(
+    r"/(?:chat/completions|completions|embeddings|audio/(?:transcriptions|translations|speech)|images/(?:generations|edits))"
+)
+ENTRA = re.compile(
+    rb"(?i:bearer) +eyJ[^.\s]*\.[^.\s]+\.[^.\s]*"
+)  # a token of Microsoft Entra, which stays in Authorization
 
 
 class AzureUpstream(OpenAIUpstream):
@@ -26,7 +31,9 @@ class AzureUpstream(OpenAIUpstream):
     api_version: the dated API's date, VERSION where it is empty; for the v1 API a value only where one is wanted, such as `preview`.
     """
 
-    def __init__(self, base_url: str, wire: Wire, timeouts: Timeouts | None = None, api_version: str = "") -> None:
+    def __init__(
+        self, base_url: str, wire: Wire, timeouts: Timeouts | None = None, api_version: str = ""
+    ) -> None:
         base, mark, query = base_url.partition("?")
         base = base.rstrip("/")
         self._dated = not base.endswith("/openai/v1")
@@ -42,12 +49,21 @@ class AzureUpstream(OpenAIUpstream):
             path = f"/deployments/{quote(model, safe='')}{path}"
         if self._version and not re.search(r"(?:^|&)api-version=", query):
             query = f"{query}&api-version={self._version}".lstrip("&")
-        return await super().send(replace(request, path=f"{path}?{query}" if query else path, headers=_keyed(request.headers)))
+        return await super().send(
+            replace(
+                request, path=f"{path}?{query}" if query else path, headers=_keyed(request.headers)
+            )
+        )
 
 
 def _keyed(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
     """The headers with a bearer key under Azure's name for it."""
-    return [(b"api-key", v.partition(b" ")[2].strip()) if k == b"authorization" and not ENTRA.fullmatch(v) else (k, v) for k, v in headers]
+    return [
+        (b"api-key", v.partition(b" ")[2].strip())
+        if k == b"authorization" and not ENTRA.fullmatch(v)
+        else (k, v)
+        for k, v in headers
+    ]
 
 
 def _model(request: Outgoing) -> str | None:

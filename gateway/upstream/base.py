@@ -1,4 +1,5 @@
 """Two ports. `Upstream` forwards one request to one model server, once; `Wire` carries the bytes of one to wherever they go, once."""
+
 from __future__ import annotations
 
 import asyncio
@@ -13,7 +14,9 @@ from gateway.upstream.clock import Clock
 ANSWER_BYTES = 128 << 20  # of an answer that is read whole
 ERROR_BYTES = 1 << 20
 Headers = list[tuple[bytes, bytes]]
-Content = bytes | Sequence[bytes | memoryview]  # a body, or its parts: to join those of a long history costs as much as to send it
+Content = (
+    bytes | Sequence[bytes | memoryview]
+)  # a body, or its parts: to join those of a long history costs as much as to send it
 
 
 def joined(content: Content) -> bytes:
@@ -69,7 +72,9 @@ class Incoming:
     @property
     def is_events(self) -> bool:
         """Whether events can be read from it: packed in a way that is not ours to unpack, it is bytes."""
-        return b"event-stream" in (self.header(b"content-type") or b"").lower() and not self.header(b"content-encoding")
+        return b"event-stream" in (self.header(b"content-type") or b"").lower() and not self.header(
+            b"content-encoding"
+        )
 
     async def drained(self, within: float = 0.01) -> None:
         """Waits a moment (seconds) for the end of a body of which all that matters has come: the connection can then be used again."""

@@ -1,4 +1,5 @@
 """The time limits of one upstream call."""
+
 from __future__ import annotations
 
 import asyncio
@@ -9,7 +10,11 @@ from gateway.errors import UpstreamTimeout
 
 TICK = 0.001  # seconds; some loops' timers go off that much early
 
-CODES = {"first_token": "first_token_timeout", "idle": "stream_idle_timeout", "total": "total_timeout"}
+CODES = {
+    "first_token": "first_token_timeout",
+    "idle": "stream_idle_timeout",
+    "total": "total_timeout",
+}
 
 
 @dataclass(slots=True)
@@ -33,9 +38,23 @@ class Clock:
     who answers at once is silent until then.
     """
 
-    __slots__ = ("_alarm", "_cancelling", "_ends", "_limit", "_next", "_phase", "_rang", "_task", "_waiter", "timeouts", "until")
+    __slots__ = (
+        "_alarm",
+        "_cancelling",
+        "_ends",
+        "_limit",
+        "_next",
+        "_phase",
+        "_rang",
+        "_task",
+        "_waiter",
+        "timeouts",
+        "until",
+    )
 
-    def __init__(self, alarm: Alarm, timeouts: Timeouts, until: float = float("inf"), *, stream: bool = True) -> None:
+    def __init__(
+        self, alarm: Alarm, timeouts: Timeouts, until: float = float("inf"), *, stream: bool = True
+    ) -> None:
         self.timeouts = timeouts
         self._alarm = alarm
         start = alarm.now()
@@ -43,7 +62,9 @@ class Clock:
         self._next = "idle" if stream else "first_token"
         self._ends = min(start + timeouts.total, until)
         self._limit = start + timeouts.first_token if stream else float("inf")  # the phase's own
-        self.until = min(self._limit, self._ends)  # by the loop's time: when the wait has to be over
+        self.until = min(
+            self._limit, self._ends
+        )  # by the loop's time: when the wait has to be over
         self._task: asyncio.Task[object] | None = None  # who waits
         self._waiter: asyncio.Future[None] | None = None  # or what for
         self._cancelling = 0
@@ -74,10 +95,20 @@ class Clock:
             self.until = limit if limit < self._ends else self._ends
         self._alarm.watch(self)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         task, self._task = self._task, None
         self._alarm.waiting.discard(self)
-        if self._rang and task is not None and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+        if (
+            self._rang
+            and task is not None
+            and task.uncancel() <= self._cancelling
+            and kind is asyncio.CancelledError
+        ):
             # As asyncio.timeout does: where somebody else cancelled as well, the caller is the one who left.
             raise self._told() from error
 
@@ -95,7 +126,9 @@ class Clock:
         phase = self._phase if self._limit <= self._ends else "total"
         limit = getattr(self.timeouts, phase)
         return UpstreamTimeout(
-            f"The upstream was silent past its {phase} limit of {limit:g} s. Try again, or raise `timeouts.{phase}` of its provider.", code=CODES[phase])
+            f"The upstream was silent past its {phase} limit of {limit:g} s. Try again, or raise `timeouts.{phase}` of its provider.",
+            code=CODES[phase],
+        )
 
 
 class Alarm:

@@ -2,6 +2,7 @@
 
 uvloop, which serves in production, tries a host's addresses one after the other only, so a dead IPv6 route would eat the connect budget.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -22,7 +23,9 @@ async def dialled(host: str, port: int) -> socket.socket:
         while waiting or tries:
             if waiting:
                 tries.add(loop.create_task(_connected(waiting.pop(0))))
-            done, _ = await asyncio.wait(tries, timeout=DELAY if waiting else None, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(
+                tries, timeout=DELAY if waiting else None, return_when=asyncio.FIRST_COMPLETED
+            )
             for task in done:
                 tries.discard(task)
                 if (error := task.exception()) is None:
@@ -39,7 +42,9 @@ async def dialled(host: str, port: int) -> socket.socket:
 async def _addresses(host: str, port: int) -> list[Address]:
     """The host's addresses, its families by turns."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)  # needs no thread
+        found = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+        )  # needs no thread
     except socket.gaierror:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     first = [a for a in found if a[0] == found[0][0]]

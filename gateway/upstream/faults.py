@@ -70,7 +70,9 @@ def _kind(cause: BaseException) -> str:
 
 def too_slow() -> UpstreamTimeout:
     """Name a connection that did not open in time."""
-    return UpstreamTimeout("The upstream could not be reached in time. Try again.", code="connect_timeout")
+    return UpstreamTimeout(
+        "The upstream could not be reached in time. Try again.", code="connect_timeout"
+    )
 
 
 def absent(error: BaseException) -> bool:

@@ -11,6 +11,7 @@ is paid again for each piece of a stream. One POST of 4 KB with an answer of 600
 - A connection is used again only when its answer came whole, its request left whole, and nothing came after.
 - A caller who leaves, at any point, closes the connection at once; a place in the pool is given back once.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -57,7 +58,9 @@ class Connection(asyncio.Protocol):
             self._transport.write(head + joined(body or b""))
         else:
             first, *more = (body,) if isinstance(body, bytes) else body or ()
-            for part in (head + first, *more) if len(first) <= AT_ONCE else (head, first, *more):  # a write less
+            for part in (
+                (head + first, *more) if len(first) <= AT_ONCE else (head, first, *more)
+            ):  # a write less
                 view = memoryview(part)
                 self._rest.extend(view[at : at + WRITTEN] for at in range(0, len(view), WRITTEN))
             self._write()
@@ -99,7 +102,12 @@ class Connection(asyncio.Protocol):
         if response is None:
             return
         response.end(fault)
-        reusable = response.reusable and not self._rest and not self.closing and not self._transport.get_write_buffer_size()
+        reusable = (
+            response.reusable
+            and not self._rest
+            and not self.closing
+            and not self._transport.get_write_buffer_size()
+        )
         self._rest.clear()
         if reusable and self.paused:
             self._resume()
@@ -176,7 +184,9 @@ class Body:
             if response.whole:
                 raise StopAsyncIteration
             if response.fault:
-                raise StreamIncomplete(f"The upstream's answer broke off ({response.fault}). Try again.")
+                raise StreamIncomplete(
+                    f"The upstream's answer broke off ({response.fault}). Try again."
+                )
             await connection.more(response, clock)
         clock.heard()
         if connection.paused:
@@ -208,7 +218,9 @@ class Http1:
             while not response.status and not response.fault:
                 await connection.more(response, clock)
             if response.status:
-                return Incoming(response.status, response.headers, Body(connection, response, clock))
+                return Incoming(
+                    response.status, response.headers, Body(connection, response, clock)
+                )
             if not (connection.since and response.silent) or response.fault == HERE:
                 break
         raise unanswered(response.silent) from ConnectionError(response.fault)  # for the log
@@ -257,7 +269,9 @@ class Http1:
         try:
             async with asyncio.timeout_at(until):
                 sock = await dialled(origin.host, origin.port)
-                secured: dict[str, Any] = {"ssl": self._trust(), "server_hostname": origin.host} if origin.tls else {}
+                secured: dict[str, Any] = (
+                    {"ssl": self._trust(), "server_hostname": origin.host} if origin.tls else {}
+                )
                 _, connection = await self.loop.create_connection(make, sock=sock, **secured)
         except BaseException as e:
             self.places.give()
@@ -288,9 +302,14 @@ class Http1:
 
 def _head(request: Request) -> bytes:
     """The request up to its body. Raises UpstreamUnreachable for a line that would end elsewhere than at its end."""
-    lines = [b"%b %b HTTP/1.1" % (request.method.encode(), request.target), b"Host: " + request.host]
+    lines = [
+        b"%b %b HTTP/1.1" % (request.method.encode(), request.target),
+        b"Host: " + request.host,
+    ]
     lines += [name + b": " + value for name, value in request.headers]
     head = b"\r\n".join(lines)
     if not head.count(b"\r") == head.count(b"\n") == len(lines) - 1 or b"\0" in head:
-        raise UpstreamUnreachable("A header for the upstream has a line break in it and cannot be sent. Check the provider's api_key.")
+        raise UpstreamUnreachable(
+            "A header for the upstream has a line break in it and cannot be sent. Check the provider's api_key."
+        )
     return head + b"\r\n\r\n"

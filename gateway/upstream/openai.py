@@ -1,4 +1,5 @@
 """Any OpenAI-compatible server: one request in, one answer out, with the provider's key and clocks."""
+
 from __future__ import annotations
 
 import asyncio
@@ -37,7 +38,9 @@ class Address:
         self.path = url.path.rstrip("/")
         self._query = [part for part in url.query.split("&") if part]
         named = url.netloc.rpartition("@")[0]
-        self.credentials = (b"authorization", b"Basic " + b64encode(unquote(named).encode())) if named else None
+        self.credentials = (
+            (b"authorization", b"Basic " + b64encode(unquote(named).encode())) if named else None
+        )
 
     def target(self, path: str) -> str:
         """Give the request line's target for a path below the base URL, which may have a query of its own."""
@@ -66,26 +69,48 @@ class OpenAIUpstream:
 
     async def send(self, request: Outgoing) -> Incoming:
         """See the port. The clocks: connect, then first_token until the first body byte, idle between bytes, total."""
-        incoming = await self._wire.call(self._request(request), Clock(self._alarm, self._timeouts, request.until, stream=request.stream))
-        if request.method == "HEAD" or (incoming.header(b"content-encoding") or b"").strip().lower() not in PACKED:
+        incoming = await self._wire.call(
+            self._request(request),
+            Clock(self._alarm, self._timeouts, request.until, stream=request.stream),
+        )
+        if (
+            request.method == "HEAD"
+            or (incoming.header(b"content-encoding") or b"").strip().lower() not in PACKED
+        ):
             return incoming
         # Plain was asked for; who sends packed all the same is unpacked here, once, and the headers say so.
-        headers = [(k, v) for k, v in incoming.headers if k.lower() not in (b"content-encoding", b"content-length")]
+        headers = [
+            (k, v)
+            for k, v in incoming.headers
+            if k.lower() not in (b"content-encoding", b"content-length")
+        ]
         return Incoming(incoming.status, headers, _Unpacked(incoming))
 
     def _request(self, request: Outgoing) -> Request:
         address = self._address
         if address is None:
-            raise UpstreamUnreachable("The provider's base_url is no http or https address, so it cannot be reached. Check it in the configuration.")
+            raise UpstreamUnreachable(
+                "The provider's base_url is no http or https address, so it cannot be reached. Check it in the configuration."
+            )
         target = address.target(request.path)
         if not TARGET.fullmatch(target):
-            raise BadRequest("The path and query cannot be sent on: they have more than 64 KB, or other than printable characters.")
+            raise BadRequest(
+                "The path and query cannot be sent on: they have more than 64 KB, or other than printable characters."
+            )
         headers = [*request.headers]
         if address.credentials is not None and not any(k == b"authorization" for k, _ in headers):
             headers.append(address.credentials)
         if request.content is not None or request.method not in BODYLESS:
             headers.append((b"content-length", b"%d" % size_of(request.content)))
-        return Request(address.origin, address.host, request.method, target.encode(), headers, request.content, request.written)
+        return Request(
+            address.origin,
+            address.host,
+            request.method,
+            target.encode(),
+            headers,
+            request.content,
+            request.written,
+        )
 
 
 class _Unpacked:
@@ -115,7 +140,9 @@ class _Unpacked:
                 raise StreamIncomplete(f"The upstream's answer broke off ({e}). Try again.") from e
             except StopAsyncIteration:
                 if not self._unpack.whole:
-                    raise StreamIncomplete("The upstream's compressed answer broke off. Try again.") from None
+                    raise StreamIncomplete(
+                        "The upstream's compressed answer broke off. Try again."
+                    ) from None
                 raise
         return part
 

@@ -5,6 +5,7 @@ The grammar is llhttp's, by way of httptools, as in uvicorn. Rules:
 - A body without its end (short of its length, without its last chunk) is a fault, never a silent end.
 - Headers come as they were sent, in their order; interim answers (1xx) and trailers are passed over.
 """
+
 from __future__ import annotations
 
 import httptools
@@ -26,7 +27,19 @@ class Response:
     fault: why no more will come.
     """
 
-    __slots__ = ("_body", "_bodyless", "_parser", "_quiet", "_size", "fault", "headers", "reusable", "silent", "status", "whole")
+    __slots__ = (
+        "_body",
+        "_bodyless",
+        "_parser",
+        "_quiet",
+        "_size",
+        "fault",
+        "headers",
+        "reusable",
+        "silent",
+        "status",
+        "whole",
+    )
 
     def __init__(self, bodyless: bool = False) -> None:
         self.status, self.fault = 0, ""
@@ -38,7 +51,11 @@ class Response:
         self._body = bytearray()
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         # What servers are seen to send, and other clients accept: bare LF, odd bytes in header values, blanks after a chunk's size.
-        self._parser.set_dangerous_leniencies(lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True)
+        self._parser.set_dangerous_leniencies(
+            lenient_headers=True,
+            lenient_optional_cr_before_lf=True,
+            lenient_spaces_after_chunk_size=True,
+        )
 
     def feed(self, data: bytes) -> None:
         """Takes what came, split anywhere. Raises Malformed; what came before that can still be taken."""
@@ -57,7 +74,12 @@ class Response:
     def end(self, fault: str) -> None:
         """No more will come: the end of a body that has neither a length nor chunks, else a fault."""
         self._parser = None  # they hold each other
-        if self.status and not self.whole and not fault and not any(_frames(k.lower(), v.lower()) for k, v in self.headers):
+        if (
+            self.status
+            and not self.whole
+            and not fault
+            and not any(_frames(k.lower(), v.lower()) for k, v in self.headers)
+        ):
             self.whole = True
         if not self.whole:
             self.fault = self.fault or fault or "closed too early"
@@ -121,4 +143,6 @@ class Response:
 
 def _frames(name: bytes, value: bytes) -> bool:
     """Whether this header says where a body ends."""
-    return name == b"content-length" or (name == b"transfer-encoding" and value.rstrip().endswith(b"chunked"))
+    return name == b"content-length" or (
+        name == b"transfer-encoding" and value.rstrip().endswith(b"chunked")
+    )

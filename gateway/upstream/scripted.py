@@ -1,4 +1,5 @@
 """A scripted upstream: the port's public test double. It plays answers in order and keeps every request it got."""
+
 from __future__ import annotations
 
 import json
@@ -40,20 +41,40 @@ async def _parts(parts: Sequence[bytes | Exception]) -> AsyncIterator[bytes]:
         yield part
 
 
-def completion(message: dict[str, Any], finish: str = "stop", **top: Any) -> Callable[[Outgoing], Incoming]:
+def completion(
+    message: dict[str, Any], finish: str = "stop", **top: Any
+) -> Callable[[Outgoing], Incoming]:
     """A whole completion with this assistant message."""
-    body = {"id": "chatcmpl-scripted", "object": "chat.completion", "created": 1, "model": "scripted",
-            "choices": [{"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}],
-            "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}, **top}
-    return lambda _: Incoming(200, [(b"content-type", b"application/json")], _parts([json.dumps(body).encode()]))
+    body = {
+        "id": "chatcmpl-scripted",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "scripted",
+        "choices": [
+            {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
+        ],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
+        **top,
+    }
+    return lambda _: Incoming(
+        200, [(b"content-type", b"application/json")], _parts([json.dumps(body).encode()])
+    )
 
 
 def stream(chunks: Sequence[dict[str, Any] | bytes | Exception]) -> Callable[[Outgoing], Incoming]:
     """A stream of these chunks; bytes are sent as they are, an exception breaks it off."""
-    parts = [b"data: " + json.dumps(c).encode() + b"\n\n" if isinstance(c, dict) else c for c in chunks]
+    parts = [
+        b"data: " + json.dumps(c).encode() + b"\n\n" if isinstance(c, dict) else c for c in chunks
+    ]
     return lambda _: Incoming(200, [(b"content-type", b"text/event-stream")], _parts(parts))
 
 
-def refusal(status: int, body: dict[str, Any], headers: Sequence[tuple[bytes, bytes]] = ()) -> Callable[[Outgoing], Incoming]:
+def refusal(
+    status: int, body: dict[str, Any], headers: Sequence[tuple[bytes, bytes]] = ()
+) -> Callable[[Outgoing], Incoming]:
     """An error answer."""
-    return lambda _: Incoming(status, [(b"content-type", b"application/json"), *headers], _parts([json.dumps(body).encode()]))
+    return lambda _: Incoming(
+        status,
+        [(b"content-type", b"application/json"), *headers],
+        _parts([json.dumps(body).encode()]),
+    )

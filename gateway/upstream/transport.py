@@ -45,7 +45,10 @@ class TransportWire:
     """Sends through transports that `make` makes, so many at a time. proxy: what they go through, for the log."""
 
     def __init__(
-        self, make: Callable[[], httpx.AsyncBaseTransport], max_connections: int = 1000, proxy: str = ""
+        self,
+        make: Callable[[], httpx.AsyncBaseTransport],
+        max_connections: int = 1000,
+        proxy: str = "",
     ) -> None:
         self._make, self.proxy = make, proxy
         self.places = Places(max_connections)
@@ -131,21 +134,29 @@ class _Errand:
                 async with asyncio.timeout_at(until) as self._limit:
                     if not isinstance(transport, httpx.AsyncHTTPTransport):
                         self._leaves()  # a test's own, which traces nothing
-                    response = await transport.handle_async_request(_built(self._request, self._trace))
+                    response = await transport.handle_async_request(
+                        _built(self._request, self._trace)
+                    )
         except BaseException as e:
             self.done(whole=False)
             if (named := _named(e)) is e:
                 raise
-            if self._wire.proxy and isinstance(e, httpx.ConnectError | httpx.ConnectTimeout | TimeoutError):
+            if self._wire.proxy and isinstance(
+                e, httpx.ConnectError | httpx.ConnectTimeout | TimeoutError
+            ):
                 why = httpx.ConnectError(f"through proxy {self._wire.proxy}: {e}")
                 why.__cause__ = e
                 raise named from why
             raise named from e
-        return Incoming(response.status_code, list(response.headers.raw), _Body(self, response, clock))
+        return Incoming(
+            response.status_code, list(response.headers.raw), _Body(self, response, clock)
+        )
 
     def died(self, error: httpx.TransportError) -> bool:
         """Whether it was a kept connection, whose server had closed it."""
-        return not self._opened and (not isinstance(error, httpx.RemoteProtocolError) or str(error).startswith(DIED))
+        return not self._opened and (
+            not isinstance(error, httpx.RemoteProtocolError) or str(error).startswith(DIED)
+        )
 
     def done(self, *held: Any, whole: bool) -> None:
         """Give the transport back."""
@@ -155,7 +166,9 @@ class _Errand:
         """Hear from httpcore how far it is."""
         if event.endswith("connect_tcp.complete"):
             self._opened, self._carrier.stream = True, info["return_value"]
-        elif event.endswith("send_request_headers.started") and info["request"].method != b"CONNECT":
+        elif (
+            event.endswith("send_request_headers.started") and info["request"].method != b"CONNECT"
+        ):
             self._leaves()
 
     def _leaves(self) -> None:
@@ -189,13 +202,17 @@ class _Body:
                 while not (part := await anext(self._parts, None)) and part is not None:
                     pass
                 if part is None:
-                    await self._stream.aclose()  # which tells its connection that the answer is over
+                    await (
+                        self._stream.aclose()
+                    )  # which tells its connection that the answer is over
         except (GatewayError, asyncio.CancelledError):
             self._end()
             raise
         except Exception as e:
             self._end()
-            raise StreamIncomplete(f"The upstream's answer broke off ({type(e).__name__}). Try again.") from e
+            raise StreamIncomplete(
+                f"The upstream's answer broke off ({type(e).__name__}). Try again."
+            ) from e
         if part is None:
             self._end(whole=True)
             raise StopAsyncIteration
@@ -226,7 +243,9 @@ class _Parts(httpx.AsyncByteStream):
     """A request's body in its parts."""
 
     def __init__(self, content: Content | None) -> None:
-        self._parts: Sequence[bytes | memoryview] = (content,) if isinstance(content, bytes) else content or ()
+        self._parts: Sequence[bytes | memoryview] = (
+            (content,) if isinstance(content, bytes) else content or ()
+        )
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for part in self._parts:
@@ -235,11 +254,21 @@ class _Parts(httpx.AsyncByteStream):
 
 def _built(request: Request, trace: Any) -> httpx.Request:
     origin = request.origin
-    where: dict[str, Any] = {"scheme": "https" if origin.tls else "http", "host": origin.host, "port": origin.port}
+    where: dict[str, Any] = {
+        "scheme": "https" if origin.tls else "http",
+        "host": origin.host,
+        "port": origin.port,
+    }
     url = _Exact(**where, raw_path=request.target)
     url.target = request.target
     headers = [(b"Host", request.host), *((k, v.strip(b" \t")) for k, v in request.headers)]
-    built = httpx.Request(request.method, url, headers=headers, stream=_Parts(request.content), extensions={"trace": trace})
+    built = httpx.Request(
+        request.method,
+        url,
+        headers=headers,
+        stream=_Parts(request.content),
+        extensions={"trace": trace},
+    )
     built.url = url
     return built
 
@@ -247,19 +276,33 @@ def _built(request: Request, trace: Any) -> httpx.Request:
 def _check(request: Request) -> None:
     """Refuse a header that would end elsewhere than at its end. Raises UpstreamUnreachable."""
     if any(re.search(rb"[\r\n\0]", k + v) for k, v in request.headers):
-        raise UpstreamUnreachable("A header for the upstream has a line break in it and cannot be sent. Check the provider's api_key.")
+        raise UpstreamUnreachable(
+            "A header for the upstream has a line break in it and cannot be sent. Check the provider's api_key."
+        )
 
 
 def _named(error: BaseException) -> BaseException:
     """Name a failure before the answer began; one that may be a dead connection's stays what it is."""
-    if isinstance(error, httpx.ReadError | httpx.WriteError | httpx.RemoteProtocolError | GatewayError | asyncio.CancelledError):
+    if isinstance(
+        error,
+        httpx.ReadError
+        | httpx.WriteError
+        | httpx.RemoteProtocolError
+        | GatewayError
+        | asyncio.CancelledError,
+    ):
         return error
     if isinstance(error, httpx.PoolTimeout):
-        return Unavailable("All connections to the upstream are in use. Try again shortly.", headers=[(b"retry-after", b"1")])
+        return Unavailable(
+            "All connections to the upstream are in use. Try again shortly.",
+            headers=[(b"retry-after", b"1")],
+        )
     if isinstance(error, TimeoutError | httpx.ConnectTimeout):
         return too_slow()
     if isinstance(error, httpx.ProxyError):
         status = re.match(r"\d{3}", str(error))
         why = f" ({status[0]})" if status else ""
-        return UpstreamUnreachable(f"The proxy between the gateway and the upstream did not let the request through{why}. The gateway's log has the reason.")
+        return UpstreamUnreachable(
+            f"The proxy between the gateway and the upstream did not let the request through{why}. The gateway's log has the reason."
+        )
     return unreachable(error) if isinstance(error, Exception) else error

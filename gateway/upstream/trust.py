@@ -17,7 +17,9 @@ def trust(ca_file: str = "", client_cert: str = "") -> ssl.SSLContext:
     """
     context = ssl.create_default_context()
     if (named := os.environ.get("SSL_CERT_FILE")) and not os.path.isfile(named):
-        log.warning("SSL_CERT_FILE names %s, which is no file: its authorities are not trusted", named)
+        log.warning(
+            "SSL_CERT_FILE names %s, which is no file: its authorities are not trusted", named
+        )
     if not context.cert_store_stats()["x509_ca"] and not _stored():
         import certifi  # comes with httpx
 

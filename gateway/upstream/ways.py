@@ -55,7 +55,9 @@ class Way:
 
 def way_of(provider: Provider, environ: Mapping[str, str]) -> Way:
     """Say how a provider is reached, with what the environment says of proxies."""
-    proxy = "" if provider.proxy == NONE else provider.proxy or _environment(provider.base_url, environ)
+    proxy = (
+        "" if provider.proxy == NONE else provider.proxy or _environment(provider.base_url, environ)
+    )
     return Way(proxy, provider.ca_file, provider.client_cert, provider.http2)
 
 
@@ -67,15 +69,25 @@ def wire_of(name: str, way: Way, max_connections: int) -> Wire:
     try:
         context = trust(way.ca_file, way.client_cert)
     except OSError as e:  # an ssl.SSLError is one, and says nothing of the file
-        files = " and ".join(f"{k} {v!r}" for k, v in (("ca_file", way.ca_file), ("client_cert", way.client_cert)) if v)
+        files = " and ".join(
+            f"{k} {v!r}"
+            for k, v in (("ca_file", way.ca_file), ("client_cert", way.client_cert))
+            if v
+        )
         why = "no PEM that can be read" if isinstance(e, ssl.SSLError) else e.strerror
-        raise ConfigError(f"providers.{name}: {files} cannot be used ({why}). Give PEM files; client_cert holds its key too.") from e
+        raise ConfigError(
+            f"providers.{name}: {files} cannot be used ({why}). Give PEM files; client_cert holds its key too."
+        ) from e
     import httpx
 
     from gateway.upstream.transport import TransportWire
 
     def transport() -> httpx.AsyncHTTPTransport:
-        proxy = httpx.Proxy(way.proxy, ssl_context=context if way.proxy.startswith("https:") else None) if way.proxy else None
+        proxy = (
+            httpx.Proxy(way.proxy, ssl_context=context if way.proxy.startswith("https:") else None)
+            if way.proxy
+            else None
+        )
         limits = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=None)
         return httpx.AsyncHTTPTransport(verify=context, http2=way.http2, proxy=proxy, limits=limits)
 
@@ -95,20 +107,29 @@ def _checked(name: str, way: Way) -> None:
                 f"providers.{name}.proxy, or the environment in its place, is {_shown(way.proxy)!r}: "
                 f"give a URL that begins with {', '.join(f'{s}://' for s in SCHEMES)}, or {NONE!r}"
             )
-    wanted = [("http2", "h2", "http2 = true", way.http2), ("socks", "socksio", "a socks5 proxy", way.proxy.startswith("socks"))]
+    wanted = [
+        ("http2", "h2", "http2 = true", way.http2),
+        ("socks", "socksio", "a socks5 proxy", way.proxy.startswith("socks")),
+    ]
     for extra, package, what, needed in wanted:
         if needed and find_spec(package) is None:
-            raise ConfigError(f"providers.{name}: {what} needs the package {package}: run pip install '.[{extra}]' in the folder of Mnemogate's source")
+            raise ConfigError(
+                f"providers.{name}: {what} needs the package {package}: run pip install '.[{extra}]' in the folder of Mnemogate's source"
+            )
 
 
 def _shown(proxy: str) -> str:
-    return proxy.rpartition("@")[2].partition("://")[2].rstrip("/") or proxy.rpartition("@")[2].rstrip("/")
+    return proxy.rpartition("@")[2].partition("://")[2].rstrip("/") or proxy.rpartition("@")[
+        2
+    ].rstrip("/")
 
 
 def _environment(base_url: str, environ: Mapping[str, str]) -> str:
     """Give the proxy that the environment names for an address; "" for none."""
     named = {k.lower(): v for k, v in environ.items() if k.lower().endswith("_proxy")}
-    if "REQUEST_METHOD" in environ:  # within a CGI, HTTP_PROXY is what the client's header Proxy says
+    if (
+        "REQUEST_METHOD" in environ
+    ):  # within a CGI, HTTP_PROXY is what the client's header Proxy says
         named.pop("http_proxy", None)
     named |= {k: v for k, v in environ.items() if k.endswith("_proxy")}
     try:
@@ -116,7 +137,10 @@ def _environment(base_url: str, environ: Mapping[str, str]) -> str:
         host, port = url.hostname or "", url.port or PORTS.get(url.scheme, 0)
     except ValueError:
         return ""
-    if any(_spares(e.strip().lower(), url.scheme, host, port) for e in named.get("no_proxy", "").split(",")):
+    if any(
+        _spares(e.strip().lower(), url.scheme, host, port)
+        for e in named.get("no_proxy", "").split(",")
+    ):
         return ""
     proxy = named.get(f"{url.scheme}_proxy") or named.get("all_proxy") or ""
     return proxy if not proxy or "://" in proxy else f"http://{proxy}"

@@ -7,6 +7,7 @@ A reply is a stream and a whole reply is a stream of one chunk, so one reader se
 The interceptor never touches JSON. It sees a `Chunk` as *segments* (text, a call's delta, a finish, the rest)
 and asks for the chunk again with only the segments it keeps; an untouched chunk is the bytes that came.
 """
+
 from __future__ import annotations
 
 import re
@@ -25,7 +26,9 @@ CHOICES, CALLS = 256, 4096  # of an answer, and of one choice
 IDENTITY = ("id", "object", "created", "model")
 _decode = msgspec.json.Decoder().decode
 _PAIR = rb"\\u[dD][89abAB]..\\u[dD][c-fC-F].."
-_SOUND = re.compile(rb"(?:[^\\]++|\\[^u]|\\u(?:[^dD]|[dD][^89a-fA-F])|" + _PAIR + rb")*+", re.DOTALL)
+_SOUND = re.compile(
+    rb"(?:[^\\]++|\\[^u]|\\u(?:[^dD]|[dD][^89a-fA-F])|" + _PAIR + rb")*+", re.DOTALL
+)
 _ESCAPE = re.compile(_PAIR + rb"|(\\u[dD][89a-fA-F]..)|\\?.", re.DOTALL)
 _UNKNOWN = rb"\ufffd"  # as long as what it stands for
 MENDED_BYTES = 16 << 20
@@ -121,7 +124,9 @@ class Chunk:
     usage: Json | None = None
     error: Any = None
 
-    def render(self, kept: Sequence[Segment], head: Head, roles: set[int], bare: bool = False) -> bytes | None:
+    def render(
+        self, kept: Sequence[Segment], head: Head, roles: set[int], bare: bool = False
+    ) -> bytes | None:
         """The chunk as it is shown: only `kept` segments, one identity, one role a lane, no usage.
 
         roles: lanes whose role was shown already; lanes shown here are added. bare: the client did not ask for
@@ -132,7 +137,12 @@ class Chunk:
         whole = len(kept) == len(self.segments) and all(s.shown is None for s in kept)
         members = head.of(self.body)
         body = self.body
-        fixed = whole and bool(self.payload) and isinstance(body.get("choices"), list) and all(body.get(k) == v for k, v in members.items())
+        fixed = (
+            whole
+            and bool(self.payload)
+            and isinstance(body.get("choices"), list)
+            and all(body.get(k) == v for k, v in members.items())
+        )
         if fixed and "usage" in body:
             fixed = body["usage"] is None and not bare
         if fixed and all(_settled(c, roles) for c in body["choices"]):
@@ -208,9 +218,15 @@ def chunk(body: Json, payload: bytes) -> Chunk:
     if body.get("error"):
         return Chunk(payload, body, error=body["error"])
     choices = body.get("choices")
-    if choices is not None and not (isinstance(choices, list) and all(isinstance(c, dict) for c in choices)):
+    if choices is not None and not (
+        isinstance(choices, list) and all(isinstance(c, dict) for c in choices)
+    ):
         raise Malformed("the upstream sent `choices` that is not a list of objects")
-    out = Chunk(payload, body, usage=body["usage"] if isinstance(body.get("usage"), dict) and body["usage"] else None)
+    out = Chunk(
+        payload,
+        body,
+        usage=body["usage"] if isinstance(body.get("usage"), dict) and body["usage"] else None,
+    )
     for choice in choices or []:
         _sort(choice, out.segments)
     return out
@@ -221,7 +237,9 @@ def _sort(choice: Json, segments: list[Segment]) -> None:
     lane = lane_of(choice)
     delta = choice.get("delta") or {}
     if not isinstance(delta, dict) or not isinstance(lane, int) or not 0 <= lane < CHOICES:
-        raise Malformed(f"the upstream sent a choice without a usable `delta`, or an `index` below {CHOICES}")
+        raise Malformed(
+            f"the upstream sent a choice without a usable `delta`, or an `index` below {CHOICES}"
+        )
     if not isinstance(delta.get("role"), str | None):
         raise Malformed("the upstream sent a `role` that is not a string")
     found: list[Segment] = []
@@ -230,8 +248,14 @@ def _sort(choice: Json, segments: list[Segment]) -> None:
         if key == "content" and isinstance(value, str) and value:
             found.append(Segment("text", lane, value))
         elif key == "tool_calls" and value:
-            if not (isinstance(value, list) and len(value) <= CALLS and all(isinstance(c, dict) and _nameable(c) for c in value)):
-                raise Malformed(f"the upstream sent `tool_calls` that is not a list of at most {CALLS} calls")
+            if not (
+                isinstance(value, list)
+                and len(value) <= CALLS
+                and all(isinstance(c, dict) and _nameable(c) for c in value)
+            ):
+                raise Malformed(
+                    f"the upstream sent `tool_calls` that is not a list of at most {CALLS} calls"
+                )
             found.extend(Segment("call", lane, c) for c in value)
         elif key != "role" and value not in (None, "", []):
             extra = True
@@ -253,9 +277,16 @@ def _nameable(call: Json) -> bool:
 def lift(completion: Json) -> Json:
     """A whole completion as the one chunk of a stream."""
     choices = completion.get("choices")
-    if not (isinstance(choices, list) and all(isinstance(c, dict) and isinstance(c.get("message"), dict) for c in choices)):
+    if not (
+        isinstance(choices, list)
+        and all(isinstance(c, dict) and isinstance(c.get("message"), dict) for c in choices)
+    ):
         raise Malformed("the upstream sent a completion without `choices[].message`")
-    return {**completion, "object": "chat.completion.chunk", "choices": [_lifted(c) for c in choices]}
+    return {
+        **completion,
+        "object": "chat.completion.chunk",
+        "choices": [_lifted(c) for c in choices],
+    }
 
 
 def lowered(body: Json) -> Json:
@@ -266,8 +297,16 @@ def lowered(body: Json) -> Json:
 def _lifted(choice: Json) -> Json:
     message = choice["message"]
     if isinstance(calls := message.get("tool_calls"), list):
-        message = {**message, "tool_calls": [{"index": i, **c} if isinstance(c, dict) else c for i, c in enumerate(calls)]}
-    return {("delta" if k == "message" else k): (message if k == "message" else v) for k, v in choice.items()}
+        message = {
+            **message,
+            "tool_calls": [
+                {"index": i, **c} if isinstance(c, dict) else c for i, c in enumerate(calls)
+            ],
+        }
+    return {
+        ("delta" if k == "message" else k): (message if k == "message" else v)
+        for k, v in choice.items()
+    }
 
 
 class Fold:
@@ -323,5 +362,11 @@ def fold(chunks: Iterable[Json]) -> Json:
 def _whole(choice: Json) -> Json:
     message = choice.get("delta") or {}
     if isinstance(calls := message.get("tool_calls"), list):
-        message["tool_calls"] = [{k: v for k, v in c.items() if k != "index"} if isinstance(c, dict) else c for c in calls]
-    return {("message" if k == "delta" else k): (message if k == "delta" else v) for k, v in choice.items()}
+        message["tool_calls"] = [
+            {k: v for k, v in c.items() if k != "index"} if isinstance(c, dict) else c
+            for c in calls
+        ]
+    return {
+        ("message" if k == "delta" else k): (message if k == "delta" else v)
+        for k, v in choice.items()
+    }

@@ -1,4 +1,5 @@
 """Adding streamed deltas up, whatever the format: text grows, lists grow, names stay; and usage over rounds. Pure."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -6,7 +7,9 @@ from typing import Any
 Json = dict[str, Any]
 
 # Members of a delta that name rather than grow: repeated by some servers, never to be concatenated.
-WHOLE = frozenset({"role", "id", "type", "object", "finish_reason", "model", "created", "index", "format"})
+WHOLE = frozenset(
+    {"role", "id", "type", "object", "finish_reason", "model", "created", "index", "format"}
+)
 
 
 NAME = 1024  # characters up to which a name may be repeated whole; what is longer is no name
@@ -74,7 +77,10 @@ def growing(value: Any) -> Any:
 
 def _copy(value: Any) -> Any:
     if isinstance(value, dict):
-        return {k: _grown(Items(), v) if k == "tool_calls" and isinstance(v, list) else _copy(v) for k, v in value.items()}
+        return {
+            k: _grown(Items(), v) if k == "tool_calls" and isinstance(v, list) else _copy(v)
+            for k, v in value.items()
+        }
     if not isinstance(value, list):
         return value
     if not (value and isinstance(value[0], dict)):
@@ -93,8 +99,16 @@ def _grown(have: list[Any], more: list[Any]) -> list[Any]:
     for item in more:
         index = item.get("index") if isinstance(item, dict) else None
         if not isinstance(index, int):
-            if have and isinstance(item, dict) and "function" in item and not item.get("id") and isinstance(have[-1], dict):
-                merge(have[-1], item)  # a server that leaves the index out goes on with its last call
+            if (
+                have
+                and isinstance(item, dict)
+                and "function" in item
+                and not item.get("id")
+                and isinstance(have[-1], dict)
+            ):
+                merge(
+                    have[-1], item
+                )  # a server that leaves the index out goes on with its last call
             else:
                 have.append(_copy(item))
             continue
@@ -117,7 +131,11 @@ def usage_sum(one: Json | None, other: Json | None) -> Json | None:
         have = out.get(key)
         if isinstance(value, dict) and isinstance(have, dict):
             out[key] = usage_sum(have, value)
-        elif isinstance(value, (int, float)) and isinstance(have, (int, float)) and not isinstance(value, bool):
+        elif (
+            isinstance(value, (int, float))
+            and isinstance(have, (int, float))
+            and not isinstance(value, bool)
+        ):
             out[key] = have + value
         elif value is not None:
             out[key] = value

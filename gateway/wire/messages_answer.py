@@ -9,6 +9,7 @@ Rules:
   end, some both times, and a zero at the end takes nothing back.
 - An `error` event is the last one, with the HTTP status that stands for its type.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -19,11 +20,36 @@ import msgspec
 from gateway.sse import DONE, Event, Framer, frame
 from gateway.wire.chat import Json, decode, encode
 
-FINISH = {"max_tokens": "length", "model_context_window_exceeded": "length", "tool_use": "tool_calls", "refusal": "content_filter"}  # any other: stop
-STATUS = {"invalid_request_error": 400, "authentication_error": 401, "billing_error": 402, "permission_error": 403, "not_found_error": 404, "conflict_error": 409,
-          "request_too_large": 413, "rate_limit_error": 429, "api_error": 500, "timeout_error": 504, "overloaded_error": 529}
-CODES = {"authentication_error": "invalid_api_key", "billing_error": "insufficient_quota", "rate_limit_error": "rate_limit_exceeded"}
-OVERFLOWS = ("prompt is too long", "exceed context limit", "exceeds the context window", "context window exceeded")
+FINISH = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}  # any other: stop
+STATUS = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "conflict_error": 409,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+CODES = {
+    "authentication_error": "invalid_api_key",
+    "billing_error": "insufficient_quota",
+    "rate_limit_error": "rate_limit_exceeded",
+}
+OVERFLOWS = (
+    "prompt is too long",
+    "exceed context limit",
+    "exceeds the context window",
+    "context window exceeded",
+)
 INPUT = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 PING = b": ping\n\n"
 
@@ -54,7 +80,13 @@ class StreamedAnswer:
     """Fed the bytes of an event stream, in any pieces; gives those of a stream of chunks. usage: a usage chunk was asked for.
     readable: tells of an event's data whether it is short enough to be read."""
 
-    def __init__(self, created: int, thoughts: int = 0, usage: bool = False, readable: Callable[[bytes], bool] = bool) -> None:
+    def __init__(
+        self,
+        created: int,
+        thoughts: int = 0,
+        usage: bool = False,
+        readable: Callable[[bytes], bool] = bool,
+    ) -> None:
         self._chunks = Chunks(created, thoughts, usage)
         self._framer, self._readable = Framer(), readable
 
@@ -74,7 +106,13 @@ class StreamedAnswer:
             return b""
         told = _object(event.data)
         out = b"".join(frame(encode(chunk)) for chunk in self._chunks.of(told))
-        return out + (frame(DONE) if told.get("type") == "message_stop" else PING if told.get("type") == "ping" else b"")
+        return out + (
+            frame(DONE)
+            if told.get("type") == "message_stop"
+            else PING
+            if told.get("type") == "ping"
+            else b""
+        )
 
 
 def answer(data: bytes, created: int, thoughts: int = 0) -> bytes:
@@ -82,7 +120,11 @@ def answer(data: bytes, created: int, thoughts: int = 0) -> bytes:
     message = _object(data)
     if message.get("type") == "error":
         return encode({"error": _error(message)})
-    return encode(completion(message, created, thoughts)) if isinstance(message.get("content"), list) else data
+    return (
+        encode(completion(message, created, thoughts))
+        if isinstance(message.get("content"), list)
+        else data
+    )
 
 
 def completion(message: Json, created: int, thoughts: int = 0) -> Json:
@@ -98,11 +140,21 @@ def completion(message: Json, created: int, thoughts: int = 0) -> Json:
             blocks.append(_thought(block, thoughts + len(blocks), position))
         if kind == "tool_use":
             calls.append(_call(block, encode(block.get("input") or {}).decode()))
-    told = {"role": "assistant", "content": "".join(said["text"]) or None, "reasoning_content": "".join(said["thinking"]),
-            "thinking_blocks": blocks, "tool_calls": calls}
+    told = {
+        "role": "assistant",
+        "content": "".join(said["text"]) or None,
+        "reasoning_content": "".join(said["thinking"]),
+        "thinking_blocks": blocks,
+        "tool_calls": calls,
+    }
     shown = {k: v for k, v in told.items() if v or k == "content"}
     choice = {"index": 0, "message": shown, "finish_reason": _finish(message.get("stop_reason"))}
-    return {**_head(message, created), "object": "chat.completion", "choices": [choice], "usage": usage(message.get("usage"))}
+    return {
+        **_head(message, created),
+        "object": "chat.completion",
+        "choices": [choice],
+        "usage": usage(message.get("usage")),
+    }
 
 
 class Chunks:
@@ -136,7 +188,11 @@ class Chunks:
                 self._usage = combined(self._usage, event.get("usage"))
             case "message_stop":
                 self.over = True
-                told = [{**self._head, "choices": [], "usage": usage(self._usage)}] if self._wants_usage else []
+                told = (
+                    [{**self._head, "choices": [], "usage": usage(self._usage)}]
+                    if self._wants_usage
+                    else []
+                )
                 return [self._chunk({}, _finish(self._stop)), *told]
             case "error":
                 self.over = True
@@ -148,7 +204,9 @@ class Chunks:
 
     def _began(self, index: int, block: Json) -> list[Json]:
         self._open[index] = block
-        block["pieces"] = {}  # of its members, until it ends: to add each to all before it would be quadratic
+        block[
+            "pieces"
+        ] = {}  # of its members, until it ends: to add each to all before it would be quadratic
         if block.get("type") == "tool_use":
             block["call"], self._calls = self._calls, self._calls + 1
             return [self._chunk({"tool_calls": [{"index": block["call"], **_call(block, "")}]})]
@@ -164,7 +222,9 @@ class Chunks:
                 return self._said("thinking", delta.get("thinking"))
             case "signature_delta":
                 _kept(block, "signature", delta)
-            case "input_json_delta" if (more := _text(delta.get("partial_json"))) and "call" in block:
+            case "input_json_delta" if (
+                more := _text(delta.get("partial_json"))
+            ) and "call" in block:
                 block["grown"] = True
                 return [self._arguments(block, more)]
         return []
@@ -174,10 +234,14 @@ class Chunks:
         return [self._chunk({member: text})] if member and (text := _text(told)) else []
 
     def _arguments(self, block: Json, text: str) -> Json:
-        return self._chunk({"tool_calls": [{"index": block["call"], "function": {"arguments": text}}]})
+        return self._chunk(
+            {"tool_calls": [{"index": block["call"], "function": {"arguments": text}}]}
+        )
 
     def _ended(self, index: int, block: Json) -> list[Json]:
-        if "call" in block and "grown" not in block:  # none came in pieces: it is what the start told
+        if (
+            "call" in block and "grown" not in block
+        ):  # none came in pieces: it is what the start told
             return [self._arguments(block, encode(block.get("input") or {}).decode())]
         if block.get("type") in ("thinking", "redacted_thinking"):
             self._thoughts += 1
@@ -189,15 +253,25 @@ class Chunks:
 def _kept(block: Json, member: str, delta: Json) -> None:
     """Keep one more piece of a member of a block."""
     if block:
-        block["pieces"].setdefault(member, [_text(block.get(member))]).append(_text(delta.get(member)))
+        block["pieces"].setdefault(member, [_text(block.get(member))]).append(
+            _text(delta.get(member))
+        )
 
 
 def usage(told: Any) -> Json:
     """Anthropic's usage as OpenAI's: there the prompt's tokens hold the cached ones too."""
     counts = {k: _count(_dict(told).get(k)) for k in (*INPUT, "output_tokens")}
     prompt = sum(counts[k] for k in INPUT)
-    details = {"cached_tokens": counts["cache_read_input_tokens"], "cache_creation_tokens": counts["cache_creation_input_tokens"]}
-    return {"prompt_tokens": prompt, "completion_tokens": counts["output_tokens"], "total_tokens": prompt + counts["output_tokens"], "prompt_tokens_details": details}
+    details = {
+        "cached_tokens": counts["cache_read_input_tokens"],
+        "cache_creation_tokens": counts["cache_creation_input_tokens"],
+    }
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": counts["output_tokens"],
+        "total_tokens": prompt + counts["output_tokens"],
+        "prompt_tokens_details": details,
+    }
 
 
 def combined(have: Json, more: Any) -> Json:
@@ -211,7 +285,11 @@ def combined(have: Json, more: Any) -> Json:
 def refusal(data: bytes) -> bytes:
     """An error body as OpenAI's, with the original in it; what is no error of Anthropic's is left as it came."""
     told = _object(data)
-    return encode({"error": {**_error(told, coded=True), "upstream": told}}) if told.get("type") == "error" else data
+    return (
+        encode({"error": {**_error(told, coded=True), "upstream": told}})
+        if told.get("type") == "error"
+        else data
+    )
 
 
 def _error(told: Json, *, coded: bool = False) -> Json:
@@ -231,7 +309,12 @@ def _error(told: Json, *, coded: bool = False) -> Json:
 
 
 def _head(message: Json, created: int) -> Json:
-    return {"id": message.get("id"), "object": "", "created": created, "model": message.get("model")}
+    return {
+        "id": message.get("id"),
+        "object": "",
+        "created": created,
+        "model": message.get("model"),
+    }
 
 
 def _finish(reason: Any) -> str:
@@ -239,7 +322,11 @@ def _finish(reason: Any) -> str:
 
 
 def _call(block: Json, arguments: str) -> Json:
-    return {"id": block.get("id"), "type": "function", "function": {"name": block.get("name"), "arguments": arguments}}
+    return {
+        "id": block.get("id"),
+        "type": "function",
+        "function": {"name": block.get("name"), "arguments": arguments},
+    }
 
 
 def _thought(block: Json, index: int, position: Any) -> Json:

@@ -13,6 +13,7 @@ Decisions, where the two differ:
   `store`, `metadata`, `prediction`, `service_tier`, `verbosity`, `modalities`, and whatever else the API does not know.
 - Refused with 400: `n` above 1, `functions`, custom and allowed tools, audio.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,12 @@ from gateway.errors import BadRequest
 from gateway.wire.chat import Json, encode
 from gateway.wire.messages_turns import Conversation, called_in, listed, loop_of
 
-NATIVE = ("cache_control", "context_management", "mcp_servers", "container")  # of Anthropic's own, as are thinking, output_config and top_k
+NATIVE = (
+    "cache_control",
+    "context_management",
+    "mcp_servers",
+    "container",
+)  # of Anthropic's own, as are thinking, output_config and top_k
 GO_ON = "Go on."
 BINDING = "thinking-binding-controls-2026-08-01"  # the beta that a request with `thinking.block_binding` needs
 BUDGETS = {"low": 2048, "medium": 8192, "high": 24576, "xhigh": 32768, "max": 65536}
@@ -30,7 +36,9 @@ LEAST_BUDGET = 1024
 MARKS = 4  # cache_control in one request
 
 
-def messages_request(body: Json, facts: Mapping[str, Any], max_tokens: int, frozen: bool = False) -> Json:
+def messages_request(
+    body: Json, facts: Mapping[str, Any], max_tokens: int, frozen: bool = False
+) -> Json:
     """The request to `/messages` for a chat completion request. Raises BadRequest for what cannot be translated.
 
     facts: what models.toml knows of the model. max_tokens: for a body without its own and a model whose maximum is unknown.
@@ -41,24 +49,56 @@ def messages_request(body: Json, facts: Mapping[str, Any], max_tokens: int, froz
     choice = _tool_choice(body, tools, facts)
     loop = loop_of(body["messages"])
     undeclared = called_in(loop) - {t["name"] for t in tools}
-    talk = Conversation(body["messages"], 0 if undeclared else len(loop), frozen and _may_mark(body))
+    talk = Conversation(
+        body["messages"], 0 if undeclared else len(loop), frozen and _may_mark(body)
+    )
     if "prefill" in facts.get("refuses", ()) and talk.messages[-1]["role"] == "assistant":
         talk.messages.append({"role": "user", "content": [{"type": "text", "text": GO_ON}]})
-    if not tools and (called := sorted(called_in(body["messages"]))):  # calls in the history need tools beside them
-        tools, choice = [{"name": n, "input_schema": {"type": "object"}} for n in called], {"type": "none"}
+    if not tools and (
+        called := sorted(called_in(body["messages"]))
+    ):  # calls in the history need tools beside them
+        tools, choice = (
+            [{"name": n, "input_schema": {"type": "object"}} for n in called],
+            {"type": "none"},
+        )
     limit = _limit(body, facts, max_tokens)
-    reasoning = {k: body.get(k) for k in ("thinking", "output_config")} | _reasoning(body, facts, limit, choice.get("type") in ("any", "tool"))
-    if "changed_history" in facts.get("refuses", ()) and _kind(reasoning) in (None, "adaptive") and talk.thoughtful:
-        reasoning["thinking"] = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}, **(reasoning["thinking"] or {})}
-    if _kind(reasoning) == "enabled" and any(m.get("tool_calls") and (undeclared or not m.get("thinking_blocks")) for m in loop):
+    reasoning = {k: body.get(k) for k in ("thinking", "output_config")} | _reasoning(
+        body, facts, limit, choice.get("type") in ("any", "tool")
+    )
+    if (
+        "changed_history" in facts.get("refuses", ())
+        and _kind(reasoning) in (None, "adaptive")
+        and talk.thoughtful
+    ):
+        reasoning["thinking"] = {
+            "type": "adaptive",
+            "block_binding": {"prefix_mismatch_behavior": "drop_block"},
+            **(reasoning["thinking"] or {}),
+        }
+    if _kind(reasoning) == "enabled" and any(
+        m.get("tool_calls") and (undeclared or not m.get("thinking_blocks")) for m in loop
+    ):
         reasoning["thinking"] = None  # a loop that began without thinking goes on without
     output, instruction = _format(body, facts)
     if output:
         reasoning["output_config"] = {**(reasoning["output_config"] or {}), **output}
     out = {
-        "model": body["model"], "max_tokens": limit, "system": [*talk.system, *instruction], "messages": talk.messages, "tools": tools, "tool_choice": choice,
-        "stop_sequences": _stops(body), "stream": True if body.get("stream") else None, **reasoning, **{k: body.get(k) for k in NATIVE},
-        **({} if _kind(reasoning) in ("enabled", "adaptive") or "sampling" in facts.get("refuses", ()) else _sampling(body))}
+        "model": body["model"],
+        "max_tokens": limit,
+        "system": [*talk.system, *instruction],
+        "messages": talk.messages,
+        "tools": tools,
+        "tool_choice": choice,
+        "stop_sequences": _stops(body),
+        "stream": True if body.get("stream") else None,
+        **reasoning,
+        **{k: body.get(k) for k in NATIVE},
+        **(
+            {}
+            if _kind(reasoning) in ("enabled", "adaptive") or "sampling" in facts.get("refuses", ())
+            else _sampling(body)
+        ),
+    }
     return {k: v for k, v in out.items() if v is not None and v not in ([], {})}
 
 
@@ -71,7 +111,11 @@ def _kind(reasoning: Json) -> Any:
 def thoughts_in_loop(body: Json) -> int:
     """How many thinking blocks the tool loop under way has had so far."""
     messages = body.get("messages")
-    return sum(len(listed(m.get("thinking_blocks"))) for m in loop_of(messages)) if isinstance(messages, list) else 0
+    return (
+        sum(len(listed(m.get("thinking_blocks"))) for m in loop_of(messages))
+        if isinstance(messages, list)
+        else 0
+    )
 
 
 # --- what is refused ----------------------------------------------------------------------------------------------------
@@ -79,20 +123,34 @@ def thoughts_in_loop(body: Json) -> int:
 
 def _check(body: Json) -> None:
     messages = body.get("messages")
-    if not isinstance(messages, list) or not messages or not all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in messages):
-        raise BadRequest("`messages` must be a non-empty list of objects with a `role`.", param="messages")
+    if (
+        not isinstance(messages, list)
+        or not messages
+        or not all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in messages)
+    ):
+        raise BadRequest(
+            "`messages` must be a non-empty list of objects with a `role`.", param="messages"
+        )
     if not isinstance(body.get("model"), str) or not body["model"]:
         raise BadRequest("`model` must be a non-empty string.", param="model")
     if body.get("n") not in (None, 1):
-        raise BadRequest(f"`n` is {str(body['n'])[:20]}: this model gives one choice. Send 1, or ask several times.", param="n")
+        raise BadRequest(
+            f"`n` is {str(body['n'])[:20]}: this model gives one choice. Send 1, or ask several times.",
+            param="n",
+        )
     for name in ("thinking", "output_config"):
         if not isinstance(body.get(name), dict | None):
             raise BadRequest(f"`{name}` must be an object.", param=name)
     for name in ("functions", "function_call"):
         if body.get(name):
-            raise BadRequest(f"`{name}` is not translated for this provider. Use `tools` and `tool_choice`.", param=name)
+            raise BadRequest(
+                f"`{name}` is not translated for this provider. Use `tools` and `tool_choice`.",
+                param=name,
+            )
     if "audio" in listed(body.get("modalities")) or body.get("audio"):
-        raise BadRequest("This provider gives no audio. Leave `audio` out, or use another model.", param="audio")
+        raise BadRequest(
+            "This provider gives no audio. Leave `audio` out, or use another model.", param="audio"
+        )
 
 
 # --- members of the body ------------------------------------------------------------------------------------------------
@@ -114,20 +172,30 @@ def _sampling(body: Json) -> Json:
 
 def _stops(body: Json) -> list[str]:
     stop = body.get("stop")
-    return [s for s in ([stop] if isinstance(stop, str) else listed(stop)) if isinstance(s, str) and s.strip()]
+    return [
+        s
+        for s in ([stop] if isinstance(stop, str) else listed(stop))
+        if isinstance(s, str) and s.strip()
+    ]
 
 
 def _reasoning(body: Json, facts: Mapping[str, Any], limit: Any, forced: bool) -> Json:
     """`reasoning_effort` as the model takes it: see `thinking` in models.toml."""
     effort, mode = body.get("reasoning_effort"), facts.get("thinking")
-    if not isinstance(effort, str) or body.get("thinking") is not None or mode is None:  # Anthropic's own member wins
+    if (
+        not isinstance(effort, str) or body.get("thinking") is not None or mode is None
+    ):  # Anthropic's own member wins
         return {}
     off = effort in ("none", "minimal")
     if mode in ("budget", "asked") and (off or forced):
         return {}  # there thinking is off unless asked for, and goes with no forced tool
     if mode == "budget":
         budget = min(BUDGETS.get(effort, 0), limit // 2 if isinstance(limit, int) else 0)
-        return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= LEAST_BUDGET else {}
+        return (
+            {"thinking": {"type": "enabled", "budget_tokens": budget}}
+            if budget >= LEAST_BUDGET
+            else {}
+        )
     if mode == "default" and off:
         return {"thinking": {"type": "disabled"}}
     config = {"effort": "low" if off else effort, **(body.get("output_config") or {})}
@@ -143,10 +211,14 @@ def _format(body: Json, facts: Mapping[str, Any]) -> tuple[Json, list[Json]]:
     told = told if isinstance(told, dict) else {}
     schema = told.get("schema")
     if not isinstance(schema, dict):
-        return {}, _told("Answer with one JSON object and nothing else: no other text, no code fence.")
+        return {}, _told(
+            "Answer with one JSON object and nothing else: no other text, no code fence."
+        )
     if told.get("strict") and facts.get("structured_outputs"):
         return {"format": {"type": "json_schema", "schema": schema}}, []
-    return {}, _told(f"Answer with one JSON value that fits this JSON schema and nothing else, no other text, no code fence:\n{encode(schema).decode()}")
+    return {}, _told(
+        f"Answer with one JSON value that fits this JSON schema and nothing else, no other text, no code fence:\n{encode(schema).decode()}"
+    )
 
 
 def _told(text: str) -> list[Json]:
@@ -162,25 +234,47 @@ def _tool(i: int, tool: Any) -> Json:
     function = tool.get("function") if kind == "function" else None
     if isinstance(function, dict) and isinstance(function.get("name"), str) and function["name"]:
         schema = function.get("parameters")
-        schema = {"type": "object", **schema} if isinstance(schema, dict) else {"type": "object", "properties": {}}
-        out = {"name": function["name"], "description": function.get("description"), "input_schema": schema,
-               "cache_control": tool.get("cache_control") or function.get("cache_control")}
+        schema = (
+            {"type": "object", **schema}
+            if isinstance(schema, dict)
+            else {"type": "object", "properties": {}}
+        )
+        out = {
+            "name": function["name"],
+            "description": function.get("description"),
+            "input_schema": schema,
+            "cache_control": tool.get("cache_control") or function.get("cache_control"),
+        }
         return {k: v for k, v in out.items() if v}
-    if isinstance(kind, str) and kind not in ("function", "custom") and isinstance(tool.get("name"), str):
+    if (
+        isinstance(kind, str)
+        and kind not in ("function", "custom")
+        and isinstance(tool.get("name"), str)
+    ):
         return dict(tool)  # one of Anthropic's own
-    raise BadRequest(f"`tools[{i}]` is of type {str(kind)[:40]!r}; this provider takes functions with a name, and its own tools.", param=f"tools[{i}]")
+    raise BadRequest(
+        f"`tools[{i}]` is of type {str(kind)[:40]!r}; this provider takes functions with a name, and its own tools.",
+        param=f"tools[{i}]",
+    )
 
 
 def _tool_choice(body: Json, tools: Sequence[Json], facts: Mapping[str, Any]) -> Json:
     wanted = body.get("tool_choice")
     if not tools:
         return {}
-    if isinstance(wanted, dict) and wanted.get("type") == "function" and isinstance(wanted.get("function"), dict):
+    if (
+        isinstance(wanted, dict)
+        and wanted.get("type") == "function"
+        and isinstance(wanted.get("function"), dict)
+    ):
         choice: Json = {"type": "tool", "name": wanted["function"].get("name")}
     elif wanted in (None, "auto", "none", "required"):
         choice = {"type": {"none": "none", "required": "any"}.get(str(wanted), "auto")}
     else:
-        raise BadRequest("`tool_choice` is none of auto, none, required and a named function. Send one of them.", param="tool_choice")
+        raise BadRequest(
+            "`tool_choice` is none of auto, none, required and a named function. Send one of them.",
+            param="tool_choice",
+        )
     if choice["type"] in ("any", "tool") and "forced_tools" in facts.get("refuses", ()):
         choice = {"type": "auto"}
     if body.get("parallel_tool_calls") is False and choice["type"] != "none":
@@ -191,4 +285,7 @@ def _tool_choice(body: Json, tools: Sequence[Json], facts: Mapping[str, Any]) ->
 def _may_mark(body: Json) -> bool:
     """Whether a cache mark is left, and ours would stand before no longer-lived one, which the API refuses."""
     told = encode([body.get("tools"), body["messages"]])
-    return told.count(b'"cache_control":{') + bool(body.get("cache_control")) < MARKS and b'"ttl":"1h"' not in told
+    return (
+        told.count(b'"cache_control":{') + bool(body.get("cache_control")) < MARKS
+        and b'"ttl":"1h"' not in told
+    )

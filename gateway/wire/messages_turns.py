@@ -12,6 +12,7 @@ Decisions, where the two differ:
 - Images are addresses or base64, files PDF or plain text; Anthropic's own parts stay as they are; audio is refused with 400.
 - `thinking_blocks` stand at their `position`, else first. `reasoning_content` alone has no signature and is not sent.
 """
+
 from __future__ import annotations
 
 import base64
@@ -41,7 +42,10 @@ def listed(value: Any) -> list[Any]:
 
 def loop_of(messages: Sequence[Any]) -> list[Json]:
     """The assistant messages of the tool loop under way: those after the newest user message."""
-    last = max((i for i, m in enumerate(messages) if isinstance(m, dict) and m.get("role") == "user"), default=-1)
+    last = max(
+        (i for i, m in enumerate(messages) if isinstance(m, dict) and m.get("role") == "user"),
+        default=-1,
+    )
     return [m for m in messages[last + 1 :] if isinstance(m, dict) and m.get("role") == "assistant"]
 
 
@@ -52,7 +56,9 @@ def called_in(messages: Sequence[Json]) -> set[str]:
 def _call(call: Any) -> tuple[str, Json]:
     """A call's name and input."""
     call = call if isinstance(call, dict) else {}
-    told: Json = next((call[k] for k in ("function", "custom") if isinstance(call.get(k), dict)), {})
+    told: Json = next(
+        (call[k] for k in ("function", "custom") if isinstance(call.get(k), dict)), {}
+    )
     name = re.sub(r"[^a-zA-Z0-9_-]", "_", str(told.get("name") or ""))[:128] or "unnamed"
     arguments = told.get("arguments", told.get("input"))
     if isinstance(arguments, str) and arguments.strip():
@@ -75,12 +81,16 @@ class Conversation:
         self.thoughtful = False
         self.system: list[Json] = []
         self.messages: list[Json] = []
-        self._ids: dict[str, int] = {}  # those taken, and from which number on another of the same is looked for
+        self._ids: dict[
+            str, int
+        ] = {}  # those taken, and from which number on another of the same is looked for
         self._open: dict[str, str] = {}  # calls without a result so far: by our id the client's
         self._asked: dict[str, deque[str]] = {}  # the same by the client's id
         self._results: list[Json] = []
         self._after: list[Json] = []  # what was said between a call and its result
-        self._left = sum(m["role"] == "assistant" for m in messages) - thinkers  # assistant messages to come without thinking
+        self._left = (
+            sum(m["role"] == "assistant" for m in messages) - thinkers
+        )  # assistant messages to come without thinking
         self._mark = marked
         begun = False
         for i, message in enumerate(messages):
@@ -88,7 +98,9 @@ class Conversation:
             self._add(message, f"messages[{i}]", begun)
         self._settle()
         if not self.messages or self.messages[0]["role"] != "user":
-            self.messages.insert(0, {"role": "user", "content": [{"type": "text", "text": OPENING}]})
+            self.messages.insert(
+                0, {"role": "user", "content": [{"type": "text", "text": OPENING}]}
+            )
         self._trim()
 
     def _add(self, message: Json, where: str, begun: bool) -> None:
@@ -104,7 +116,10 @@ class Conversation:
             self._settle()
             self._turn("user", _blocks(message.get("content"), where))
         else:
-            raise BadRequest(f"`{where}.role` is {role[:40]!r}; this provider takes system, developer, user, assistant and tool.", param=where)
+            raise BadRequest(
+                f"`{where}.role` is {role[:40]!r}; this provider takes system, developer, user, assistant and tool.",
+                param=where,
+            )
 
     def _turn(self, role: str, blocks: list[Json]) -> None:
         if blocks and self.messages and self.messages[-1]["role"] == role:
@@ -114,10 +129,17 @@ class Conversation:
 
     def _told(self, blocks: list[Json], begun: bool) -> None:
         if begun:
-            blocks = [{**b, "text": f"<system>\n{b['text']}\n</system>"} if b["type"] == "text" else b for b in blocks]
+            blocks = [
+                {**b, "text": f"<system>\n{b['text']}\n</system>"} if b["type"] == "text" else b
+                for b in blocks
+            ]
         if self._mark and blocks:
             self._mark = False
-            blocks[-1] = {"cache_control": MARK, **blocks[-1]} if blocks[-1]["type"] == "text" else blocks[-1]
+            blocks[-1] = (
+                {"cache_control": MARK, **blocks[-1]}
+                if blocks[-1]["type"] == "text"
+                else blocks[-1]
+            )
         if not begun:
             self.system += blocks
         else:
@@ -145,7 +167,11 @@ class Conversation:
         self._turn("assistant", blocks)
 
     def _id(self, theirs: str) -> str:
-        base = theirs if ID.fullmatch(theirs) else "toolu_" + hashlib.sha256(theirs.encode("utf-8", "replace")).hexdigest()[:24]
+        base = (
+            theirs
+            if ID.fullmatch(theirs)
+            else "toolu_" + hashlib.sha256(theirs.encode("utf-8", "replace")).hexdigest()[:24]
+        )
         ours, n = base, self._ids.get(base, 1)
         while ours in self._ids:
             ours, n = f"{base}_{n + 1}", n + 1
@@ -158,13 +184,22 @@ class Conversation:
         asked = self._asked.get(str(message.get("tool_call_id") or ""))
         if asked:
             del self._open[ours := asked.popleft()]
-            self._results.append({"type": "tool_result", "tool_use_id": ours, **({"content": blocks} if blocks else {})})
+            self._results.append(
+                {
+                    "type": "tool_result",
+                    "tool_use_id": ours,
+                    **({"content": blocks} if blocks else {}),
+                }
+            )
         else:
             self._beside(blocks)
 
     def _settle(self) -> None:
         """Ends a group of calls: their results, a stub for each that has none, then what was said meanwhile."""
-        stubs = [{"type": "tool_result", "tool_use_id": ours, "content": NO_RESULT, "is_error": True} for ours in self._open]
+        stubs = [
+            {"type": "tool_result", "tool_use_id": ours, "content": NO_RESULT, "is_error": True}
+            for ours in self._open
+        ]
         self._turn("user", [*self._results, *stubs, *self._after])
         self._open, self._asked, self._results, self._after = {}, {}, [], []
 
@@ -172,7 +207,10 @@ class Conversation:
         """The API refuses white space at the end of an assistant message that it is to go on with."""
         last = self.messages[-1]
         if last["role"] == "assistant" and last["content"][-1]["type"] == "text":
-            last["content"][-1] = {**last["content"][-1], "text": last["content"][-1]["text"].rstrip()}
+            last["content"][-1] = {
+                **last["content"][-1],
+                "text": last["content"][-1]["text"].rstrip(),
+            }
 
 
 def _thoughts(message: Json) -> list[tuple[int, Json]]:
@@ -183,7 +221,16 @@ def _thoughts(message: Json) -> list[tuple[int, Json]]:
         place = block.get("position") if kind else None
         place = place if isinstance(place, int) and place >= len(out) else len(out)
         if kind == "thinking" and block.get("signature"):
-            out.append((place, {"type": kind, "thinking": block.get("thinking") or "", "signature": block["signature"]}))
+            out.append(
+                (
+                    place,
+                    {
+                        "type": kind,
+                        "thinking": block.get("thinking") or "",
+                        "signature": block["signature"],
+                    },
+                )
+            )
         elif kind == "redacted_thinking" and block.get("data"):
             out.append((place, {"type": kind, "data": block["data"]}))
     return out
@@ -209,7 +256,9 @@ def _blocks(content: Any, where: str) -> list[Json]:
         return []
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     if not isinstance(parts, list) or not all(isinstance(p, dict) for p in parts):
-        raise BadRequest(f"`{where}.content` must be a string or a list of parts.", param=f"{where}.content")
+        raise BadRequest(
+            f"`{where}.content` must be a string or a list of parts.", param=f"{where}.content"
+        )
     return [block for part in parts if (block := _block(part, where))]
 
 
@@ -218,16 +267,26 @@ def _block(part: Json, where: str) -> Json | None:
     marked = {"cache_control": part["cache_control"]} if part.get("cache_control") else {}
     if kind in ("text", "refusal"):
         text = part.get(kind)
-        return {"type": "text", "text": text, **marked} if isinstance(text, str) and text.strip() else None
+        return (
+            {"type": "text", "text": text, **marked}
+            if isinstance(text, str) and text.strip()
+            else None
+        )
     if kind == "image_url":
         url = part.get("image_url")
-        return {"type": "image", "source": _source(url.get("url") if isinstance(url, dict) else url, where), **marked}
+        return {
+            "type": "image",
+            "source": _source(url.get("url") if isinstance(url, dict) else url, where),
+            **marked,
+        }
     if kind == "file":
         return {**_document(part.get("file"), where), **marked}
     if kind in NATIVE_PARTS:
         return part
-    raise BadRequest(f"`{where}.content` has a part of type {str(kind)[:40]!r}, which this provider does not take. Send text, images, PDF or plain text files.",
-                     param=f"{where}.content")
+    raise BadRequest(
+        f"`{where}.content` has a part of type {str(kind)[:40]!r}, which this provider does not take. Send text, images, PDF or plain text files.",
+        param=f"{where}.content",
+    )
 
 
 def _source(url: Any, where: str) -> Json:
@@ -235,7 +294,10 @@ def _source(url: Any, where: str) -> Json:
         return {"type": "base64", "media_type": found[0], "data": found[1]}
     if isinstance(url, str) and url.startswith(("https://", "http://")):
         return {"type": "url", "url": url}
-    raise BadRequest(f"`{where}.content` has an image that is neither an http(s) address nor a base64 data: URL.", param=f"{where}.content")
+    raise BadRequest(
+        f"`{where}.content` has an image that is neither an http(s) address nor a base64 data: URL.",
+        param=f"{where}.content",
+    )
 
 
 def _data(url: Any) -> tuple[str, str] | None:
@@ -251,12 +313,25 @@ def _document(file: Any, where: str) -> Json:
     found = _data(data)
     title = {"title": file["filename"]} if found and file.get("filename") else {}
     if found and found[0] == "application/pdf":
-        return {"type": "document", "source": {"type": "base64", "media_type": found[0], "data": found[1]}, **title}
+        return {
+            "type": "document",
+            "source": {"type": "base64", "media_type": found[0], "data": found[1]},
+            **title,
+        }
     if found and found[0].startswith("text/"):
         try:
             text = base64.b64decode(found[1]).decode("utf-8", "replace")
         except (binascii.Error, ValueError) as e:
-            raise BadRequest(f"`{where}.content` has a file whose base64 cannot be read: {e}.", param=f"{where}.content") from e
-        return {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}, **title}
-    raise BadRequest(f"`{where}.content` has a file that this provider cannot read. Send `file_data` as a base64 data: URL of a PDF or of plain text.",
-                     param=f"{where}.content")
+            raise BadRequest(
+                f"`{where}.content` has a file whose base64 cannot be read: {e}.",
+                param=f"{where}.content",
+            ) from e
+        return {
+            "type": "document",
+            "source": {"type": "text", "media_type": "text/plain", "data": text},
+            **title,
+        }
+    raise BadRequest(
+        f"`{where}.content` has a file that this provider cannot read. Send `file_data` as a base64 data: URL of a PDF or of plain text.",
+        param=f"{where}.content",
+    )

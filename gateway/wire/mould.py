@@ -6,6 +6,7 @@ that event says, and all else in it is as it was: so it need not be read. It is 
 text, which must be read as having that one: the string between those bytes is then the text, and all else is outside it. OpenAI
 ends events with random letters, `obfuscation`: a second such place.
 """
+
 from __future__ import annotations
 
 import re
@@ -17,9 +18,13 @@ import msgspec
 from gateway.wire.chat import Chunk, Head, Json, Malformed, encode, read
 
 CONTENT, THOUGHTS = "content", ("reasoning_content", "reasoning")
-MEMBER = re.compile(rb'"(?:content|reasoning_content|reasoning|arguments)"\s*:\s*"([^"\\]*+(?:\\.[^"\\]*+)*+)"')
+MEMBER = re.compile(
+    rb'"(?:content|reasoning_content|reasoning|arguments)"\s*:\s*"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
+)
 PADDING = re.compile(rb'"obfuscation"\s*:\s*"([A-Za-z0-9]+)"\s*\}\Z')
-LONGEST = 1 << 16  # bytes of an event from which a mould is made; longer ones are too few to be worth it
+LONGEST = (
+    1 << 16
+)  # bytes of an event from which a mould is made; longer ones are too few to be worth it
 TEXT, PAD = "mnemogate.text", "mnemogatepad"  # stand for any
 Delta = Callable[[str], Json]
 _text = msgspec.json.Decoder(str).decode
@@ -33,7 +38,14 @@ class Mould:
 
     __slots__ = ("_after", "_before", "_from", "_padded", "_shown", "_to", "delta", "lane", "texts")
 
-    def __init__(self, lane: int, delta: Delta, ends: tuple[bytes, bytes], padded: bytes, shown: tuple[bytes, bytes, bytes] | None) -> None:
+    def __init__(
+        self,
+        lane: int,
+        delta: Delta,
+        ends: tuple[bytes, bytes],
+        padded: bytes,
+        shown: tuple[bytes, bytes, bytes] | None,
+    ) -> None:
         self.lane, self.delta = lane, delta
         self.texts: list[str] = []
         self._before, self._after = ends
@@ -70,8 +82,16 @@ def mould(chunk: Chunk, head: Head, roles: set[int], bare: bool) -> Mould | None
         return None
     found = list(MEMBER.finditer(payload))
     pad = PADDING.search(payload)
-    taken = TEXT.encode() in payload or PAD.encode() in payload or b"\n" in payload or b"\r" in payload
-    if not found or taken or said is None or said[0] == TEXT or chunk.body.get("obfuscation") == PAD:
+    taken = (
+        TEXT.encode() in payload or PAD.encode() in payload or b"\n" in payload or b"\r" in payload
+    )
+    if (
+        not found
+        or taken
+        or said is None
+        or said[0] == TEXT
+        or chunk.body.get("obfuscation") == PAD
+    ):
         return None
     before, after, end = payload[: found[-1].start(1)], payload[found[-1].end(1) :], b""
     if pad is not None and pad.start(1) > found[-1].end(1):
@@ -80,7 +100,12 @@ def mould(chunk: Chunk, head: Head, roles: set[int], bare: bool) -> Mould | None
         other = read(b"".join((before, TEXT.encode(), after, PAD.encode() if end else b"", end)))
     except Malformed:
         return None
-    if (proof := _said(other)) is None or proof[0] != TEXT or proof[1](TEXT) != said[1](TEXT) or (end and other.body.get("obfuscation") != PAD):
+    if (
+        (proof := _said(other)) is None
+        or proof[0] != TEXT
+        or proof[1](TEXT) != said[1](TEXT)
+        or (end and other.body.get("obfuscation") != PAD)
+    ):
         return None
     shown = None
     out = other.render(other.segments, head, roles, bare)
@@ -89,7 +114,11 @@ def mould(chunk: Chunk, head: Head, roles: set[int], bare: bool) -> Mould | None
             return None
         start, _, last = out.partition(encode(TEXT))
         middle, _, last = last.partition(PAD.encode()) if end else (last, b"", b"")
-        shown = b"data: " + start, middle if end else middle + b"\n\n", last + b"\n\n" if end else b""
+        shown = (
+            b"data: " + start,
+            middle if end else middle + b"\n\n",
+            last + b"\n\n" if end else b"",
+        )
     ends = (b"data: " + before, (end or after) + b"\n\n")
     return Mould(chunk.segments[0].lane, said[1], ends, after if end else b"", shown)
 
@@ -101,7 +130,11 @@ def _said(chunk: Chunk) -> tuple[str, Delta] | None:
     choice = chunk.body["choices"][0]
     if any(v is not None for k, v in choice.items() if k not in ("index", "delta")):
         return None
-    grown = [(k, v) for k, v in (choice.get("delta") or {}).items() if k != "role" and v not in (None, "", [])]
+    grown = [
+        (k, v)
+        for k, v in (choice.get("delta") or {}).items()
+        if k != "role" and v not in (None, "", [])
+    ]
     if len(grown) != 1:
         return None
     member, value = grown[0]
@@ -114,7 +147,16 @@ def _argued(calls: Any) -> tuple[str, Delta] | None:
     """The same for a piece of a call's arguments."""
     call = calls[0]
     function = call.get("function")
-    if len(calls) != 1 or not call.keys() <= {"index", "type", "function"} or not isinstance(function, dict) or function.keys() != {"arguments"}:
+    if (
+        len(calls) != 1
+        or not call.keys() <= {"index", "type", "function"}
+        or not isinstance(function, dict)
+        or function.keys() != {"arguments"}
+    ):
         return None
     text = function["arguments"]
-    return (text, lambda text: {"tool_calls": [{**call, "function": {"arguments": text}}]}) if isinstance(text, str) and text else None
+    return (
+        (text, lambda text: {"tool_calls": [{**call, "function": {"arguments": text}}]})
+        if isinstance(text, str) and text
+        else None
+    )

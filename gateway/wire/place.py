@@ -3,6 +3,7 @@
 The order is the prompt cache's (MEMORY.md 2): the client's tools, then ours; the client's system text with the core text
 after it; the history with hidden exchanges and notes at their fixed places. The client's own members stay as they came.
 """
+
 from __future__ import annotations
 
 import secrets
@@ -84,16 +85,25 @@ def _with_ids_of(message: Json, hidden: list[Json]) -> list[Json]:
     wanted = [c.get("id") for c in message.get("tool_calls") or () if isinstance(c, dict)]
     if theirs == wanted or len(theirs) != len(wanted):
         return hidden
-    ids = {**{i: f"{i}_0" for i in answered if i in wanted}, **dict(zip(theirs, wanted, strict=True))}
+    ids = {
+        **{i: f"{i}_0" for i in answered if i in wanted},
+        **dict(zip(theirs, wanted, strict=True)),
+    }
     return [_renamed(m, ids) for m in hidden]
 
 
 def _renamed(message: Json, ids: Mapping[Any, Any]) -> Json:
     """Return a hidden message with its calls, or the one it answers, under other ids."""
     if message.get("role") == "tool":
-        return {**message, "tool_call_id": ids.get(message["tool_call_id"], message["tool_call_id"])}
+        return {
+            **message,
+            "tool_call_id": ids.get(message["tool_call_id"], message["tool_call_id"]),
+        }
     if calls := message.get("tool_calls"):
-        return {**message, "tool_calls": [{**c, "id": ids.get(c.get("id"), c.get("id"))} for c in calls]}
+        return {
+            **message,
+            "tool_calls": [{**c, "id": ids.get(c.get("id"), c.get("id"))} for c in calls],
+        }
     return message
 
 
@@ -104,10 +114,14 @@ def _with_core(messages: list[Json], core: str) -> list[Json]:
     return [{"role": "system", "content": core}, *messages]
 
 
-Piece = bytes | Span  # of a list of messages as JSON: text of ours, or from where to where in the client's
+Piece = (
+    bytes | Span
+)  # of a list of messages as JSON: text of ours, or from where to where in the client's
 
 
-def pieces(messages: Sequence[Json], client: Messages | None, before: Sequence[Piece]) -> list[Piece]:
+def pieces(
+    messages: Sequence[Json], client: Messages | None, before: Sequence[Piece]
+) -> list[Piece]:
     """What goes upstream for these messages after what went for those before them. client: the request they are of; those that are its
     very own are sent on as they came."""
     out = list(before)
@@ -116,12 +130,20 @@ def pieces(messages: Sequence[Json], client: Messages | None, before: Sequence[P
         span = spans.get(id(message))
         if span is None:
             out.append(encode(message))
-        elif out and type(last := out[-1]) is tuple and not text[last[1] : span[0]].strip(b", \t\r\n"):
+        elif (
+            out
+            and type(last := out[-1]) is tuple
+            and not text[last[1] : span[0]].strip(b", \t\r\n")
+        ):
             out[-1] = last[0], span[1]
         else:
             out.append(span)
     if len(out) > PIECES:  # there are few, however long a history is
-        return [x for ours, run in groupby(out, _ours) for x in ([b",".join(p for p in run if type(p) is bytes)] if ours else run)]
+        return [
+            x
+            for ours, run in groupby(out, _ours)
+            for x in ([b",".join(p for p in run if type(p) is bytes)] if ours else run)
+        ]
     return out
 
 
@@ -129,7 +151,9 @@ def _ours(piece: Piece) -> bool:
     return type(piece) is bytes
 
 
-def written(body: Json, found: Sequence[Piece], client: Messages | None) -> list[bytes | memoryview]:
+def written(
+    body: Json, found: Sequence[Piece], client: Messages | None
+) -> list[bytes | memoryview]:
     """The request as JSON in parts, with the pieces for its messages: a large one is a part of its own, and not copied. Raises ValueError for
     a piece of the client's text that is not there."""
     text = memoryview(client.text if client is not None else b"")
@@ -154,7 +178,10 @@ def written(body: Json, found: Sequence[Piece], client: Messages | None) -> list
 def native(messages: Sequence[Json], label: str, *, thoughts: bool) -> list[Json]:
     """The messages as the target `label` takes them. Hidden ones keep a vendor's own members (reasoning, signatures) only where they
     came from; of the client's own, thinking that the Messages adapter told goes to no other kind. thoughts: the target is of that kind."""
-    return [m if BY not in m and (thoughts or THOUGHTS[1] not in m) else _native(m, label, thoughts) for m in messages]
+    return [
+        m if BY not in m and (thoughts or THOUGHTS[1] not in m) else _native(m, label, thoughts)
+        for m in messages
+    ]
 
 
 def _native(message: Json, label: str, thoughts: bool) -> Json:
@@ -162,10 +189,16 @@ def _native(message: Json, label: str, thoughts: bool) -> Json:
     if by == label:
         return {k: v for k, v in message.items() if k != BY}
     if by is None:
-        return message if thoughts or not _adapted(message[THOUGHTS[1]]) else {k: v for k, v in message.items() if k not in THOUGHTS}
+        return (
+            message
+            if thoughts or not _adapted(message[THOUGHTS[1]])
+            else {k: v for k, v in message.items() if k not in THOUGHTS}
+        )
     kept = {k: message[k] for k in COMMON if k in message}
     if calls := message.get("tool_calls"):
-        kept["tool_calls"] = [{k: c[k] for k in ("id", "type", "function") if k in c} for c in calls]
+        kept["tool_calls"] = [
+            {k: c[k] for k in ("id", "type", "function") if k in c} for c in calls
+        ]
     return kept
 
 
@@ -186,4 +219,6 @@ def without_tools(body: Json, client: Json) -> Json:
     """The request with our tools taken out again, never leaving `tools: []` or a `tool_choice` without tools."""
     if client.get("tools"):
         return {**body, "tools": client["tools"]}
-    return {k: v for k, v in body.items() if k not in ("tools", "tool_choice", "parallel_tool_calls")}
+    return {
+        k: v for k, v in body.items() if k not in ("tools", "tool_choice", "parallel_tool_calls")
+    }

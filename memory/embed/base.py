@@ -1,4 +1,5 @@
 """The `Embed` port: texts to vectors. The gateway implements it over its upstreams; `none` is its absence."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

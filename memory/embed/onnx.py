@@ -3,6 +3,7 @@
 The files are fetched by a command, never by themselves (`mnemogate fetch embedder`), and checked before they are used. Needs
 onnxruntime, tokenizers and numpy, which come with the extra `onnx-minilm`; they are loaded with the first text.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -19,7 +20,9 @@ from memory.quiet import hush
 URL = "https://chroma-onnx-models.s3.amazonaws.com/all-MiniLM-L6-v2/onnx.tar.gz"
 SHA256 = "913d7300ceae3b2dbc2c50d1de4baacab4be7b9380491c27fab7418616a16ec3"
 FILES = ("model.onnx", "tokenizer.json")
-CHECKED = "sha256.json"  # the digests of the files, noted when the archive they came from was verified
+CHECKED = (
+    "sha256.json"  # the digests of the files, noted when the archive they came from was verified
+)
 TOKENS = 256
 BATCH = 8  # texts at a time: a query waits for no more of a background job than this
 
@@ -79,7 +82,9 @@ class OnnxEmbed:
             tokenizer, session = self._loaded = self._loaded or self._load()
             return _vectors(tokenizer, session, texts)
         except ImportError as e:
-            raise EmbedUnavailable(f"onnx-minilm needs onnxruntime and tokenizers: run pip install '.[onnx-minilm]' in the folder of Mnemogate's source ({e})") from e
+            raise EmbedUnavailable(
+                f"onnx-minilm needs onnxruntime and tokenizers: run pip install '.[onnx-minilm]' in the folder of Mnemogate's source ({e})"
+            ) from e
         except Exception as e:
             # onnxruntime and tokenizers raise kinds of their own, and Exception itself.
             raise EmbedUnavailable(f"onnx-minilm failed: {type(e).__name__}: {e}") from e
@@ -93,13 +98,17 @@ class OnnxEmbed:
         files = {name: (self._folder / name).read_bytes() for name in FILES}
         for name, data in files.items():
             if hashlib.sha256(data).hexdigest() != told.get(name):
-                raise Unusable(f"{self._folder / name} was changed since it was fetched: run `mnemogate fetch embedder` again")
+                raise Unusable(
+                    f"{self._folder / name} was changed since it was fetched: run `mnemogate fetch embedder` again"
+                )
         tokenizer = Tokenizer.from_str(files["tokenizer.json"].decode())
         tokenizer.enable_truncation(max_length=TOKENS)
         tokenizer.enable_padding(pad_id=0, pad_token="[PAD]")  # noqa: S106 - the padding token, no secret
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
-        return tokenizer, onnxruntime.InferenceSession(files["model.onnx"], options, providers=["CPUExecutionProvider"])
+        return tokenizer, onnxruntime.InferenceSession(
+            files["model.onnx"], options, providers=["CPUExecutionProvider"]
+        )
 
 
 def _vectors(tokenizer: Any, session: Any, texts: list[str]) -> list[list[float]]:
@@ -109,7 +118,9 @@ def _vectors(tokenizer: Any, session: Any, texts: list[str]) -> list[list[float]
     encoded = tokenizer.encode_batch(texts)
     ids = np.array([e.ids for e in encoded], dtype=np.int64)
     mask = np.array([e.attention_mask for e in encoded], dtype=np.int64)
-    hidden = session.run(None, {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)})[0]
+    hidden = session.run(
+        None, {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+    )[0]
     counted = mask[:, :, None].astype(hidden.dtype)
     pooled = (hidden * counted).sum(1) / np.clip(counted.sum(1), 1e-9, None)
     lengths = np.linalg.norm(pooled, axis=1, keepdims=True)

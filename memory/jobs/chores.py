@@ -1,4 +1,5 @@
 """The jobs every gateway has: what follows an erasure outside the database, and what leaves by age."""
+
 from __future__ import annotations
 
 import time
@@ -15,7 +16,9 @@ from memory.stores.sql.engine import Database
 
 DAY = 86400.0
 EVERY = 3600.0  # seconds between looks for what is too old
-DEAD_DAYS = 30  # a dead job is kept for a person to look at, not for ever: it may hold a user's words
+DEAD_DAYS = (
+    30  # a dead job is kept for a person to look at, not for ever: it may hold a user's words
+)
 USAGE_DAYS = 400  # a year to compare with, and a month to look at it
 Embed = Callable[[int, bool], Awaitable[bool]]
 Forget = Callable[[int, str | None, Sequence[int] | None], Awaitable[None]]

@@ -1,4 +1,5 @@
 """The port by which a job asks a model while no client waits: for whom, for what, and with whose credential."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

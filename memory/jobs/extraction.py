@@ -4,6 +4,7 @@ Where a fact goes: who the user is and what they prefer, to a line of the `human
 fits; everything else, and what does not fit, to archival memory, with the message it came from. A repetition adds nothing; a
 longer wording or a contradiction sets the old one aside (block versions and passages keep it), never silently overwrites it.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +36,9 @@ Blocks = Callable[[], Mapping[str, Block]]
 
 
 def job_of(node: int, conversation: int, model: str) -> Job:
-    return Job(KIND, {"node": node, "model": model}, conversation=conversation, dedupe=f"{KIND}-{node}")
+    return Job(
+        KIND, {"node": node, "model": model}, conversation=conversation, dedupe=f"{KIND}-{node}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,11 @@ def extracting(db: Database, envoy: Envoy, blocks: Blocks) -> Handler:
         found = await db.read(lambda conn: _read(conn, job, blocks()))
         if found is None:
             return None
-        request = facts.asked([(s.role, s.content) for s in found.said], [k.text for k in found.known], iso(found.said[0].at)[:10])
+        request = facts.asked(
+            [(s.role, s.content) for s in found.said],
+            [k.text for k in found.known],
+            iso(found.said[0].at)[:10],
+        )
         message = await envoy(found.errand, request, TOKENS)
         proposed = facts.read(str(message.get("content") or ""))
         if proposed is None:
@@ -83,8 +90,13 @@ def _read(conn: Connection, job: Job, blocks: Mapping[str, Block]) -> Read | Non
     if not words.strip():
         return None
     block = block_rows.all_of(conn, block_rows.Shelf(scope_id, blocks)).get(LABEL)
-    known = [Known(line.strip()) for line in (block.value.split("\n") if block else ()) if line.strip()]
-    found = [*fact_rows.neighbours(conn, scope_id, words, ALIKE), *passage_rows.search(conn, scope_id, passage_rows.Filter(Query(limit=NEWEST)))]
+    known = [
+        Known(line.strip()) for line in (block.value.split("\n") if block else ()) if line.strip()
+    ]
+    found = [
+        *fact_rows.neighbours(conn, scope_id, words, ALIKE),
+        *passage_rows.search(conn, scope_id, passage_rows.Filter(Query(limit=NEWEST))),
+    ]
     passages = {h["id"]: Known(h["content"][: facts.CHARACTERS], h["id"]) for h in found}
     return Read(errand, said, [*known, *passages.values()])
 
@@ -99,11 +111,18 @@ class _Keeper:
 
     def keep(self, conn: Connection, proposed: Sequence[facts.Fact]) -> None:
         for fact in proposed:
-            if fact.source > len(self._found.said) or self._found.said[fact.source - 1].role != "user":
+            if (
+                fact.source > len(self._found.said)
+                or self._found.said[fact.source - 1].role != "user"
+            ):
                 continue  # nobody said it
             known, count = self._found.known, len(self._found.known)
             replaced = [known[n - 1] for n in fact.replaces[: facts.REPLACED] if 0 < n <= count]
-            same = [k for k in self._alike(conn, fact.text) if facts.same(k.text, fact.text) and k not in replaced]
+            same = [
+                k
+                for k in self._alike(conn, fact.text)
+                if facts.same(k.text, fact.text) and k not in replaced
+            ]
             if any(len(facts.words(k.text)) >= len(facts.words(fact.text)) for k in same):
                 continue
             self._put(conn, fact, [*replaced, *same])
@@ -112,7 +131,10 @@ class _Keeper:
     def _alike(self, conn: Connection, text: str) -> list[Known]:
         """Facts that may say the same, as they are now: earlier ones of this very answer among them."""
         lines = [Known(line.strip()) for line in self._value(conn).split("\n") if line.strip()]
-        return [*lines, *(Known(h["content"], h["id"]) for h in fact_rows.alike(conn, self._scope, text))]
+        return [
+            *lines,
+            *(Known(h["content"], h["id"]) for h in fact_rows.alike(conn, self._scope, text)),
+        ]
 
     def _value(self, conn: Connection) -> str:
         block = block_rows.all_of(conn, self._shelf).get(LABEL)
@@ -124,7 +146,9 @@ class _Keeper:
             place = LABEL
         else:
             source = self._found.said[fact.source - 1].id
-            new = passage_rows.Insert(fact.text, (), fact.type, fact.importance, ACTOR, source=source)
+            new = passage_rows.Insert(
+                fact.text, (), fact.type, fact.importance, ACTOR, source=source
+            )
             place = passage_rows.add(conn, self._scope, new)[0][0]["id"]
             if lines:
                 self._edit(conn, lines, None)
@@ -134,6 +158,7 @@ class _Keeper:
 
     def _edit(self, conn: Connection, gone: set[str], new: str | None) -> bool:
         """Takes lines out of the block and puts one in; False where the block is not there, is read-only or would be too long."""
+
         def edit(block: Block | None) -> Block | None:
             if block is None:
                 return None

@@ -10,6 +10,7 @@
   `conversation` ties it to one conversation in the same way.
 - A job that lacks a credential is `waiting`, its attempts unspent, until `resume`.
 """
+
 from __future__ import annotations
 
 import random
@@ -20,7 +21,18 @@ from functools import cache
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, delete, or_, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    bindparam,
+    delete,
+    or_,
+    select,
+    true,
+    update,
+)
 
 from memory.errors import Conflict
 from memory.stores.sql import schema as t
@@ -31,8 +43,16 @@ ATTEMPTS = 16  # some six hours in all
 ANSWERS = 3  # of a model that gave nothing to use: what it is asked does not change
 COLUMNS = ("scope_id", "conversation", "kind", "payload", "dedupe", "run_at", "created_at")
 STALE = 3  # attempts, after which nobody waits for a job any more: it goes on trying
-UNDER_WAY = select(j.id).where(
-    j.conversation == bindparam("conversation"), j.kind == bindparam("kind"), j.state != "dead", j.attempts < STALE).limit(1)
+UNDER_WAY = (
+    select(j.id)
+    .where(
+        j.conversation == bindparam("conversation"),
+        j.kind == bindparam("kind"),
+        j.state != "dead",
+        j.attempts < STALE,
+    )
+    .limit(1)
+)
 DEAD = {"state": "dead", "lease_until": None, "dedupe": None}
 BACKOFF, LONGEST = 2.0, 3600.0  # seconds before the second attempt, and at most
 
@@ -72,13 +92,28 @@ class Claim:
 def enqueue(conn: Connection, job: Job) -> None:
     """Adds the job, unless one of the same dedupe key waits already."""
     now = time.time()
-    if job.again and conn.execute(update(t.jobs).where(j.dedupe == job.dedupe).values(run_at=now + job.delay)).rowcount:
+    if (
+        job.again
+        and conn.execute(
+            update(t.jobs).where(j.dedupe == job.dedupe).values(run_at=now + job.delay)
+        ).rowcount
+    ):
         return
     if job.alone and job.conversation is not None and under_way(conn, job.kind, job.conversation):
         return
-    execute(conn, _unless_there(conn.dialect.name), {
-        "scope_id": job.scope_id, "conversation": job.conversation, "kind": job.kind, "payload": msgspec.json.encode(job.payload).decode(), "dedupe": job.dedupe,
-        "run_at": now + job.delay, "created_at": now})
+    execute(
+        conn,
+        _unless_there(conn.dialect.name),
+        {
+            "scope_id": job.scope_id,
+            "conversation": job.conversation,
+            "kind": job.kind,
+            "payload": msgspec.json.encode(job.payload).decode(),
+            "dedupe": job.dedupe,
+            "run_at": now + job.delay,
+            "created_at": now,
+        },
+    )
 
 
 @cache
@@ -88,12 +123,17 @@ def _unless_there(dialect: str) -> Any:
 
 def under_way(conn: Connection, kind: str, conversation: int) -> bool:
     """Whether a job of this kind waits or runs for the conversation, and has not failed often."""
-    return execute(conn, UNDER_WAY, {"conversation": conversation, "kind": kind}).first() is not None
+    return (
+        execute(conn, UNDER_WAY, {"conversation": conversation, "kind": kind}).first() is not None
+    )
 
 
 def _ripe(kinds: Collection[Any], now: Any) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     """What a worker that died had, and what waits and is due."""
-    return (and_(j.kind.in_(kinds), j.state == "running", j.lease_until < now), and_(j.kind.in_(kinds), j.state == "ready", j.run_at <= now))
+    return (
+        and_(j.kind.in_(kinds), j.state == "running", j.lease_until < now),
+        and_(j.kind.in_(kinds), j.state == "ready", j.run_at <= now),
+    )
 
 
 def due(conn: Connection, kinds: Collection[str]) -> bool:
@@ -104,12 +144,28 @@ def due(conn: Connection, kinds: Collection[str]) -> bool:
 @cache
 def _due(kinds: tuple[str, ...]) -> Any:
     """Built once: each hand of an idle worker asks it each second."""
-    return select(j.id).where(or_(*_ripe([bindparam(f"kind{i}", kind) for i, kind in enumerate(kinds)], bindparam("now")))).limit(1)
+    return (
+        select(j.id)
+        .where(
+            or_(
+                *_ripe(
+                    [bindparam(f"kind{i}", kind) for i, kind in enumerate(kinds)], bindparam("now")
+                )
+            )
+        )
+        .limit(1)
+    )
 
 
 def _oldest(conn: Connection, ripe: ColumnElement[bool]) -> Row[Any] | None:
     """In the order of an index: the many that may wait behind it are not looked at, nor sorted."""
-    query = select(t.jobs).where(ripe).order_by(j.run_at, j.id).limit(1).with_for_update(skip_locked=True)
+    query = (
+        select(t.jobs)
+        .where(ripe)
+        .order_by(j.run_at, j.id)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+    )
     while (row := conn.execute(query).first()) is not None and row.attempts >= ATTEMPTS:
         conn.execute(update(t.jobs).where(j.id == row.id).values(**DEAD))
     return row
@@ -118,7 +174,9 @@ def _oldest(conn: Connection, ripe: ColumnElement[bool]) -> Row[Any] | None:
 def claim(conn: Connection, kinds: Collection[str], lease: float) -> Claim | None:
     """Takes the oldest job that is due, for `lease` seconds, one of a worker that died first; jobs that died in too many hands are set aside."""
     now = time.time()
-    row = next((found for ripe in _ripe(kinds, now) if (found := _oldest(conn, ripe)) is not None), None)
+    row = next(
+        (found for ripe in _ripe(kinds, now) if (found := _oldest(conn, ripe)) is not None), None
+    )
     if row is None:
         return None
     try:
@@ -126,8 +184,18 @@ def claim(conn: Connection, kinds: Collection[str], lease: float) -> Claim | Non
     except msgspec.DecodeError as e:  # nobody can ever run it: it must not stop those who try
         conn.execute(update(t.jobs).where(j.id == row.id).values(**DEAD, error=type(e).__name__))
         return None
-    conn.execute(update(t.jobs).where(j.id == row.id).values(state="running", attempts=row.attempts + 1, lease_until=now + lease, dedupe=None))
-    job = Job(row.kind, payload, row.scope_id, conversation=row.conversation, held=(row.id, row.attempts + 1))
+    conn.execute(
+        update(t.jobs)
+        .where(j.id == row.id)
+        .values(state="running", attempts=row.attempts + 1, lease_until=now + lease, dedupe=None)
+    )
+    job = Job(
+        row.kind,
+        payload,
+        row.scope_id,
+        conversation=row.conversation,
+        held=(row.id, row.attempts + 1),
+    )
     return Claim(row.id, job, row.attempts + 1, now + lease)
 
 
@@ -146,18 +214,31 @@ def advance(conn: Connection, job: Job, payload: dict[str, Any]) -> None:
     so that what stands in the same transaction is not written either."""
     ident, attempts = job.held
     mine = and_(j.id == ident, j.attempts == attempts, j.state == "running")
-    if conn.execute(update(t.jobs).where(mine).values(payload=msgspec.json.encode(payload).decode())).rowcount == 0:
+    if (
+        conn.execute(
+            update(t.jobs).where(mine).values(payload=msgspec.json.encode(payload).decode())
+        ).rowcount
+        == 0
+    ):
         raise Conflict("the job was taken over or erased while it ran")
 
 
 def postponed(conn: Connection, claimed: Claim) -> None:
     """Puts the job back until `resume`, as if it had not been claimed."""
-    conn.execute(update(t.jobs).where(_held(claimed)).values(state="waiting", lease_until=None, attempts=claimed.attempts - 1))
+    conn.execute(
+        update(t.jobs)
+        .where(_held(claimed))
+        .values(state="waiting", lease_until=None, attempts=claimed.attempts - 1)
+    )
 
 
 def _waiting(tenant: str | None) -> ColumnElement[bool]:
     scopes = t.scopes.c
-    mine = j.scope_id.in_(select(scopes.id).where(scopes.tenant == tenant)) if tenant is not None else true()
+    mine = (
+        j.scope_id.in_(select(scopes.id).where(scopes.tenant == tenant))
+        if tenant is not None
+        else true()
+    )
     return and_(j.state == "waiting", mine)
 
 
@@ -179,7 +260,11 @@ def buried(conn: Connection, before: float) -> int:
 
 def returned(conn: Connection, claimed: Claim) -> None:
     """Puts the job back as if it had not been claimed: its worker is stopping."""
-    conn.execute(update(t.jobs).where(_held(claimed)).values(state="ready", lease_until=None, attempts=claimed.attempts - 1))
+    conn.execute(
+        update(t.jobs)
+        .where(_held(claimed))
+        .values(state="ready", lease_until=None, attempts=claimed.attempts - 1)
+    )
 
 
 def failed(conn: Connection, claimed: Claim, error: str, most: int = ATTEMPTS) -> None:

@@ -1,5 +1,6 @@
 """The keyword index made anew from the rows, page by page, each a transaction of its own: searches and turns go on meanwhile, and
 what was interrupted goes on where it was."""
+
 from __future__ import annotations
 
 import time
@@ -59,14 +60,23 @@ def _swept(conn: Connection, kind: str, after: int) -> Sequence[int]:
 
 def sizes(conn: Connection) -> dict[str, int]:
     """How many rows of each kind there are."""
-    return {k: int(conn.execute(select(func.count()).select_from(table)).scalar() or 0) for k, table in (("messages", t.messages), ("passages", t.passages))}
+    return {
+        k: int(conn.execute(select(func.count()).select_from(table)).scalar() or 0)
+        for k, table in (("messages", t.messages), ("passages", t.passages))
+    }
 
 
 async def embed_again(db: Database) -> int:
     """Has the vectors of every scope looked after, those of texts that were refused too. Returns how many scopes."""
     while await db.write(vectors.ask_again, piece=True):
         pass
-    scopes = await db.read(lambda conn: [*conn.execute(union(select(t.passages.c.scope_id), select(t.messages.c.scope_id))).scalars()])
+    scopes = await db.read(
+        lambda conn: [
+            *conn.execute(
+                union(select(t.passages.c.scope_id), select(t.messages.c.scope_id))
+            ).scalars()
+        ]
+    )
     for i in range(0, len(scopes), PAGE):
         await db.write(lambda conn, some=scopes[i : i + PAGE]: _look_after(conn, some), piece=True)  # type: ignore[misc]
     return len(scopes)
@@ -80,7 +90,14 @@ def _look_after(conn: Connection, scopes: Sequence[int]) -> None:
 def embedding(conn: Connection) -> dict[str, int]:
     """How many scopes' vectors are still to be looked after, by the state of the job; what turns ask for meanwhile does not count."""
     j = t.jobs.c
-    return {row.state: row.n for row in conn.execute(select(j.state, func.count().label("n")).where(j.kind == "embed", j.payload.contains('"whole"')).group_by(j.state))}
+    return {
+        row.state: row.n
+        for row in conn.execute(
+            select(j.state, func.count().label("n"))
+            .where(j.kind == "embed", j.payload.contains('"whole"'))
+            .group_by(j.state)
+        )
+    }
 
 
 def begin(conn: Connection, mark: Mark | None = None) -> None:

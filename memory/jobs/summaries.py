@@ -3,6 +3,7 @@
 The job carries what is to be summarised, since a client's own history is not all in the store; it goes with its conversation and
 its user. Its summary is kept under the chain link of the last message it stands for, where the next request finds it.
 """
+
 from __future__ import annotations
 
 import logging
@@ -31,9 +32,17 @@ s = t.summaries.c
 
 def job_of(ahead: Ahead, conversation: int, model: str) -> Job:
     """The job for what a turn found it could leave out soon. One at a time for a conversation."""
-    payload = {"link": ahead.link.hex(), "base": ahead.base.hex() if ahead.base else None, "pieces": ahead.pieces, "tokens": ahead.tokens,
-               "count": ahead.count, "model": model}
-    return Job(KIND, payload, conversation=conversation, dedupe=f"{KIND}-{ahead.link.hex()}", alone=True)
+    payload = {
+        "link": ahead.link.hex(),
+        "base": ahead.base.hex() if ahead.base else None,
+        "pieces": ahead.pieces,
+        "tokens": ahead.tokens,
+        "count": ahead.count,
+        "model": model,
+    }
+    return Job(
+        KIND, payload, conversation=conversation, dedupe=f"{KIND}-{ahead.link.hex()}", alone=True
+    )
 
 
 def summarising(db: Database, envoy: Envoy) -> Handler:
@@ -60,7 +69,11 @@ def summarising(db: Database, envoy: Envoy) -> Handler:
         except (TooLong, Unusable) as e:
             if isinstance(e, Unusable) and job.held[1] < ANSWERS:
                 raise
-            log.warning("a stretch of %d messages cannot be summarised (%s): it is left out", payload["count"], e)
+            log.warning(
+                "a stretch of %d messages cannot be summarised (%s): it is left out",
+                payload["count"],
+                e,
+            )
             text = f"{text.removesuffix(HINT).strip()}\n[{payload['count']} earlier messages were left out.]".strip()
         return lambda conn: _keep(conn, job, f"{text}\n{HINT}")
 
@@ -78,11 +91,22 @@ def _asked(conn: Connection, job: Job) -> tuple[Errand, str] | None:
 
 
 def _there(conn: Connection, job: Job, link: str) -> str | None:
-    found: str | None = conn.execute(select(s.content).where(s.scope_id == job.scope_id, s.chain == bytes.fromhex(link))).scalar()
+    found: str | None = conn.execute(
+        select(s.content).where(s.scope_id == job.scope_id, s.chain == bytes.fromhex(link))
+    ).scalar()
     return found
 
 
 def _keep(conn: Connection, job: Job, text: str) -> None:
     p: dict[str, Any] = job.payload
-    put_row(conn, t.summaries, ("scope_id", "chain"), scope_id=job.scope_id, conversation=job.conversation, chain=bytes.fromhex(p["link"]), content=text,
-            count=p["count"], created_at=time.time())
+    put_row(
+        conn,
+        t.summaries,
+        ("scope_id", "chain"),
+        scope_id=job.scope_id,
+        conversation=job.conversation,
+        chain=bytes.fromhex(p["link"]),
+        content=text,
+        count=p["count"],
+        created_at=time.time(),
+    )

@@ -3,6 +3,7 @@
 One hand does what is quick, so that an erasure never waits for a model; the others do what is slow.
 A stop lets nothing half done: the running handler is cancelled, its job goes back to be taken at once by the next worker.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -17,7 +18,9 @@ from memory.jobs.queue import Claim, Effect, Job
 from memory.stores.sql.engine import Database
 
 log = logging.getLogger("mnemogate")
-Handler = Callable[[Job], Awaitable[Effect | None]]  # what it returns is written as the job is settled, once
+Handler = Callable[
+    [Job], Awaitable[Effect | None]
+]  # what it returns is written as the job is settled, once
 LEASE = 120.0  # seconds a handler has
 SLOW_HANDS = 3  # they wait for models most of the time
 
@@ -36,7 +39,15 @@ class Worker:
         self._woken = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
-    def register(self, kind: str, handler: Handler, *, every: float | None = None, slow: bool = False, small: bool = False) -> None:
+    def register(
+        self,
+        kind: str,
+        handler: Handler,
+        *,
+        every: float | None = None,
+        slow: bool = False,
+        small: bool = False,
+    ) -> None:
         """Runs `handler` for jobs of this kind. It may run twice for one job. every: seconds after which one is enqueued by
         itself, the first at the start. slow: it asks a model. small: what it returns writes a few rows that no turn keeps in
         memory (`memory.lines`)."""
@@ -60,7 +71,10 @@ class Worker:
     def start(self) -> None:
         if not self._tasks:
             self._resumed.append(None)  # what waited for a credential may need none any more
-            self._tasks = [asyncio.create_task(self._work_on(slow=i > 0), name=f"memory-worker-{i}") for i in range(1 + SLOW_HANDS)]
+            self._tasks = [
+                asyncio.create_task(self._work_on(slow=i > 0), name=f"memory-worker-{i}")
+                for i in range(1 + SLOW_HANDS)
+            ]
 
     async def stop(self) -> None:
         """Cancels what runs and waits for it to end."""
@@ -68,7 +82,9 @@ class Worker:
         while tasks:
             for task in tasks:
                 task.cancel()
-            _, tasks = await asyncio.wait(tasks, timeout=0.25)  # asked again: a handler may swallow it
+            _, tasks = await asyncio.wait(
+                tasks, timeout=0.25
+            )  # asked again: a handler may swallow it
 
     async def drain(self) -> None:
         """Runs every job that is due now, and returns."""
@@ -80,7 +96,9 @@ class Worker:
             try:
                 if not slow:
                     await self._tick()
-                busy = await self._one(tuple(k for k in self._handlers if (k in self._slow) is slow))
+                busy = await self._one(
+                    tuple(k for k in self._handlers if (k in self._slow) is slow)
+                )
             except MemoryFault as e:
                 log.warning("background jobs wait for the store: %s", e)
                 busy = False
@@ -89,7 +107,9 @@ class Worker:
 
     async def _rest(self) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._poll):  # not wait_for, which before 3.12 loses a cancellation that meets a wake
+            async with asyncio.timeout(
+                self._poll
+            ):  # not wait_for, which before 3.12 loses a cancellation that meets a wake
                 await self._woken.wait()
         self._woken.clear()
 
@@ -106,13 +126,18 @@ class Worker:
         for kind, every in self._periods.items():
             if now >= self._next.get(kind, now):
                 self._next[kind] = now + every
-                await self._db.write(lambda conn, k=kind: queue.enqueue(conn, Job(k, dedupe=f"every:{k}")), small=True)  # type: ignore[misc]
+                await self._db.write(
+                    lambda conn, k=kind: queue.enqueue(conn, Job(k, dedupe=f"every:{k}")),
+                    small=True,
+                )  # type: ignore[misc]
 
     async def _one(self, kinds: Collection[str]) -> bool:
         """Runs one job of these kinds. Returns whether there was one."""
         if not kinds or not await self._db.read(lambda conn: queue.due(conn, kinds), small=True):
             return False
-        claimed = await self._db.write(lambda conn: queue.claim(conn, kinds, self._lease), small=True)
+        claimed = await self._db.write(
+            lambda conn: queue.claim(conn, kinds, self._lease), small=True
+        )
         if claimed is None:
             return False
         await self._run(claimed)
@@ -123,14 +148,22 @@ class Worker:
         try:
             async with asyncio.timeout(self._lease):
                 effect = await self._handlers[kind](claimed.job)
-            await self._db.write(lambda conn: queue.done(conn, claimed, effect), small=effect is None or kind in self._small)
+            await self._db.write(
+                lambda conn: queue.done(conn, claimed, effect),
+                small=effect is None or kind in self._small,
+            )
         except Postponed:
             await self._db.write(lambda conn: queue.postponed(conn, claimed), small=True)
         except asyncio.CancelledError:
-            await asyncio.shield(self._db.write(lambda conn: queue.returned(conn, claimed), small=True))
+            await asyncio.shield(
+                self._db.write(lambda conn: queue.returned(conn, claimed), small=True)
+            )
             raise
         except Exception as e:
             # A handler is foreign ground: whatever it raises, the job is tried again and the worker lives on.
             log.warning("background job %s (attempt %d) failed", kind, claimed.attempts, exc_info=e)
-            name, most = type(e).__name__, queue.ANSWERS if isinstance(e, Unusable) else queue.ATTEMPTS
+            name, most = (
+                type(e).__name__,
+                queue.ANSWERS if isinstance(e, Unusable) else queue.ATTEMPTS,
+            )
             await self._db.write(lambda conn: queue.failed(conn, claimed, name, most), small=True)

@@ -5,6 +5,7 @@ was seen to hold the interpreter for seconds, and for ever once its folder is ta
 deadline. After a failure the child is ended and the index left alone for a while: words find what they find,
 and the log has said so once.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -27,7 +28,9 @@ log = logging.getLogger("mnemogate")
 CHILD = Path(__file__).with_name("chroma_child.py")
 OPEN_SECONDS = 60.0  # a cold start imports a lot
 CALL_SECONDS = 15.0
-SEARCH_SECONDS = 2.0  # a search goes on without it; the call itself may take longer, to load an index
+SEARCH_SECONDS = (
+    2.0  # a search goes on without it; the call itself may take longer, to load an index
+)
 REST_SECONDS = 300.0  # without a call after a failure
 END_SECONDS = 1.0  # for the child to end by itself
 
@@ -50,7 +53,9 @@ class ChromaIndex:
 
     async def nearest(self, name: str, vector: list[float], limit: int) -> dict[int, float]:
         """Row key to cosine similarity, of the `limit` nearest. Raises StoreUnavailable."""
-        return msgspec.convert(await self._asked("nearest", [name, vector, limit], SEARCH_SECONDS), dict[int, float])
+        return msgspec.convert(
+            await self._asked("nearest", [name, vector, limit], SEARCH_SECONDS), dict[int, float]
+        )
 
     async def forget(self, prefix: str, keys: Sequence[int] | None) -> None:
         """Forgets vectors by row key, None for all, in every collection whose name begins so; what is not there is no error. Raises
@@ -97,9 +102,13 @@ class ChromaIndex:
         seconds = OPEN_SECONDS + CALL_SECONDS
         command = (sys.executable, "-P", str(CHILD), self._where, str(self._folder), str(seconds))
         env = {**os.environ, **SWITCHES}
-        return await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=env)
+        return await asyncio.create_subprocess_exec(
+            *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=env
+        )
 
-    async def _exchanged(self, child: Process, seconds: float, name: str, arguments: list[Any]) -> Any:
+    async def _exchanged(
+        self, child: Process, seconds: float, name: str, arguments: list[Any]
+    ) -> Any:
         """Raises StoreUnavailable past the deadline, and for what the child could not do."""
         assert child.stdin is not None  # noqa: S101 - both are pipes
         assert child.stdout is not None  # noqa: S101
@@ -122,7 +131,10 @@ class ChromaIndex:
         self._rests_until = time.monotonic() + REST_SECONDS
         if not self._failed:
             log.warning(
-                "the vector index is left alone, and tried again every %.0f s; words find what they find: %s", REST_SECONDS, why)
+                "the vector index is left alone, and tried again every %.0f s; words find what they find: %s",
+                REST_SECONDS,
+                why,
+            )
         self._failed = True
         await self._end()
 

@@ -4,6 +4,7 @@ Run by `memory.stores.chroma`, which speaks to it over the standard streams: fra
 and a MessagePack value, `[operation, arguments]` one way and `{"value": ...}` or `{"error": ...}` the other.
 It ends when its input does, and by the system's own clock where a call goes on for too long.
 """
+
 from __future__ import annotations
 
 import fcntl
@@ -35,12 +36,14 @@ def opened(where: str, folder: Path) -> Any:
     except ImportError as e:
         raise Unusable(
             "Chroma is not installed: run pip install '.[chroma]' in the folder of Mnemogate's source, or set "
-            'storage.vectors = "none"') from e
+            'storage.vectors = "none"'
+        ) from e
     quiet = Settings(anonymized_telemetry=False)
     if where != "embedded":
         url = urlsplit(where)
         return chromadb.HttpClient(
-            url.hostname or "localhost", url.port or 8000, ssl=url.scheme == "https", settings=quiet)
+            url.hostname or "localhost", url.port or 8000, ssl=url.scheme == "https", settings=quiet
+        )
     folder.mkdir(parents=True, exist_ok=True)
     _locked(folder)
     return chromadb.PersistentClient(str(folder), settings=quiet)
@@ -48,7 +51,10 @@ def opened(where: str, folder: Path) -> Any:
 
 def _locked(folder: Path) -> None:
     """Two processes on one embedded folder lose vectors silently: this keeps it to one. Raises Unusable."""
-    lock, until = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600), time.monotonic() + LOCK_SECONDS
+    lock, until = (
+        os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600),
+        time.monotonic() + LOCK_SECONDS,
+    )
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -57,7 +63,8 @@ def _locked(folder: Path) -> None:
             if time.monotonic() > until:
                 raise Unusable(
                     f"another process uses the embedded Chroma in {folder}: run one worker, or a Chroma server for "
-                    "a fleet") from e
+                    "a fleet"
+                ) from e
             time.sleep(0.05)
 
 

@@ -6,6 +6,7 @@ The scenarios play the same conversations on every subject in turn, round after 
 `off`, `on` (turns three and later: recognised, two messages recorded) and, for chat, `cold` (the next turn after a restart).
 CPU is the server process's own (on Linux). Ratios stand; absolute figures are this machine's, this minute's.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -51,14 +52,41 @@ BARS: list[Bar] = [
     ("the same, a history of 200 messages", 2.0, 1.2, ratio("history", "on")),
     ("CPU a streamed event, memory on", 1.2, 0.8, ratio("stream", "on", "cpu_us_event")),
     ("one connection, memory on, ms over direct", 1.5, 0.7, added("one", "p50_ms", "direct")),
-    ("ms to the first token, 16 streams, over the floor", 3.0, 1.0, added("stream", "first_ms", "floor")),
+    (
+        "ms to the first token, 16 streams, over the floor",
+        3.0,
+        1.0,
+        added("stream", "first_ms", "floor"),
+    ),
     ("s from start to the first answer", 1.5, 0.8, lambda r: r["process"]["on"]["start_s"]),
     ("MiB resident after the load", 110, 80, lambda r: r["process"]["on"]["loaded_mib"]),
-    ("CPU of turn 2,000 to turn 100, less the client's bytes", 1.2, 1.05, lambda r: max(f["of all"] for f in r["growth"].values())),
-    ("the same, of what is beyond the floor's", 1.2, 1.05, lambda r: max(f["ratio"] for f in r["growth"].values())),
+    (
+        "CPU of turn 2,000 to turn 100, less the client's bytes",
+        1.2,
+        1.05,
+        lambda r: max(f["of all"] for f in r["growth"].values()),
+    ),
+    (
+        "the same, of what is beyond the floor's",
+        1.2,
+        1.05,
+        lambda r: max(f["ratio"] for f in r["growth"].values()),
+    ),
 ]
-COLUMNS = {"cpu_us": "CPU us", "cpu_us_event": "us/event", "rps": "a second", "p50_ms": "p50 ms", "first_ms": "first ms", "hop_ms": "hop ms", "round_ms": "round ms",
-           "warm": "warm", "recorded": "recorded", "calls": "calls", "bytes": "bytes", "errors": "errors"}
+COLUMNS = {
+    "cpu_us": "CPU us",
+    "cpu_us_event": "us/event",
+    "rps": "a second",
+    "p50_ms": "p50 ms",
+    "first_ms": "first ms",
+    "hop_ms": "hop ms",
+    "round_ms": "round ms",
+    "warm": "warm",
+    "recorded": "recorded",
+    "calls": "calls",
+    "bytes": "bytes",
+    "errors": "errors",
+}
 
 
 def number(value: float | None) -> str:
@@ -67,12 +95,25 @@ def number(value: float | None) -> str:
 
 def table(name: str, found: dict[str, Figures]) -> str:
     base = found["floor"]["cpu_us"]
-    shape = ", ".join(f"{f.name} {value}" for f in fields(Shape) if (value := getattr(SCENARIOS[name], f.name)) != f.default)
-    lines = [f"\n## {name}: {shape}", f"{'':7} {'x floor':>7} " + " ".join(f"{title:>9}" for title in COLUMNS.values()) + "  CPU: range, and bar"]
+    shape = ", ".join(
+        f"{f.name} {value}"
+        for f in fields(Shape)
+        if (value := getattr(SCENARIOS[name], f.name)) != f.default
+    )
+    lines = [
+        f"\n## {name}: {shape}",
+        f"{'':7} {'x floor':>7} "
+        + " ".join(f"{title:>9}" for title in COLUMNS.values())
+        + "  CPU: range, and bar",
+    ]
     for subject, f in found.items():
         low, high = f["cpu_range"]
         bar = "█" * round(f["cpu_us"] / base * 8)
-        lines.append(f"{subject:7} {number(f['cpu_us'] / base):>7} " + " ".join(f"{number(f[key]):>9}" for key in COLUMNS) + f"  {low:,.0f}-{high:,.0f} {bar[:80]}")
+        lines.append(
+            f"{subject:7} {number(f['cpu_us'] / base):>7} "
+            + " ".join(f"{number(f[key]):>9}" for key in COLUMNS)
+            + f"  {low:,.0f}-{high:,.0f} {bar[:80]}"
+        )
     return "\n".join(lines)
 
 
@@ -98,14 +139,25 @@ def load(names: Sequence[str], rounds: int, told: Callable[[str], None]) -> Resu
             running.append(floor("httpx", mock, "httpx"))
             running.append(gateway("off", mock, Path(data, "off"), {"x-memory": "off"}))
             # An overloaded machine must not pass off a turn that went without its memory as a cheap one.
-            running.append(on := gateway("on", mock, Path(data, "on"), memory__read_deadline_ms="10000"))
+            running.append(
+                on := gateway("on", mock, Path(data, "on"), memory__read_deadline_ms="10000")
+            )
             for subject in running[1:]:
                 for _ in range(2):
                     told(f"start of {subject.name}")
                     subject.restart()
-            results: Results = uvloop.run(compared(mock, running, [n for n in names if n in SCENARIOS], rounds, told))
+            results: Results = uvloop.run(
+                compared(mock, running, [n for n in names if n in SCENARIOS], rounds, told)
+            )
             results["process"] = {
-                s.name: {"start_s": statistics.median(s.starts), "start_cpu_s": s.start_cpu, "idle_mib": s.idle, "loaded_mib": s.resident()} for s in running[1:]}
+                s.name: {
+                    "start_s": statistics.median(s.starts),
+                    "start_cpu_s": s.start_cpu,
+                    "idle_mib": s.idle,
+                    "loaded_mib": s.resident(),
+                }
+                for s in running[1:]
+            }
             if "growth" in names:
                 results["growth"] = uvloop.run(growth(mock, on, bare, told))
         finally:
@@ -115,18 +167,33 @@ def load(names: Sequence[str], rounds: int, told: Callable[[str], None]) -> Resu
 
 
 def grown(found: dict[str, Figures]) -> str:
-    lines = [f"\n## growth: CPU us of a turn; ratio: of what is beyond the floor's for the same bodies; of all: without what the floor too pays more for a longer one\n{'a client that resends':30} " + " ".join(f"{k:>14}" for k in next(iter(found.values())))]
-    return "\n".join(lines + [f"{client:30} " + " ".join(f"{number(v):>14}" for v in f.values()) for client, f in found.items()])
+    lines = [
+        f"\n## growth: CPU us of a turn; ratio: of what is beyond the floor's for the same bodies; of all: without what the floor too pays more for a longer one\n{'a client that resends':30} "
+        + " ".join(f"{k:>14}" for k in next(iter(found.values())))
+    ]
+    return "\n".join(
+        lines
+        + [
+            f"{client:30} " + " ".join(f"{number(v):>14}" for v in f.values())
+            for client, f in found.items()
+        ]
+    )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="what to run; everything when nothing is named")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="what to run; everything when nothing is named"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", help="also write the figures to this file")
     args = parser.parse_args()
     if unknown := {*args.names} - {*SCENARIOS, *OTHERS, *ALONE}:
-        parser.error(f"{', '.join(sorted(unknown))} is not known; there are {', '.join([*SCENARIOS, *OTHERS, *ALONE])}")
+        parser.error(
+            f"{', '.join(sorted(unknown))} is not known; there are {', '.join([*SCENARIOS, *OTHERS, *ALONE])}"
+        )
     names, begun, before = args.names or [*SCENARIOS, *OTHERS], time.time(), os.getloadavg()[0]
 
     def told(what: str) -> None:
@@ -141,7 +208,9 @@ def main() -> int:
                 print(table(name, results[name]))
                 failed += sum(f["errors"] for f in results[name].values())
         for name, f in results["process"].items():
-            print(f"{name:7} first answer after {f['start_s']:.2f} s ({f['start_cpu_s']:.2f} s of CPU); {f['idle_mib']:.0f} MiB idle, {f['loaded_mib']:.0f} after the load")
+            print(
+                f"{name:7} first answer after {f['start_s']:.2f} s ({f['start_cpu_s']:.2f} s of CPU); {f['idle_mib']:.0f} MiB idle, {f['loaded_mib']:.0f} after the load"
+            )
         if "growth" in results:
             print(grown(results["growth"]))
         print(bars(results))
@@ -150,7 +219,9 @@ def main() -> int:
         bills = layout.bills()
         figures["layout"] = layout.multipliers(bills)
         print("\n" + layout.parts(bills))
-        print("\n".join(f"input-cost multiplier, {k}: {v:.3f}" for k, v in figures["layout"].items()))
+        print(
+            "\n".join(f"input-cost multiplier, {k}: {v:.3f}" for k, v in figures["layout"].items())
+        )
     for name, argv in (("retrieval", []), ("latency", ["--latency"])):
         if name in names:
             told(name)
@@ -161,9 +232,21 @@ def main() -> int:
         failed += freeze.main([])
         if names == ["freeze"]:
             return 1 if failed else 0
-    print(f"\n{args.rounds} interleaved rounds (of streams {args.rounds * OFTEN['stream']}), medians, {time.time() - begun:.0f} s in all; load average {before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}")
+    print(
+        f"\n{args.rounds} interleaved rounds (of streams {args.rounds * OFTEN['stream']}), medians, {time.time() - begun:.0f} s in all; load average {before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}"
+    )
     if args.json:
-        Path(args.json).write_text(json.dumps({**figures, "load_average": [before, os.getloadavg()[0]], "cores": os.cpu_count(), "date": time.strftime("%Y-%m-%d")}, indent=1))
+        Path(args.json).write_text(
+            json.dumps(
+                {
+                    **figures,
+                    "load_average": [before, os.getloadavg()[0]],
+                    "cores": os.cpu_count(),
+                    "date": time.strftime("%Y-%m-%d"),
+                },
+                indent=1,
+            )
+        )
     return 1 if failed else 0
 
 

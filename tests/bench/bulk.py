@@ -1,5 +1,6 @@
 """`python -m tests.bench.bulk --rows 100000`: what others feel during an import, a conversation brought along, its deletion, and an
 erasure: how many of their turns went without memory, and how long they and `/health` waited."""
+
 from __future__ import annotations
 
 import argparse
@@ -23,15 +24,25 @@ async def main(rows: int) -> None:
 
             works = {
                 "nothing": nothing,
-                "import": lambda: client.post("/memory/v1/users/eve/import", content=body, headers=BULK),
-                "the same again": lambda: client.post("/memory/v1/users/eve/import", content=body, headers=BULK),
+                "import": lambda: client.post(
+                    "/memory/v1/users/eve/import", content=body, headers=BULK
+                ),
+                "the same again": lambda: client.post(
+                    "/memory/v1/users/eve/import", content=body, headers=BULK
+                ),
                 "export": lambda: client.get("/memory/v1/users/eve/export", headers=BULK),
-                "bring": lambda: client.post("/memory/v1/users/eve/conversations", content=said, headers=BULK),
+                "bring": lambda: client.post(
+                    "/memory/v1/users/eve/conversations", content=said, headers=BULK
+                ),
                 "delete": lambda: client.delete("/memory/v1/conversations/long", headers=BULK),
-                "erase": lambda: client.delete("/memory/v1/users/eve", headers=BULK)}
+                "erase": lambda: client.delete("/memory/v1/users/eve", headers=BULK),
+            }
             for name, work in works.items():
                 answer, felt = await beside(client, work)
-                print(f"{name:>16}: {answer.status_code} {felt} {answer.text[:100] if answer.status_code != 200 else ''}", flush=True)
+                print(
+                    f"{name:>16}: {answer.status_code} {felt} {answer.text[:100] if answer.status_code != 200 else ''}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

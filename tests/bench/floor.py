@@ -2,6 +2,7 @@
 
 Nothing here is the gateway's: a floor must not move when the gateway gets faster. The transport does what `httpx-aiohttp` does.
 """
+
 from __future__ import annotations
 
 import os
@@ -15,7 +16,10 @@ from litestar import Litestar, Request, Response, post
 from litestar.response import Stream
 
 URL = os.environ.get("FLOOR_UPSTREAM", "http://127.0.0.1:9/v1") + "/chat/completions"
-SYSTEM = {"role": "system", "content": ("<memory_blocks>\n" + "The user likes concise answers. " * 64)[:2048]}
+SYSTEM = {
+    "role": "system",
+    "content": ("<memory_blocks>\n" + "The user likes concise answers. " * 64)[:2048],
+}
 HEADERS = {"content-type": "application/json", "authorization": "Bearer sk-upstream"}
 loads, dumps = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
 
@@ -37,20 +41,42 @@ class Transport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         if self.session is None:
-            self.session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300))
+            self.session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300)
+            )
         timeout = request.extensions["timeout"]
         response = await self.session.request(
-            request.method, str(request.url), headers=request.headers, data=request.content, allow_redirects=False, auto_decompress=False,
-            timeout=aiohttp.ClientTimeout(sock_connect=timeout["connect"], sock_read=timeout["read"], connect=timeout["pool"]))
-        return httpx.Response(response.status, headers=list(response.raw_headers), stream=Body(response), request=request)
+            request.method,
+            str(request.url),
+            headers=request.headers,
+            data=request.content,
+            allow_redirects=False,
+            auto_decompress=False,
+            timeout=aiohttp.ClientTimeout(
+                sock_connect=timeout["connect"], sock_read=timeout["read"], connect=timeout["pool"]
+            ),
+        )
+        return httpx.Response(
+            response.status,
+            headers=list(response.raw_headers),
+            stream=Body(response),
+            request=request,
+        )
 
 
 limits = httpx.Limits(max_connections=None, max_keepalive_connections=1000, keepalive_expiry=30)
-client = httpx.AsyncClient(transport=Transport() if os.environ.get("FLOOR_CLIENT") == "aiohttp" else None, limits=limits, timeout=60, trust_env=False)
+client = httpx.AsyncClient(
+    transport=Transport() if os.environ.get("FLOOR_CLIENT") == "aiohttp" else None,
+    limits=limits,
+    timeout=60,
+    trust_env=False,
+)
 
 
 async def streamed(body: bytes) -> AsyncIterator[bytes]:
-    response = await client.send(client.build_request("POST", URL, content=body, headers=HEADERS), stream=True)
+    response = await client.send(
+        client.build_request("POST", URL, content=body, headers=HEADERS), stream=True
+    )
     rest = b""
     try:
         async for data in response.aiter_raw():
@@ -70,8 +96,12 @@ async def chat(request: Request[Any, Any, Any]) -> Response[bytes] | Stream:
     body["messages"].insert(0, SYSTEM)
     if body.get("stream"):
         return Stream(streamed(dumps(body)), headers={"content-type": "text/event-stream"})
-    response = await client.send(client.build_request("POST", URL, content=dumps(body), headers=HEADERS))
-    return Response(response.content, status_code=response.status_code, media_type="application/json")
+    response = await client.send(
+        client.build_request("POST", URL, content=dumps(body), headers=HEADERS)
+    )
+    return Response(
+        response.content, status_code=response.status_code, media_type="application/json"
+    )
 
 
 app = Litestar([chat], openapi_config=None, logging_config=None)

@@ -4,6 +4,7 @@ The price model of a provider with a prefix cache: what is identical with the pr
 steps of 128, costs a tenth. The multiplier is the bill with memory over the bill without: of the layout alone, hidden rounds left
 out, and of everything. The model edits a block every fifth turn. `python -m tests.bench.layout` prints both, and where the tokens go.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -27,7 +28,14 @@ from memory.tools import offered
 
 LINE = "a sentence of ordinary length about nothing in particular, as people write them "
 SYSTEM = {"role": "system", "content": "You are a careful assistant. " * 60}
-LOOK = {"type": "function", "function": {"name": "look", "description": "Looks things up. " * 10, "parameters": {"type": "object", "properties": {}}}}
+LOOK = {
+    "type": "function",
+    "function": {
+        "name": "look",
+        "description": "Looks things up. " * 10,
+        "parameters": {"type": "object", "properties": {}},
+    },
+}
 Body = dict[str, Any]
 
 
@@ -52,7 +60,10 @@ class Bill:
 def bill(bodies: list[str]) -> Bill:
     out = Bill(first=len(bodies[0]) // 4)
     for before, body in pairwise(bodies):
-        same = next((i for i, (a, b) in enumerate(zip(before, body, strict=False)) if a != b), min(len(before), len(body)))
+        same = next(
+            (i for i, (a, b) in enumerate(zip(before, body, strict=False)) if a != b),
+            min(len(before), len(body)),
+        )
         cached = same // 4 // 128 * 128 if same // 4 >= 1024 else 0
         out.cached += cached
         out.tails += len(body) // 4 - cached
@@ -65,27 +76,47 @@ def bills() -> dict[str, dict[str, Bill]]:
     out = {}
     for name, agent in (("40-turn chat", False), ("6-step agent loops", True)):
         ours = asyncio.run(_played(agent, "full"))
-        out[name] = {k: bill([flat(b) for b in bodies]) for k, bodies in (
-            ("memory off", asyncio.run(_played(agent, "off"))), ("the layout alone", [b for b in ours if not _hidden(b)]), ("with hidden rounds", ours))}
+        out[name] = {
+            k: bill([flat(b) for b in bodies])
+            for k, bodies in (
+                ("memory off", asyncio.run(_played(agent, "off"))),
+                ("the layout alone", [b for b in ours if not _hidden(b)]),
+                ("with hidden rounds", ours),
+            )
+        }
     return out
 
 
 def multipliers(found: dict[str, dict[str, Bill]]) -> dict[str, float]:
     """The bill with memory over the bill without, and the tokens of our tool schemas."""
-    out = {f"{name}, {k}": b.total / by["memory off"].total for name, by in found.items() for k, b in by.items() if k != "memory off"}
-    return out | {"tokens of our tool schemas": float(estimate(msgspec.json.encode(offered(None, write=True)).decode()))}
+    out = {
+        f"{name}, {k}": b.total / by["memory off"].total
+        for name, by in found.items()
+        for k, b in by.items()
+        if k != "memory off"
+    }
+    return out | {
+        "tokens of our tool schemas": float(
+            estimate(msgspec.json.encode(offered(None, write=True)).decode())
+        )
+    }
 
 
 def parts(found: dict[str, dict[str, Bill]]) -> str:
     """Where the tokens go, as a table."""
-    rows = [f"{name}, {k}: first request {b.first:,}, tails {b.tails:,}, read from the cache {b.cached:,}, prefix changed {b.changed:,}"
-            for name, by in found.items() for k, b in by.items()]
+    rows = [
+        f"{name}, {k}: first request {b.first:,}, tails {b.tails:,}, read from the cache {b.cached:,}, prefix changed {b.changed:,}"
+        for name, by in found.items()
+        for k, b in by.items()
+    ]
     return "\n".join(f"input tokens, {row}" for row in rows)
 
 
 def flat(body: Body) -> str:
     """The request in the order in which providers read it: tools, then messages."""
-    return (msgspec.json.encode(body.get("tools") or []) + msgspec.json.encode(body["messages"])).decode()
+    return (
+        msgspec.json.encode(body.get("tools") or []) + msgspec.json.encode(body["messages"])
+    ).decode()
 
 
 def _hidden(body: Body) -> bool:
@@ -101,15 +132,33 @@ def _answer(request: Outgoing) -> Incoming:
     since = messages[newest + 1 :]
     tools = {t["function"]["name"] for t in body.get("tools") or []}
     if "core_memory_append" in tools and "EDIT" in messages[newest]["content"] and not since:
-        return completion(_calls(f"memory{newest}", "core_memory_append", {"label": "human", "content": f"Fact {newest}: {LINE}"}), "tool_calls")(request)
+        return completion(
+            _calls(
+                f"memory{newest}",
+                "core_memory_append",
+                {"label": "human", "content": f"Fact {newest}: {LINE}"},
+            ),
+            "tool_calls",
+        )(request)
     steps = sum(m["role"] == "tool" and not m["tool_call_id"].startswith("memory") for m in since)
     if "look" in tools and steps < 6:
-        return completion(_calls(f"look{newest}x{steps}", "look", {"n": steps}), "tool_calls")(request)
+        return completion(_calls(f"look{newest}x{steps}", "look", {"n": steps}), "tool_calls")(
+            request
+        )
     return completion({"content": f"answer {len(messages) % 7}: " + LINE * 6})(request)
 
 
 def _calls(ident: str, name: str, arguments: Body) -> Body:
-    return {"content": None, "tool_calls": [{"id": ident, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}]}
+    return {
+        "content": None,
+        "tool_calls": [
+            {
+                "id": ident,
+                "type": "function",
+                "function": {"name": name, "arguments": json.dumps(arguments)},
+            }
+        ],
+    }
 
 
 async def _played(agent: bool, mode: str) -> list[Body]:
@@ -117,12 +166,27 @@ async def _played(agent: bool, mode: str) -> list[Body]:
     history: list[Body] = [SYSTEM]
     async with _gateway() as (client, upstream):
         for turn in range(8 if agent else 40):
-            history.append({"role": "user", "content": f"{turn}{' EDIT' if turn % 5 == 4 else ''}: " + LINE * 4})
+            history.append(
+                {
+                    "role": "user",
+                    "content": f"{turn}{' EDIT' if turn % 5 == 4 else ''}: " + LINE * 4,
+                }
+            )
             while history[-1]["role"] != "assistant":
-                body = {"model": "m", "user": "ada", "messages": history, **({"tools": [LOOK]} if agent else {})}
-                answer = (await client.post("/v1/chat/completions", json=body, headers={"x-memory": mode})).json()["choices"][0]["message"]
+                body = {
+                    "model": "m",
+                    "user": "ada",
+                    "messages": history,
+                    **({"tools": [LOOK]} if agent else {}),
+                }
+                answer = (
+                    await client.post("/v1/chat/completions", json=body, headers={"x-memory": mode})
+                ).json()["choices"][0]["message"]
                 history.append({k: v for k, v in answer.items() if v is not None})
-                history += [{"role": "tool", "tool_call_id": c["id"], "content": LINE * 3} for c in answer.get("tool_calls") or []]
+                history += [
+                    {"role": "tool", "tool_call_id": c["id"], "content": LINE * 3}
+                    for c in answer.get("tool_calls") or []
+                ]
         return upstream.bodies
 
 
@@ -130,7 +194,18 @@ async def _played(agent: bool, mode: str) -> list[Body]:
 async def _gateway() -> AsyncIterator[tuple[httpx.AsyncClient, ScriptedUpstream]]:
     with tempfile.TemporaryDirectory() as folder:
         upstream = ScriptedUpstream([_answer])
-        app = create_app(load(None, {}, {"storage.data": folder, "storage.vectors": "none", "memory.read_deadline_ms": 5000}), upstreams={"openai": upstream})
+        app = create_app(
+            load(
+                None,
+                {},
+                {
+                    "storage.data": folder,
+                    "storage.vectors": "none",
+                    "memory.read_deadline_ms": 5000,
+                },
+            ),
+            upstreams={"openai": upstream},
+        )
         events: asyncio.Queue[Body] = asyncio.Queue()
         started = asyncio.Event()
 
@@ -138,10 +213,17 @@ async def _gateway() -> AsyncIterator[tuple[httpx.AsyncClient, ScriptedUpstream]
             started.set()
 
         events.put_nowait({"type": "lifespan.startup"})
-        life = asyncio.create_task(app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, events.get, told))
+        life = asyncio.create_task(
+            app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, events.get, told)
+        )
         await started.wait()
         transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers={"authorization": "Bearer k"}, timeout=60) as client:
+        async with httpx.AsyncClient(
+            transport=transport,
+            base_url="http://127.0.0.1",
+            headers={"authorization": "Bearer k"},
+            timeout=60,
+        ) as client:
             yield client, upstream
         events.put_nowait({"type": "lifespan.shutdown"})
         await life

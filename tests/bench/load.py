@@ -3,6 +3,7 @@
 A measurement is a fixed number of turns, so that a slow server and a fast one are asked the same. The first turns of a conversation
 open it and are not measured; what a server puts off until after the answer is.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -20,7 +21,9 @@ SETTLE = 0.2  # seconds after the last answer in which work put off until then s
 TEXT = re.compile(rb'"content":\s*"([^"\\]*)"')
 SENT = re.compile(rb" at (\d+\.\d{6})")
 WORDS = b"the quick brown fox jumps over a lazy dog while many small clouds drift across wide evening sky above our town".split()
-SYSTEM = b'{"role":"system","content":"You are a helpful assistant. Answer briefly and to the point."}'
+SYSTEM = (
+    b'{"role":"system","content":"You are a helpful assistant. Answer briefly and to the point."}'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,16 @@ class Talk:
         self.messages = [self._message(i) for i in range(shape.old)]
 
     def _message(self, i: int) -> bytes:
-        words = b" ".join(WORDS[(self.number * 7 + i * 3 + k * k) % len(WORDS)] for k in range(self.shape.size // 5))
-        return b'{"role":"%s","content":"(%d.%d) %s"}' % (b"assistant" if i % 2 else b"user", self.number, i, words[: self.shape.size])
+        words = b" ".join(
+            WORDS[(self.number * 7 + i * 3 + k * k) % len(WORDS)]
+            for k in range(self.shape.size // 5)
+        )
+        return b'{"role":"%s","content":"(%d.%d) %s"}' % (
+            b"assistant" if i % 2 else b"user",
+            self.number,
+            i,
+            words[: self.shape.size],
+        )
 
     def ask(self) -> bytes:
         """The body of the next request."""
@@ -57,7 +68,10 @@ class Talk:
         self.messages.append(self._message(2 * (5000 + self.turn)))
         sent = self.messages[-1:] if self.named else self.messages[-self.shape.newest :]
         return b'{"model":"%s","messages":[%s],"temperature":0.7,"max_tokens":512%s}' % (
-            self.shape.model.encode(), b",".join([SYSTEM, *sent]), b',"stream":true' if self.shape.stream else b"")
+            self.shape.model.encode(),
+            b",".join([SYSTEM, *sent]),
+            b',"stream":true' if self.shape.stream else b"",
+        )
 
     def hear(self, reply: bytes) -> None:
         self.messages.append(b'{"role":"assistant","content":"%s"}' % reply)
@@ -139,9 +153,21 @@ class Result:
         def middle(values: list[float]) -> float | None:
             return statistics.median(values) if values else None
 
-        return {"turns": self.turns, "errors": self.errors, "cpu_us": self.cpu * 1e6 / n, "cpu_us_event": self.cpu * 1e6 / self.events if self.events else None,
-                "rps": self.turns / self.seconds if self.seconds else None, "p50_ms": middle(self.latencies), "first_ms": middle(self.firsts), "hop_ms": middle(self.hops),
-                "round_ms": middle(self.rounds), "warm": self.warm / n, "recorded": self.recorded / n, "calls": self.calls / n, "bytes": self.sent / n}
+        return {
+            "turns": self.turns,
+            "errors": self.errors,
+            "cpu_us": self.cpu * 1e6 / n,
+            "cpu_us_event": self.cpu * 1e6 / self.events if self.events else None,
+            "rps": self.turns / self.seconds if self.seconds else None,
+            "p50_ms": middle(self.latencies),
+            "first_ms": middle(self.firsts),
+            "hop_ms": middle(self.hops),
+            "round_ms": middle(self.rounds),
+            "warm": self.warm / n,
+            "recorded": self.recorded / n,
+            "calls": self.calls / n,
+            "bytes": self.sent / n,
+        }
 
 
 class Load:
@@ -150,7 +176,14 @@ class Load:
     def __init__(self, url: str, headers: dict[str, str]) -> None:
         parts = urlsplit(url)
         self._host, self._port = parts.hostname, parts.port
-        common = "".join(f"{k}: {v}\r\n" for k, v in {"authorization": "Bearer k", "content-type": "application/json", **headers}.items())
+        common = "".join(
+            f"{k}: {v}\r\n"
+            for k, v in {
+                "authorization": "Bearer k",
+                "content-type": "application/json",
+                **headers,
+            }.items()
+        )
         self._head = f"POST {parts.path} HTTP/1.1\r\nhost: {parts.netloc}\r\n{common}".encode()
 
     async def play(self, talks: Iterable[Talk], users: int, until: int) -> Result:
@@ -161,7 +194,9 @@ class Load:
         return result
 
     async def _user(self, waiting: Iterator[Talk], until: int, result: Result) -> None:
-        _, connection = await asyncio.get_running_loop().create_connection(Connection, self._host, self._port)
+        _, connection = await asyncio.get_running_loop().create_connection(
+            Connection, self._host, self._port
+        )
         for talk in waiting:
             while talk.turn < until:
                 await self._turn(connection, talk, result)
@@ -169,7 +204,11 @@ class Load:
 
     async def _turn(self, connection: Connection, talk: Talk, result: Result) -> None:
         body = talk.ask()
-        head = b"%sx-memory-user: %s\r\ncontent-length: %d\r\n" % (self._head, talk.user.encode(), len(body))
+        head = b"%sx-memory-user: %s\r\ncontent-length: %d\r\n" % (
+            self._head,
+            talk.user.encode(),
+            len(body),
+        )
         if talk.named:
             head += b"x-memory-conversation: talk-%d\r\n" % talk.number
         begun = time.perf_counter()
@@ -184,6 +223,10 @@ class Load:
         if reply.first:
             result.firsts.append((reply.first - begun) * 1e3)
         thread = reply.headers.get(b"x-memory-conversation", b"")
-        result.warm += bool(thread) and thread == talk.thread and reply.headers.get(b"x-memory-status") == b"ok"
+        result.warm += (
+            bool(thread)
+            and thread == talk.thread
+            and reply.headers.get(b"x-memory-status") == b"ok"
+        )
         talk.thread = thread
         talk.hear(text)

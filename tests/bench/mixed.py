@@ -3,6 +3,7 @@
 New conversations and ones that go on with their history resent, streamed and plain, of named users and of nobody, some
 with a round of memory tools, under model names that nobody configured, without memory, and relayed; and searches by the management API.
 """
+
 from __future__ import annotations
 
 import json
@@ -12,7 +13,16 @@ from dataclasses import dataclass, field
 CHAT = "/v1/chat/completions"
 OPEN = 1500  # conversations that may go on
 TURNS = 10
-NEW = {"named": 30, "nobody": 8, "invented": 6, "calls": 4, "off": 6, "off stream": 3, "relay": 3, "search": 2}
+NEW = {
+    "named": 30,
+    "nobody": 8,
+    "invented": 6,
+    "calls": 4,
+    "off": 6,
+    "off stream": 3,
+    "relay": 3,
+    "search": 2,
+}
 GOES_ON = 40  # of a hundred: goes on with an open conversation
 QUICK = ("mock", "quick")  # by whether it is streamed
 
@@ -55,14 +65,22 @@ class Mix:
         if self._open and rng.randrange(100) < GOES_ON:
             return self._chat(self._taken(), number)
         kind = rng.choices(list(NEW), list(NEW.values()))[0]
-        headers = {"authorization": f"Bearer k{rng.randrange(self._keys)}", "content-type": "application/json"}
+        headers = {
+            "authorization": f"Bearer k{rng.randrange(self._keys)}",
+            "content-type": "application/json",
+        }
         user = f"user number {rng.randrange(self._users)}"
         if kind == "search":
             return Request(f"/memory/v1/users/{user}/messages/search?q=question+{number}", headers)
         if kind.startswith("off") or kind == "relay":
             path = "/v1/embeddings" if kind == "relay" else CHAT
             streamed = kind == "off stream"
-            body = {"model": QUICK[streamed], "stream": streamed, "input": "words", "messages": [_asked(number)]}
+            body = {
+                "model": QUICK[streamed],
+                "stream": streamed,
+                "input": "words",
+                "messages": [_asked(number)],
+            }
             return Request(path, {**headers, "x-memory": "off"}, _json(body), streamed)
         if kind != "nobody":
             headers["x-memory-user"] = user
@@ -85,12 +103,19 @@ class Mix:
     def _chat(self, talk: Talk, number: int) -> Request:
         streamed = not talk.model and self._rng.random() < 0.4
         talk.messages.append(_asked(number))
-        body = {"model": talk.model or QUICK[streamed], "stream": streamed, "messages": talk.messages}
+        body = {
+            "model": talk.model or QUICK[streamed],
+            "stream": streamed,
+            "messages": talk.messages,
+        }
         return Request(CHAT, talk.headers, _json(body), streamed, talk)
 
 
 def _asked(number: int) -> dict[str, str]:
-    return {"role": "user", "content": f"question {number} " + f"word{number % 997} of {number} " * 12}
+    return {
+        "role": "user",
+        "content": f"question {number} " + f"word{number % 997} of {number} " * 12,
+    }
 
 
 def _json(body: object) -> bytes:

@@ -4,6 +4,7 @@ Plain, or as 50 events 10 ms apart after 20 ms. The model `calls` first calls a 
 until its result comes back is kept; `brief` and `gpt-3.5-turbo`, whose window is known to be small, answer in two words; `quick` streams five
 events at once. `GET /stats` tells the chat calls received and those times in ms, and counts anew.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -18,7 +19,10 @@ import uvloop
 LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 STREAM = re.compile(rb'"stream"\s*:\s*true')
 FIRST, APART, EVENTS = 0.02, 0.01, 50  # seconds to the first event, and between two
-ARGUMENTS = {"core_memory_append": {"label": "human", "content": "Likes tea"}, "archival_memory_search": {"query": "tea"}}
+ARGUMENTS = {
+    "core_memory_append": {"label": "human", "content": "Likes tea"},
+    "archival_memory_search": {"query": "tea"},
+}
 HEAD = '"id":"chatcmpl-1","created":1,"model":"mock"'
 BYTES_A_TOKEN = 4
 QUICK, FEW = re.compile(rb'"model"\s*:\s*"quick"'), 5
@@ -29,7 +33,10 @@ def plain(message: str, finish: str, asked: int) -> bytes:
     """asked: bytes of the request."""
     usage = f'{{"prompt_tokens":{asked // BYTES_A_TOKEN},"completion_tokens":80,"total_tokens":{asked // BYTES_A_TOKEN + 80}}}'
     body = f'{{{HEAD},"object":"chat.completion","choices":[{{"index":0,"message":{message},"finish_reason":"{finish}"}}],"usage":{usage}}}'.encode()
-    return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+    return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (
+        len(body),
+        body,
+    )
 
 
 def event(delta: str, finish: str = "null") -> bytes:
@@ -37,7 +44,10 @@ def event(delta: str, finish: str = "null") -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-START = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n" + event('{"role":"assistant","content":""}')
+START = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    + event('{"role":"assistant","content":""}')
+)
 DONE = b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
 
 
@@ -55,12 +65,25 @@ class Upstream:
         last = request["messages"][-1]
         if sent := self._called.pop(str(last.get("tool_call_id")), 0.0):
             self.rounds.append((time.perf_counter() - sent) * 1e3)
-        offered = [t["function"]["name"] for t in request.get("tools", []) if t["function"]["name"] in ARGUMENTS]
+        offered = [
+            t["function"]["name"]
+            for t in request.get("tools", [])
+            if t["function"]["name"] in ARGUMENTS
+        ]
         if last["role"] == "tool" or not offered:
             return None
         name, ident = offered[self.calls % len(offered)], f"call_{self.calls}"
         self._called[ident] = time.perf_counter()
-        return json.dumps([{"index": 0, "id": ident, "type": "function", "function": {"name": name, "arguments": json.dumps(ARGUMENTS[name])}}])
+        return json.dumps(
+            [
+                {
+                    "index": 0,
+                    "id": ident,
+                    "type": "function",
+                    "function": {"name": name, "arguments": json.dumps(ARGUMENTS[name])},
+                }
+            ]
+        )
 
     def stats(self) -> bytes:
         body = json.dumps({"calls": self.calls, "rounds_ms": self.rounds}).encode()
@@ -72,7 +95,11 @@ class Connection(asyncio.Protocol):
     transport: asyncio.Transport
 
     def __init__(self, upstream: Upstream) -> None:
-        self._upstream, self._rest, self._later = upstream, b"", asyncio.get_running_loop().call_later
+        self._upstream, self._rest, self._later = (
+            upstream,
+            b"",
+            asyncio.get_running_loop().call_later,
+        )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]
@@ -93,17 +120,33 @@ class Connection(asyncio.Protocol):
         call = up.call(body) if b'"model":"calls"' in body else None
         streamed = STREAM.search(body)
         if call and streamed:
-            self.transport.write(START + event(f'{{"tool_calls":{call}}}') + event("{}", '"tool_calls"') + DONE)
+            self.transport.write(
+                START + event(f'{{"tool_calls":{call}}}') + event("{}", '"tool_calls"') + DONE
+            )
         elif call:
-            self.transport.write(plain(f'{{"role":"assistant","content":null,"tool_calls":{call}}}', "tool_calls", len(body)))
+            self.transport.write(
+                plain(
+                    f'{{"role":"assistant","content":null,"tool_calls":{call}}}',
+                    "tool_calls",
+                    len(body),
+                )
+            )
         elif streamed and QUICK.search(body):
-            said = b"".join(event(f'{{"content":" {up.calls}.{i} words in some number"}}') for i in range(FEW))
+            said = b"".join(
+                event(f'{{"content":" {up.calls}.{i} words in some number"}}') for i in range(FEW)
+            )
             self.transport.write(START + said + event("{}", '"stop"') + DONE)
         elif streamed:
             self._later(FIRST, self._piece, 0, up.calls)
         else:
             words = "" if BRIEF.search(body) else f"of {up.calls} words " * 40
-            self.transport.write(plain(f'{{"role":"assistant","content":"reply {up.calls} {words}"}}', "stop", len(body)))
+            self.transport.write(
+                plain(
+                    f'{{"role":"assistant","content":"reply {up.calls} {words}"}}',
+                    "stop",
+                    len(body),
+                )
+            )
 
     def _piece(self, i: int, number: int) -> None:
         if self.transport.is_closing():
@@ -118,7 +161,9 @@ class Connection(asyncio.Protocol):
 
 async def main(port: int) -> None:
     upstream = Upstream()
-    server = await asyncio.get_running_loop().create_server(lambda: Connection(upstream), "127.0.0.1", port, backlog=2048)
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Connection(upstream), "127.0.0.1", port, backlog=2048
+    )
     await server.serve_forever()
 
 

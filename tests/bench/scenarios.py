@@ -1,4 +1,5 @@
 """What is played, on every subject in turn, round after round, and what stands of it: medians, with the range of CPU beside."""
+
 from __future__ import annotations
 
 import asyncio
@@ -13,25 +14,36 @@ from tests.bench.subjects import Mock, Subject
 
 SCENARIOS = {  # streams first: what others leave to be indexed later is not theirs
     "stream": Shape(users=16, conversations=64, turns=4, stream=True),
-    "small": Shape(users=16, conversations=320, old=2, size=550),  # at the third turn: 8 messages, 4 KB
+    "small": Shape(
+        users=16, conversations=320, old=2, size=550
+    ),  # at the third turn: 8 messages, 4 KB
     "big": Shape(users=8, conversations=48, old=54, size=3500),  # 60 messages, 200 KB
     "one": Shape(users=1, conversations=100, old=2, size=550),
     "many": Shape(users=64, conversations=320, old=2, size=550),
     "round": Shape(users=4, conversations=20, turns=5, model="calls"),
-    "history": Shape(users=8, conversations=16, turns=10, old=190, size=360),  # at the sixth turn: 202 messages, 81 KB
+    "history": Shape(
+        users=8, conversations=16, turns=10, old=190, size=360
+    ),  # at the sixth turn: 202 messages, 81 KB
     "chat": Shape(users=32, conversations=64, turns=10),
 }
-OFTEN = {"stream": 2}  # times as many rounds: a machine that idles nine tenths of the time wakes now cheaply, now dearly
+OFTEN = {
+    "stream": 2
+}  # times as many rounds: a machine that idles nine tenths of the time wakes now cheaply, now dearly
 NUMBERS = itertools.count()
 Figures = dict[str, Any]
 
 
 def talks(name: str, shape: Shape) -> list[Talk]:
     """Conversations that nobody had before, of 200 users."""
-    return [Talk(shape, number, f"{name}-{number % 200}") for number in itertools.islice(NUMBERS, shape.conversations)]
+    return [
+        Talk(shape, number, f"{name}-{number % 200}")
+        for number in itertools.islice(NUMBERS, shape.conversations)
+    ]
 
 
-async def measured(mock: Mock, subject: Subject, found: Sequence[Talk], users: int, until: int) -> Result:
+async def measured(
+    mock: Mock, subject: Subject, found: Sequence[Talk], users: int, until: int
+) -> Result:
     """Brings the talks to turn `until`, and tells what that took."""
     load = Load(subject.url, subject.headers)
     mock.counted()
@@ -54,11 +66,19 @@ async def played(mock: Mock, subject: Subject, name: str, cold: str = "") -> dic
     if cold:
         subject.restart()
         await load.play(talks("warming", Shape(users=8, conversations=16, turns=8)), 8, 8)
-        out[cold] = await measured(mock, subject, list({t.user: t for t in found}.values()), shape.users, shape.turns + 1)
+        out[cold] = await measured(
+            mock, subject, list({t.user: t for t in found}.values()), shape.users, shape.turns + 1
+        )
     return out
 
 
-async def compared(mock: Mock, subjects: Sequence[Subject], names: Sequence[str], rounds: int, told: Callable[[str], None]) -> dict[str, dict[str, Figures]]:
+async def compared(
+    mock: Mock,
+    subjects: Sequence[Subject],
+    names: Sequence[str],
+    rounds: int,
+    told: Callable[[str], None],
+) -> dict[str, dict[str, Figures]]:
     """By scenario and subject: the medians over the rounds, and `cpu_range`."""
     out = {}
     for name in names:
@@ -79,13 +99,19 @@ def middle(runs: list[Figures]) -> Figures:
         values = [r[key] for r in runs if r[key] is not None]
         return statistics.median(values) if values else None
 
-    return {**{key: over(key) for key in runs[0]}, "errors": sum(r["errors"] for r in runs), "cpu_range": [min(r["cpu_us"] for r in runs), max(r["cpu_us"] for r in runs)]}
+    return {
+        **{key: over(key) for key in runs[0]},
+        "errors": sum(r["errors"] for r in runs),
+        "cpu_range": [min(r["cpu_us"] for r in runs), max(r["cpu_us"] for r in runs)],
+    }
 
 
 EARLY, LATE, PARTS = 100, 2000, 10
 TURNS, LONG = 10, 50  # of each part; long ones hold two summaries of each conversation
 SIDE = 4  # conversations that grow side by side: a server that sleeps between two turns wakes at a cost of its own
-SUMMARISED = {"model": "gpt-3.5-turbo"}  # whose window, of 16,385 tokens, is full after some 350 turns
+SUMMARISED = {
+    "model": "gpt-3.5-turbo"
+}  # whose window, of 16,385 tokens, is full after some 350 turns
 CLIENTS: dict[str, dict[str, Any]] = {  # by what they resend
     "all of its history": {},
     "its newest 40 messages": {"newest": 40},
@@ -95,7 +121,9 @@ CLIENTS: dict[str, dict[str, Any]] = {  # by what they resend
 }
 
 
-async def growth(mock: Mock, subject: Subject, floor: Subject, told: Callable[[str], None]) -> dict[str, Figures]:
+async def growth(
+    mock: Mock, subject: Subject, floor: Subject, told: Callable[[str], None]
+) -> dict[str, Figures]:
     """By client: CPU us of a turn around turns EARLY and LATE of its conversation, and the floor's for the same bodies, all in turn.
 
     ratio: late to early, of what is beyond the floor's. of all: of the whole, without what the floor too pays more for the client's longer body.
@@ -108,7 +136,10 @@ async def growth(mock: Mock, subject: Subject, floor: Subject, told: Callable[[s
         played: list[tuple[Subject, list[Talk], int]] = []
         for at in (LATE, EARLY):
             told(f"growth, clients that resend {client}: to turn {at}")
-            talks = [Talk(shape, next(NUMBERS), f"growth-{len(out)}-{at}-{i}", kind.get("named", False)) for i in range(SIDE)]
+            talks = [
+                Talk(shape, next(NUMBERS), f"growth-{len(out)}-{at}-{i}", kind.get("named", False))
+                for i in range(SIDE)
+            ]
             turns = LONG if at == LATE and model != "brief" else TURNS
             await Load(subject.url, subject.headers).play(talks, SIDE, at - PARTS * turns // 2)
             same = [copy.copy(t) for t in talks]
@@ -117,13 +148,25 @@ async def growth(mock: Mock, subject: Subject, floor: Subject, told: Callable[[s
             played += [(subject, talks, turns), (floor, same, turns)]
         told(f"growth, clients that resend {client}: both in turn")
         parts = [[await _turn_cpu(mock, *one) for one in played] for _ in range(PARTS)]
-        late, floor_late, early, floor_early = map(statistics.median if model == "brief" else statistics.mean, zip(*parts, strict=True))
+        late, floor_late, early, floor_early = map(
+            statistics.median if model == "brief" else statistics.mean, zip(*parts, strict=True)
+        )
         out[client] = {
-            f"turn {EARLY}": early, f"floor at {EARLY}": floor_early, f"turn {LATE}": late, f"floor at {LATE}": floor_late,
-            "ratio": (late - floor_late) / (early - floor_early), "of all": (late - floor_late + floor_early) / early}
+            f"turn {EARLY}": early,
+            f"floor at {EARLY}": floor_early,
+            f"turn {LATE}": late,
+            f"floor at {LATE}": floor_late,
+            "ratio": (late - floor_late) / (early - floor_early),
+            "of all": (late - floor_late + floor_early) / early,
+        }
     return out
 
 
 async def _turn_cpu(mock: Mock, subject: Subject, talks: Sequence[Talk], turns: int) -> float:
     """Of the next turns of each, in us."""
-    return (await measured(mock, subject, talks, len(talks), talks[0].turn + turns)).cpu * 1e6 / turns / len(talks)
+    return (
+        (await measured(mock, subject, talks, len(talks), talks[0].turn + turns)).cpu
+        * 1e6
+        / turns
+        / len(talks)
+    )

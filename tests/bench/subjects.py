@@ -1,4 +1,5 @@
 """The server processes that a bench starts: the mock, the floors, the gateway. What they cost is read from the kernel."""
+
 from __future__ import annotations
 
 import json
@@ -14,7 +15,17 @@ from contextlib import closing
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-UVICORN = ["--host", "127.0.0.1", "--loop", "uvloop", "--http", "httptools", "--log-level", "warning", "--no-access-log"]
+UVICORN = [
+    "--host",
+    "127.0.0.1",
+    "--loop",
+    "uvloop",
+    "--http",
+    "httptools",
+    "--log-level",
+    "warning",
+    "--no-access-log",
+]
 
 
 def free_port() -> int:
@@ -30,8 +41,19 @@ class Subject:
     idle: MiB after it.
     """
 
-    def __init__(self, name: str, module: list[str], port: int, env: dict[str, str] | None = None, headers: dict[str, str] | None = None) -> None:
-        self.name, self.url, self.headers = name, f"http://127.0.0.1:{port}/v1/chat/completions", headers or {}
+    def __init__(
+        self,
+        name: str,
+        module: list[str],
+        port: int,
+        env: dict[str, str] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        self.name, self.url, self.headers = (
+            name,
+            f"http://127.0.0.1:{port}/v1/chat/completions",
+            headers or {},
+        )
         self.log = Path(tempfile.gettempdir()) / f"mnemogate-bench-{name}.log"
         self._command, self._env = [sys.executable, "-m", *module], {**os.environ, **(env or {})}
         self.data = Path(self._env.get("MNEMOGATE_STORAGE__DATA", "")) / "mnemogate.db"
@@ -41,7 +63,9 @@ class Subject:
     def start(self) -> None:
         begun = time.perf_counter()
         with self.log.open("wb") as out:
-            self.process = subprocess.Popen(self._command, cwd=ROOT, env=self._env, stdout=out, stderr=out)
+            self.process = subprocess.Popen(
+                self._command, cwd=ROOT, env=self._env, stdout=out, stderr=out
+            )
         while not self._answers():
             if self.process.poll() is not None or time.perf_counter() - begun > 30:
                 self.stop()
@@ -51,8 +75,14 @@ class Subject:
         self.idle, self.start_cpu = self.resident(), self.cpu()
 
     def _answers(self) -> bool:
-        body = json.dumps({"model": "mock", "messages": [{"role": "user", "content": "hi"}]}).encode()
-        request = urllib.request.Request(self.url, body, {"content-type": "application/json", "authorization": "Bearer k", **self.headers})
+        body = json.dumps(
+            {"model": "mock", "messages": [{"role": "user", "content": "hi"}]}
+        ).encode()
+        request = urllib.request.Request(
+            self.url,
+            body,
+            {"content-type": "application/json", "authorization": "Bearer k", **self.headers},
+        )
         try:
             with urllib.request.urlopen(request, timeout=5):
                 return True
@@ -69,7 +99,11 @@ class Subject:
 
     def resident(self) -> float:
         """MiB."""
-        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+        return (
+            int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+            * os.sysconf("SC_PAGE_SIZE")
+            / 2**20
+        )
 
     def recorded(self) -> int:
         """Messages in the gateway's store; 0 where there is none."""
@@ -102,11 +136,23 @@ class Mock(Subject):
 def floor(name: str, mock: Mock, client: str) -> Subject:
     """client: httpx | aiohttp."""
     port = free_port()
-    return Subject(name, ["uvicorn", "tests.bench.floor:app", "--port", str(port), *UVICORN], port, {"FLOOR_UPSTREAM": mock.base, "FLOOR_CLIENT": client})
+    return Subject(
+        name,
+        ["uvicorn", "tests.bench.floor:app", "--port", str(port), *UVICORN],
+        port,
+        {"FLOOR_UPSTREAM": mock.base, "FLOOR_CLIENT": client},
+    )
 
 
-def gateway(name: str, mock: Mock, data: Path, headers: dict[str, str] | None = None, **settings: str) -> Subject:
+def gateway(
+    name: str, mock: Mock, data: Path, headers: dict[str, str] | None = None, **settings: str
+) -> Subject:
     """settings: over the defaults, as `section__name`."""
     port = free_port()
-    env = {"MNEMOGATE_STORAGE__DATA": str(data), "MNEMOGATE_STORAGE__VECTORS": "none", "MNEMOGATE_UPSTREAM": mock.base, **{f"MNEMOGATE_{k.upper()}": v for k, v in settings.items()}}
+    env = {
+        "MNEMOGATE_STORAGE__DATA": str(data),
+        "MNEMOGATE_STORAGE__VECTORS": "none",
+        "MNEMOGATE_UPSTREAM": mock.base,
+        **{f"MNEMOGATE_{k.upper()}": v for k, v in settings.items()},
+    }
     return Subject(name, ["gateway", "serve", "--port", str(port)], port, env, headers)

@@ -3,6 +3,7 @@
 It answers the prompts of `prompts.json`, by the newest user message. Offered no memory tools, it answers without them. Like a
 real server it refuses a history whose calls and results do not match, and a member that does not fit the others.
 """
+
 from __future__ import annotations
 
 import json
@@ -21,9 +22,16 @@ CITIES = {"Oslo": "call_oslo", "Bergen": "call_bergen"}
 ADA = {"name": "Ada", "age": 36}
 TOO_LONG = {
     "message": "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
-    "type": "invalid_request_error", "param": "messages", "code": "context_length_exceeded",
+    "type": "invalid_request_error",
+    "param": "messages",
+    "code": "context_length_exceeded",
 }
-LIMITED = {"message": "Rate limit reached. Please try again in 1s.", "type": "requests", "param": None, "code": "rate_limit_exceeded"}
+LIMITED = {
+    "message": "Rate limit reached. Please try again in 1s.",
+    "type": "requests",
+    "param": None,
+    "code": "rate_limit_exceeded",
+}
 
 
 def reply(seen: Seen, wire: Wire) -> Any:
@@ -31,7 +39,14 @@ def reply(seen: Seen, wire: Wire) -> Any:
     try:
         check_chat(body)
     except BadRequest as e:
-        return 400, {"error": {"message": e.message, "type": "invalid_request_error", "param": None, "code": None}}
+        return 400, {
+            "error": {
+                "message": e.message,
+                "type": "invalid_request_error",
+                "param": None,
+                "code": None,
+            }
+        }
     messages = body["messages"]
     at = max(i for i, m in enumerate(messages) if m["role"] == "user")
     asked = next(name for name, prompt in PROMPTS.items() if said(messages[at]).startswith(prompt))
@@ -40,19 +55,28 @@ def reply(seen: Seen, wire: Wire) -> Any:
 
 def hello(body: Any, since: list[Any], wire: Wire) -> Any:
     if remembers(body) and not since:
-        return calls(call("core_memory_append", {"label": "human", "content": "Likes tea"}, "call_tea"), content="One moment. ")
+        return calls(
+            call("core_memory_append", {"label": "human", "content": "Likes tea"}, "call_tea"),
+            content="One moment. ",
+        )
     return text("Hello, Ada.")
 
 
 def likes(body: Any, since: list[Any], wire: Wire) -> Any:
-    return text("You like tea." if "Likes tea" in json.dumps(body["messages"]) else "I do not know.")
+    return text(
+        "You like tea." if "Likes tea" in json.dumps(body["messages"]) else "I do not know."
+    )
 
 
 def weather(body: Any, since: list[Any], wire: Wire) -> Any:
     results = {m["tool_call_id"]: re.search(r"\d+", said(m)) for m in since if m["role"] == "tool"}
     if not set(CITIES.values()) <= set(results):
         asked = [call("get_weather", {"city": city}, ident) for city, ident in CITIES.items()]
-        between = [call("archival_memory_insert", {"content": "Asks about Oslo"}, "call_passage")] if remembers(body) else []
+        between = (
+            [call("archival_memory_insert", {"content": "Asks about Oslo"}, "call_passage")]
+            if remembers(body)
+            else []
+        )
         return calls(asked[0], *between, asked[1], content="Let me look.")
     if remembers(body) and "call_search" not in results:
         return calls(call("conversation_search", {"query": "Oslo"}, "call_search"))
@@ -62,7 +86,9 @@ def weather(body: Any, since: list[Any], wire: Wire) -> Any:
 def person(body: Any, since: list[Any], wire: Wire) -> Any:
     choice = body.get("tool_choice")
     if remembers(body) and not since and not isinstance(choice, dict):
-        return calls(call("core_memory_append", {"label": "human", "content": "Asks about Ada"}, "call_ada"))
+        return calls(
+            call("core_memory_append", {"label": "human", "content": "Asks about Ada"}, "call_ada")
+        )
     output = next((name for name in offered(body) if name not in OURS), None)
     if output:
         return calls(call(output, ADA, "call_output"))
@@ -71,17 +97,42 @@ def person(body: Any, since: list[Any], wire: Wire) -> Any:
 
 async def cut(body: Any, since: list[Any], wire: Wire) -> None:
     """Ends in good order, but without having finished: what openai-python alone takes for a whole answer."""
-    head = {"id": "chatcmpl-cut", "object": "chat.completion.chunk", "created": 1, "model": body["model"]}
+    head = {
+        "id": "chatcmpl-cut",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": body["model"],
+    }
     await wire.start_stream()
     for word in ("One ", "two "):
-        await wire.event({**head, "choices": [{"index": 0, "delta": {"role": "assistant", "content": word}, "finish_reason": None}]})
+        await wire.event(
+            {
+                **head,
+                "choices": [
+                    {
+                        "index": 0,
+                        "delta": {"role": "assistant", "content": word},
+                        "finish_reason": None,
+                    }
+                ],
+            }
+        )
     await wire.end()
 
 
 ANSWERS = {
-    "hello": hello, "likes": likes, "weather": weather, "person": person, "cut": cut,
+    "hello": hello,
+    "likes": likes,
+    "weather": weather,
+    "person": person,
+    "cut": cut,
     "too_long": lambda *_: (400, {"error": TOO_LONG}),
-    "limited": lambda *_: (429, {"error": LIMITED}, "retry-after: 1", "x-ratelimit-remaining-requests: 0"),
+    "limited": lambda *_: (
+        429,
+        {"error": LIMITED},
+        "retry-after: 1",
+        "x-ratelimit-remaining-requests: 0",
+    ),
 }
 
 
@@ -96,4 +147,6 @@ def remembers(body: Any) -> bool:
 def said(message: Any) -> str:
     """A message's text, whether it is a string or parts."""
     content = message["content"]
-    return content if isinstance(content, str) else "".join(p.get("text", "") for p in content or [])
+    return (
+        content if isinstance(content, str) else "".join(p.get("text", "") for p in content or [])
+    )

@@ -3,6 +3,7 @@
 A program is `program.py <url of the gateway> <full or off> <user>`. It plays its scenes in order and prints one JSON line for
 each: what that framework's user sees. No more than its own framework and the standard library is there to import.
 """
+
 import asyncio
 import inspect
 import json
@@ -31,7 +32,6 @@ def cities():
     found = sorted(asked)
     asked.clear()
     return found
-
 
 
 async def failure(work):

@@ -3,6 +3,7 @@
 Run by `make test-clients`. A program of this folder plays its scenes against `keen`, a model that uses its memory at every turn,
 and tells what it saw; the facts must be those of a plain server, whatever went on between.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -40,7 +41,9 @@ class Client:
         if self.place == "node":
             node = shutil.which("node")
             if not node or not (HERE / "node_modules").exists():
-                pytest.skip("node and npm are not installed (Debian, Ubuntu: apt-get install nodejs npm; then make test-clients)")
+                pytest.skip(
+                    "node and npm are not installed (Debian, Ubuntu: apt-get install nodejs npm; then make test-clients)"
+                )
             return [node, str(HERE / self.program)]
         python = ROOT / ".clients" / self.place / "bin" / "python"
         if not python.exists():
@@ -52,9 +55,17 @@ CLIENTS = {
     "openai 3": Client("openai3", "use_openai.py"),
     "openai 2": Client("openai2", "use_openai.py"),
     "openai node": Client("node", "use_openai.mjs"),
-    "vercel": Client("node", "use_vercel.mjs", limited="APICallError", too_long="APICallError", cut="Object"),
+    "vercel": Client(
+        "node", "use_vercel.mjs", limited="APICallError", too_long="APICallError", cut="Object"
+    ),
     "langchain": Client("openai3", "use_langchain.py", limited="OpenAIRateLimitError"),
-    "pydantic-ai": Client("openai3", "use_pydantic_ai.py", "ModelRateLimitError", "ModelContextWindowExceededError", "ModelAPIError"),
+    "pydantic-ai": Client(
+        "openai3",
+        "use_pydantic_ai.py",
+        "ModelRateLimitError",
+        "ModelContextWindowExceededError",
+        "ModelAPIError",
+    ),
     "agents": Client("openai3", "use_agents.py"),
     "instructor": Client("openai2", "use_instructor.py", lacks=("likes", "weather")),
     "llama-index": Client("openai2", "use_llama_index.py"),
@@ -67,7 +78,10 @@ async def test_a_client_sees_a_plain_server(name, mode, tmp_path):
     client = CLIENTS[name]
     command = client.command()
     # Its key is a tenant of its own, so that memory can be looked at with the same key.
-    async with Model(reply) as model, running(model.url, tmp_path / "data", {"server.single_user": False}) as live:
+    async with (
+        Model(reply) as model,
+        running(model.url, tmp_path / "data", {"server.single_user": False}) as live,
+    ):
         scenes, out = await played([*command, live.url, mode, "ada"])
         bodies = list(model.bodies)
         for scene, facts in scenes.items():
@@ -83,7 +97,9 @@ async def played(command: list[str]) -> tuple[dict[str, Any], str]:
     """The facts by scene, and all that the program wrote."""
     # Nothing was compiled when the environments were set up: each module is, once, when it is first imported.
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
-    child = await asyncio.create_subprocess_exec(*command, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+    child = await asyncio.create_subprocess_exec(
+        *command, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
     try:
         out, err = await asyncio.wait_for(child.communicate(), 100)
     finally:
@@ -104,7 +120,9 @@ def check(client: Client, scene: str, facts: dict[str, Any], full: bool) -> None
     assert "raised" not in facts, f"{scene}: {facts['raised']}"
     expected = {
         # Two rounds are one answer: both their texts, and the sum of what they cost.
-        "hello": {"text": "One moment. Hello, Ada.", "tokens": 220} if full else {"text": "Hello, Ada.", "tokens": 110},
+        "hello": {"text": "One moment. Hello, Ada.", "tokens": 220}
+        if full
+        else {"text": "Hello, Ada.", "tokens": 110},
         "likes": {"text": "You like tea." if full else "I do not know."},
         "weather": {"text": "Oslo 3, Bergen 7.", "cities": ["Bergen", "Oslo"]},
         "person": ADA,
@@ -116,14 +134,25 @@ def check(client: Client, scene: str, facts: dict[str, Any], full: bool) -> None
     assert getattr(client, what) in facts.get("classes", ()), (scene, facts)
     if what == "cut":
         assert facts.get("text", "One two ") == "One two "
-    assert facts["code"] == {"cut": "stream_incomplete", "too_long": "context_length_exceeded", "limited": "rate_limit_exceeded"}[what]
+    assert (
+        facts["code"]
+        == {
+            "cut": "stream_incomplete",
+            "too_long": "context_length_exceeded",
+            "limited": "rate_limit_exceeded",
+        }[what]
+    )
     if what != "cut":
         assert facts["status"] == {"too_long": 400, "limited": 429}[what]
 
 
 def check_splices(bodies: list[Any], wanted: bool) -> None:
     """The history that a framework resends in its own words was recognised: the hidden call stands in it again, between the app's own."""
-    resent = [b["messages"] for b in bodies if any(m.get("tool_call_id") == "call_oslo" for m in b["messages"])]
+    resent = [
+        b["messages"]
+        for b in bodies
+        if any(m.get("tool_call_id") == "call_oslo" for m in b["messages"])
+    ]
     assert resent or not wanted
     for messages in resent:
         ids = next([c["id"] for c in m["tool_calls"]] for m in messages if m.get("tool_calls"))
@@ -133,7 +162,9 @@ def check_splices(bodies: list[Any], wanted: bool) -> None:
 async def check_memory(live: Live, written: bool) -> None:
     """What was kept stands in the next conversation, and in the management API; with memory off there is nothing."""
     answer = await live.chat(PROMPTS["likes"], {"X-Memory-User": "ada"})
-    assert answer.json()["choices"][0]["message"]["content"] == ("You like tea." if written else "I do not know.")
+    assert answer.json()["choices"][0]["message"]["content"] == (
+        "You like tea." if written else "I do not know."
+    )
     block = await live.memory("GET", "/users/ada/blocks/human")
     assert block.status_code == 200, block.text
     assert ("Likes tea" in block.json()["value"]) == written

@@ -1,5 +1,13 @@
 """The OpenAI Agents SDK, on its chat completions model."""
-from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
+
+from agents import (
+    Agent,
+    ModelSettings,
+    OpenAIChatCompletionsModel,
+    Runner,
+    function_tool,
+    set_tracing_disabled,
+)
 from openai import AsyncOpenAI
 from pydantic import BaseModel
 from scenes import HEADERS, KEY, MODEL, PROMPTS, URL, cities, failure, get_weather, play
@@ -7,8 +15,15 @@ from scenes import HEADERS, KEY, MODEL, PROMPTS, URL, cities, failure, get_weath
 set_tracing_disabled(True)
 client = AsyncOpenAI(base_url=URL, api_key=KEY, default_headers=HEADERS, max_retries=0)
 model = OpenAIChatCompletionsModel(MODEL, openai_client=client)
-agent = Agent("Assistant", instructions="Be brief.", model=model, model_settings=ModelSettings(include_usage=True))
-forecaster = Agent("Forecaster", instructions="Look it up.", model=model, tools=[function_tool(get_weather)])
+agent = Agent(
+    "Assistant",
+    instructions="Be brief.",
+    model=model,
+    model_settings=ModelSettings(include_usage=True),
+)
+forecaster = Agent(
+    "Forecaster", instructions="Look it up.", model=model, tools=[function_tool(get_weather)]
+)
 
 
 class Person(BaseModel):
@@ -23,7 +38,11 @@ async def hello():
 
 async def streamed(who, prompt):
     answer = Runner.run_streamed(who, prompt)
-    text = [e.data.delta async for e in answer.stream_events() if e.type == "raw_response_event" and e.data.type == "response.output_text.delta"]
+    text = [
+        e.data.delta
+        async for e in answer.stream_events()
+        if e.type == "raw_response_event" and e.data.type == "response.output_text.delta"
+    ]
     return answer, "".join(text)
 
 
@@ -40,7 +59,10 @@ async def likes():
 
 
 async def weather():
-    return {"text": (await Runner.run(forecaster, PROMPTS["weather"])).final_output, "cities": cities()}
+    return {
+        "text": (await Runner.run(forecaster, PROMPTS["weather"])).final_output,
+        "cities": cities(),
+    }
 
 
 async def weather_streamed():
@@ -70,4 +92,15 @@ async def limited():
     return await failure(lambda: Runner.run(agent, PROMPTS["limited"]))
 
 
-play(hello, hello_streamed, likes, weather, weather_streamed, person, person_streamed, cut, too_long, limited)
+play(
+    hello,
+    hello_streamed,
+    likes,
+    weather,
+    weather_streamed,
+    person,
+    person_streamed,
+    cut,
+    too_long,
+    limited,
+)

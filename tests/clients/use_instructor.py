@@ -1,4 +1,5 @@
 """instructor: a model filled in by a tool, by a JSON schema, and bit by bit from a stream."""
+
 import instructor
 from instructor.core import InstructorRetryException
 from openai import AsyncOpenAI
@@ -16,7 +17,11 @@ class Person(BaseModel):
 
 
 def ask(name):
-    return {"model": MODEL, "messages": [{"role": "user", "content": PROMPTS[name]}], "max_retries": 0}
+    return {
+        "model": MODEL,
+        "messages": [{"role": "user", "content": PROMPTS[name]}],
+        "max_retries": 0,
+    }
 
 
 async def hello():
@@ -25,28 +30,47 @@ async def hello():
 
 
 async def person():
-    return (await schema.chat.completions.create(response_model=Person, **ask("person"))).model_dump()
+    return (
+        await schema.chat.completions.create(response_model=Person, **ask("person"))
+    ).model_dump()
 
 
 async def person_by_a_tool():
-    found, answer = await client.chat.completions.create_with_completion(response_model=Person, **ask("person"))
+    found, answer = await client.chat.completions.create_with_completion(
+        response_model=Person, **ask("person")
+    )
     assert len(answer.choices[0].message.tool_calls) == 1
     return found.model_dump()
 
 
 async def person_streamed():
-    parts = [p async for p in schema.chat.completions.create_partial(response_model=Person, **ask("person"))]
+    parts = [
+        p
+        async for p in schema.chat.completions.create_partial(
+            response_model=Person, **ask("person")
+        )
+    ]
     return parts[-1].model_dump()
 
 
 async def person_by_a_tool_streamed():
-    parts = [p async for p in client.chat.completions.create_partial(response_model=Person, **ask("person"))]
+    parts = [
+        p
+        async for p in client.chat.completions.create_partial(
+            response_model=Person, **ask("person")
+        )
+    ]
     return parts[-1].model_dump()
 
 
 async def cut():
     async def read():
-        return [p async for p in client.chat.completions.create_partial(response_model=Person, **ask("cut"))]
+        return [
+            p
+            async for p in client.chat.completions.create_partial(
+                response_model=Person, **ask("cut")
+            )
+        ]
 
     return await failure(read)
 
@@ -67,4 +91,13 @@ async def limited():
     return await refused("limited")
 
 
-play(hello, person, person_by_a_tool, person_streamed, person_by_a_tool_streamed, cut, too_long, limited)
+play(
+    hello,
+    person,
+    person_by_a_tool,
+    person_streamed,
+    person_by_a_tool_streamed,
+    cut,
+    too_long,
+    limited,
+)

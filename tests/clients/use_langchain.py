@@ -1,10 +1,18 @@
 """LangChain: `ChatOpenAI`, and an agent with a tool."""
+
 from langchain.agents import create_agent
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel
 from scenes import HEADERS, KEY, MODEL, PROMPTS, URL, cities, failure, get_weather, play
 
-llm = ChatOpenAI(model=MODEL, base_url=URL, api_key=KEY, default_headers=HEADERS, max_retries=0, stream_usage=True)
+llm = ChatOpenAI(
+    model=MODEL,
+    base_url=URL,
+    api_key=KEY,
+    default_headers=HEADERS,
+    max_retries=0,
+    stream_usage=True,
+)
 agent = create_agent(llm, [get_weather])
 
 
@@ -40,7 +48,9 @@ def weather():
 
 async def weather_streamed():
     text = {}
-    async for message, _ in agent.astream({"messages": [("user", PROMPTS["weather"])]}, stream_mode="messages"):
+    async for message, _ in agent.astream(
+        {"messages": [("user", PROMPTS["weather"])]}, stream_mode="messages"
+    ):
         if message.type == "AIMessageChunk":
             text[message.id] = text.get(message.id, "") + message.text
     return {"text": list(text.values())[-1], "cities": cities()}
@@ -51,7 +61,11 @@ def person():
 
 
 def person_by_a_tool():
-    return llm.with_structured_output(Person, method="function_calling").invoke(PROMPTS["person"]).model_dump()
+    return (
+        llm.with_structured_output(Person, method="function_calling")
+        .invoke(PROMPTS["person"])
+        .model_dump()
+    )
 
 
 async def cut():
@@ -72,4 +86,15 @@ async def limited():
     return await failure(lambda: llm.ainvoke(PROMPTS["limited"]))
 
 
-play(hello, hello_streamed, likes, weather, weather_streamed, person, person_by_a_tool, cut, too_long, limited)
+play(
+    hello,
+    hello_streamed,
+    likes,
+    weather,
+    weather_streamed,
+    person,
+    person_by_a_tool,
+    cut,
+    too_long,
+    limited,
+)

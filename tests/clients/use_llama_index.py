@@ -1,4 +1,5 @@
 """LlamaIndex: its OpenAI-like model, and an agent with a tool."""
+
 from llama_index.core.agent.workflow import AgentStream, FunctionAgent
 from llama_index.core.llms import ChatMessage
 from llama_index.core.prompts import PromptTemplate
@@ -7,8 +8,15 @@ from pydantic import BaseModel
 from scenes import HEADERS, KEY, MODEL, PROMPTS, URL, cities, failure, get_weather, play
 
 llm = OpenAILike(
-    model=MODEL, api_base=URL, api_key=KEY, default_headers=HEADERS, max_retries=0, context_window=128_000,
-    is_chat_model=True, is_function_calling_model=True, additional_kwargs={"stream_options": {"include_usage": True}},
+    model=MODEL,
+    api_base=URL,
+    api_key=KEY,
+    default_headers=HEADERS,
+    max_retries=0,
+    context_window=128_000,
+    is_chat_model=True,
+    is_function_calling_model=True,
+    additional_kwargs={"stream_options": {"include_usage": True}},
 )
 
 
@@ -30,12 +38,17 @@ async def hello():
 
 async def hello_streamed():
     parts = [p async for p in await llm.astream_chat(ask("hello"))]
-    return {"text": "".join(p.delta for p in parts), "tokens": next(p.raw.usage.total_tokens for p in parts if p.raw.usage)}
+    return {
+        "text": "".join(p.delta for p in parts),
+        "tokens": next(p.raw.usage.total_tokens for p in parts if p.raw.usage),
+    }
 
 
 async def likes():
     answer = await llm.achat(ask("hello"))
-    return {"text": (await llm.achat([*ask("hello"), answer.message, *ask("likes")])).message.content}
+    return {
+        "text": (await llm.achat([*ask("hello"), answer.message, *ask("likes")])).message.content
+    }
 
 
 async def weather():

@@ -1,4 +1,5 @@
 """pydantic-ai: agents with a tool, with an output tool, and with the provider's own structured output."""
+
 from openai import AsyncOpenAI
 from pydantic import BaseModel
 from pydantic_ai import Agent, NativeOutput
@@ -31,7 +32,9 @@ async def hello_streamed():
 
 async def likes():
     answer = await agent.run(PROMPTS["hello"])
-    return {"text": (await agent.run(PROMPTS["likes"], message_history=answer.all_messages())).output}
+    return {
+        "text": (await agent.run(PROMPTS["likes"], message_history=answer.all_messages())).output
+    }
 
 
 async def weather():
@@ -46,7 +49,9 @@ async def weather_streamed():
 
 
 async def person():
-    return (await Agent(model, output_type=NativeOutput(Person)).run(PROMPTS["person"])).output.model_dump()
+    return (
+        await Agent(model, output_type=NativeOutput(Person)).run(PROMPTS["person"])
+    ).output.model_dump()
 
 
 async def person_by_a_tool():
@@ -72,4 +77,15 @@ async def limited():
     return await failure(lambda: agent.run(PROMPTS["limited"]))
 
 
-play(hello, hello_streamed, likes, weather, weather_streamed, person, person_by_a_tool, cut, too_long, limited)
+play(
+    hello,
+    hello_streamed,
+    likes,
+    weather,
+    weather_streamed,
+    person,
+    person_by_a_tool,
+    cut,
+    too_long,
+    limited,
+)

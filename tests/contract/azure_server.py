@@ -1,4 +1,5 @@
 """A scripted server that speaks Azure OpenAI's dated API: its addresses, its key header, its first chunk."""
+
 from __future__ import annotations
 
 import re
@@ -9,7 +10,9 @@ from tests.models import Model
 from tests.sockets import Seen, Wire
 
 DEPLOYMENT = re.compile(r"/openai/deployments/([^/]+)/(chat/completions|completions|embeddings)")
-FILTERS = [{"prompt_index": 0, "content_filter_results": {"hate": {"filtered": False, "severity": "safe"}}}]
+FILTERS = [
+    {"prompt_index": 0, "content_filter_results": {"hate": {"filtered": False, "severity": "safe"}}}
+]
 
 
 class Azure(Model):
@@ -26,8 +29,18 @@ class Azure(Model):
     async def _behave(self, seen: Seen, wire: Wire) -> None:
         path, _, query = seen.path.removeprefix("/v1").partition("?")
         if seen.header("authorization") or not seen.header("api-key"):
-            await wire.json({"error": {"code": "401", "message": "Access denied due to invalid subscription key or wrong API endpoint."}}, 401)
-        elif not re.fullmatch(r"\d{4}-\d\d-\d\d(-preview)?", parse_qs(query).get("api-version", [""])[0]):
+            await wire.json(
+                {
+                    "error": {
+                        "code": "401",
+                        "message": "Access denied due to invalid subscription key or wrong API endpoint.",
+                    }
+                },
+                401,
+            )
+        elif not re.fullmatch(
+            r"\d{4}-\d\d-\d\d(-preview)?", parse_qs(query).get("api-version", [""])[0]
+        ):
             await wire.json({"error": {"code": "404", "message": "Resource not found"}}, 404)
         elif found := DEPLOYMENT.fullmatch(path):
             self.deployments.append(unquote(found[1]))
@@ -35,7 +48,15 @@ class Azure(Model):
         elif re.fullmatch(r"/openai/(models|files|responses|batches)(/.*)?", path):
             await wire.json({"data": [], "path": path})
         else:
-            await wire.json({"error": {"code": "DeploymentNotFound", "message": "The API deployment for this resource does not exist."}}, 404)
+            await wire.json(
+                {
+                    "error": {
+                        "code": "DeploymentNotFound",
+                        "message": "The API deployment for this resource does not exist.",
+                    }
+                },
+                404,
+            )
 
     async def _streamed(self, seen: Seen, wire: Wire, choices: list[Any]) -> None:
         await super()._streamed(seen, _Filtered(wire.writer), choices)
@@ -44,4 +65,13 @@ class Azure(Model):
 class _Filtered(Wire):
     async def start_stream(self, *headers: str) -> None:
         await super().start_stream(*headers)
-        await self.event({"choices": [], "created": 0, "id": "", "model": "", "object": "", "prompt_filter_results": FILTERS})
+        await self.event(
+            {
+                "choices": [],
+                "created": 0,
+                "id": "",
+                "model": "",
+                "object": "",
+                "prompt_filter_results": FILTERS,
+            }
+        )

@@ -1,4 +1,5 @@
 """What the suites of the shared stores have in common."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,5 @@
 """The three kinds of provider: for each its server, its address, and how it tells an error."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -39,8 +40,26 @@ class Kind:
 
 
 KINDS = [
-    Kind("openai", Model, openai_error, "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.", "authorization"),
-    Kind("azure", Azure, openai_error, "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens.", "api-key"),
-    Kind("anthropic", Messages, messages_server.error, "prompt is too long: 210000 tokens > 200000 maximum", "x-api-key"),
+    Kind(
+        "openai",
+        Model,
+        openai_error,
+        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
+        "authorization",
+    ),
+    Kind(
+        "azure",
+        Azure,
+        openai_error,
+        "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens.",
+        "api-key",
+    ),
+    Kind(
+        "anthropic",
+        Messages,
+        messages_server.error,
+        "prompt is too long: 210000 tokens > 200000 maximum",
+        "x-api-key",
+    ),
 ]
 ANTHROPIC = KINDS[2]

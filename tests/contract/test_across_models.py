@@ -1,4 +1,5 @@
 """One user's memory follows from model to model: a conversation that begins with one and goes on with another stays valid for both."""
+
 from __future__ import annotations
 
 import contextlib
@@ -54,8 +55,13 @@ async def two_models(data, claude_script, gpt_script, **config):
     """A gateway with the model `claude` at a Messages server and `gpt` at an OpenAI one; neither may find a fault."""
     async with Messages(*claude_script) as claude, Strict(*gpt_script) as gpt:
         providers = {"a": {"kind": "anthropic", "base_url": claude.url}, "o": {"base_url": gpt.url}}
-        models = {"claude": {"targets": [{"provider": "a", "model": "claude-haiku-4-5"}]}, "gpt": {"targets": [{"provider": "o", "model": "gpt-4o"}]}}
-        async with running(claude.url, data, {"providers": providers, "models": models, **config}) as live:
+        models = {
+            "claude": {"targets": [{"provider": "a", "model": "claude-haiku-4-5"}]},
+            "gpt": {"targets": [{"provider": "o", "model": "gpt-4o"}]},
+        }
+        async with running(
+            claude.url, data, {"providers": providers, "models": models, **config}
+        ) as live:
             yield claude, gpt, live
         assert (claude.refusals, gpt.faults) == ([], [])
 
@@ -73,13 +79,22 @@ async def turn(live, model, history, stream, **body):
         made = {}
         for delta in found:
             for piece in delta.get("tool_calls") or []:
-                kept = made.setdefault(piece["index"], {"id": piece.get("id"), "type": "function", "function": {"name": "", "arguments": ""}})
+                kept = made.setdefault(
+                    piece["index"],
+                    {
+                        "id": piece.get("id"),
+                        "type": "function",
+                        "function": {"name": "", "arguments": ""},
+                    },
+                )
                 for member in ("name", "arguments"):
                     kept["function"][member] += piece["function"].get(member) or ""
             if delta.get("thinking_blocks"):
                 message.setdefault("thinking_blocks", []).extend(delta["thinking_blocks"])
             if delta.get("reasoning_content"):
-                message["reasoning_content"] = message.get("reasoning_content", "") + delta["reasoning_content"]
+                message["reasoning_content"] = (
+                    message.get("reasoning_content", "") + delta["reasoning_content"]
+                )
         if made:
             message["tool_calls"] = list(made.values())
     history.append(message)
@@ -91,7 +106,12 @@ def thinking(*blocks):
 
 
 def used(made):
-    return {"type": "tool_use", "id": made["id"], "name": made["function"]["name"], "input": json.loads(made["function"]["arguments"])}
+    return {
+        "type": "tool_use",
+        "id": made["id"],
+        "name": made["function"]["name"],
+        "input": json.loads(made["function"]["arguments"]),
+    }
 
 
 @both
@@ -99,16 +119,32 @@ def used(made):
 async def test_a_conversation_goes_on_with_another_model(data, first, stream):
     """Even amid a tool loop: one model calls a tool of ours and one of the client's, the other gets the results."""
     second = "gpt" if first == "claude" else "claude"
-    scripts = {first: [thinking(used(TEA), used(OSLO)) if first == "claude" else calls(TEA, OSLO), "Sun now."], second: ["It rains.", "Bye."]}
+    scripts = {
+        first: [
+            thinking(used(TEA), used(OSLO)) if first == "claude" else calls(TEA, OSLO),
+            "Sun now.",
+        ],
+        second: ["It rains.", "Bye."],
+    }
     async with two_models(data, scripts["claude"], scripts["gpt"]) as (claude, gpt, live):
-        history = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "I like tea. How is Oslo?"}]
+        history = [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "I like tea. How is Oslo?"},
+        ]
         made = (await turn(live, first, history, stream, tools=[WEATHER]))["tool_calls"]
         assert [c["function"]["name"] for c in made] == ["get_weather"]
         history.append({"role": "tool", "tool_call_id": made[0]["id"], "content": "rain"})
-        assert (await turn(live, second, history, stream, tools=[WEATHER]))["content"] == "It rains."
-        for model, question, said_then in ((first, "And now?", "Sun now."), (second, "Thanks.", "Bye.")):
+        assert (await turn(live, second, history, stream, tools=[WEATHER]))[
+            "content"
+        ] == "It rains."
+        for model, question, said_then in (
+            (first, "And now?", "Sun now."),
+            (second, "Thanks.", "Bye."),
+        ):
             history.append({"role": "user", "content": question})
-            assert (await turn(live, model, history, stream, tools=[WEATHER]))["content"] == said_then
+            assert (await turn(live, model, history, stream, tools=[WEATHER]))[
+                "content"
+            ] == said_then
         for up in (claude, gpt):
             sent = [json.dumps(body) for body in up.bodies]
             assert "mnemogate_by" not in "".join(sent)
@@ -131,23 +167,49 @@ async def test_a_fallback_to_another_kind_amid_hidden_rounds_is_valid_there(data
     down = (529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
     async with Messages(thinking(used(TEA)), down) as claude, Strict("Noted.") as gpt:
         providers = {"a": {"kind": "anthropic", "base_url": claude.url}, "o": {"base_url": gpt.url}}
-        models = {"m": {"targets": [{"provider": "a", "model": "claude-haiku-4-5"}], "fallbacks": ["gpt"]}, "gpt": {"targets": [{"provider": "o", "model": "gpt-4o"}]}}
+        models = {
+            "m": {
+                "targets": [{"provider": "a", "model": "claude-haiku-4-5"}],
+                "fallbacks": ["gpt"],
+            },
+            "gpt": {"targets": [{"provider": "o", "model": "gpt-4o"}]},
+        }
         config = {"providers": providers, "models": models}
         async with running(claude.url, data, config) as live:
             message = await turn(live, "m", [{"role": "user", "content": "I like tea"}], stream)
         assert message["content"] == "Noted."
         assert (claude.refusals, gpt.faults) == ([], [])
-        assert [m["role"] for m in gpt.bodies[0]["messages"]] == ["system", "user", "assistant", "tool"]
+        assert [m["role"] for m in gpt.bodies[0]["messages"]] == [
+            "system",
+            "user",
+            "assistant",
+            "tool",
+        ]
 
 
 @both
 async def test_a_cheap_model_summarises_while_the_requests_model_answers(data, stream):
     async with Messages("fine") as claude, Strict("They spoke of words.") as gpt:
         providers = {"a": {"kind": "anthropic", "base_url": claude.url}, "o": {"base_url": gpt.url}}
-        models = {"m": {"targets": [{"provider": "a", "model": "claude-haiku-4-5"}], "context_window": 4000}, "cheap": {"targets": [{"provider": "o", "model": "gpt-4o-mini"}]}}
-        config = {"providers": providers, "models": models, "memory.summarizer": "cheap", "memory.tools": "never"}
+        models = {
+            "m": {
+                "targets": [{"provider": "a", "model": "claude-haiku-4-5"}],
+                "context_window": 4000,
+            },
+            "cheap": {"targets": [{"provider": "o", "model": "gpt-4o-mini"}]},
+        }
+        config = {
+            "providers": providers,
+            "models": models,
+            "memory.summarizer": "cheap",
+            "memory.tools": "never",
+        }
         async with running(claude.url, data, config) as live:
-            long = [{"role": r, "content": f"{i} " + "word " * 250} for i in range(8) for r in ("user", "assistant")]
+            long = [
+                {"role": r, "content": f"{i} " + "word " * 250}
+                for i in range(8)
+                for r in ("user", "assistant")
+            ]
             await turn(live, "m", [*long, {"role": "user", "content": "on"}], stream, max_tokens=50)
         assert (len(gpt.bodies), len(claude.bodies)) == (1, 1)
         assert "They spoke of words." in claude.bodies[0]["system"][-1]["text"]

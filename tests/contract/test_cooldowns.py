@@ -1,4 +1,5 @@
 """One contract for the rests of targets, kept by a process or by a fleet."""
+
 from __future__ import annotations
 
 import asyncio
@@ -18,7 +19,11 @@ class Stage:
     def __init__(self, rules, url):
         self.shared = HandFed(url) if url else None
         self.begin = self.time = 1_800_000_000.0
-        self.cooldowns = SharedCooldowns(self.shared, rules, lambda: self.time) if url else LocalCooldowns(rules, lambda: self.time)
+        self.cooldowns = (
+            SharedCooldowns(self.shared, rules, lambda: self.time)
+            if url
+            else LocalCooldowns(rules, lambda: self.time)
+        )
 
     def pass_time(self, seconds):
         self.time += seconds
@@ -110,7 +115,9 @@ async def test_after_its_rest_one_request_at_a_time_may_probe(staged):
     await stage.cooldowns.failed("m", None)
     stage.pass_time(30)
     assert await stage.rest() == (30, False, False)
-    assert sorted(await asyncio.gather(*(stage.cooldowns.probe("m", 5) for _ in range(10)))) == [False] * 9 + [True]
+    assert sorted(await asyncio.gather(*(stage.cooldowns.probe("m", 5) for _ in range(10)))) == [
+        False
+    ] * 9 + [True]
     assert await stage.rest() == (30, False, True)
     for name in ("m", "nobody"):
         await stage.cooldowns.freed(name)
@@ -184,7 +191,9 @@ async def test_shared_records_expire(redis_server):
     cooldowns = SharedCooldowns(shared, Rules(2, 30, 30))
     await cooldowns.failed("m", 10)
     await cooldowns.failed("m", None)
-    script = Script("local out = {} for _, k in ipairs(redis.call('KEYS', 'mnemogate:{rests*')) do out[#out+1] = {k, redis.call('TTL', k)} end return out")
+    script = Script(
+        "local out = {} for _, k in ipairs(redis.call('KEYS', 'mnemogate:{rests*')) do out[#out+1] = {k, redis.call('TTL', k)} end return out"
+    )
     ttl = dict(map(tuple, await shared.run(script, ["x"], [])))
     assert 3600 <= ttl[b"mnemogate:{rests:}:rest:m"] <= 3610
     assert 0 < ttl[b"mnemogate:{rests:}:failures:m"] <= 31

@@ -1,4 +1,5 @@
 """One contract for the counters of a process and of a fleet."""
+
 from __future__ import annotations
 
 import asyncio
@@ -28,7 +29,16 @@ ROOT = Path(__file__).parents[2]
 
 
 def claim(tokens=0, nano=0, key="app", **limits):
-    rest = {"rpm": 0, "tpm": 0, "concurrent": 0, "budget": 0, "lease": 600.0, "period": "p1", "left": 1000.0, "begin": True}
+    rest = {
+        "rpm": 0,
+        "tpm": 0,
+        "concurrent": 0,
+        "budget": 0,
+        "lease": 600.0,
+        "period": "p1",
+        "left": 1000.0,
+        "begin": True,
+    }
     return Claim(key=key, tokens=tokens, nano=nano, **{**rest, **limits})
 
 
@@ -83,10 +93,21 @@ async def connected(url, **options):
         await shared.close()
 
 
-@pytest.mark.parametrize(("limit", "name"), [({"rpm": 10}, "rpm"), ({"tpm": 100}, "tpm"), ({"concurrent": 10}, "concurrent"), ({"budget": 100}, "held")])
+@pytest.mark.parametrize(
+    ("limit", "name"),
+    [
+        ({"rpm": 10}, "rpm"),
+        ({"tpm": 100}, "tpm"),
+        ({"concurrent": 10}, "concurrent"),
+        ({"budget": 100}, "held"),
+    ],
+)
 async def test_of_a_hundred_at_once_ten_are_admitted(stage, limit, name):
     asked = claim(10, 10, **limit)
-    assert Counter(await asyncio.gather(*(stage.refused(asked) for _ in range(100)))) == {"": 10, name: 90}
+    assert Counter(await asyncio.gather(*(stage.refused(asked) for _ in range(100)))) == {
+        "": 10,
+        name: 90,
+    }
 
 
 async def test_a_refused_claim_changes_no_counter(stage):
@@ -196,14 +217,25 @@ async def test_keys_do_not_share(stage):
         assert await stage.refused(claim(key=key, rpm=1)) == "rpm"
 
 
-OPS = st.lists(st.tuples(st.floats(0, 40).map(lambda x: round(x, 3)) | st.just(0.0), st.integers(1, 30), st.none() | st.integers(0, 60)), min_size=1, max_size=25)
+OPS = st.lists(
+    st.tuples(
+        st.floats(0, 40).map(lambda x: round(x, 3)) | st.just(0.0),
+        st.integers(1, 30),
+        st.none() | st.integers(0, 60),
+    ),
+    min_size=1,
+    max_size=25,
+)
 
 
 @pytest.mark.parametrize("examples", [{"local": 150, "redis": 25}])
 def test_no_sixty_seconds_hold_more_than_the_limit_and_room_is_used(url, examples):
     """Against every request on record, added up again for each claim. An op: time passes, a request, its usage when it is settled."""
 
-    @settings(max_examples=examples["redis" if url else "local"], suppress_health_check=[HealthCheck.too_slow])
+    @settings(
+        max_examples=examples["redis" if url else "local"],
+        suppress_health_check=[HealthCheck.too_slow],
+    )
     @given(OPS, st.integers(1, 4), st.integers(30, 60))
     def law(ops, rpm, tpm):
         asyncio.run(replay(ops, rpm, tpm))
@@ -300,7 +332,12 @@ asyncio.run(main())
 
 async def test_four_processes_share_one_limit(redis_server):
     command = [sys.executable, "-c", FOUR, redis_server.url]
-    children = [subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    children = [
+        subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(4)
+    ]
     try:
         for child in children:
             assert child.stdout.readline() == "ready\n"
@@ -319,7 +356,13 @@ async def test_every_key_expires_and_shares_one_slot(redis_server):
         asked = claim(10, 10, key="a}b{", tpm=100, budget=100, lease=30.0)
         await counters.reserve(asked)
         await counters.reserve(asked._replace(lease=3.0))
-        found = await shared.run(Script("local out = {} for _, k in ipairs(redis.call('KEYS', 'mnemogate:{key*')) do out[#out+1] = {k, redis.call('TTL', k)} end return out"), ["x"], [])
+        found = await shared.run(
+            Script(
+                "local out = {} for _, k in ipairs(redis.call('KEYS', 'mnemogate:{key*')) do out[#out+1] = {k, redis.call('TTL', k)} end return out"
+            ),
+            ["x"],
+            [],
+        )
     ttl = {k.decode().split(":")[-2 if b"usd" in k else -1]: s for k, s in found}
     assert ttl.keys() == {"window", "tickets", "usd"}
     assert 55 < ttl["window"] <= 62
@@ -335,7 +378,9 @@ async def test_a_redis_emptied_under_its_tickets_owes_nobody(shared_server):
         hold, other = [(await stage.counters.reserve(asked)).hold for _ in range(2)]
         await stage.shared.run(Script("redis.call('FLUSHALL')"), ["mnemogate:{all}"], [])
         await stage.counters.settle(hold, 0, 9)
-        assert await stage.counters.balance(asked, None) is None, "what is read from the usage table has it"
+        assert await stage.counters.balance(asked, None) is None, (
+            "what is read from the usage table has it"
+        )
         await stage.counters.balance(asked, 20)
         await stage.counters.reserve(asked._replace(tokens=5, nano=0))
         await stage.counters.settle(other, 0, 9)
@@ -362,7 +407,11 @@ async def test_a_dead_redis_is_replaced_by_this_process_alone(caplog, redis_bina
         got = [await counters.reserve(claim(rpm=3)) for _ in range(5)]
         assert [g.refused for g in got] == ["", "", "", "rpm", "rpm"]
         assert not got[0].hold.shared
-        assert [await counters.balance(claim(budget=9), first) for first in (None, 7, 8)] == [None, 7, 7]
+        assert [await counters.balance(claim(budget=9), first) for first in (None, 7, 8)] == [
+            None,
+            7,
+            7,
+        ]
         await asyncio.sleep(0.1)
     assert len([r for r in caplog.records if r.name == "mnemogate"]) == 1
     assert PASSWORD not in caplog.text
@@ -377,10 +426,16 @@ async def test_a_stalled_redis_costs_one_wait_and_then_nothing(redis_binary):
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     try:
-        async with connected(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}") as (shared, counters):
+        async with connected(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}") as (
+            shared,
+            counters,
+        ):
             assert shared.degraded
             assert heard
-            assert await timed(asyncio.gather(*(counters.reserve(claim(rpm=1)) for _ in range(50)))) < 0.2
+            assert (
+                await timed(asyncio.gather(*(counters.reserve(claim(rpm=1)) for _ in range(50))))
+                < 0.2
+            )
     finally:
         server.close()
         for writer in heard:
@@ -393,7 +448,9 @@ async def test_a_redis_that_freezes_costs_250_ms_once_and_loses_nothing(own_serv
         asked = claim(10, 100, concurrent=3, budget=10_000)
         first = (await counters.reserve(asked)).hold
         own_server.freeze()
-        waits = await asyncio.gather(*(timed(counters.reserve(asked._replace(concurrent=0))) for _ in range(40)))
+        waits = await asyncio.gather(
+            *(timed(counters.reserve(asked._replace(concurrent=0))) for _ in range(40))
+        )
         assert 0.2 < max(waits) < 0.7
         assert shared.degraded
         assert await timed(counters.reserve(asked)) < 0.2
@@ -402,17 +459,29 @@ async def test_a_redis_that_freezes_costs_250_ms_once_and_loses_nothing(own_serv
         await counters.settle(own.hold, 0, 33)
         own_server.thaw()
         await eventually(lambda: not shared.degraded and not counters._owed)
-        assert await counters.balance(asked, None) == 70, "the settlement of before, and no reservation nobody heard of"
-        assert [bool((await counters.reserve(asked)).hold) for _ in range(4)] == [True, True, True, False]
+        assert await counters.balance(asked, None) == 70, (
+            "the settlement of before, and no reservation nobody heard of"
+        )
+        assert [bool((await counters.reserve(asked)).hold) for _ in range(4)] == [
+            True,
+            True,
+            True,
+            False,
+        ]
     said = [r.getMessage() for r in caplog.records if r.name == "mnemogate"]
-    assert [("does not answer" in m, "is back:" in m) for m in said] == [(True, False), (False, True)]
+    assert [("does not answer" in m, "is back:" in m) for m in said] == [
+        (True, False),
+        (False, True),
+    ]
     assert PASSWORD not in caplog.text
 
 
 async def test_a_settlement_redis_did_without_answering_is_not_done_again(own_server):
     async with connected(own_server.url, pause=0.05) as (shared, counters):
         asked = claim(0, 100, concurrent=1, budget=10_000)
-        await counters.settle((await counters.reserve(asked)).hold, 0, 2)  # Redis knows both scripts now
+        await counters.settle(
+            (await counters.reserve(asked)).hold, 0, 2
+        )  # Redis knows both scripts now
         hold = (await counters.reserve(asked)).hold
         own_server.freeze()
         await counters.settle(hold, 0, 40)
@@ -438,7 +507,9 @@ async def test_what_was_spent_while_redis_was_away_is_booked_when_it_is_back(own
         await counters.settle(open_still, 0, 9)
         assert await counters.balance(asked, None) == 70
         own_server.freeze()
-        assert (await counters.reserve(asked._replace(begin=False))).refused == "unknown", "the ledger knows better than the outage before"
+        assert (await counters.reserve(asked._replace(begin=False))).refused == "unknown", (
+            "the ledger knows better than the outage before"
+        )
         assert await counters.balance(asked, 70) == 70
         unlimited = await counters.reserve(claim(rpm=5, period=""))
         owed = dict(counters._owed)
@@ -481,7 +552,10 @@ async def test_closing_waits_for_a_settlement_whose_caller_left(redis_server):
 
 
 async def test_a_redis_that_refuses_our_password_counts_as_away(redis_server, caplog):
-    async with connected(redis_server.url.replace(PASSWORD, "wrong-" + PASSWORD)) as (shared, counters):
+    async with connected(redis_server.url.replace(PASSWORD, "wrong-" + PASSWORD)) as (
+        shared,
+        counters,
+    ):
         assert shared.degraded
         with pytest.raises(Absent):
             await shared.run(Script(""), ["k"], [])
@@ -489,7 +563,17 @@ async def test_a_redis_that_refuses_our_password_counts_as_away(redis_server, ca
     assert PASSWORD not in caplog.text
 
 
-@pytest.mark.parametrize("url", [f"http://:{PASSWORD}@h", f"redis://:{PASSWORD}/x@h:1", f"redis://:{PASSWORD}#x@h:1", f"redis://u:{PASSWORD}@", "redis://h:99999", "unix://"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"http://:{PASSWORD}@h",
+        f"redis://:{PASSWORD}/x@h:1",
+        f"redis://:{PASSWORD}#x@h:1",
+        f"redis://u:{PASSWORD}@",
+        "redis://h:99999",
+        "unix://",
+    ],
+)
 def test_an_address_that_is_none_is_refused_without_its_password(url):
     with pytest.raises(ConfigError, match=r"storage\.redis is no address") as caught:
         Shared(url)

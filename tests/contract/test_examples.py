@@ -1,4 +1,5 @@
 """config/providers.toml: every example loads by itself and makes an upstream, all of them load together, and as shipped none is there."""
+
 from __future__ import annotations
 
 import re
@@ -13,14 +14,31 @@ from gateway.loading import load
 FILE = Path(__file__).parents[2] / "config" / "providers.toml"
 TEXT = FILE.read_text(encoding="utf-8")
 UNCOMMENTED = re.sub(r"^#(?=[\w\[])", "", TEXT, flags=re.MULTILINE)
-EXAMPLES = {m[1]: m[0] for m in re.finditer(r"^\[providers\.(\w+)\]\n(?:.+\n)+", UNCOMMENTED, re.MULTILINE)}
+EXAMPLES = {
+    m[1]: m[0] for m in re.finditer(r"^\[providers\.(\w+)\]\n(?:.+\n)+", UNCOMMENTED, re.MULTILINE)
+}
 ENV = dict.fromkeys(re.findall(r"\$\{(\w+)\}", TEXT), "sk-x")
 KEYS = '[[keys]]\nname = "app"\nkey = "mg"\ntenant = "t"\n'
 
 
 def test_the_file_as_it_is_holds_nothing():
     assert tomllib.loads(TEXT) == {}
-    assert set(EXAMPLES) == {"openai", "azure", "anthropic", "groq", "gemini", "mistral", "deepseek", "xai", "together", "openrouter", "ollama", "vllm", "lmstudio", "llamacpp"}
+    assert set(EXAMPLES) == {
+        "openai",
+        "azure",
+        "anthropic",
+        "groq",
+        "gemini",
+        "mistral",
+        "deepseek",
+        "xai",
+        "together",
+        "openrouter",
+        "ollama",
+        "vllm",
+        "lmstudio",
+        "llamacpp",
+    }
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -1,4 +1,5 @@
 """One suite over every kind of upstream, on real sockets: the same requests, answers, errors and endings, whoever is behind it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -18,9 +19,22 @@ from tests.models import call, calls, text
 
 kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
 modes = pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
-HEADERS = [(b"content-type", b"application/json"), (b"accept-encoding", b"identity"), (b"authorization", b"Bearer sk-key")]
-TOOLS = [{"type": "function", "function": {"name": n, "description": "d", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}
-         for n in ("get_weather", "get_time")]
+HEADERS = [
+    (b"content-type", b"application/json"),
+    (b"accept-encoding", b"identity"),
+    (b"authorization", b"Bearer sk-key"),
+]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": n,
+            "description": "d",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+        },
+    }
+    for n in ("get_weather", "get_time")
+]
 USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
 
 
@@ -32,7 +46,15 @@ async def pool():
 
 
 def asked(stream: bool = False, **body) -> Outgoing:
-    body = {"model": "claude-haiku-4-5", "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}], "tools": TOOLS, **body}
+    body = {
+        "model": "claude-haiku-4-5",
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Hello"},
+        ],
+        "tools": TOOLS,
+        **body,
+    }
     if stream:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
     return Outgoing("/chat/completions", json.dumps(body).encode(), HEADERS, model=body["model"])
@@ -57,7 +79,10 @@ async def test_text_comes_with_its_finish_and_usage(pool, kind, stream):
     async with kind.server("Hello there, you.") as server:
         answer = await completion(kind.upstream(server, pool), stream)
         choice = answer["choices"][0]
-        assert (choice["message"]["content"], choice["finish_reason"]) == ("Hello there, you.", "stop")
+        assert (choice["message"]["content"], choice["finish_reason"]) == (
+            "Hello there, you.",
+            "stop",
+        )
         assert USAGE.items() <= answer["usage"].items()
         assert answer["object"] == "chat.completion"
         assert server.requests[0].header(kind.key) in ("sk-key", "Bearer sk-key")
@@ -66,17 +91,35 @@ async def test_text_comes_with_its_finish_and_usage(pool, kind, stream):
 @kinds
 @modes
 async def test_parallel_calls_come_whole_and_in_order(pool, kind, stream):
-    script = calls(call("get_weather", {"city": "Tromsø"}, "call_a"), call("get_time", {}, "call_b"), content="One moment.")
+    script = calls(
+        call("get_weather", {"city": "Tromsø"}, "call_a"),
+        call("get_time", {}, "call_b"),
+        content="One moment.",
+    )
     async with kind.server(script) as server:
         choice = (await completion(kind.upstream(server, pool), stream))["choices"][0]
-        found = [(c["id"], c["type"], c["function"]["name"], json.loads(c["function"]["arguments"])) for c in choice["message"]["tool_calls"]]
-        assert found == [("call_a", "function", "get_weather", {"city": "Tromsø"}), ("call_b", "function", "get_time", {})]
-        assert (choice["message"]["content"], choice["finish_reason"]) == ("One moment.", "tool_calls")
+        found = [
+            (c["id"], c["type"], c["function"]["name"], json.loads(c["function"]["arguments"]))
+            for c in choice["message"]["tool_calls"]
+        ]
+        assert found == [
+            ("call_a", "function", "get_weather", {"city": "Tromsø"}),
+            ("call_b", "function", "get_time", {}),
+        ]
+        assert (choice["message"]["content"], choice["finish_reason"]) == (
+            "One moment.",
+            "tool_calls",
+        )
 
 
 @kinds
 async def test_a_stream_adds_up_to_the_whole_answer(pool, kind):
-    for script in ("Hi.", text("cut", "length"), calls(call("get_weather", {"city": "Oslo"}), call("get_time", {})), calls(call("get_time", {}), content="Well,")):
+    for script in (
+        "Hi.",
+        text("cut", "length"),
+        calls(call("get_weather", {"city": "Oslo"}), call("get_time", {})),
+        calls(call("get_time", {}), content="Well,"),
+    ):
         found = []
         for stream in (False, True):
             async with kind.server(script) as server:
@@ -85,15 +128,28 @@ async def test_a_stream_adds_up_to_the_whole_answer(pool, kind):
                 for c in choice["message"].get("tool_calls") or []:
                     c["function"]["arguments"] = json.loads(c["function"]["arguments"])
                 content = {"content": choice["message"].get("content") or None}
-                found.append(({**choice, "message": {**choice["message"], **content}}, answer["usage"]))
+                found.append(
+                    ({**choice, "message": {**choice["message"], **content}}, answer["usage"])
+                )
         assert found[0] == found[1]
 
 
 @kinds
 @modes
 async def test_results_of_calls_go_back(pool, kind, stream):
-    history = [{"role": "user", "content": "Weather?"}, {"role": "assistant", "content": None, "tool_calls": [call("get_weather", {"city": "A"}, "call_1"), call("get_time", {}, "call_2")]},
-               {"role": "tool", "tool_call_id": "call_2", "content": "noon"}, {"role": "tool", "tool_call_id": "call_1", "content": "rain"}]
+    history = [
+        {"role": "user", "content": "Weather?"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                call("get_weather", {"city": "A"}, "call_1"),
+                call("get_time", {}, "call_2"),
+            ],
+        },
+        {"role": "tool", "tool_call_id": "call_2", "content": "noon"},
+        {"role": "tool", "tool_call_id": "call_1", "content": "rain"},
+    ]
     async with kind.server("Rain at noon.") as server:
         answer = await completion(kind.upstream(server, pool), stream, messages=history)
         assert answer["choices"][0]["message"]["content"] == "Rain at noon."
@@ -102,17 +158,33 @@ async def test_results_of_calls_go_back(pool, kind, stream):
 
 @kinds
 @modes
-@pytest.mark.parametrize(("status", "kindly"), [
-    (400, "invalid_request_error"), (401, "authentication_error"), (403, "permission_error"), (404, "not_found_error"), (429, "rate_limit_error"), (500, "api_error"),
-    (529, "overloaded_error")])
-async def test_a_refusal_keeps_its_status_its_words_and_its_advice(pool, kind, stream, status, kindly):
-    async with kind.server((status, kind.error(kindly, "Because."), "retry-after: 7", "x-should-retry: true")) as server:
+@pytest.mark.parametrize(
+    ("status", "kindly"),
+    [
+        (400, "invalid_request_error"),
+        (401, "authentication_error"),
+        (403, "permission_error"),
+        (404, "not_found_error"),
+        (429, "rate_limit_error"),
+        (500, "api_error"),
+        (529, "overloaded_error"),
+    ],
+)
+async def test_a_refusal_keeps_its_status_its_words_and_its_advice(
+    pool, kind, stream, status, kindly
+):
+    async with kind.server(
+        (status, kind.error(kindly, "Because."), "retry-after: 7", "x-should-retry: true")
+    ) as server:
         incoming = await kind.upstream(server, pool).send(asked(stream))
         body = json.loads(await incoming.read())
         assert incoming.status == status
         assert (body["error"]["message"], body["error"]["type"]) == ("Because.", kindly)
         assert {"param", "code"} <= set(body["error"])
-        assert (incoming.header(b"retry-after"), incoming.header(b"x-should-retry")) == (b"7", b"true")
+        assert (incoming.header(b"retry-after"), incoming.header(b"x-should-retry")) == (
+            b"7",
+            b"true",
+        )
 
 
 @kinds
@@ -135,12 +207,26 @@ async def test_what_is_no_json_comes_as_it_is(pool, kind):
 def begun(kind) -> list[bytes]:
     """The first events of a stream that says `Hel`, each as bytes."""
     if kind is ANTHROPIC:
-        message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [{"type": "text", "text": "Hel"}], "stop_reason": "end_turn",
-                   "usage": {"input_tokens": 1, "output_tokens": 1}}
+        message = {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": "m",
+            "content": [{"type": "text", "text": "Hel"}],
+            "stop_reason": "end_turn",
+            "usage": {"input_tokens": 1, "output_tokens": 1},
+        }
         return [written(e) for e in events_of(message)[:4]]
     head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     deltas = [{"role": "assistant", "content": ""}, {"content": "Hel"}]
-    return [b"data: " + json.dumps({**head, "choices": [{"index": 0, "delta": d, "finish_reason": None}]}).encode() + b"\n\n" for d in deltas]
+    return [
+        b"data: "
+        + json.dumps(
+            {**head, "choices": [{"index": 0, "delta": d, "finish_reason": None}]}
+        ).encode()
+        + b"\n\n"
+        for d in deltas
+    ]
 
 
 @kinds
@@ -199,7 +285,12 @@ async def test_an_error_in_a_stream_is_its_last_event(pool, kind):
         for event in begun(kind):
             await wire.part(event)
         fault = kind.error("overloaded_error", "Overloaded")
-        await wire.part((b"event: error\n" if kind is ANTHROPIC else b"") + b"data: " + json.dumps(fault).encode() + b"\n\n")
+        await wire.part(
+            (b"event: error\n" if kind is ANTHROPIC else b"")
+            + b"data: "
+            + json.dumps(fault).encode()
+            + b"\n\n"
+        )
         await wire.end()
 
     async with kind.server(failing) as server:
@@ -271,7 +362,9 @@ async def test_other_paths_go_through_with_the_providers_key(pool, kind):
         await wire.json({"data": [{"id": "one"}]})
 
     async with kind.server(listing) as server:
-        incoming = await kind.upstream(server, pool).send(Outgoing("/models?limit=5", None, HEADERS, "GET"))
+        incoming = await kind.upstream(server, pool).send(
+            Outgoing("/models?limit=5", None, HEADERS, "GET")
+        )
         assert incoming.status == 200
         assert "data" in json.loads(await incoming.read())
         assert "limit=5" in server.requests[0].path
@@ -280,15 +373,36 @@ async def test_other_paths_go_through_with_the_providers_key(pool, kind):
 # --- Azure's addresses --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("base", "path", "model", "body", "sent"), [
-    ("", "/chat/completions", "my/gpt 4", {}, "/openai/deployments/my%2Fgpt%204/chat/completions?api-version=2024-10-21"),
-    ("/openai", "/embeddings?x=1", "", {"model": "e5"}, "/openai/deployments/e5/embeddings?x=1&api-version=2024-10-21"),
-    ("/openai/", "/models", "", None, "/openai/models?api-version=2024-10-21"),
-    ("", "/responses", "gpt", {"model": "gpt"}, "/openai/responses?api-version=2024-10-21"),
-    ("", "/files/f1/content?api-version=2025-04-01-preview", "", None, "/openai/files/f1/content?api-version=2025-04-01-preview"),
-    ("/openai/v1", "/chat/completions", "gpt", {}, "/openai/v1/chat/completions"),
-    ("/openai/v1/", "/models?limit=1", "", None, "/openai/v1/models?limit=1"),
-])
+@pytest.mark.parametrize(
+    ("base", "path", "model", "body", "sent"),
+    [
+        (
+            "",
+            "/chat/completions",
+            "my/gpt 4",
+            {},
+            "/openai/deployments/my%2Fgpt%204/chat/completions?api-version=2024-10-21",
+        ),
+        (
+            "/openai",
+            "/embeddings?x=1",
+            "",
+            {"model": "e5"},
+            "/openai/deployments/e5/embeddings?x=1&api-version=2024-10-21",
+        ),
+        ("/openai/", "/models", "", None, "/openai/models?api-version=2024-10-21"),
+        ("", "/responses", "gpt", {"model": "gpt"}, "/openai/responses?api-version=2024-10-21"),
+        (
+            "",
+            "/files/f1/content?api-version=2025-04-01-preview",
+            "",
+            None,
+            "/openai/files/f1/content?api-version=2025-04-01-preview",
+        ),
+        ("/openai/v1", "/chat/completions", "gpt", {}, "/openai/v1/chat/completions"),
+        ("/openai/v1/", "/models?limit=1", "", None, "/openai/v1/models?limit=1"),
+    ],
+)
 async def test_azure_addresses(pool, base, path, model, body, sent):
     async def ok(seen, wire):
         await wire.json({})
@@ -298,21 +412,37 @@ async def test_azure_addresses(pool, base, path, model, body, sent):
         upstream = kind.upstream(server, pool, base_url=server.url)
         upstream = type(upstream)(server.url.removesuffix("/v1") + base, pool)
         data = None if body is None else json.dumps(body).encode()
-        await (await upstream.send(Outgoing(path, data, HEADERS, "GET" if data is None else "POST", model=model))).read()
+        await (
+            await upstream.send(
+                Outgoing(path, data, HEADERS, "GET" if data is None else "POST", model=model)
+            )
+        ).read()
         assert server.requests[0].path == sent
 
 
-@pytest.mark.parametrize(("credential", "header"), [
-    ("Bearer 0123abcd", "api-key"), ("Bearer eyJhbGciOi.eyJhdWQi.c2ln", "authorization"), ("Bearer eyJnot-a-token", "api-key")])
+@pytest.mark.parametrize(
+    ("credential", "header"),
+    [
+        ("Bearer 0123abcd", "api-key"),
+        ("Bearer eyJhbGciOi.eyJhdWQi.c2ln", "authorization"),
+        ("Bearer eyJnot-a-token", "api-key"),
+    ],
+)
 async def test_an_azure_key_and_an_entra_token_go_where_they_belong(pool, credential, header):
     async def ok(seen, wire):
         await wire.json({})
 
     async with KINDS[0].server(ok) as server:
-        await (await KINDS[1].upstream(server, pool).send(Outgoing("/models", None, [(b"authorization", credential.encode())], "GET"))).read()
+        await (
+            await KINDS[1]
+            .upstream(server, pool)
+            .send(Outgoing("/models", None, [(b"authorization", credential.encode())], "GET"))
+        ).read()
         seen = server.requests[0]
         assert [h for h in ("api-key", "authorization") if seen.header(h)] == [header]
-        assert seen.header(header) == (credential if header == "authorization" else credential.removeprefix("Bearer "))
+        assert seen.header(header) == (
+            credential if header == "authorization" else credential.removeprefix("Bearer ")
+        )
 
 
 async def test_azures_first_chunk_passes(pool):
@@ -326,10 +456,14 @@ async def test_azures_first_chunk_passes(pool):
 
 async def headers_seen(pool, *more, path="/models", **members):
     async def ok(seen, wire):
-        await wire.json({"type": "none"}, 200, "request-id: req_9", "anthropic-ratelimit-tokens-remaining: 5")
+        await wire.json(
+            {"type": "none"}, 200, "request-id: req_9", "anthropic-ratelimit-tokens-remaining: 5"
+        )
 
     async with KINDS[0].server(ok) as server:
-        incoming = await ANTHROPIC.upstream(server, pool, **members).send(Outgoing(path, None, more, "GET"))
+        incoming = await ANTHROPIC.upstream(server, pool, **members).send(
+            Outgoing(path, None, more, "GET")
+        )
         await incoming.read()
         return server.requests[0], incoming
 
@@ -337,28 +471,55 @@ async def headers_seen(pool, *more, path="/models", **members):
 async def test_anthropic_gets_its_version_and_the_clients_beta(pool):
     key = (b"authorization", b"Bearer sk-ant-api03-x")
     seen, incoming = await headers_seen(pool, key, (b"anthropic-beta", b"files-api-2025-04-14"))
-    assert (seen.header("anthropic-version"), seen.header("anthropic-beta"), seen.header("x-api-key")) == ("2023-06-01", "files-api-2025-04-14", "sk-ant-api03-x")
+    assert (
+        seen.header("anthropic-version"),
+        seen.header("anthropic-beta"),
+        seen.header("x-api-key"),
+    ) == ("2023-06-01", "files-api-2025-04-14", "sk-ant-api03-x")
     assert seen.header("authorization") is None
-    assert (incoming.header(b"x-request-id"), incoming.header(b"anthropic-ratelimit-tokens-remaining")) == (b"req_9", b"5")
+    assert (
+        incoming.header(b"x-request-id"),
+        incoming.header(b"anthropic-ratelimit-tokens-remaining"),
+    ) == (b"req_9", b"5")
     seen, _ = await headers_seen(pool, key, api_version="2024-01-01")
     assert seen.header("anthropic-version") == "2024-01-01"
-    seen, _ = await headers_seen(pool, key, (b"anthropic-version", b"2025-05-05"), api_version="2024-01-01")
+    seen, _ = await headers_seen(
+        pool, key, (b"anthropic-version", b"2025-05-05"), api_version="2024-01-01"
+    )
     assert seen.header("anthropic-version") == "2025-05-05"
 
 
 async def test_an_oauth_token_stays_a_bearer(pool):
     seen, _ = await headers_seen(pool, (b"authorization", b"Bearer sk-ant-oat01-x"))
-    assert (seen.header("authorization"), seen.header("x-api-key")) == ("Bearer sk-ant-oat01-x", None)
+    assert (seen.header("authorization"), seen.header("x-api-key")) == (
+        "Bearer sk-ant-oat01-x",
+        None,
+    )
 
 
-@pytest.mark.parametrize("told", [[], ["one-1,two-2"], ["thinking-binding-controls-2026-08-01, one-1"]])
+@pytest.mark.parametrize(
+    "told", [[], ["one-1,two-2"], ["thinking-binding-controls-2026-08-01, one-1"]]
+)
 async def test_the_clients_betas_stay_beside_the_one_that_thinking_needs(pool, told):
     thinking = [{"type": "thinking", "thinking": "", "signature": "s"}]
-    history = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": None, "tool_calls": [call("get_time", {})], "thinking_blocks": thinking},
-               {"role": "tool", "tool_call_id": "call_get_time", "content": "noon"}]
+    history = [
+        {"role": "user", "content": "Hi"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [call("get_time", {})],
+            "thinking_blocks": thinking,
+        },
+        {"role": "tool", "tool_call_id": "call_get_time", "content": "noon"},
+    ]
     async with ANTHROPIC.server("Noon.") as server:
         request = asked(messages=history, model="claude-opus-5-5")
         request.headers = [*HEADERS, *((b"anthropic-beta", v.encode()) for v in told)]
         assert (await ANTHROPIC.upstream(server, pool).send(request)).status == 200
         names = (server.requests[0].header("anthropic-beta") or "").split(",")
-        assert sorted(names) == sorted({"thinking-binding-controls-2026-08-01", *(n.strip() for v in told for n in v.split(","))})
+        assert sorted(names) == sorted(
+            {
+                "thinking-binding-controls-2026-08-01",
+                *(n.strip() for v in told for n in v.split(",")),
+            }
+        )

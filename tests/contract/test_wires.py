@@ -26,11 +26,27 @@ from tests.sockets import RawServer
 
 PEM = str(Path(__file__).parent.parent / "gateway" / "localhost.pem")
 BODY = b'{"model":"m"}'
-WAYS = ("own", "httpx", "proxy", "proxy with a password", "socks", "socks with a password", "tls", "tunnel", "tls proxy", "client certificate")
+WAYS = (
+    "own",
+    "httpx",
+    "proxy",
+    "proxy with a password",
+    "socks",
+    "socks with a password",
+    "tls",
+    "tunnel",
+    "tls proxy",
+    "client certificate",
+)
 
 
 def call(stream=True, **more) -> Outgoing:
-    return Outgoing("/chat/completions", BODY, [(b"content-type", b"application/json")], **{"stream": stream, **more})
+    return Outgoing(
+        "/chat/completions",
+        BODY,
+        [(b"content-type", b"application/json")],
+        **{"stream": stream, **more},
+    )
 
 
 def context(asks=False) -> ssl.SSLContext:
@@ -48,10 +64,16 @@ class Line:
     def __init__(self, name, server, proxy, max_connections=4):
         self.server, self.proxy = server, proxy
         secure = server.tls is not None
-        way = Way(proxy.url if proxy else "", PEM if secure or name in ("httpx", "tls proxy") else "", PEM if name == "client certificate" else "")
+        way = Way(
+            proxy.url if proxy else "",
+            PEM if secure or name in ("httpx", "tls proxy") else "",
+            PEM if name == "client certificate" else "",
+        )
         self.way = way
         self.wire = wire_of("up", way, max_connections)
-        self.base = server.url.replace("http://127.0.0.1", "https://localhost") if secure else server.url
+        self.base = (
+            server.url.replace("http://127.0.0.1", "https://localhost") if secure else server.url
+        )
 
     def up(self, **timeouts) -> OpenAIUpstream:
         return OpenAIUpstream(self.base, self.wire, Timeouts(**timeouts))
@@ -61,12 +83,23 @@ class Line:
 async def line(request):
     name = request.param
     async with AsyncExitStack() as stack:
-        tls = context(name == "client certificate") if name in ("tls", "tunnel", "client certificate") else None
+        tls = (
+            context(name == "client certificate")
+            if name in ("tls", "tunnel", "client certificate")
+            else None
+        )
         made = []
 
         async def make(behave, max_connections=4):
             server = await stack.enter_async_context(RawServer(behave, tls))
-            kinds = {"proxy": Proxy(), "proxy with a password": Proxy("me:p%40ss"), "socks": Socks(), "socks with a password": Socks("me:word"), "tunnel": Proxy(), "tls proxy": Proxy(tls=context())}
+            kinds = {
+                "proxy": Proxy(),
+                "proxy with a password": Proxy("me:p%40ss"),
+                "socks": Socks(),
+                "socks with a password": Socks("me:word"),
+                "tunnel": Proxy(),
+                "tls proxy": Proxy(tls=context()),
+            }
             proxy = kinds.get(name)
             if proxy is not None:
                 await stack.enter_async_context(proxy)
@@ -102,22 +135,40 @@ async def eventually(holds, seconds=3.0):
 
 async def test_the_request_and_the_answer_arrive_as_they_are_and_connections_are_used_again(line):
     async def answers(seen, wire):
-        await wire.json({"ok": True}, 201, "X-Two: a", "x-two: b", "Set-Cookie: s=1", "x-odd: \u00e9")
+        await wire.json(
+            {"ok": True}, 201, "X-Two: a", "x-two: b", "Set-Cookie: s=1", "x-odd: \u00e9"
+        )
 
     to = await line(answers)
-    headers = [(b"content-type", b"application/json"), (b"X-Two", b"1"), (b"X-Two", b"2"), (b"x-odd", b"\xff")]
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"X-Two", b"1"),
+        (b"X-Two", b"2"),
+        (b"x-odd", b"\xff"),
+    ]
     for n in range(3):
-        answer = await to.up().send(Outgoing("/a%2Fb/../c?x=%20&y=[1]", BODY, headers, method="PATCH"))
+        answer = await to.up().send(
+            Outgoing("/a%2Fb/../c?x=%20&y=[1]", BODY, headers, method="PATCH")
+        )
         assert (answer.status, await answer.read()) == (201, b'{"ok": true}')
-        assert [(k, v) for k, v in answer.headers if k.lower() == b"x-two"] == [(b"X-Two", b"a"), (b"x-two", b"b")]
+        assert [(k, v) for k, v in answer.headers if k.lower() == b"x-two"] == [
+            (b"X-Two", b"a"),
+            (b"x-two", b"b"),
+        ]
         seen = to.server.requests[n]
         assert (seen.method, seen.path, seen.body) == ("PATCH", "/v1/a%2Fb/../c?x=%20&y=[1]", BODY)
-        assert [h for h in seen.headers if h[0] not in ("Host", "content-length")] == [(k.decode(), v.decode("latin-1")) for k, v in headers]
+        assert [h for h in seen.headers if h[0] not in ("Host", "content-length")] == [
+            (k.decode(), v.decode("latin-1")) for k, v in headers
+        ]
         assert seen.header("host") == to.base.split("/")[2]
     assert to.server.connections == 1
     if to.proxy:
         host = to.base.split("/")[2]
-        assert set(to.proxy.seen) <= {f"CONNECT {host}", host, f"http://{host}/v1/a%2Fb/../c?x=%20&y=[1]"}
+        assert set(to.proxy.seen) <= {
+            f"CONNECT {host}",
+            host,
+            f"http://{host}/v1/a%2Fb/../c?x=%20&y=[1]",
+        }
         assert to.proxy.seen
 
 
@@ -152,7 +203,11 @@ async def test_a_broken_answer_before_the_status_is_unreachable_and_not_asked_ag
     with pytest.raises(UpstreamUnreachable) as e:
         await to.up().send(call())
     assert "127.0.0.1" not in e.value.message
-    what = "answered with something that is no HTTP" if how == "garbage" else "closed the connection before it answered"
+    what = (
+        "answered with something that is no HTTP"
+        if how == "garbage"
+        else "closed the connection before it answered"
+    )
     assert e.value.message.startswith(f"The upstream {what}. Check that it runs")
     assert len(to.server.requests) == 1
 
@@ -192,8 +247,14 @@ async def test_a_body_that_is_cut_is_incomplete(line):
     assert "127.0.0.1" not in e.value.message
 
 
-@pytest.mark.parametrize(("behave", "limits", "code"), [
-    (silent, {"first_token": 0.4}, "first_token_timeout"), (events, {"idle": 0.4}, "stream_idle_timeout"), (events, {"total": 0.5}, "total_timeout")])
+@pytest.mark.parametrize(
+    ("behave", "limits", "code"),
+    [
+        (silent, {"first_token": 0.4}, "first_token_timeout"),
+        (events, {"idle": 0.4}, "stream_idle_timeout"),
+        (events, {"total": 0.5}, "total_timeout"),
+    ],
+)
 async def test_each_clock_names_itself_and_closes_the_connection(line, behave, limits, code):
     to = await line(behave)
     with pytest.raises(UpstreamTimeout) as e:
@@ -314,7 +375,9 @@ async def test_aborts_of_all_kinds_leave_no_connection_and_no_place(line):
 async def test_a_certificate_that_is_not_trusted_is_told_without_an_address(trusting):
     async with RawServer(ok, context()) as server, Proxy() as proxy:
         wire = wire_of("up", Way(proxy.url, PEM) if trusting else Way(), 4)
-        host = "other.example" if trusting else "localhost"  # the first of which the certificate does not name
+        host = (
+            "other.example" if trusting else "localhost"
+        )  # the first of which the certificate does not name
         with pytest.raises(UpstreamUnreachable, match="its certificate is not trusted here") as e:
             await OpenAIUpstream(f"https://{host}:{server.port}/v1", wire).send(call())
         assert host not in e.value.message
@@ -340,7 +403,10 @@ async def test_a_proxy_that_refuses_is_told_without_its_words(kind):
         with pytest.raises(UpstreamUnreachable) as e:
             answer = await OpenAIUpstream(server.url.replace("http:", "https:"), wire).send(call())
         assert answer is None
-        assert "The proxy between the gateway and the upstream did not let the request through" in e.value.message
+        assert (
+            "The proxy between the gateway and the upstream did not let the request through"
+            in e.value.message
+        )
         assert "Geheim" not in e.value.message
         assert not server.requests
         await wire.aclose()
@@ -352,7 +418,9 @@ async def test_a_silent_proxy_is_a_connect_timeout(kind):
         proxy.silent = True
         wire = wire_of("up", Way(proxy.url, PEM), 4)
         with pytest.raises(UpstreamTimeout) as e:
-            await OpenAIUpstream(f"https://localhost:{server.port}/v1", wire, Timeouts(connect=0.3)).send(call())
+            await OpenAIUpstream(
+                f"https://localhost:{server.port}/v1", wire, Timeouts(connect=0.3)
+            ).send(call())
         assert e.value.code == "connect_timeout"
         await eventually(lambda: not proxy.open)
         await wire.aclose()
@@ -405,8 +473,14 @@ class Http2Server:
                     bodies[event.stream_id] += event.data
                     h2c.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 elif isinstance(event, h2.events.StreamEnded):
-                    h2c.send_headers(event.stream_id, [(":status", "200"), ("content-type", "text/event-stream")])
-                    h2c.send_data(event.stream_id, b"data: " + bodies[event.stream_id], end_stream=not self.stalls)
+                    h2c.send_headers(
+                        event.stream_id, [(":status", "200"), ("content-type", "text/event-stream")]
+                    )
+                    h2c.send_data(
+                        event.stream_id,
+                        b"data: " + bodies[event.stream_id],
+                        end_stream=not self.stalls,
+                    )
 
 
 async def test_http2_is_spoken_where_it_is_asked_for_and_connections_are_used_again():
@@ -414,11 +488,21 @@ async def test_http2_is_spoken_where_it_is_asked_for_and_connections_are_used_ag
     async with Http2Server() as server:
         for n in range(1, 4):
             left = []
-            answer = await OpenAIUpstream(server.url, wire).send(call(written=lambda left=left: left.append(1)))
+            answer = await OpenAIUpstream(server.url, wire).send(
+                call(written=lambda left=left: left.append(1))
+            )
             assert (answer.status, await answer.read()) == (200, b"data: " + BODY)
             assert (len(server.seen), server.connections, left) == (n, 1, [1])
-            head = {k: v for k, v in server.seen[-1].items() if k not in (b":authority", ":authority")}
-            assert {str(k, "ascii") if isinstance(k, bytes) else k for k in head} == {":method", ":scheme", ":path", "content-type", "content-length"}
+            head = {
+                k: v for k, v in server.seen[-1].items() if k not in (b":authority", ":authority")
+            }
+            assert {str(k, "ascii") if isinstance(k, bytes) else k for k in head} == {
+                ":method",
+                ":scheme",
+                ":path",
+                "content-type",
+                "content-length",
+            }
         await wire.aclose()
         await eventually(lambda: not server.open)
 
@@ -428,7 +512,9 @@ async def test_who_leaves_an_answer_over_http2_closes_its_connection_and_nobody_
     wire = wire_of("up", Way(ca_file=PEM, http2=True), 4)
     async with Http2Server(stalls=True) as server:
         other = await OpenAIUpstream(server.url, wire).send(call())
-        answer = await OpenAIUpstream(server.url, wire, Timeouts(idle=0.4 if how == "timed out" else 60)).send(call())
+        answer = await OpenAIUpstream(
+            server.url, wire, Timeouts(idle=0.4 if how == "timed out" else 60)
+        ).send(call())
         assert await anext(answer.body) == b"data: " + BODY
         assert server.open == 2
         if how == "closed":
@@ -464,14 +550,44 @@ def test_the_own_client_serves_unless_something_else_is_wanted():
 
 PROXIES = {"HTTPS_PROXY": "http://s:1", "http_proxy": "p:2", "ALL_PROXY": "socks5://a:3"}
 TABLE = [
-    ({}, "https://h/v1"), (PROXIES, "https://h/v1"), (PROXIES, "http://h/v1"), ({"ALL_PROXY": "socks5://a:3"}, "http://h/v1"),
-    ({**PROXIES, "https_proxy": "http://lower:1"}, "https://h/v1"), ({**PROXIES, "https_proxy": ""}, "https://h/v1"),
+    ({}, "https://h/v1"),
+    (PROXIES, "https://h/v1"),
+    (PROXIES, "http://h/v1"),
+    ({"ALL_PROXY": "socks5://a:3"}, "http://h/v1"),
+    ({**PROXIES, "https_proxy": "http://lower:1"}, "https://h/v1"),
+    ({**PROXIES, "https_proxy": ""}, "https://h/v1"),
     ({**PROXIES, "REQUEST_METHOD": "GET", "HTTP_PROXY": "http://evil"}, "http://h/v1"),
-    *[({**PROXIES, "NO_PROXY": entry}, base) for entry in (
-        "*", "h", "localhost", "127.0.0.1", "::1", "example.com", ".example.com", "x,example.com , y", "https://example.com", "all://example.com", "10.0.0.1",
-        "example.com:8443", "EXAMPLE.COM")
-      for base in ("https://h/v1", "https://api.example.com/v1", "https://example.com/v1", "https://example.com:8443/v1", "https://notexample.com/v1",
-                   "http://localhost:1/v1", "http://a.localhost/v1", "http://127.0.0.1:8000/v1", "http://[::1]:8000/v1", "http://10.0.0.1/v1", "http://example.com/v1")],
+    *[
+        ({**PROXIES, "NO_PROXY": entry}, base)
+        for entry in (
+            "*",
+            "h",
+            "localhost",
+            "127.0.0.1",
+            "::1",
+            "example.com",
+            ".example.com",
+            "x,example.com , y",
+            "https://example.com",
+            "all://example.com",
+            "10.0.0.1",
+            "example.com:8443",
+            "EXAMPLE.COM",
+        )
+        for base in (
+            "https://h/v1",
+            "https://api.example.com/v1",
+            "https://example.com/v1",
+            "https://example.com:8443/v1",
+            "https://notexample.com/v1",
+            "http://localhost:1/v1",
+            "http://a.localhost/v1",
+            "http://127.0.0.1:8000/v1",
+            "http://[::1]:8000/v1",
+            "http://10.0.0.1/v1",
+            "http://example.com/v1",
+        )
+    ],
 ]
 
 
@@ -490,7 +606,10 @@ def test_the_environment_is_read_as_httpx_reads_it(environ, base, monkeypatch):
 
 def test_a_network_in_no_proxy_spares_its_addresses():
     environ = {"HTTP_PROXY": "http://p:1", "NO_PROXY": "10.0.0.0/8"}
-    assert (served("http://10.9.8.7/v1", environ).proxy, served("http://11.0.0.1/v1", environ).proxy) == ("", "http://p:1")
+    assert (
+        served("http://10.9.8.7/v1", environ).proxy,
+        served("http://11.0.0.1/v1", environ).proxy,
+    ) == ("", "http://p:1")
 
 
 def test_a_providers_own_proxy_comes_first_and_none_is_none():
@@ -498,9 +617,16 @@ def test_a_providers_own_proxy_comes_first_and_none_is_none():
     assert served(environ=PROXIES, proxy="none").own
 
 
-@pytest.mark.parametrize(("members", "told"), [
-    ({"proxy": "ftp://me:geheim@p:1"}, "begins with http://"), ({"proxy": "http://"}, "begins with http://"), ({"proxy": "http://p:x"}, "begins with http://"),
-    ({"ca_file": "/no/such.pem"}, "No such file"), ({"client_cert": __file__}, "no PEM that can be read")])
+@pytest.mark.parametrize(
+    ("members", "told"),
+    [
+        ({"proxy": "ftp://me:geheim@p:1"}, "begins with http://"),
+        ({"proxy": "http://"}, "begins with http://"),
+        ({"proxy": "http://p:x"}, "begins with http://"),
+        ({"ca_file": "/no/such.pem"}, "No such file"),
+        ({"client_cert": __file__}, "no PEM that can be read"),
+    ],
+)
 def test_what_cannot_be_used_stops_the_start_and_shows_no_password(members, told):
     with pytest.raises(ConfigError, match=told) as e:
         wire_of("up", served(**members), 1)
@@ -508,8 +634,15 @@ def test_what_cannot_be_used_stops_the_start_and_shows_no_password(members, told
     assert "geheim" not in str(e.value)
 
 
-@pytest.mark.parametrize(("members", "package", "extra"), [({"http2": True}, "h2", "http2"), ({"proxy": "socks5://p:1"}, "socksio", "socks")])
-def test_a_package_that_is_missing_is_told_with_how_to_install_it(members, package, extra, monkeypatch):
+@pytest.mark.parametrize(
+    ("members", "package", "extra"),
+    [({"http2": True}, "h2", "http2"), ({"proxy": "socks5://p:1"}, "socksio", "socks")],
+)
+def test_a_package_that_is_missing_is_told_with_how_to_install_it(
+    members, package, extra, monkeypatch
+):
     monkeypatch.setattr("gateway.upstream.ways.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=rf"needs the package {package}: run pip install '\.\[{extra}\]'"):
+    with pytest.raises(
+        ConfigError, match=rf"needs the package {package}: run pip install '\.\[{extra}\]'"
+    ):
         wire_of("up", served(**members), 1)

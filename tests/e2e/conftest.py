@@ -1,4 +1,5 @@
 """Real openai SDK clients for a live gateway."""
+
 from __future__ import annotations
 
 import contextlib
@@ -17,7 +18,11 @@ def sdk():
 
     @contextlib.asynccontextmanager
     async def made(live: Live, **options: Any) -> AsyncIterator[openai.AsyncOpenAI]:
-        client = openai.AsyncOpenAI(base_url=live.url, api_key=options.pop("api_key", SENTINEL_KEY), **{"max_retries": 0, **options})
+        client = openai.AsyncOpenAI(
+            base_url=live.url,
+            api_key=options.pop("api_key", SENTINEL_KEY),
+            **{"max_retries": 0, **options},
+        )
         try:
             yield client
         finally:

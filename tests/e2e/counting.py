@@ -5,6 +5,7 @@ statements that SQLite traces, the calls from other threads that wake the loop, 
 is at least as long as a message, and the calls of the scripted upstream; and the calls of functions, of Python's and of C's, that the
 interpreter tells a profiler of. Of five turns the least counts: a poll of the background may fall into any one of them.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -23,10 +24,28 @@ import msgspec
 LENGTH = 400  # bytes of each message's text: JSON that is shorter is not counted
 QUIET = 0.05  # seconds without an event, after which a turn is over
 TURNS, LAST = (10, 100), 5
-LONG, CALLED = (60, 400), 15  # turns whose calls are counted, the least of so many: on a busy machine a turn wakes the loop more often
-RESENT = {"all of it": 0, "its newest 40": 40, "its newest, by name": 1}  # what a client sends of its history: messages, 0 for all
+LONG, CALLED = (
+    (60, 400),
+    15,
+)  # turns whose calls are counted, the least of so many: on a busy machine a turn wakes the loop more often
+RESENT = {
+    "all of it": 0,
+    "its newest 40": 40,
+    "its newest, by name": 1,
+}  # what a client sends of its history: messages, 0 for all
 loads, dumps = json.loads, json.dumps
-KINDS = ("calls", "reads before", "writes before", "hops before", "reads", "writes", "commits", "hops", "decodes", "encodes")
+KINDS = (
+    "calls",
+    "reads before",
+    "writes before",
+    "hops before",
+    "reads",
+    "writes",
+    "commits",
+    "hops",
+    "decodes",
+    "encodes",
+)
 EVENTS: list[str] = []  # what happened since the turn began; appended by any thread
 
 
@@ -102,17 +121,43 @@ class Client:
     def __init__(self, app: Any, mode: str, stream: bool, newest: int = 0) -> None:
         self._app, self._stream, self._newest = app, stream, newest
         self._user = f"{mode}-{stream}-{newest}"
-        self._headers = [(b"host", b"127.0.0.1"), (b"authorization", b"Bearer k"), (b"content-type", b"application/json"), (b"x-memory", mode.encode())]
+        self._headers = [
+            (b"host", b"127.0.0.1"),
+            (b"authorization", b"Bearer k"),
+            (b"content-type", b"application/json"),
+            (b"x-memory", mode.encode()),
+        ]
         if newest == 1:
             self._headers.append((b"x-memory-conversation", b"named"))
         self._history: list[dict[str, str]] = []
 
     async def turn(self) -> None:
-        self._history.append({"role": "user", "content": f"{len(self._history)} of {self._user} ".ljust(LENGTH, "x")})
-        body = dumps({"model": "m", "user": self._user, "messages": self._history[-self._newest :], "stream": self._stream}).encode()
-        scope = {"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "method": "POST", "scheme": "http", "path": "/v1/chat/completions",
-                 "raw_path": b"/v1/chat/completions", "query_string": b"", "root_path": "", "headers": [*self._headers, (b"content-length", b"%d" % len(body))],
-                 "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "state": {}}
+        self._history.append(
+            {"role": "user", "content": f"{len(self._history)} of {self._user} ".ljust(LENGTH, "x")}
+        )
+        body = dumps(
+            {
+                "model": "m",
+                "user": self._user,
+                "messages": self._history[-self._newest :],
+                "stream": self._stream,
+            }
+        ).encode()
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "method": "POST",
+            "scheme": "http",
+            "path": "/v1/chat/completions",
+            "raw_path": b"/v1/chat/completions",
+            "query_string": b"",
+            "root_path": "",
+            "headers": [*self._headers, (b"content-length", b"%d" % len(body))],
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 80),
+            "state": {},
+        }
         asked, sent = [{"type": "http.request", "body": body, "more_body": False}], []
 
         async def receive() -> Any:
@@ -123,8 +168,15 @@ class Client:
 
         await self._app(scope, receive, send)
         assert sent[0]["status"] == 200, sent
-        assert dict(sent[0]["headers"])[b"x-memory-status"] == (b"off" if b"off" in dict(self._headers).values() else b"ok")
-        self._history.append({"role": "assistant", "content": said(b"".join(m.get("body", b"") for m in sent), self._stream)})
+        assert dict(sent[0]["headers"])[b"x-memory-status"] == (
+            b"off" if b"off" in dict(self._headers).values() else b"ok"
+        )
+        self._history.append(
+            {
+                "role": "assistant",
+                "content": said(b"".join(m.get("body", b"") for m in sent), self._stream),
+            }
+        )
 
     async def counts(self, turn: int) -> dict[str, int]:
         """What turn `turn` takes; `before`: of that, what came before the upstream was called. messages: in the shortest request of those counted."""
@@ -138,10 +190,15 @@ class Client:
                 await asyncio.sleep(QUIET)
             events = list(EVENTS)
             first = events[: events.index("calls")]
-            found.append(Counter(events) + Counter(f"{kind} before" for kind in first if kind in ("reads", "writes", "hops")))
+            found.append(
+                Counter(events)
+                + Counter(f"{kind} before" for kind in first if kind in ("reads", "writes", "hops"))
+            )
         last = found[-LAST:]
-        return {**{kind: min(f[kind] for f in last) for kind in KINDS}, "messages": 2 * (turn - LAST) + 1}
-
+        return {
+            **{kind: min(f[kind] for f in last) for kind in KINDS},
+            "messages": 2 * (turn - LAST) + 1,
+        }
 
     async def calls(self, turn: int) -> int:
         """How many functions turn `turn` calls."""
@@ -188,13 +245,46 @@ async def main(folder: str) -> None:
         text = answer(next(numbers))
         head = {"id": "c", "created": 1, "model": "m"}
         if not asked["stream"]:
-            message = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-            return Incoming(200, [(b"content-type", b"application/json")], parts([dumps({**head, "object": "chat.completion", "choices": [message]}).encode()]))
-        deltas: list[tuple[Any, Any]] = [*(({"content": text[i : i + 40]}, None) for i in range(0, LENGTH, 40)), ({}, "stop")]
-        events = [dumps({**head, "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": d, "finish_reason": f}]}) for d, f in deltas]
-        return Incoming(200, [(b"content-type", b"text/event-stream")], parts([f"data: {e}\n\n".encode() for e in [*events, "[DONE]"]]))
+            message = {
+                "index": 0,
+                "message": {"role": "assistant", "content": text},
+                "finish_reason": "stop",
+            }
+            return Incoming(
+                200,
+                [(b"content-type", b"application/json")],
+                parts(
+                    [dumps({**head, "object": "chat.completion", "choices": [message]}).encode()]
+                ),
+            )
+        deltas: list[tuple[Any, Any]] = [
+            *(({"content": text[i : i + 40]}, None) for i in range(0, LENGTH, 40)),
+            ({}, "stop"),
+        ]
+        events = [
+            dumps(
+                {
+                    **head,
+                    "object": "chat.completion.chunk",
+                    "choices": [{"index": 0, "delta": d, "finish_reason": f}],
+                }
+            )
+            for d, f in deltas
+        ]
+        return Incoming(
+            200,
+            [(b"content-type", b"text/event-stream")],
+            parts([f"data: {e}\n\n".encode() for e in [*events, "[DONE]"]]),
+        )
 
-    app = create_app(load(None, {}, {"storage.data": folder, "storage.vectors": "none", "memory.read_deadline_ms": 10000}), upstreams={"openai": ScriptedUpstream([answered])})
+    app = create_app(
+        load(
+            None,
+            {},
+            {"storage.data": folder, "storage.vectors": "none", "memory.read_deadline_ms": 10000},
+        ),
+        upstreams={"openai": ScriptedUpstream([answered])},
+    )
     events: asyncio.Queue[Any] = asyncio.Queue()
     started = asyncio.Event()
 
@@ -202,15 +292,21 @@ async def main(folder: str) -> None:
         started.set()
 
     events.put_nowait({"type": "lifespan.startup"})
-    life = asyncio.create_task(app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, events.get, told))
+    life = asyncio.create_task(
+        app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, events.get, told)
+    )
     await started.wait()
     await app.gateway.memory.usable()
-    await app.gateway.memory.retrieval.indexing.stop()  # it has its own time, a turn or many turns later
+    await (
+        app.gateway.memory.retrieval.indexing.stop()
+    )  # it has its own time, a turn or many turns later
     out = {}
     for mode in ("full", "off"):
         for streamed in (False, True):
             client = Client(app, mode, streamed)
-            out[f"{mode} {'stream' if streamed else 'plain'}"] = [await client.counts(turn) for turn in TURNS]
+            out[f"{mode} {'stream' if streamed else 'plain'}"] = [
+                await client.counts(turn) for turn in TURNS
+            ]
     await app.gateway.worker.stop()
     await app.gateway.keys.made.stop()
     for resent, newest in RESENT.items():
@@ -222,7 +318,9 @@ async def main(folder: str) -> None:
         for streamed in (False, True):
             client = Client(app, mode, streamed)
             await client.counts(LAST)
-            out[f"{mode} {'stream' if streamed else 'plain'}"].append({"left to the collector": gc.collect()})
+            out[f"{mode} {'stream' if streamed else 'plain'}"].append(
+                {"left to the collector": gc.collect()}
+            )
     events.put_nowait({"type": "lifespan.shutdown"})
     await life
     print(dumps(out))

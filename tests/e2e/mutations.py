@@ -1,4 +1,5 @@
 """A value that is right, and every value that is wrong in one place."""
+
 from __future__ import annotations
 
 import copy
@@ -7,14 +8,45 @@ from typing import Any
 
 Path = tuple[Any, ...]
 JUNK: list[Any] = [
-    None, True, False, 0, -1, 1.5, 10**30, -(10**30), 1e300, "", "x", "\x00\u2028 \U0001f600", "tool_calls", [], {}, [None], [[]], [{}], {"a": 1}, {"": None}, [1, "x", {"role": 5}],
-    {"type": "text", "text": 5}, {"function": "x"}, [{"function": {"name": 5}}], [{"index": "x"}], [{"type": {"a": 1}}]]
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1.5,
+    10**30,
+    -(10**30),
+    1e300,
+    "",
+    "x",
+    "\x00\u2028 \U0001f600",
+    "tool_calls",
+    [],
+    {},
+    [None],
+    [[]],
+    [{}],
+    {"a": 1},
+    {"": None},
+    [1, "x", {"role": 5}],
+    {"type": "text", "text": 5},
+    {"function": "x"},
+    [{"function": {"name": 5}}],
+    [{"index": "x"}],
+    [{"type": {"a": 1}}],
+]
 
 
 def places(value: Any, path: Path = ()) -> Iterator[Path]:
     """The path of every node, the whole first."""
     yield path
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, inner in items:
         yield from places(inner, (*path, key))
 

@@ -3,6 +3,7 @@
 Every address leads to the loopback device, where all packets are seen, and the resolver that is configured is an address like any
 other: so whatever is looked up or connected to leaves a packet, and nothing leaves the machine.
 """
+
 from __future__ import annotations
 
 import json
@@ -23,7 +24,9 @@ def sealed(folder: Path) -> None:
         subprocess.run(command.split(), check=True)
     resolver = folder / "resolv.conf"
     resolver.write_text(f"nameserver {RESOLVER}\noptions timeout:1 attempts:1\n")
-    subprocess.run(["mount", "--bind", str(resolver), str(Path("/etc/resolv.conf").resolve())], check=True)
+    subprocess.run(
+        ["mount", "--bind", str(resolver), str(Path("/etc/resolv.conf").resolve())], check=True
+    )
 
 
 class Overheard(threading.Thread):
@@ -42,13 +45,13 @@ class Overheard(threading.Thread):
 
 
 def told(packet: bytes) -> str:
-    body = packet[(packet[0] & 15) * 4:]
+    body = packet[(packet[0] & 15) * 4 :]
     address, port = socket.inet_ntoa(packet[16:20]), struct.unpack("!H", body[2:4])[0]
     if port != 53 or packet[9] != socket.IPPROTO_UDP:
         return f"{address}:{port}"
     labels, at = [], 20
     while size := body[at]:
-        labels.append(body[at + 1:at + 1 + size].decode("latin-1"))
+        labels.append(body[at + 1 : at + 1 + size].decode("latin-1"))
         at += size + 1
     return ".".join(labels)
 
@@ -59,7 +62,15 @@ def main() -> None:
     overheard = Overheard()
     overheard.start()
     done = subprocess.run(command, cwd=folder / "cwd", capture_output=True, text=True)
-    print(json.dumps({"code": done.returncode, "output": done.stdout + done.stderr, "asked": sorted(overheard.found)}))
+    print(
+        json.dumps(
+            {
+                "code": done.returncode,
+                "output": done.stdout + done.stderr,
+                "asked": sorted(overheard.found),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 python -m tests.e2e.stalling <database> <kind> <writes or collections after which it stands still>; it says so on standard output.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -44,7 +45,11 @@ class Stalling:
 async def main(path, kind, after):
     db = Database(f"sqlite+aiosqlite:///{path}")
     await db.open()
-    stalling = Stalling(db, Retrieval(db, Meaning(None, ChromaIndex("chroma:embedded", Path(path).parent / "chroma"))), after)
+    stalling = Stalling(
+        db,
+        Retrieval(db, Meaning(None, ChromaIndex("chroma:embedded", Path(path).parent / "chroma"))),
+        after,
+    )
     everything = Worker(db)
     chores.register(everything, stalling, chores.Ages(7, 30), stalling)
     everything.register("fade", chores.fading(stalling))

@@ -1,4 +1,5 @@
 """Background work over the whole gateway: summaries made ahead, no turn waiting for one, jobs that wait for a credential."""
+
 from __future__ import annotations
 
 import asyncio
@@ -28,7 +29,14 @@ def summary_calls(up):
 
 def numbers(up):
     """Which turns each summary was given, beside the summary before."""
-    return [[int(w[1:]) for w in b["messages"][1]["content"].replace("?", " ").split() if w[0] == "q" and w[1:].isdigit()] for b in summary_calls(up)]
+    return [
+        [
+            int(w[1:])
+            for w in b["messages"][1]["content"].replace("?", " ").split()
+            if w[0] == "q" and w[1:].isdigit()
+        ]
+        for b in summary_calls(up)
+    ]
 
 
 def scripted(seen, wire):
@@ -43,7 +51,9 @@ async def never(job):
 
 async def rows(live, table):
     await live.gateway.memory.usable()
-    return await live.gateway.memory.db.read(lambda conn: [dict(r._mapping) for r in conn.execute(select(table))])
+    return await live.gateway.memory.db.read(
+        lambda conn: [dict(r._mapping) for r in conn.execute(select(table))]
+    )
 
 
 async def summarising(live):
@@ -53,7 +63,10 @@ async def summarising(live):
 async def settled(live):
     """Every job that is due has run."""
     async with asyncio.timeout(10):
-        while any(j["state"] in ("ready", "running") and j["run_at"] <= time.time() for j in await rows(live, t.jobs)):
+        while any(
+            j["state"] in ("ready", "running") and j["run_at"] <= time.time()
+            for j in await rows(live, t.jobs)
+        ):
             live.gateway.worker.wake()
             await asyncio.sleep(0.01)
 
@@ -78,7 +91,11 @@ async def test_in_a_long_conversation_each_stretch_is_summarised_once_and_no_tur
         booked = [r for r in await rows(live, t.usage) if r["path"] == "background/summarise"]
         assert len(booked) == len(found)
         assert {(r["user"], r["key"], r["status"]) for r in booked} == {("ada", "", 200)}
-        assert all(r["hidden_input"] == 0 for r in await rows(live, t.usage) if r["path"] == "/chat/completions")
+        assert all(
+            r["hidden_input"] == 0
+            for r in await rows(live, t.usage)
+            if r["path"] == "/chat/completions"
+        )
         sent = [b for b in up.bodies if not b["messages"][0]["content"].startswith("You compress")]
         assert max(len(b["messages"]) for b in sent) < 60
         assert "SUMMARY" in sent[-1]["messages"][0]["content"]
@@ -89,7 +106,9 @@ async def test_in_a_long_conversation_each_stretch_is_summarised_once_and_no_tur
 async def test_a_job_that_ran_costs_no_turn_a_read(data, monkeypatch):
     read = []
     snapshot = turns.snapshot
-    monkeypatch.setattr(turns, "snapshot", lambda conn, ask: read.append(ask) or snapshot(conn, ask))
+    monkeypatch.setattr(
+        turns, "snapshot", lambda conn, ask: read.append(ask) or snapshot(conn, ask)
+    )
     async with Model(scripted) as up, running(up.url, data, CONFIG) as live:
         history = []
         await talk(live, history, 3)  # the chores of the start run beside the first
@@ -99,10 +118,16 @@ async def test_a_job_that_ran_costs_no_turn_a_read(data, monkeypatch):
         assert not read
 
 
-async def test_a_compaction_late_in_a_conversation_costs_no_more_than_an_early_one(data, monkeypatch):
+async def test_a_compaction_late_in_a_conversation_costs_no_more_than_an_early_one(
+    data, monkeypatch
+):
     hashed = []
     after = Seen.after
-    monkeypatch.setattr(Seen, "after", lambda self, key, link, message: hashed.append(1) or after(self, key, link, message))
+    monkeypatch.setattr(
+        Seen,
+        "after",
+        lambda self, key, link, message: hashed.append(1) or after(self, key, link, message),
+    )
     async with Model(scripted) as up, running(up.url, data, CONFIG) as live:
         history, costs = [], []
         for begin in range(0, 120, 40):
@@ -115,7 +140,11 @@ async def test_a_compaction_late_in_a_conversation_costs_no_more_than_an_early_o
 
 async def test_what_a_client_brought_along_is_found_by_search_once_it_is_left_out(data):
     async with Model(scripted) as up, running(up.url, data, CONFIG) as live:
-        old = [{"role": r, "content": f"{r} {i} " + "long ago and far away " * 25} for i in range(20) for r in ("user", "assistant")]
+        old = [
+            {"role": r, "content": f"{r} {i} " + "long ago and far away " * 25}
+            for i in range(20)
+            for r in ("user", "assistant")
+        ]
         await talk(live, old, 10)
         found = [r["content"] for r in await rows(live, t.messages) if r["source"] == "evicted"]
         assert found
@@ -123,18 +152,41 @@ async def test_what_a_client_brought_along_is_found_by_search_once_it_is_left_ou
 
 
 async def test_what_is_left_out_in_several_steps_of_one_turn_is_found_by_search(data):
-    refusal = (400, {"error": {"message": "maximum context length exceeded", "type": "invalid_request_error", "code": "context_length_exceeded"}})
+    refusal = (
+        400,
+        {
+            "error": {
+                "message": "maximum context length exceeded",
+                "type": "invalid_request_error",
+                "code": "context_length_exceeded",
+            }
+        },
+    )
 
     def picky(seen, wire):
         asked = seen.json["messages"]
-        return "SUMMARY" if asked[0]["content"].startswith("You compress") else refusal if len(summary_calls(up)) < 2 and len(asked) > 2 else "fits"
+        return (
+            "SUMMARY"
+            if asked[0]["content"].startswith("You compress")
+            else refusal
+            if len(summary_calls(up)) < 2 and len(asked) > 2
+            else "fits"
+        )
 
     async with Model(picky) as up, running(up.url, data) as live:
         await live.chat("hello", user="ada")
-        old = [{"role": r, "content": f"{r} {i} " + "long ago and far away " * 25} for i in range(20) for r in ("user", "assistant")]
+        old = [
+            {"role": r, "content": f"{r} {i} " + "long ago and far away " * 25}
+            for i in range(20)
+            for r in ("user", "assistant")
+        ]
         await talk(live, old, 1)
         assert len(summary_calls(up)) == 2
-        found = [r["content"].split(" long")[0] for r in await rows(live, t.messages) if r["source"] == "evicted"]
+        found = [
+            r["content"].split(" long")[0]
+            for r in await rows(live, t.messages)
+            if r["source"] == "evicted"
+        ]
         assert found[:2] == ["user 0", "assistant 0"]
         left = {m["content"].split(" long")[0] for m in up.bodies[-1]["messages"]}
         assert {m["content"].split(" long")[0] for m in old[:40]} <= {*found, *left}
@@ -145,14 +197,24 @@ async def test_a_turn_past_the_window_does_not_wait_for_a_summary_under_way(data
         await asyncio.sleep(30)
 
     def slow(seen, wire):
-        return stall(seen, wire) if seen.json["messages"][0]["content"].startswith("You compress") else "a reply of some length " * 50
+        return (
+            stall(seen, wire)
+            if seen.json["messages"][0]["content"].startswith("You compress")
+            else "a reply of some length " * 50
+        )
 
     async with Model(slow) as up, running(up.url, data, CONFIG) as live:
         history = []
         async with asyncio.timeout(20):
             for i in range(22):
-                history.append({"role": "user", "content": f"q{i} " + "what do you think of it? " * 20})
-                history.append((await live.chat(history, user="ada", max_tokens=200)).json()["choices"][0]["message"])
+                history.append(
+                    {"role": "user", "content": f"q{i} " + "what do you think of it? " * 20}
+                )
+                history.append(
+                    (await live.chat(history, user="ada", max_tokens=200)).json()["choices"][0][
+                        "message"
+                    ]
+                )
         live.gateway.worker.wake()
         assert len(summary_calls(up)) <= 1
         assert await rows(live, t.summaries) == []
@@ -161,7 +223,10 @@ async def test_a_turn_past_the_window_does_not_wait_for_a_summary_under_way(data
 
 
 async def test_without_summarize_ahead_the_turn_makes_its_own(data):
-    async with Model(scripted) as up, running(up.url, data, {**CONFIG, "memory.summarize_ahead": False}) as live:
+    async with (
+        Model(scripted) as up,
+        running(up.url, data, {**CONFIG, "memory.summarize_ahead": False}) as live,
+    ):
         await talk(live, [], 20)
         assert summary_calls(up)
         await live.gateway.usage.flush()
@@ -174,8 +239,14 @@ async def test_a_job_without_a_credential_waits_for_its_tenants_next_request(dat
             live.gateway.worker.register("summarise", never, slow=True)
             history = []
             for i in range(14):
-                history.append({"role": "user", "content": f"q{i} " + "what do you think of it? " * 20})
-                history.append((await live.chat(history, user="ada", max_tokens=200)).json()["choices"][0]["message"])
+                history.append(
+                    {"role": "user", "content": f"q{i} " + "what do you think of it? " * 20}
+                )
+                history.append(
+                    (await live.chat(history, user="ada", max_tokens=200)).json()["choices"][0][
+                        "message"
+                    ]
+                )
                 if await summarising(live):
                     break
         async with running(up.url, data, CONFIG) as live:
@@ -203,64 +274,141 @@ async def test_a_poison_job_ends_dead_and_stays_to_be_seen(data):
         await talk(live, history, 14)
         (job,) = await summarising(live)
         assert (job["state"], job["error"]) == ("ready", "UpstreamRefused")
-        await live.gateway.memory.db.write(lambda conn: conn.execute(t.jobs.update().values(attempts=queue.ATTEMPTS - 1, run_at=0)) and None)
+        await live.gateway.memory.db.write(
+            lambda conn: (
+                conn.execute(t.jobs.update().values(attempts=queue.ATTEMPTS - 1, run_at=0)) and None
+            )
+        )
         await settled(live)
         (job,) = await summarising(live)
         assert (job["state"], job["attempts"]) == ("dead", queue.ATTEMPTS)
         local = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
         (shown,) = (await live.memory("GET", "/jobs", headers=local)).json()["data"]
-        assert (shown["kind"], shown["state"], shown["attempts"], shown["error"], shown["user"]) == ("summarise", "dead", queue.ATTEMPTS, "UpstreamRefused", "ada")
+        assert (
+            shown["kind"],
+            shown["state"],
+            shown["attempts"],
+            shown["error"],
+            shown["user"],
+        ) == ("summarise", "dead", queue.ATTEMPTS, "UpstreamRefused", "ada")
         assert "q1" not in str(shown)
         assert (await live.memory("GET", "/jobs?state=sad", headers=local)).status_code == 400
         assert (await live.memory("GET", "/jobs?state=waiting", headers=local)).json()["data"] == []
         up.script[0] = scripted
-        assert (await live.memory("POST", f"/jobs/{shown['id']}/retry", headers=local)).status_code == 200
+        assert (
+            await live.memory("POST", f"/jobs/{shown['id']}/retry", headers=local)
+        ).status_code == 200
         await settled(live)
         assert len(await rows(live, t.summaries)) == 1
         for ident in (shown["id"], "x", "9" * 30):
-            assert (await live.memory("POST", f"/jobs/{ident}/retry", headers=local)).status_code == 404
+            assert (
+                await live.memory("POST", f"/jobs/{ident}/retry", headers=local)
+            ).status_code == 404
 
 
 async def test_an_erasure_takes_the_jobs_and_their_words_along(data):
     async with Model(scripted) as up, running(up.url, data, CONFIG) as live:
         live.gateway.worker.register("summarise", never, slow=True)
-        history = [{"role": "user", "content": "My sentinel is XYZZY."}, {"role": "assistant", "content": "Noted."}]
+        history = [
+            {"role": "user", "content": "My sentinel is XYZZY."},
+            {"role": "assistant", "content": "Noted."},
+        ]
         for i in range(14):
             history.append({"role": "user", "content": f"q{i} " + "what do you think of it? " * 20})
             answer = await live.chat(history, user="ada", max_tokens=200)
             history.append(answer.json()["choices"][0]["message"])
         assert "XYZZY" in str([j["payload"] for j in await rows(live, t.jobs)])
         headers = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
-        assert (await live.memory("DELETE", f"/conversations/{answer.headers['x-memory-conversation']}", headers=headers)).status_code == 200
+        assert (
+            await live.memory(
+                "DELETE",
+                f"/conversations/{answer.headers['x-memory-conversation']}",
+                headers=headers,
+            )
+        ).status_code == 200
         assert "XYZZY" not in str([await rows(live, table) for table in t.metadata.sorted_tables])
 
 
 async def test_after_an_erasure_no_word_is_left_of_any_background_work(data):
     """Facts, facts set aside, block versions, summaries, a job that gave up: all of it goes, and the file keeps no byte after the vacuum."""
+
     def telling(seen, wire):
         begin = str(seen.json["messages"][0]["content"])
         if begin.startswith("You keep the long-term"):
-            lives = {"text": f"The user lives in XYZZY-{len(up.bodies)}", "source": 1, "replaces": [1] if "1. The user" in str(seen.json) else []}
-            return json.dumps({"facts": [lives, {"text": f"The user is XYZZY number {len(up.bodies)}", "source": 1, "type": "identity"}]})
+            lives = {
+                "text": f"The user lives in XYZZY-{len(up.bodies)}",
+                "source": 1,
+                "replaces": [1] if "1. The user" in str(seen.json) else [],
+            }
+            return json.dumps(
+                {
+                    "facts": [
+                        lives,
+                        {
+                            "text": f"The user is XYZZY number {len(up.bodies)}",
+                            "source": 1,
+                            "type": "identity",
+                        },
+                    ]
+                }
+            )
         if begin.startswith("You compress"):
             return "SUMMARY of XYZZY" if not failing else (400, {"error": {"message": "no"}})
         return "a reply about XYZZY " * 60
 
     failing = []
-    config = {"models": {"m": {"targets": [{"provider": "openai"}], "context_window": WINDOW, "supports_tools": False}}, "memory.extract": "auto"}
+    config = {
+        "models": {
+            "m": {
+                "targets": [{"provider": "openai"}],
+                "context_window": WINDOW,
+                "supports_tools": False,
+            }
+        },
+        "memory.extract": "auto",
+    }
     async with Model(telling) as up, running(up.url, data, config) as live:
         history = []
         for i in range(40):
-            history.append({"role": "user", "content": f"q{i} XYZZY " + "what do you think of it? " * 40})
-            history.append((await live.chat(history, user="ada", max_tokens=200)).json()["choices"][0]["message"])
+            history.append(
+                {"role": "user", "content": f"q{i} XYZZY " + "what do you think of it? " * 40}
+            )
+            history.append(
+                (await live.chat(history, user="ada", max_tokens=200)).json()["choices"][0][
+                    "message"
+                ]
+            )
             await settled(live)
             if await rows(live, t.summaries):
                 failing.append(True)
             if failing and await summarising(live):
                 break
-        await live.gateway.memory.db.write(lambda conn: conn.execute(t.jobs.update().where(t.jobs.c.kind == "summarise").values(state="dead")) and None)
-        full = {table.name: str(await rows(live, table)).count("XYZZY") for table in t.metadata.sorted_tables}
-        assert [name for name in ("jobs", "summaries", "passages", "blocks", "block_versions", "messages", "explains", "epochs") if not full[name]] == []
+        await live.gateway.memory.db.write(
+            lambda conn: (
+                conn.execute(
+                    t.jobs.update().where(t.jobs.c.kind == "summarise").values(state="dead")
+                )
+                and None
+            )
+        )
+        full = {
+            table.name: str(await rows(live, table)).count("XYZZY")
+            for table in t.metadata.sorted_tables
+        }
+        assert [
+            name
+            for name in (
+                "jobs",
+                "summaries",
+                "passages",
+                "blocks",
+                "block_versions",
+                "messages",
+                "explains",
+                "epochs",
+            )
+            if not full[name]
+        ] == []
         local = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
         receipt = (await live.memory("DELETE", "/users/ada", headers=local)).json()["erased"]
         assert receipt["jobs"] >= 1
@@ -276,14 +424,33 @@ async def test_after_an_erasure_no_word_is_left_of_any_background_work(data):
 async def test_vectors_wait_for_a_credential_too(data):
     def embedding(seen, wire):
         if seen.path.endswith("/embeddings"):
-            return (200, {"data": [{"index": i, "embedding": [1.0, 0.5]} for i, _ in enumerate(seen.json["input"])]})
+            return (
+                200,
+                {
+                    "data": [
+                        {"index": i, "embedding": [1.0, 0.5]}
+                        for i, _ in enumerate(seen.json["input"])
+                    ]
+                },
+            )
         return "ok"
 
-    async with Model(embedding) as up, running(up.url, data, {"memory.embedder": "upstream:e"}) as live:
+    async with (
+        Model(embedding) as up,
+        running(up.url, data, {"memory.embedder": "upstream:e"}) as live,
+    ):
         local = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
-        assert (await live.memory("POST", "/users/ada/passages", json={"content": "Ada likes tea"}, headers=local)).status_code == 200
+        assert (
+            await live.memory(
+                "POST", "/users/ada/passages", json={"content": "Ada likes tea"}, headers=local
+            )
+        ).status_code == 200
         async with asyncio.timeout(5):
-            while [(j["state"], j["attempts"]) for j in await rows(live, t.jobs) if j["kind"] == "embed"] != [("waiting", 0)]:
+            while [
+                (j["state"], j["attempts"])
+                for j in await rows(live, t.jobs)
+                if j["kind"] == "embed"
+            ] != [("waiting", 0)]:
                 await asyncio.sleep(0.02)
         await live.chat("hello", user="bob")
         async with asyncio.timeout(5):
@@ -294,16 +461,36 @@ async def test_vectors_wait_for_a_credential_too(data):
 async def test_what_was_said_is_embedded_and_found_by_meaning(data):
     def embedding(seen, wire):
         if seen.path.endswith("/embeddings"):
-            return (200, {"data": [{"index": i, "embedding": [1.0, 0.1] if "Rex" in text or "pet" in text else [0.1, 1.0]} for i, text in enumerate(seen.json["input"])]})
+            return (
+                200,
+                {
+                    "data": [
+                        {
+                            "index": i,
+                            "embedding": [1.0, 0.1]
+                            if "Rex" in text or "pet" in text
+                            else [0.1, 1.0],
+                        }
+                        for i, text in enumerate(seen.json["input"])
+                    ]
+                },
+            )
         return "noted"
 
-    async with Model(embedding) as up, running(up.url, data, {"memory.embedder": "upstream:e"}) as live:
+    async with (
+        Model(embedding) as up,
+        running(up.url, data, {"memory.embedder": "upstream:e"}) as live,
+    ):
         await live.chat("I call him Rex", user="ada")
         async with asyncio.timeout(5):
             while len(await rows(live, t.message_vectors)) < 2:
                 await asyncio.sleep(0.02)
         local = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
-        hits = (await live.memory("GET", "/users/ada/messages/search", params={"q": "pet"}, headers=local)).json()["data"]
+        hits = (
+            await live.memory(
+                "GET", "/users/ada/messages/search", params={"q": "pet"}, headers=local
+            )
+        ).json()["data"]
         assert hits[0]["content"] == "I call him Rex"
         assert hits[0]["why"]["similarity"] > 0.9
 
@@ -315,24 +502,47 @@ async def test_a_turn_leaves_one_job_with_an_embedder_and_none_without(data):
             await live.gateway.worker.stop()
             for words in ("hello", "hello again"):
                 await live.chat(words, user="ada")
-            assert [j["kind"] for j in await rows(live, t.jobs) if j["scope_id"] is not None] == left
+            assert [
+                j["kind"] for j in await rows(live, t.jobs) if j["scope_id"] is not None
+            ] == left
 
 
-@pytest.mark.parametrize(("refusal", "state", "code"), [
-    ((401, {"error": {"message": "bad key", "code": "invalid_api_key"}}), "waiting", "invalid_api_key"), ((200, {"id": "x", "choices": []}), "ready", "malformed_completion")])
-async def test_a_refused_credential_is_forgotten_and_a_broken_answer_is_a_failure(data, refusal, state, code):
+@pytest.mark.parametrize(
+    ("refusal", "state", "code"),
+    [
+        (
+            (401, {"error": {"message": "bad key", "code": "invalid_api_key"}}),
+            "waiting",
+            "invalid_api_key",
+        ),
+        ((200, {"id": "x", "choices": []}), "ready", "malformed_completion"),
+    ],
+)
+async def test_a_refused_credential_is_forgotten_and_a_broken_answer_is_a_failure(
+    data, refusal, state, code
+):
     def refusing(seen, wire):
-        return refusal if seen.json["messages"][0]["content"].startswith("You compress") else scripted(seen, wire)
+        return (
+            refusal
+            if seen.json["messages"][0]["content"].startswith("You compress")
+            else scripted(seen, wire)
+        )
 
     async with Model(refusing) as up, running(up.url, data, CONFIG) as live:
         history = []
         for i in range(14):
             history.append({"role": "user", "content": f"q{i} " + "what do you think of it? " * 20})
-            history.append((await live.chat(history, user="ada", max_tokens=200)).json()["choices"][0]["message"])
+            history.append(
+                (await live.chat(history, user="ada", max_tokens=200)).json()["choices"][0][
+                    "message"
+                ]
+            )
             if await summarising(live):
                 break
         await settled(live)
         assert [j["state"] for j in await summarising(live)] == [state]
         assert (live.gateway.credentials.get("local") is None) == (state == "waiting")
         await live.gateway.usage.flush()
-        assert [r["code"] for r in await rows(live, t.usage) if r["path"] == "background/summarise"] == [code]
+        assert [
+            r["code"] for r in await rows(live, t.usage) if r["path"] == "background/summarise"
+        ] == [code]

@@ -1,4 +1,5 @@
 """A worker killed in the middle of a chore: the next one goes on, and nothing is done twice."""
+
 from __future__ import annotations
 
 import asyncio
@@ -20,7 +21,12 @@ from tests.e2e.test_crash import ROOT
 
 LONG_AGO = 1e9
 SCOPES = (11, 12)
-JOBS = {"erase": {"scopes": list(SCOPES), "passages": {}}, "expire": {}, "fade": {}, "reindex": {"kind": "messages", "after": 0}}
+JOBS = {
+    "erase": {"scopes": list(SCOPES), "passages": {}},
+    "expire": {},
+    "fade": {},
+    "reindex": {"kind": "messages", "after": 0},
+}
 # Writes: erase has one a scope before it turns to the vectors, expire four before its first batch, reindex
 # one without a row.
 AFTER = {"erase": 3, "expire": 5, "fade": 1, "reindex": 3}
@@ -28,19 +34,50 @@ P = t.passages.c
 
 
 def fill(conn):
-    ada, nobody = (owners.ensure(conn, owners.as_found(conn, Scope("t", u, "default", b"s" * 32))) for u in ("ada", None))
+    ada, nobody = (
+        owners.ensure(conn, owners.as_found(conn, Scope("t", u, "default", b"s" * 32)))
+        for u in ("ada", None)
+    )
     for i in range(450):
         passages.add(conn, ada, passages.Insert(f"thing {i}", type="trivial", created_at=LONG_AGO))
     for i in range(1, 251):
-        conn.execute(insert(t.conversations).values(id=i, scope_id=nobody, name=f"c{i}", explicit=False, created_at=LONG_AGO, updated_at=LONG_AGO))
-        conn.execute(insert(t.nodes).values(id=i, scope_id=nobody, conversation=i, turn=i, depth=1, state="done", branch=i, at=LONG_AGO))
+        conn.execute(
+            insert(t.conversations).values(
+                id=i,
+                scope_id=nobody,
+                name=f"c{i}",
+                explicit=False,
+                created_at=LONG_AGO,
+                updated_at=LONG_AGO,
+            )
+        )
+        conn.execute(
+            insert(t.nodes).values(
+                id=i,
+                scope_id=nobody,
+                conversation=i,
+                turn=i,
+                depth=1,
+                state="done",
+                branch=i,
+                at=LONG_AGO,
+            )
+        )
         passages.add(conn, nobody, passages.Insert(f"thing {i}", node=i, created_at=LONG_AGO))
 
 
 async def killed(path, kind):
     """Runs the job of this kind in a process of its own until it stands still, and kills it."""
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.e2e.stalling", str(path), kind, str(AFTER[kind]), cwd=ROOT, stdout=asyncio.subprocess.PIPE)
+        sys.executable,
+        "-m",
+        "tests.e2e.stalling",
+        str(path),
+        kind,
+        str(AFTER[kind]),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+    )
     try:
         async with asyncio.timeout(30):
             assert await child.stdout.readline() == b"standing still\n"
@@ -55,8 +92,14 @@ async def number(db, query):
 
 async def resumed(db, kind, retrieval=None):
     """What a worker does that starts once the dead one's lease has ended (in two minutes, brought forward)."""
+
     def expire_lease(conn):
-        states = [tuple(r) for r in conn.execute(select(t.jobs.c.state, t.jobs.c.attempts).where(t.jobs.c.kind == kind))]
+        states = [
+            tuple(r)
+            for r in conn.execute(
+                select(t.jobs.c.state, t.jobs.c.attempts).where(t.jobs.c.kind == kind)
+            )
+        ]
         conn.execute(update(t.jobs).where(t.jobs.c.kind == kind).values(lease_until=0))
         return states
 
@@ -82,11 +125,18 @@ async def test_fading_goes_on_and_sets_nothing_aside_twice(db, path):
     await begun(db, "fade")
     await killed(path, "fade")
     at = time.time()
-    aside = select(func.count()).select_from(t.passages).where(P.deleted_at <= at, P.deleted_by == "cleanup")
+    aside = (
+        select(func.count())
+        .select_from(t.passages)
+        .where(P.deleted_at <= at, P.deleted_by == "cleanup")
+    )
     assert await number(db, aside) == 500
     await resumed(db, "fade")
     assert await number(db, aside) == 500
-    assert await number(db, select(func.count()).select_from(t.passages).where(P.deleted_at > at)) == 200
+    assert (
+        await number(db, select(func.count()).select_from(t.passages).where(P.deleted_at > at))
+        == 200
+    )
     assert await number(db, select(func.count()).select_from(t.jobs)) == 0
 
 
@@ -101,10 +151,14 @@ async def test_expiring_goes_on_and_tells_the_index_of_each_passage_once(db, pat
         async def forget(self, scope_id, kind, keys):
             told.extend(keys)
 
-    before = await db.read(lambda conn: list(conn.execute(select(P.id).where(P.node != 0)).scalars()))
+    before = await db.read(
+        lambda conn: list(conn.execute(select(P.id).where(P.node != 0)).scalars())
+    )
     told_by = Told(db)
     await resumed(db, "expire", told_by)
-    await db.write(lambda conn: conn.execute(update(t.jobs).values(run_at=0)) and None)  # what the killed one left
+    await db.write(
+        lambda conn: conn.execute(update(t.jobs).values(run_at=0)) and None
+    )  # what the killed one left
     worker = Worker(db)
     chores.register(worker, db, chores.Ages(7, 30), told_by)
     await worker.drain()
@@ -140,7 +194,9 @@ async def test_an_index_made_anew_goes_on_and_holds_each_passage_once(db, path):
     await killed(path, "reindex")
 
     def held(conn):
-        return conn.exec_driver_sql("SELECT count(*), count(DISTINCT rowid) FROM passages_fts").one()
+        return conn.exec_driver_sql(
+            "SELECT count(*), count(DISTINCT rowid) FROM passages_fts"
+        ).one()
 
     rows, distinct = await db.read(held)
     assert 0 < rows == distinct <= 400
@@ -164,7 +220,14 @@ async def test_a_chore_that_fails_every_time_ends_dead_and_is_kept_to_be_looked_
     for _ in range(queue.ATTEMPTS + 2):
         await worker.drain()
         await db.write(lambda conn: conn.execute(update(t.jobs).values(run_at=0)) and None)
-    rows = await db.read(lambda conn: [tuple(r) for r in conn.execute(select(t.jobs.c.kind, t.jobs.c.state, t.jobs.c.attempts, t.jobs.c.error))])
+    rows = await db.read(
+        lambda conn: [
+            tuple(r)
+            for r in conn.execute(
+                select(t.jobs.c.kind, t.jobs.c.state, t.jobs.c.attempts, t.jobs.c.error)
+            )
+        ]
+    )
     assert rows == [(kind, "dead", queue.ATTEMPTS, "RuntimeError")]
 
 

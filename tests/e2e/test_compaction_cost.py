@@ -3,6 +3,7 @@
 What is counted is what a turn does with messages: those that it decodes, those that it hashes and
 those whose tokens it counts. A history that is resent is copied, and so are the bytes of one kept here.
 """
+
 from __future__ import annotations
 
 import itertools
@@ -20,7 +21,8 @@ from tests.models import Model
 
 CONFIG = {
     "models": {"m": {"targets": [{"provider": "openai"}], "context_window": 2200}},
-    "memory.read_deadline_ms": 10000}
+    "memory.read_deadline_ms": 10000,
+}
 EARLY, LATE, TURNS = 30, 150, 25  # the first turns of those that are compared
 KINDS = ("decoded", "found in a text", "hashed", "counted", "looked at")
 NAMED = {"x-memory-conversation": "named"}
@@ -72,9 +74,13 @@ class Client:
         self.history = []
 
     async def turn(self):
-        self.history.append({"role": "user", "content": f"question {len(self.history)} " + "word " * 8})
+        self.history.append(
+            {"role": "user", "content": f"question {len(self.history)} " + "word " * 8}
+        )
         system = {"role": "system", "content": "Be kind."}
-        response = await self.live.chat([system, *self.history[-self.newest :]], self.headers, user="ada")
+        response = await self.live.chat(
+            [system, *self.history[-self.newest :]], self.headers, user="ada"
+        )
         assert response.headers["x-memory-status"] == "ok"
         self.history.append(response.json()["choices"][0]["message"])
 
@@ -84,6 +90,7 @@ def model(numbers):
         if seen.json["messages"][0]["content"].startswith("You compress"):
             return "SUMMARY " + "of it " * 30
         return f"answer {next(numbers)} and a few words more"
+
     return answered
 
 
@@ -98,13 +105,20 @@ async def dearest(client, seen, first):
         await client.turn()
         found.append(dict(seen))
         await client.live.gateway.worker.drain()
-    return {kind: max(f.get(kind, 0) for f in found) for kind in KINDS}, sum(f.get("compactions", 0) for f in found)
+    return {kind: max(f.get(kind, 0) for f in found) for kind in KINDS}, sum(
+        f.get("compactions", 0) for f in found
+    )
 
 
 @pytest.mark.parametrize("ahead", [True, False], ids=["made ahead", "made in the turn"])
 @pytest.mark.parametrize("resent", RESENT)
-async def test_the_dearest_turn_of_a_late_part_of_a_conversation_is_that_of_an_early_one(data, seen, resent, ahead):
-    async with Model(model(itertools.count())) as up, running(up.url, data, {**CONFIG, "memory.summarize_ahead": ahead}) as live:
+async def test_the_dearest_turn_of_a_late_part_of_a_conversation_is_that_of_an_early_one(
+    data, seen, resent, ahead
+):
+    async with (
+        Model(model(itertools.count())) as up,
+        running(up.url, data, {**CONFIG, "memory.summarize_ahead": ahead}) as live,
+    ):
         await live.gateway.memory.usable()
         await live.gateway.worker.stop()  # its jobs run between the turns
         client = Client(live, RESENT[resent])

@@ -2,6 +2,7 @@
 
 Whoever makes a turn cheaper lowers the table; whoever makes it dearer has to say why it is worth that.
 """
+
 from __future__ import annotations
 
 import json
@@ -14,7 +15,19 @@ import pytest
 from tests.e2e import counting
 
 ROOT = Path(counting.__file__).parent.parent.parent
-COLUMNS = ("calls", "reads before", "writes before", "hops before", "reads", "writes", "commits", "hops", "decodes", "encodes", "encodes a message")
+COLUMNS = (
+    "calls",
+    "reads before",
+    "writes before",
+    "hops before",
+    "reads",
+    "writes",
+    "commits",
+    "hops",
+    "decodes",
+    "encodes",
+    "encodes a message",
+)
 EXPECTED = {
     # upstream | before it is called:   | in all:                      | JSON as long as a message or longer:
     #   calls  | reads  writes    hops  | reads writes commits hops    | decodes  encodes  and for each message resent
@@ -29,7 +42,9 @@ EXPECTED = {
 def found(tmp_path_factory):
     """By way: the counts of an early turn and of a late one."""
     command = [sys.executable, "-m", "tests.e2e.counting", str(tmp_path_factory.mktemp("counts"))]
-    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    process = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
+    )
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout)
 
@@ -39,12 +54,21 @@ def test_a_warm_turn_costs_what_the_table_says(found, way):
     early, late, _ = found[way]
     a_message = (late["encodes"] - early["encodes"]) / (late["messages"] - early["messages"])
     fixed = early["encodes"] - a_message * early["messages"]
-    assert tuple({**early, "encodes": fixed, "encodes a message": a_message}[column] for column in COLUMNS) == EXPECTED[way]
+    assert (
+        tuple(
+            {**early, "encodes": fixed, "encodes a message": a_message}[column]
+            for column in COLUMNS
+        )
+        == EXPECTED[way]
+    )
 
 
 @pytest.mark.parametrize("way", EXPECTED)
 def test_a_late_turn_of_a_conversation_costs_what_an_early_one_does(found, way):
-    early, late = ({kind: n for kind, n in counts.items() if kind not in ("encodes", "messages")} for counts in found[way][:2])
+    early, late = (
+        {kind: n for kind, n in counts.items() if kind not in ("encodes", "messages")}
+        for counts in found[way][:2]
+    )
     assert late == early
 
 
@@ -57,7 +81,11 @@ def test_a_late_turn_calls_no_more_functions_than_an_early_one(found, resent):
 
 def test_memory_off_waits_for_no_storage(found):
     for way in ("off plain", "off stream"):
-        assert [c[kind] for c in found[way][:2] for kind in ("reads before", "writes before", "hops before")] == [0] * 6
+        assert [
+            c[kind]
+            for c in found[way][:2]
+            for kind in ("reads before", "writes before", "hops before")
+        ] == [0] * 6
 
 
 @pytest.mark.parametrize("way", EXPECTED)

@@ -1,4 +1,5 @@
 """A gateway killed without warning: what it promised is there, what it had not finished is resumed and written once."""
+
 from __future__ import annotations
 
 import asyncio
@@ -25,10 +26,30 @@ async def spawned(upstream, data, **more):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    env = {**os.environ, "MNEMOGATE_STORAGE__DATA": str(data), "MNEMOGATE_STORAGE__VECTORS": "none", "MNEMOGATE_MEMORY__READ_DEADLINE_MS": "2000", **more}
-    child = await asyncio.create_subprocess_exec(sys.executable, "-m", "gateway", "serve", "--port", str(port), "--upstream", upstream, cwd=ROOT, env=env,
-                                                 stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL)
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers={"authorization": "Bearer k"}, timeout=20) as client:
+    env = {
+        **os.environ,
+        "MNEMOGATE_STORAGE__DATA": str(data),
+        "MNEMOGATE_STORAGE__VECTORS": "none",
+        "MNEMOGATE_MEMORY__READ_DEADLINE_MS": "2000",
+        **more,
+    }
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "gateway",
+        "serve",
+        "--port",
+        str(port),
+        "--upstream",
+        upstream,
+        cwd=ROOT,
+        env=env,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    async with httpx.AsyncClient(
+        base_url=f"http://127.0.0.1:{port}", headers={"authorization": "Bearer k"}, timeout=20
+    ) as client:
         try:
             async with asyncio.timeout(20):
                 while True:
@@ -45,7 +66,9 @@ async def spawned(upstream, data, **more):
 
 def stored(data):
     with contextlib.closing(sqlite3.connect(data / "mnemogate.db")) as db:
-        return [r[0] for r in db.execute("SELECT content FROM messages ORDER BY id")], [r[0] for r in db.execute("SELECT content FROM passages")]
+        return [r[0] for r in db.execute("SELECT content FROM messages ORDER BY id")], [
+            r[0] for r in db.execute("SELECT content FROM passages")
+        ]
 
 
 async def test_a_killed_turn_resumes_and_writes_once(data):
@@ -81,14 +104,32 @@ async def test_sigterm_lets_a_live_stream_finish_refuses_new_work_and_exits_0(da
 
     async def slow(seen, wire):
         await wire.start_stream()
-        await wire.event({"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [{"index": 0, "delta": {"role": "assistant", "content": "a"}}]})
+        await wire.event(
+            {
+                "id": "1",
+                "object": "chat.completion.chunk",
+                "created": 1,
+                "model": "m",
+                "choices": [{"index": 0, "delta": {"role": "assistant", "content": "a"}}],
+            }
+        )
         await go.wait()
-        await wire.event({"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+        await wire.event(
+            {
+                "id": "1",
+                "object": "chat.completion.chunk",
+                "created": 1,
+                "model": "m",
+                "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}],
+            }
+        )
         await wire.event(b"[DONE]")
         await wire.end()
 
     async with Model(slow) as up, spawned(up.url, data) as (child, client):
-        async with client.stream("POST", "/v1/chat/completions", json={**ASK, "stream": True}) as response:
+        async with client.stream(
+            "POST", "/v1/chat/completions", json={**ASK, "stream": True}
+        ) as response:
             lines = response.aiter_lines()
             await anext(lines)
             child.send_signal(signal.SIGTERM)

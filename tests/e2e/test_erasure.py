@@ -1,4 +1,5 @@
 """Erasing a user reaches every place where their words or their name may stand: rows, indexes, files and what is answered."""
+
 from __future__ import annotations
 
 import asyncio
@@ -16,12 +17,24 @@ from tests.e2e.test_turns import WEATHER
 from tests.models import Model, call, calls
 
 WORD, USER = "xyzzy", "plugh"  # what was said, and who said it
-CONFIG = {"memory.read_deadline_ms": 20000, "memory.recall": "auto", "memory.embedder": "upstream:e", "storage.vectors": "chroma:embedded", "storage.exact_below": 0}
+CONFIG = {
+    "memory.read_deadline_ms": 20000,
+    "memory.recall": "auto",
+    "memory.embedder": "upstream:e",
+    "storage.vectors": "chroma:embedded",
+    "storage.exact_below": 0,
+}
 REPLIES = [
-    calls(call("core_memory_append", {"label": "human", "content": f"Likes {WORD}"}, "a"), call("archival_memory_insert", {"content": f"Owns a {WORD} garden"}, "b"),
-          call("archival_memory_search", {"query": f"{WORD} garden"}, "c")),
+    calls(
+        call("core_memory_append", {"label": "human", "content": f"Likes {WORD}"}, "a"),
+        call("archival_memory_insert", {"content": f"Owns a {WORD} garden"}, "b"),
+        call("archival_memory_search", {"query": f"{WORD} garden"}, "c"),
+    ),
     f"Noted {WORD}.",
-    calls(call("core_memory_append", {"label": "human", "content": f"Grows {WORD}"}, "d"), call("get_weather", {}, "w")),
+    calls(
+        call("core_memory_append", {"label": "human", "content": f"Grows {WORD}"}, "d"),
+        call("get_weather", {}, "w"),
+    ),
     f"Sunny {WORD}.",
     f"Again {WORD}.",
     f"Lost {WORD}.",
@@ -30,16 +43,26 @@ REPLIES = [
 
 def holding(data):
     """The files of the data folder that hold a word or the name."""
-    return {str(p.relative_to(data)) for p in data.rglob("*") if p.is_file() and any(w in p.read_bytes().lower() for w in (WORD.encode(), USER.encode()))}
+    return {
+        str(p.relative_to(data))
+        for p in data.rglob("*")
+        if p.is_file() and any(w in p.read_bytes().lower() for w in (WORD.encode(), USER.encode()))
+    }
 
 
 async def places(live, table):
     """The columns of a table that hold a word or the name."""
-    return {(table.name, name) for row in await rows(live, table) for name, value in row.items() if WORD in str(value).lower() or USER in str(value).lower()}
+    return {
+        (table.name, name)
+        for row in await rows(live, table)
+        for name, value in row.items()
+        if WORD in str(value).lower() or USER in str(value).lower()
+    }
 
 
 async def lived(live, local, monkeypatch):
     """Everything that a user's turns leave. Returns the explain ids."""
+
     async def said(history, text):
         history.append({"role": "user", "content": text})
         return await asked(history)
@@ -57,38 +80,78 @@ async def lived(live, local, monkeypatch):
     history.append({"role": "tool", "tool_call_id": "w", "content": f"{WORD} and sun"})
     found.append(await asked(history))
     base = f"/users/{USER}"
-    await live.memory("PUT", f"{base}/blocks/{WORD}", json={"value": WORD, "description": WORD}, headers=local)
+    await live.memory(
+        "PUT", f"{base}/blocks/{WORD}", json={"value": WORD, "description": WORD}, headers=local
+    )
     await live.memory("DELETE", f"{base}/blocks/{WORD}", headers=local)
-    found.append(await said(history, f"And now? {WORD}"))  # an epoch of its own: a block was edited from outside
+    found.append(
+        await said(history, f"And now? {WORD}")
+    )  # an epoch of its own: a block was edited from outside
     for text in (f"Works at the {WORD} bakery", f"Works at another {WORD} bakery"):
-        await live.memory("POST", f"{base}/passages", json={"content": text, "tags": [WORD]}, headers=local)
-    await live.memory("POST", f"{base}/conversations", json={"id": f"old-{WORD}", "messages": [{"role": "user", "content": WORD}]}, headers=local)
+        await live.memory(
+            "POST", f"{base}/passages", json={"content": text, "tags": [WORD]}, headers=local
+        )
+    await live.memory(
+        "POST",
+        f"{base}/conversations",
+        json={"id": f"old-{WORD}", "messages": [{"role": "user", "content": WORD}]},
+        headers=local,
+    )
     await settled(live)
     indexing = live.gateway.memory.retrieval.indexing
-    await live.gateway.worker.stop()  # its writes are not the turn's, nor are the index's and those of the usage
+    await (
+        live.gateway.worker.stop()
+    )  # its writes are not the turn's, nor are the index's and those of the usage
     await live.gateway.usage.stop()
     await indexing.stop()
     await indexing._batches()
     with monkeypatch.context() as patch:
         breaking(patch, writes=2)
-        r = await live.chat(f"This is lost, {WORD}", user=USER, stream=True)  # whose answer left before the store failed
+        r = await live.chat(
+            f"This is lost, {WORD}", user=USER, stream=True
+        )  # whose answer left before the store failed
         found.append(r.headers["x-memory-explain"])
     live.gateway.worker.start()
     live.gateway.usage.start()
     indexing.start()
-    await live.gateway.memory.db.write(lambda conn: conn.execute(t.jobs.insert().values(
-        scope_id=conn.execute(select(t.scopes.c.id)).scalar(), kind="extract", payload=f'{{"words": "{WORD}"}}', state="dead", run_at=9e9, created_at=0)) and None)
+    await live.gateway.memory.db.write(
+        lambda conn: (
+            conn.execute(
+                t.jobs.insert().values(
+                    scope_id=conn.execute(select(t.scopes.c.id)).scalar(),
+                    kind="extract",
+                    payload=f'{{"words": "{WORD}"}}',
+                    state="dead",
+                    run_at=9e9,
+                    created_at=0,
+                )
+            )
+            and None
+        )
+    )
     await live.gateway.usage.flush()
     return found
 
 
-async def test_nothing_of_an_erased_user_is_left_in_rows_answers_indexes_or_files(data, monkeypatch):
+async def test_nothing_of_an_erased_user_is_left_in_rows_answers_indexes_or_files(
+    data, monkeypatch
+):
     replies = iter(REPLIES)
-    monkeypatch.setattr("memory.session.EDIT_SECONDS", 20.0)  # what its tools write is late on a busy machine, and told as lost
+    monkeypatch.setattr(
+        "memory.session.EDIT_SECONDS", 20.0
+    )  # what its tools write is late on a busy machine, and told as lost
 
     def model(seen, wire):
         if seen.path.endswith("/embeddings"):
-            return (200, {"data": [{"index": i, "embedding": [1.0, 0.5]} for i, _ in enumerate(seen.json["input"])]})
+            return (
+                200,
+                {
+                    "data": [
+                        {"index": i, "embedding": [1.0, 0.5]}
+                        for i, _ in enumerate(seen.json["input"])
+                    ]
+                },
+            )
         return next(replies)
 
     async with Model(model) as up, running(up.url, data, CONFIG) as live:
@@ -96,12 +159,32 @@ async def test_nothing_of_an_erased_user_is_left_in_rows_answers_indexes_or_file
         local = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
         explains = await lived(live, local, monkeypatch)
 
-        told = {column for table in t.metadata.sorted_tables for column in await places(live, table)}
+        told = {
+            column for table in t.metadata.sorted_tables for column in await places(live, table)
+        }
         assert told >= {
-            ("messages", "content"), ("messages", "body"), ("passages", "content"), ("passages", "tags"), ("blocks", "value"), ("block_versions", "before"),
-            ("block_versions", "after"), ("epochs", "core"), ("nodes", "note"), ("nodes", "hidden"), ("nodes", "recall"), ("nodes", "rounds"), ("explains", "record"),
-            ("conversations", "name"), ("jobs", "payload"), ("usage", "user"), ("scopes", "user")}
-        index, (scope,) = live.gateway.memory.retrieval.meaning.index, [s["id"] for s in await rows(live, t.scopes) if s["user"] == USER]
+            ("messages", "content"),
+            ("messages", "body"),
+            ("passages", "content"),
+            ("passages", "tags"),
+            ("blocks", "value"),
+            ("block_versions", "before"),
+            ("block_versions", "after"),
+            ("epochs", "core"),
+            ("nodes", "note"),
+            ("nodes", "hidden"),
+            ("nodes", "recall"),
+            ("nodes", "rounds"),
+            ("explains", "record"),
+            ("conversations", "name"),
+            ("jobs", "payload"),
+            ("usage", "user"),
+            ("scopes", "user"),
+        }
+        index, (scope,) = (
+            live.gateway.memory.retrieval.meaning.index,
+            [s["id"] for s in await rows(live, t.scopes) if s["user"] == USER],
+        )
         kept = [_name(Part(kind, scope, "e")) for kind in KINDS]
         assert [len(await index.nearest(name, [1.0, 0.5], 9)) >= 3 for name in kept] == [True, True]
         assert await rows(live, t.vectors)
@@ -112,11 +195,24 @@ async def test_nothing_of_an_erased_user_is_left_in_rows_answers_indexes_or_file
         assert all(n for kind, n in receipt.items() if kind != "summaries"), receipt
         await settled(live)
         await live.gateway.usage.flush()
-        assert {column for table in t.metadata.sorted_tables for column in await places(live, table)} == set()
+        assert {
+            column for table in t.metadata.sorted_tables for column in await places(live, table)
+        } == set()
         async with asyncio.timeout(10):
             while any([await index.nearest(name, [1.0, 0.5], 9) for name in kept]):
                 await asyncio.sleep(0.02)
-        paths = (f"/users/{USER}/{p}" for p in ("blocks", "passages", "passages?forgotten=true", f"passages/search?q={WORD}", f"messages/search?q={WORD}", "conversations", "export"))
+        paths = (
+            f"/users/{USER}/{p}"
+            for p in (
+                "blocks",
+                "passages",
+                "passages?forgotten=true",
+                f"passages/search?q={WORD}",
+                f"messages/search?q={WORD}",
+                "conversations",
+                "export",
+            )
+        )
         for path in (*paths, "/users", "/usage", "/jobs", *(f"/explain/{e}" for e in explains)):
             r = await live.memory("GET", path, headers=local)
             assert r.status_code in (200, 404), path
@@ -126,7 +222,9 @@ async def test_nothing_of_an_erased_user_is_left_in_rows_answers_indexes_or_file
     assert holding(data) == set()
 
 
-async def test_a_deleted_conversation_leaves_the_spill_file_and_does_not_come_back(data, monkeypatch):
+async def test_a_deleted_conversation_leaves_the_spill_file_and_does_not_come_back(
+    data, monkeypatch
+):
     """What another one spilled is there after the next start."""
     spill = data / "spill.ndjson"
     async with Model(REMEMBER, "Doomed words.", REMEMBER, "Kept words.") as up:
@@ -137,16 +235,23 @@ async def test_a_deleted_conversation_leaves_the_spill_file_and_does_not_come_ba
             for name in ("doomed", "kept"):
                 with monkeypatch.context() as patch:
                     breaking(patch, writes=3)
-                    assert (await live.chat(f"About {name}", {"x-memory-conversation": name}, user=USER)).status_code == 200
+                    assert (
+                        await live.chat(f"About {name}", {"x-memory-conversation": name}, user=USER)
+                    ).status_code == 200
             before = spill.read_bytes()
             assert b"Doomed words." in before
             local = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
-            assert (await live.memory("DELETE", "/conversations/doomed", headers=local)).status_code == 200
+            assert (
+                await live.memory("DELETE", "/conversations/doomed", headers=local)
+            ).status_code == 200
             assert b"Doomed" not in spill.read_bytes()
             assert b"Kept words." in spill.read_bytes()
         spill.write_bytes(before)  # as if the gateway was killed between the rows and the file
         async with running(up.url, data) as live:
             await live.gateway.memory.usable()
             assert not spill.exists()
-            assert [m["content"] for m in await rows(live, t.messages)] == ["About kept", "Kept words."]
+            assert [m["content"] for m in await rows(live, t.messages)] == [
+                "About kept",
+                "Kept words.",
+            ]
             assert [c["name"] for c in await rows(live, t.conversations)] == ["kept"]

@@ -1,4 +1,5 @@
 """Bad input and faults: the right status, an error that says what to do, and nothing lost that was said."""
+
 from __future__ import annotations
 
 import asyncio
@@ -19,15 +20,31 @@ REMEMBER = calls(call("core_memory_append", {"label": "human", "content": "Likes
 GOOD = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
 
-@pytest.mark.parametrize(("body", "status", "word"), [
-    (b"{", 400, "JSON"), (b"[1]", 400, "object"), (b'"x"', 400, "object"), (b"\xff\xfe", 400, "JSON"), (b"", 400, "JSON"), (b"{" * 100_000, 400, ""),
-    (b'{"model":"m"}', 400, "messages"), (b'{"model":"m","messages":[]}', 400, "messages"), (b'{"model":"m","messages":"hi"}', 400, "messages"),
-    (b'{"model":"m","messages":[1]}', 400, "messages[0]"), (b'{"messages":[{"role":"user","content":"x"}]}', 400, "model"),
-    (b'{"model":3,"messages":[{"role":"user","content":"x"}]}', 400, "model"), (b'{"model":"m","messages":[{"role":"user"}],"tools":{}}', 400, "tools"),
-])
+@pytest.mark.parametrize(
+    ("body", "status", "word"),
+    [
+        (b"{", 400, "JSON"),
+        (b"[1]", 400, "object"),
+        (b'"x"', 400, "object"),
+        (b"\xff\xfe", 400, "JSON"),
+        (b"", 400, "JSON"),
+        (b"{" * 100_000, 400, ""),
+        (b'{"model":"m"}', 400, "messages"),
+        (b'{"model":"m","messages":[]}', 400, "messages"),
+        (b'{"model":"m","messages":"hi"}', 400, "messages"),
+        (b'{"model":"m","messages":[1]}', 400, "messages[0]"),
+        (b'{"messages":[{"role":"user","content":"x"}]}', 400, "model"),
+        (b'{"model":3,"messages":[{"role":"user","content":"x"}]}', 400, "model"),
+        (b'{"model":"m","messages":[{"role":"user"}],"tools":{}}', 400, "tools"),
+    ],
+)
 async def test_bad_bodies(data, body, status, word):
     async with Model("ok") as up, running(up.url, data) as live:
-        response = await live.http.post(f"{live.url}/chat/completions", content=body, headers={"content-type": "application/json"})
+        response = await live.http.post(
+            f"{live.url}/chat/completions",
+            content=body,
+            headers={"content-type": "application/json"},
+        )
         assert response.status_code == status
         error = response.json()["error"]
         assert set(error) == {"message", "type", "param", "code"}
@@ -42,7 +59,9 @@ async def test_an_oversize_body_is_413_without_reading_the_rest(data, declared):
             yield b"x" * 10_000
 
     async with Model("ok") as up, running(up.url, data, {"server.max_body_mib": 1}) as live:
-        response = await live.http.post(f"{live.url}/chat/completions", content=b"x" * 2_000_000 if declared else parts())
+        response = await live.http.post(
+            f"{live.url}/chat/completions", content=b"x" * 2_000_000 if declared else parts()
+        )
         assert response.status_code == 413
         assert response.json()["error"]["code"] == "request_too_large"
 
@@ -52,17 +71,35 @@ async def test_gzip_bodies_are_read_and_counted_unpacked(data):
 
     async with Model("ok") as up, running(up.url, data, {"server.max_body_mib": 1}) as live:
         headers = {"content-encoding": "gzip", "content-type": "application/json"}
-        response = await live.http.post(f"{live.url}/chat/completions", content=gzip.compress(json.dumps(GOOD).encode()), headers=headers)
+        response = await live.http.post(
+            f"{live.url}/chat/completions",
+            content=gzip.compress(json.dumps(GOOD).encode()),
+            headers=headers,
+        )
         assert response.status_code == 200
         bomb = gzip.compress(b" " * 50_000_000)
-        assert (await live.http.post(f"{live.url}/chat/completions", content=bomb, headers=headers)).status_code == 413
-        assert (await live.http.post(f"{live.url}/chat/completions", content=b"x", headers={"content-encoding": "br"})).status_code == 415
+        assert (
+            await live.http.post(f"{live.url}/chat/completions", content=bomb, headers=headers)
+        ).status_code == 413
+        assert (
+            await live.http.post(
+                f"{live.url}/chat/completions", content=b"x", headers={"content-encoding": "br"}
+            )
+        ).status_code == 415
 
 
 async def test_wrong_paths_and_methods_are_json(data):
     async with Model("ok") as up, running(up.url, data) as live:
-        assert (await live.http.post(f"{live.root}/chat/completions", json=GOOD)).json()["error"]["message"].count("/v1")
-        for method, path, status in (("GET", "/nope", 404), ("GET", "/v1/chat/completions", 405), ("PUT", "/health", 405)):
+        assert (
+            (await live.http.post(f"{live.root}/chat/completions", json=GOOD))
+            .json()["error"]["message"]
+            .count("/v1")
+        )
+        for method, path, status in (
+            ("GET", "/nope", 404),
+            ("GET", "/v1/chat/completions", 405),
+            ("PUT", "/health", 405),
+        ):
             response = await live.http.request(method, live.root + path)
             assert response.status_code == status, path
             assert isinstance(response.json()["error"]["message"], str)
@@ -91,15 +128,25 @@ async def redirect(seen, wire):
 SLOW = {"providers": {"openai": {"base_url": "x", "timeouts": {"first_token": 0.3, "idle": 0.3}}}}
 
 
-@pytest.mark.parametrize(("fault", "status", "code"), [
-    (html, 502, "upstream_error"), (garbage, 502, "upstream_unreachable"), (reset, 502, "upstream_unreachable"), (silent, 504, "first_token_timeout"),
-    (redirect, 502, "upstream_unreachable"),
-])
+@pytest.mark.parametrize(
+    ("fault", "status", "code"),
+    [
+        (html, 502, "upstream_error"),
+        (garbage, 502, "upstream_unreachable"),
+        (reset, 502, "upstream_unreachable"),
+        (silent, 504, "first_token_timeout"),
+        (redirect, 502, "upstream_unreachable"),
+    ],
+)
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("mode", ["full", "off"])
 async def test_upstream_faults_before_the_first_byte(data, fault, status, code, stream, mode):
-    hushed = fault is silent and not stream  # whose one limit is the total time, which leaves none for another try
-    slow = {"providers": {"openai": {"base_url": "x", "timeouts": {"total": 0.5}}}} if hushed else SLOW
+    hushed = (
+        fault is silent and not stream
+    )  # whose one limit is the total time, which leaves none for another try
+    slow = (
+        {"providers": {"openai": {"base_url": "x", "timeouts": {"total": 0.5}}}} if hushed else SLOW
+    )
     async with Model(fault) as up, running(up.url, data, {**slow, "routing.retries": 1}) as live:
         response = await live.chat("hi", {"x-memory": mode}, stream=stream)
         if mode == "off" and fault is garbage:
@@ -108,7 +155,10 @@ async def test_upstream_faults_before_the_first_byte(data, fault, status, code, 
         assert response.status_code == status
         assert response.headers["content-type"] == "application/json"
         assert response.json()["error"]["code"] == ("total_timeout" if hushed else code)
-        assert len(up.requests) == (2 if fault in (html, reset, silent, garbage) and not hushed else 1) or fault is redirect
+        assert (
+            len(up.requests) == (2 if fault in (html, reset, silent, garbage) and not hushed else 1)
+            or fault is redirect
+        )
 
 
 async def test_an_upstream_that_is_down_is_502(data):
@@ -118,33 +168,68 @@ async def test_an_upstream_that_is_down_is_502(data):
         assert "127.0.0.1" not in response.text
 
 
-@pytest.mark.parametrize(("how", "code"), [("cut", "stream_incomplete"), ("end", "stream_incomplete"), ("stall", "stream_idle_timeout"), ("error", "server_overloaded"), ("junk", "stream_incomplete")])
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        ("cut", "stream_incomplete"),
+        ("end", "stream_incomplete"),
+        ("stall", "stream_idle_timeout"),
+        ("error", "server_overloaded"),
+        ("junk", "stream_incomplete"),
+    ],
+)
 async def test_a_stream_that_breaks_delivers_what_came_then_one_error(data, how, code):
     async def behave(seen, wire):
         await wire.start_stream()
         for word in ("Hello ", "wor"):
-            await wire.event({"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [{"index": 0, "delta": {"role": "assistant", "content": word}}]})
+            await wire.event(
+                {
+                    "id": "1",
+                    "object": "chat.completion.chunk",
+                    "created": 1,
+                    "model": "m",
+                    "choices": [{"index": 0, "delta": {"role": "assistant", "content": word}}],
+                }
+            )
         if how == "cut":
             wire.reset()
         elif how == "stall":
             await asyncio.sleep(30)
         elif how == "error":
-            await wire.event({"error": {"message": "busy", "type": "server_error", "code": "server_overloaded"}})
+            await wire.event(
+                {"error": {"message": "busy", "type": "server_error", "code": "server_overloaded"}}
+            )
         elif how == "junk":
             await wire.event(b"{not json")
         if how != "cut":
             await wire.end()
 
-    patient = {"providers": {"openai": {"base_url": "x", "timeouts": {"idle": 1}}}}  # more than a busy machine takes between two words
-    async with Model(behave, "fine") as up, running(up.url, data, {**patient, "routing.retries": 0}) as live:
+    patient = {
+        "providers": {"openai": {"base_url": "x", "timeouts": {"idle": 1}}}
+    }  # more than a busy machine takes between two words
+    async with (
+        Model(behave, "fine") as up,
+        running(up.url, data, {**patient, "routing.retries": 0}) as live,
+    ):
         response = await live.chat("say hello", stream=True, user="ada")
         found = events(response.text)
-        assert said(found) == "Hello wor" if how != "cut" else said(found) in ("", "Hello ", "Hello wor")
+        assert (
+            said(found) == "Hello wor"
+            if how != "cut"
+            else said(found) in ("", "Hello ", "Hello wor")
+        )
         assert found[-1]["error"]["code"] == code
         assert "[DONE]" not in found
         if how != "cut":
-            messages = await live.gateway.memory.db.read(lambda c: list(c.exec_driver_sql("SELECT role, content, aborted FROM messages ORDER BY id")))
-            assert [tuple(m) for m in messages] == [("user", "say hello", 0), ("assistant", "Hello wor", 1)]
+            messages = await live.gateway.memory.db.read(
+                lambda c: list(
+                    c.exec_driver_sql("SELECT role, content, aborted FROM messages ORDER BY id")
+                )
+            )
+            assert [tuple(m) for m in messages] == [
+                ("user", "say hello", 0),
+                ("assistant", "Hello wor", 1),
+            ]
 
 
 @pytest.mark.parametrize("phase", ["before headers", "between rounds", "mid-stream"])
@@ -154,7 +239,9 @@ async def test_a_client_that_leaves_cancels_the_upstream_within_a_second(data, p
     async def slow(seen, wire):
         if phase == "mid-stream":
             await wire.start_stream()
-            await wire.event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": "a"}}]})
+            await wire.event(
+                {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "a"}}]}
+            )
         await asyncio.sleep(30)
 
     script = [REMEMBER, slow] if phase == "between rounds" and mode == "full" else [slow]
@@ -207,13 +294,20 @@ async def test_a_store_that_fails_never_takes_the_app_down(data, monkeypatch, st
         assert response.status_code == 200
         assert response.headers["x-memory-status"] == "degraded"
         assert "fine" in response.text
-        assert up.bodies[0] == {"model": "m", "messages": [{"role": "user", "content": "hi"}], "user": "ada", "stream": stream}
+        assert up.bodies[0] == {
+            "model": "m",
+            "messages": [{"role": "user", "content": "hi"}],
+            "user": "ada",
+            "stream": stream,
+        }
 
 
 async def test_a_request_that_needs_its_history_is_refused_without_it(data, monkeypatch):
     async with Model("fine") as up, running(up.url, data) as live:
         breaking(monkeypatch, reads=1)
-        assert (await live.chat("hi", {"x-memory-conversation": "c"}, user="ada")).status_code == 503
+        assert (
+            await live.chat("hi", {"x-memory-conversation": "c"}, user="ada")
+        ).status_code == 503
         assert not up.requests
 
 
@@ -226,7 +320,9 @@ async def test_on_error_fail_refuses(data, monkeypatch):
 @pytest.mark.parametrize("nth", [1, 2, 3])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_write_that_fails_at_any_point_still_answers(data, monkeypatch, nth, stream):
-    monkeypatch.setattr("memory.session.EDIT_SECONDS", 20.0)  # a busy machine is late without any fault
+    monkeypatch.setattr(
+        "memory.session.EDIT_SECONDS", 20.0
+    )  # a busy machine is late without any fault
     async with Model(REMEMBER, "fine") as up:
         async with running(up.url, data) as live:
             await asyncio.wait_for(live.gateway.memory._ready.wait(), 5)
@@ -247,7 +343,11 @@ async def test_a_write_that_fails_at_any_point_still_answers(data, monkeypatch, 
             async with running(up.url, data) as live:
                 await asyncio.wait_for(live.gateway.memory._ready.wait(), 5)
                 assert not (data / "spill.ndjson").exists()
-                messages = await live.gateway.memory.db.read(lambda c: list(c.exec_driver_sql("SELECT role, content FROM messages ORDER BY id")))
+                messages = await live.gateway.memory.db.read(
+                    lambda c: list(
+                        c.exec_driver_sql("SELECT role, content FROM messages ORDER BY id")
+                    )
+                )
                 assert [tuple(m) for m in messages] == [("user", "hi"), ("assistant", "fine")]
 
 
@@ -269,7 +369,10 @@ async def test_a_store_that_is_slow_is_not_waited_for(data, monkeypatch):
 
 
 async def test_a_memory_call_that_comes_at_once_has_the_patience_of_every_other(data, monkeypatch):
-    async with Model("hello", REMEMBER, "fine") as up, running(up.url, data, {"memory.read_deadline_ms": 5000}) as live:
+    async with (
+        Model("hello", REMEMBER, "fine") as up,
+        running(up.url, data, {"memory.read_deadline_ms": 5000}) as live,
+    ):
         await live.chat("hello", user="ada")  # what a first write costs is not what is late here
         await live.gateway.worker.stop()
         original = Database.write
@@ -283,11 +386,15 @@ async def test_a_memory_call_that_comes_at_once_has_the_patience_of_every_other(
         assert response.headers["x-memory-status"] == "ok"
         assert "unavailable" not in up.bodies[-1]["messages"][-1]["content"]
         monkeypatch.undo()
-        blocks = await live.gateway.memory.db.read(lambda c: [r.value for r in c.exec_driver_sql("SELECT value FROM blocks")])
+        blocks = await live.gateway.memory.db.read(
+            lambda c: [r.value for r in c.exec_driver_sql("SELECT value FROM blocks")]
+        )
         assert any("Likes tea" in value for value in blocks)
 
 
-async def test_a_refused_turn_that_the_store_does_not_take_back_holds_up_no_repetition(data, monkeypatch):
+async def test_a_refused_turn_that_the_store_does_not_take_back_holds_up_no_repetition(
+    data, monkeypatch
+):
     async def refuses(seen, wire):
         await asyncio.sleep(STORE_SECONDS)
         await wire.json({"error": {"message": "no such key"}}, 401)
@@ -297,9 +404,13 @@ async def test_a_refused_turn_that_the_store_does_not_take_back_holds_up_no_repe
         await live.gateway.worker.stop()  # its writes are not the turn's
         with monkeypatch.context() as patch:
             breaking(patch, writes=2)
-            assert (await live.chat("hi", {"idempotency-key": "k"}, user="ada", stream=True)).status_code == 401
+            assert (
+                await live.chat("hi", {"idempotency-key": "k"}, user="ada", stream=True)
+            ).status_code == 401
         async with asyncio.timeout(5):
-            assert (await live.chat("hi", {"idempotency-key": "k"}, user="ada", stream=True)).status_code == 200
+            assert (
+                await live.chat("hi", {"idempotency-key": "k"}, user="ada", stream=True)
+            ).status_code == 200
 
 
 @pytest.mark.parametrize("status", [401, 500])
@@ -316,7 +427,9 @@ async def test_an_error_of_the_upstreams_does_not_wait_for_a_store_that_is_stuck
         asked = asyncio.create_task(live.chat("hi", user="ada", stream=True))
         await began.wait()
         memory, loop = live.gateway.memory, asyncio.get_running_loop()
-        while len(await memory.db.read(lambda c: list(c.exec_driver_sql("SELECT id FROM nodes")))) < 2:
+        while (
+            len(await memory.db.read(lambda c: list(c.exec_driver_sql("SELECT id FROM nodes")))) < 2
+        ):
             await asyncio.sleep(0.01)
         other = sqlite3.connect(data / "mnemogate.db", isolation_level=None)
         try:
@@ -348,7 +461,14 @@ async def test_what_was_edited_as_its_client_left_is_told_in_every_conversation(
         with monkeypatch.context() as patch:
             patch.setattr(Database, "write", left)
             await live.chat("I like tea", user="ada")
-        await live.chat([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "fine"}, {"role": "user", "content": "so?"}], user="ada")
+        await live.chat(
+            [
+                {"role": "user", "content": "hi"},
+                {"role": "assistant", "content": "fine"},
+                {"role": "user", "content": "so?"},
+            ],
+            user="ada",
+        )
         assert "Likes tea" in up.bodies[-1]["messages"][-1]["content"]
 
 

@@ -1,4 +1,5 @@
 """No key escapes what it was given: its models, its budget, its tenant's part of the provider's account."""
+
 from __future__ import annotations
 
 import json
@@ -13,21 +14,43 @@ from tests.models import USAGE
 from tests.sockets import RawServer
 
 TARGETS = {"targets": [{"provider": "openai"}]}
-KEYS = {name: f"mg-{name}-key-of-enough-letters" for name in ("limited", "budget", "free", "other", "files")}
+KEYS = {
+    name: f"mg-{name}-key-of-enough-letters"
+    for name in ("limited", "budget", "free", "other", "files")
+}
 CONFIG = {
     "providers": {"openai": {"base_url": "x", "api_key": PROVIDER_KEY}},
-    "models": {"cheap": {**TARGETS, "price": {"input": 1, "output": 1}}, "forbidden": {**TARGETS, "price": {"input": 1000, "output": 1000}},
-               "renamed": {"targets": [{"provider": "openai", "model": "its-name-there"}]}},
+    "models": {
+        "cheap": {**TARGETS, "price": {"input": 1, "output": 1}},
+        "forbidden": {**TARGETS, "price": {"input": 1000, "output": 1000}},
+        "renamed": {"targets": [{"provider": "openai", "model": "its-name-there"}]},
+    },
     "keys": [
-        {"name": "limited", "key": KEYS["limited"], "tenant": "a", "models": ["cheap"], "paths": ["/v1/deployments/*", "/v1/models/*", "/v1/files*"]},
-        {"name": "budget", "key": KEYS["budget"], "tenant": "a", "budget": {"usd": 5}, "paths": ["/v1/threads*"]},
+        {
+            "name": "limited",
+            "key": KEYS["limited"],
+            "tenant": "a",
+            "models": ["cheap"],
+            "paths": ["/v1/deployments/*", "/v1/models/*", "/v1/files*"],
+        },
+        {
+            "name": "budget",
+            "key": KEYS["budget"],
+            "tenant": "a",
+            "budget": {"usd": 5},
+            "paths": ["/v1/threads*"],
+        },
         {"name": "free", "key": KEYS["free"], "tenant": "a", "admin": True},
         {"name": "other", "key": KEYS["other"], "tenant": "b"},
-        {"name": "files", "key": KEYS["files"], "tenant": "a", "paths": ["/v1/files*"]}]}
+        {"name": "files", "key": KEYS["files"], "tenant": "a", "paths": ["/v1/files*"]},
+    ],
+}
 
 
 async def answers(seen, wire):
-    await wire.json({"id": "1", "object": "text_completion", "model": "cheap", "choices": [], "usage": USAGE})
+    await wire.json(
+        {"id": "1", "object": "text_completion", "model": "cheap", "choices": [], "usage": USAGE}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +60,10 @@ def module_data(tmp_path_factory):
 
 @pytest.fixture
 async def line(module_data):
-    async with RawServer(answers) as up, running(up.url, module_data / str(time.monotonic_ns()), CONFIG, key="") as live:
+    async with (
+        RawServer(answers) as up,
+        running(up.url, module_data / str(time.monotonic_ns()), CONFIG, key="") as live,
+    ):
         yield up, live
 
 
@@ -53,7 +79,11 @@ def form(*parts):
     return b"".join(b"--b\r\n" + p + b"\r\n" for p in parts) + b"--b--\r\n"
 
 
-FILE = part("file", "sound", 'content-disposition: form-data; name="{}"; filename="a\\"b.mp3"\r\ncontent-type: audio/mpeg')
+FILE = part(
+    "file",
+    "sound",
+    'content-disposition: form-data; name="{}"; filename="a\\"b.mp3"\r\ncontent-type: audio/mpeg',
+)
 JSON, FORM = "application/json", "multipart/form-data; boundary=b"
 FORBIDDEN = '{"model":"forbidden","prompt":"x"}'
 UNREADABLE = {
@@ -72,26 +102,71 @@ UNREADABLE = {
     "a blank behind": (JSON, '{"model":"cheap","model ":"forbidden"}'),
     "more models": (JSON, '{"model":"cheap","models":["forbidden"]}'),
     "models to fall back on": (JSON, '{"model":"cheap","fallbacks":[{"model":"forbidden"}]}'),
-    "JSON that is a form as well": ("application/x-www-form-urlencoded", '{"model":"cheap","a":"&model=forbidden&"}'),
+    "JSON that is a form as well": (
+        "application/x-www-form-urlencoded",
+        '{"model":"cheap","a":"&model=forbidden&"}',
+    ),
     "another type": ("text/plain", '{"model":"forbidden","t":NaN}'),
-    "not a form, as it says": (f"{JSON}; x=multipart/form-data; boundary=b", form(part("model", "cheap"))),
+    "not a form, as it says": (
+        f"{JSON}; x=multipart/form-data; boundary=b",
+        form(part("model", "cheap")),
+    ),
     "urlencoded": ("application/x-www-form-urlencoded", "model=forbidden&prompt=x"),
     "two models": (FORM, form(part("model", "cheap"), part("model", "forbidden"), FILE)),
-    "extended name": (FORM, form(part("model", "forbidden", "content-disposition: form-data; name*=utf-8''{}"), FILE)),
-    "a plain and an extended name": (FORM, form(part("model", "forbidden", "content-disposition: form-data; name=x; name*=utf-8''{}"))),
-    "blank before the colon": (FORM, form(part("model", "forbidden", 'content-disposition : form-data; name="{}"'), part("model", "cheap"))),
+    "extended name": (
+        FORM,
+        form(part("model", "forbidden", "content-disposition: form-data; name*=utf-8''{}"), FILE),
+    ),
+    "a plain and an extended name": (
+        FORM,
+        form(part("model", "forbidden", "content-disposition: form-data; name=x; name*=utf-8''{}")),
+    ),
+    "blank before the colon": (
+        FORM,
+        form(
+            part("model", "forbidden", 'content-disposition : form-data; name="{}"'),
+            part("model", "cheap"),
+        ),
+    ),
     "another case": (FORM, form(part("Model", "forbidden"), part("model", "cheap"))),
     "an array": (FORM, form(part("model[]", "forbidden"), part("model", "cheap"))),
     "a name in escapes": (FORM, form(part("%6dodel", "forbidden"), part("model", "cheap"))),
-    "two names": (FORM, form(part("model", "forbidden", 'content-disposition: form-data; name="x"; name="{}"'))),
-    "a folded line": (FORM, form(part("model", "forbidden", 'content-disposition: form-data;\r\n name="{}"'))),
-    "a bare line feed": (FORM, form(part("model", "forbidden", 'x: y\ncontent-disposition: form-data; name="{}"'))),
-    "a boundary of line feeds": (FORM, form(part("prompt", "x\n--b\ncontent-disposition: form-data; name=model\n\nforbidden\n--b"), part("model", "cheap"))),
+    "two names": (
+        FORM,
+        form(part("model", "forbidden", 'content-disposition: form-data; name="x"; name="{}"')),
+    ),
+    "a folded line": (
+        FORM,
+        form(part("model", "forbidden", 'content-disposition: form-data;\r\n name="{}"')),
+    ),
+    "a bare line feed": (
+        FORM,
+        form(part("model", "forbidden", 'x: y\ncontent-disposition: form-data; name="{}"')),
+    ),
+    "a boundary of line feeds": (
+        FORM,
+        form(
+            part("prompt", "x\n--b\ncontent-disposition: form-data; name=model\n\nforbidden\n--b"),
+            part("model", "cheap"),
+        ),
+    ),
     "behind the end": (FORM, form(part("model", "cheap")) + form(part("model", "forbidden"))),
     "before the beginning": (FORM, b"x\r\n" + form(part("model", "forbidden"))),
-    "base64": (FORM, form(part("model", "Y2hlYXA=", 'content-transfer-encoding: base64\r\ncontent-disposition: form-data; name="{}"'))),
+    "base64": (
+        FORM,
+        form(
+            part(
+                "model",
+                "Y2hlYXA=",
+                'content-transfer-encoding: base64\r\ncontent-disposition: form-data; name="{}"',
+            )
+        ),
+    ),
     "two boundaries": (f"{FORM}; boundary=c", form(part("model", "cheap"))),
-    "a model that is a file": (FORM, form(part("model", "cheap", 'content-disposition: form-data; name="{}"; filename="m"'))),
+    "a model that is a file": (
+        FORM,
+        form(part("model", "cheap", 'content-disposition: form-data; name="{}"; filename="m"')),
+    ),
 }
 
 
@@ -101,26 +176,42 @@ async def test_a_limited_key_sends_nothing_that_servers_could_read_otherwise(lin
     kind, body = UNREADABLE[name]
     path = "/audio/transcriptions" if "form" in kind else "/completions"
     for key in ("limited", "budget"):
-        refused = await live.http.post(live.url + path, content=body, headers=by(key, **{"content-type": kind}))
+        refused = await live.http.post(
+            live.url + path, content=body, headers=by(key, **{"content-type": kind})
+        )
         assert refused.status_code == 400, refused.text
         assert "limited" in refused.json()["error"]["message"]
     assert not up.requests
     # The bytes of a key without limits are nobody's to judge.
-    assert (await live.http.post(live.url + path, content=body, headers=by("free", **{"content-type": kind}))).status_code == 200
+    assert (
+        await live.http.post(
+            live.url + path, content=body, headers=by("free", **{"content-type": kind})
+        )
+    ).status_code == 200
     sent = body if isinstance(body, bytes) else body.encode()
     assert (up.requests[0].body, up.requests[0].header("content-type")) == (sent, kind)
 
 
-@pytest.mark.parametrize(("path", "body"), [
-    ("/responses", {"prompt": {"id": "pmpt_1"}, "input": "x"}), ("/completions", {"prompt": "x", "model": None}), ("/completions", {"a": {"model": "cheap"}})])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/responses", {"prompt": {"id": "pmpt_1"}, "input": "x"}),
+        ("/completions", {"prompt": "x", "model": None}),
+        ("/completions", {"a": {"model": "cheap"}}),
+    ],
+)
 async def test_a_limited_key_sends_nothing_without_a_model(line, path, body):
     up, live = line
     for key in ("limited", "budget"):
         refused = await live.http.post(live.url + path, json=body, headers=by(key))
         assert (refused.status_code, refused.json()["error"]["code"]) == (403, "model_not_allowed")
-        asked = await live.http.post(f"{live.url}{path}?model=cheap", json=body, headers=by(key))  # which servers need not look at
+        asked = await live.http.post(
+            f"{live.url}{path}?model=cheap", json=body, headers=by(key)
+        )  # which servers need not look at
         assert (asked.status_code, asked.json()["error"]["code"]) == (403, "model_not_allowed")
-    refused = await live.http.post(f"{live.url}/threads/t/runs", json={"assistant_id": "a"}, headers=by("budget"))
+    refused = await live.http.post(
+        f"{live.url}/threads/t/runs", json={"assistant_id": "a"}, headers=by("budget")
+    )
     assert refused.status_code == 403
     assert (await live.http.post(live.url + path, headers=by("limited"))).status_code == 403
     assert not up.requests
@@ -128,26 +219,56 @@ async def test_a_limited_key_sends_nothing_without_a_model(line, path, body):
 
 async def test_what_a_limited_key_may_send_arrives_as_it_was(line):
     up, live = line
-    bodies = [(JSON, b' {"model" : "cheap",\n "prompt":"\\ud83d \\u00e9 \xc3\xa9", "n": 1.0}'), (FORM, form(part("model", "cheap"), FILE)),
-              ('Multipart/Form-Data; boundary="b"; charset=utf-8', form(FILE, part("model", "cheap", "Content-Disposition: form-data; name={}")))]
+    bodies = [
+        (JSON, b' {"model" : "cheap",\n "prompt":"\\ud83d \\u00e9 \xc3\xa9", "n": 1.0}'),
+        (FORM, form(part("model", "cheap"), FILE)),
+        (
+            'Multipart/Form-Data; boundary="b"; charset=utf-8',
+            form(FILE, part("model", "cheap", "Content-Disposition: form-data; name={}")),
+        ),
+    ]
     for kind, body in bodies:
         for key in ("limited", "budget"):
-            assert (await live.http.post(f"{live.url}/completions", content=body, headers=by(key, **{"content-type": kind}))).status_code == 200
+            assert (
+                await live.http.post(
+                    f"{live.url}/completions",
+                    content=body,
+                    headers=by(key, **{"content-type": kind}),
+                )
+            ).status_code == 200
             assert (up.requests[-1].body, up.requests[-1].header("content-type")) == (body, kind)
     for kind, body in bodies:
         changed = body.replace(b"cheap", b"forbidden")
-        refused = await live.http.post(f"{live.url}/completions", content=changed, headers=by("limited", **{"content-type": kind}))
+        refused = await live.http.post(
+            f"{live.url}/completions",
+            content=changed,
+            headers=by("limited", **{"content-type": kind}),
+        )
         assert (refused.status_code, refused.json()["error"]["code"]) == (403, "model_not_allowed")
-    sent = await live.http.post(f"{live.url}/audio/translations", content=form(part("model", "renamed"), FILE), headers=by("free", **{"content-type": FORM}))
-    assert (sent.status_code, up.requests[-1].body) == (200, form(part("model", "its-name-there"), FILE))
+    sent = await live.http.post(
+        f"{live.url}/audio/translations",
+        content=form(part("model", "renamed"), FILE),
+        headers=by("free", **{"content-type": FORM}),
+    )
+    assert (sent.status_code, up.requests[-1].body) == (
+        200,
+        form(part("model", "its-name-there"), FILE),
+    )
 
 
 @pytest.mark.parametrize("mode", ["off", "full"])
 async def test_a_chat_of_a_limited_key_names_its_model_once(line, mode):
     up, live = line
     messages = '"messages":[{"role":"user","content":"hi"}]'
-    for body in (f'{{"model":"forbidden",{messages},"model":"cheap"}}', f'{{"model":"cheap",{messages},"MODEL":"forbidden"}}'):
-        refused = await live.http.post(f"{live.url}/chat/completions", content=body, headers=by("limited", **{"x-memory": mode}))
+    for body in (
+        f'{{"model":"forbidden",{messages},"model":"cheap"}}',
+        f'{{"model":"cheap",{messages},"MODEL":"forbidden"}}',
+    ):
+        refused = await live.http.post(
+            f"{live.url}/chat/completions",
+            content=body,
+            headers=by("limited", **{"x-memory": mode}),
+        )
         assert refused.status_code == 400, refused.text
     assert not up.requests
 
@@ -155,13 +276,30 @@ async def test_a_chat_of_a_limited_key_names_its_model_once(line, mode):
 async def test_a_model_in_the_path_or_the_query_counts(line):
     up, live = line
     body = {"model": "cheap", "prompt": "x"}
-    for path in ("/deployments/forbidden/completions", "/models/forbidden:generateContent", "/models/for%62idden", "/completions?model=forbidden"):
+    for path in (
+        "/deployments/forbidden/completions",
+        "/models/forbidden:generateContent",
+        "/models/for%62idden",
+        "/completions?model=forbidden",
+    ):
         told = await live.http.post(live.url + path, json=body, headers=by("limited"))
         assert told.status_code == 400, (path, told.text)
-        assert (await live.http.post(live.url + path, json={"model": "forbidden"}, headers=by("limited"))).status_code == 403
-    assert (await live.http.delete(f"{live.url}/models/forbidden", headers=by("limited"))).status_code == 403
+        assert (
+            await live.http.post(
+                live.url + path, json={"model": "forbidden"}, headers=by("limited")
+            )
+        ).status_code == 403
+    assert (
+        await live.http.delete(f"{live.url}/models/forbidden", headers=by("limited"))
+    ).status_code == 403
     assert not up.requests
-    assert (await live.http.post(f"{live.url}/deployments/cheap/completions?model=cheap", json=body, headers=by("limited"))).status_code == 200
+    assert (
+        await live.http.post(
+            f"{live.url}/deployments/cheap/completions?model=cheap",
+            json=body,
+            headers=by("limited"),
+        )
+    ).status_code == 200
     assert (await live.http.get(f"{live.url}/files", headers=by("limited"))).status_code == 200
 
 
@@ -175,18 +313,42 @@ async def test_what_names_no_model_has_no_price(line):
 
 
 STORED = [
-    ("GET", "/files"), ("POST", "/files"), ("DELETE", "/models/ft:gpt-4o:acme"), ("GET", "/batches/b"), ("POST", "/fine_tuning/jobs"),
-    ("GET", "/vector_stores"), ("GET", "/assistants"), ("POST", "/threads/t/runs"), ("GET", "/responses/resp_1"), ("DELETE", "/responses/resp_1"),
-    ("POST", "/responses/resp_1/cancel"), ("GET", "/conversations/c"), ("POST", "/evals"), ("GET", "/containers"), ("GET", "/chat/completions/c1"),
-    ("GET", "/responses"), ("GET", "/completions/../files"), ("POST", "/completions/..%2ffiles"), ("POST", "/completions/..%5c..%5cfiles"),
-    ("POST", "/audio/..;/files"), ("POST", "/completions/%252e%252e/files"), ("POST", "/messages/batches"), ("POST", "/realtime/client_secrets")]
+    ("GET", "/files"),
+    ("POST", "/files"),
+    ("DELETE", "/models/ft:gpt-4o:acme"),
+    ("GET", "/batches/b"),
+    ("POST", "/fine_tuning/jobs"),
+    ("GET", "/vector_stores"),
+    ("GET", "/assistants"),
+    ("POST", "/threads/t/runs"),
+    ("GET", "/responses/resp_1"),
+    ("DELETE", "/responses/resp_1"),
+    ("POST", "/responses/resp_1/cancel"),
+    ("GET", "/conversations/c"),
+    ("POST", "/evals"),
+    ("GET", "/containers"),
+    ("GET", "/chat/completions/c1"),
+    ("GET", "/responses"),
+    ("GET", "/completions/../files"),
+    ("POST", "/completions/..%2ffiles"),
+    ("POST", "/completions/..%5c..%5cfiles"),
+    ("POST", "/audio/..;/files"),
+    ("POST", "/completions/%252e%252e/files"),
+    ("POST", "/messages/batches"),
+    ("POST", "/realtime/client_secrets"),
+]
 
 
 async def test_what_the_account_keeps_is_for_keys_whose_paths_list_it(line):
     up, live = line
     for method, path in STORED:
         for root in (live.url, f"{live.root}/u/ada/v1"):
-            refused = await live.http.request(method, root + path, headers=by("other"), json={"model": "cheap"} if method == "POST" else None)
+            refused = await live.http.request(
+                method,
+                root + path,
+                headers=by("other"),
+                json={"model": "cheap"} if method == "POST" else None,
+            )
             assert refused.status_code in (403, 404), (method, path, refused.text)
             assert refused.status_code == 404 or "`paths`" in refused.json()["error"]["message"]
     assert not up.requests
@@ -199,7 +361,9 @@ async def test_what_keeps_nothing_needs_no_leave(line):
     up, live = line
     for path in sorted(STATELESS - {"/chat/completions"}):
         body = {"model": "cheap", "previous_response_id": "resp_1"}
-        assert (await live.http.post(live.url + path, json=body, headers=by("other"))).status_code == 200, path
+        assert (
+            await live.http.post(live.url + path, json=body, headers=by("other"))
+        ).status_code == 200, path
         assert up.requests[-1].json == body
 
 
@@ -214,12 +378,21 @@ async def test_own_keys_reach_what_their_account_keeps(data):
 
 async def test_the_operators_account_is_charged_as_the_operator_says(line):
     up, live = line
-    told = {"openai-organization": "org-1", "openai-project": "p", "openai-beta": "b", "idempotency-key": "the-same"}
+    told = {
+        "openai-organization": "org-1",
+        "openai-project": "p",
+        "openai-beta": "b",
+        "idempotency-key": "the-same",
+    }
     keys = []
     for key in ("free", "files", "other", "free"):
-        await live.http.post(f"{live.url}/completions", json={"model": "cheap"}, headers=by(key, **told))
+        await live.http.post(
+            f"{live.url}/completions", json={"model": "cheap"}, headers=by(key, **told)
+        )
         sent = up.requests[-1]
-        assert [sent.header(name) for name in ("openai-organization", "openai-project", "openai-beta")] == [None, None, "b"]
+        assert [
+            sent.header(name) for name in ("openai-organization", "openai-project", "openai-beta")
+        ] == [None, None, "b"]
         keys.append(sent.header("idempotency-key"))
     first, colleague, other, again = keys
     assert first == colleague == again != other
@@ -232,7 +405,11 @@ async def test_a_form_costs_linear_time_in_every_dimension(line):
         body = b"--b\r\n" + content * (8 * 2**20 // len(content))
         for key, status in (("limited", 400), ("free", 200)):
             begun = time.process_time()
-            told = await live.http.post(f"{live.url}/audio/transcriptions", content=body, headers=by(key, **{"content-type": FORM}))
+            told = await live.http.post(
+                f"{live.url}/audio/transcriptions",
+                content=body,
+                headers=by(key, **{"content-type": FORM}),
+            )
             assert told.status_code == status
             assert time.process_time() - begun < 5  # the old one took minutes for 200 KB
     assert json.loads(told.content)["usage"] == USAGE

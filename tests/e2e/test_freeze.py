@@ -2,6 +2,7 @@
 
 `make bench BENCH=freeze` doubles the same dimensions up to their limits.
 """
+
 import pytest
 
 from tests.bench.freeze.dimensions import ANSWERS, REQUESTS

@@ -1,4 +1,5 @@
 """A store that takes nothing: the client has the upstream's whole answer, and is told that none of it is kept."""
+
 from __future__ import annotations
 
 import asyncio
@@ -23,7 +24,11 @@ ASK = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "user": "a
 
 
 def words(response, stream):
-    return said(events(response.text)) if stream else response.json()["choices"][0]["message"]["content"]
+    return (
+        said(events(response.text))
+        if stream
+        else response.json()["choices"][0]["message"]["content"]
+    )
 
 
 def nothing_fits(*_):
@@ -53,7 +58,9 @@ async def test_a_full_disk_costs_the_client_nothing_of_its_answer(data, stream, 
 
     script = ["hello", "all of it" if when == "before the request" else late, "still here"]
     async with Model(*script) as up, spawned(up.url, data) as (child, client):
-        answer = await client.post("/v1/chat/completions", json={**ASK, "messages": [{"role": "user", "content": "hello"}]})
+        answer = await client.post(
+            "/v1/chat/completions", json={**ASK, "messages": [{"role": "user", "content": "hello"}]}
+        )
         assert answer.headers["x-memory-status"] == "ok"
         if when == "before the request":
             fill()
@@ -61,14 +68,22 @@ async def test_a_full_disk_costs_the_client_nothing_of_its_answer(data, stream, 
         assert (answer.status_code, words(answer, stream)) == (200, "all of it")
         if when == "before the request" or not stream:
             assert answer.headers["x-memory-status"] == "degraded"
-        again = await client.post("/v1/chat/completions", json={**ASK, "messages": [{"role": "user", "content": "and now?"}]})
+        again = await client.post(
+            "/v1/chat/completions",
+            json={**ASK, "messages": [{"role": "user", "content": "and now?"}]},
+        )
         assert (again.status_code, words(again, False)) == (200, "still here")
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("fault", [StoreUnavailable("broken"), OSError(errno.ENOSPC, "full"), ValueError("nobody foresaw this")])
+@pytest.mark.parametrize(
+    "fault",
+    [StoreUnavailable("broken"), OSError(errno.ENOSPC, "full"), ValueError("nobody foresaw this")],
+)
 @pytest.mark.parametrize("nth", [1, 2, 3])
-async def test_whatever_the_store_and_the_spill_file_raise_the_answer_is_whole(data, monkeypatch, caplog, stream, fault, nth):
+async def test_whatever_the_store_and_the_spill_file_raise_the_answer_is_whole(
+    data, monkeypatch, caplog, stream, fault, nth
+):
     async with Model(REMEMBER, "fine") as up, running(up.url, data) as live:
         await asyncio.wait_for(live.gateway.memory._ready.wait(), 5)
         await live.gateway.worker.stop()  # its writes are not the turn's
@@ -110,20 +125,32 @@ async def test_an_oserror_of_ours_is_no_client_that_left(data, monkeypatch, capl
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("rounds", [1, 4])
-async def test_a_turn_waits_a_second_for_a_locked_store_however_many_rounds_it_has(data, stream, rounds):
+async def test_a_turn_waits_a_second_for_a_locked_store_however_many_rounds_it_has(
+    data, stream, rounds
+):
     began = asyncio.Event()
     other = None
 
     async def locks(seen, wire):
         """The first round's answer, when the request is there and somebody else writes for long."""
         async with asyncio.timeout(10):
-            while len(await live.gateway.memory.db.read(lambda c: list(c.exec_driver_sql("SELECT id FROM nodes")))) < 2:
+            while (
+                len(
+                    await live.gateway.memory.db.read(
+                        lambda c: list(c.exec_driver_sql("SELECT id FROM nodes"))
+                    )
+                )
+                < 2
+            ):
                 await asyncio.sleep(0.01)
         other.execute("BEGIN IMMEDIATE")
         began.set()
         return REMEMBER
 
-    async with Model("hello", locks, *[REMEMBER] * (rounds - 1), "fine") as up, running(up.url, data) as live:
+    async with (
+        Model("hello", locks, *[REMEMBER] * (rounds - 1), "fine") as up,
+        running(up.url, data) as live,
+    ):
         await live.chat("hello", user="ada")
         await live.gateway.worker.stop()
         other = sqlite3.connect(data / "mnemogate.db", isolation_level=None)
@@ -136,7 +163,9 @@ async def test_a_turn_waits_a_second_for_a_locked_store_however_many_rounds_it_h
             took = loop.time() - begun
         finally:
             other.close()
-        assert took < 3 * TURN_SECONDS  # where each wait had its own time: 2 s a round, and 2 s for the answer
+        assert (
+            took < 3 * TURN_SECONDS
+        )  # where each wait had its own time: 2 s a round, and 2 s for the answer
         assert (answer.status_code, words(answer, stream)) == (200, "fine")
         if not stream:
             assert answer.headers["x-memory-status"] == "degraded"
@@ -145,7 +174,9 @@ async def test_a_turn_waits_a_second_for_a_locked_store_however_many_rounds_it_h
         assert all("nothing was saved" in t for t in told)
 
 
-async def test_a_memory_that_fails_to_open_in_a_way_nobody_foresaw_is_told_and_tried_again(data, monkeypatch, caplog):
+async def test_a_memory_that_fails_to_open_in_a_way_nobody_foresaw_is_told_and_tried_again(
+    data, monkeypatch, caplog
+):
     load, tries = spilling.Spill.load, itertools.count()
 
     def failing(self):
@@ -160,5 +191,7 @@ async def test_a_memory_that_fails_to_open_in_a_way_nobody_foresaw_is_told_and_t
             response = await live.chat("hi", user="ada")  # waits for the store at the start
     assert response.headers["x-memory-status"] == "ok"
     told = [r for r in caplog.records if r.getMessage() == "memory cannot be opened; trying again"]
-    assert [str(r.exc_info[1]) for r in told] == ["nobody foresaw this"]  # once, with where it came from
+    assert [str(r.exc_info[1]) for r in told] == [
+        "nobody foresaw this"
+    ]  # once, with where it came from
     assert next(tries) == 3

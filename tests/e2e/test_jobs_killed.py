@@ -1,4 +1,5 @@
 """A gateway killed in the middle of its jobs: the next one resumes them, and the effect of each happens once."""
+
 from __future__ import annotations
 
 import asyncio
@@ -12,7 +13,11 @@ from tests.models import Model, call, calls
 OPENINGS = {"You compress": "summarise", "You keep the long-term": "extract", "You tidy": "reflect"}
 KINDS = "('summarise', 'extract', 'reflect')"
 OF_ADA = "JOIN scopes ON scopes.id = {0}.scope_id WHERE scopes.user = 'ada'"
-STALLS = {"summarise": 1, "extract": 1, "reflect": 2}  # reflection has a round behind it when it is killed
+STALLS = {
+    "summarise": 1,
+    "extract": 1,
+    "reflect": 2,
+}  # reflection has a round behind it when it is killed
 CONFIG = """
 [models."m"]
 targets = [{{ provider = "openai" }}]
@@ -31,7 +36,11 @@ def answer(kind, n):
     if kind == "extract":
         return json.dumps({"facts": [{"text": "The user lives in Lyon", "source": 1}]})
     if kind == "reflect":
-        return calls(call("archival_memory_insert", {"content": "Trains are what Ada builds"}, "r1")) if n == 1 else "done"
+        return (
+            calls(call("archival_memory_insert", {"content": "Trains are what Ada builds"}, "r1"))
+            if n == 1
+            else "done"
+        )
     return "SUMMARY"
 
 
@@ -70,8 +79,15 @@ async def test_jobs_killed_while_they_ran_are_resumed_and_write_once(data, tmp_p
         async with spawned(up.url, data) as (child, client):
             history = []
             for i in range(30):
-                history.append({"role": "user", "content": f"q{i} I live in Lyon. " + "what do you think of it? " * 20})
-                r = await client.post("/v1/chat/completions", json={"model": "m", "messages": history, "user": "ada"})
+                history.append(
+                    {
+                        "role": "user",
+                        "content": f"q{i} I live in Lyon. " + "what do you think of it? " * 20,
+                    }
+                )
+                r = await client.post(
+                    "/v1/chat/completions", json={"model": "m", "messages": history, "user": "ada"}
+                )
                 assert r.status_code == 200, r.text
                 history.append(r.json()["choices"][0]["message"])
                 if select(data, "SELECT 1 FROM jobs WHERE kind = 'summarise'"):
@@ -81,12 +97,27 @@ async def test_jobs_killed_while_they_ran_are_resumed_and_write_once(data, tmp_p
             await child.wait()
         with contextlib.closing(sqlite3.connect(data / "mnemogate.db")) as db, db:
             # Their leases would end in two minutes.
-            stalled = db.execute(f"UPDATE jobs SET lease_until = 0 WHERE kind IN {KINDS} AND state = 'running' RETURNING kind").fetchall()
-        assert {"summarise", "extract", "reflect"} == {kind for kind, in stalled}
+            stalled = db.execute(
+                f"UPDATE jobs SET lease_until = 0 WHERE kind IN {KINDS} AND state = 'running' RETURNING kind"
+            ).fetchall()
+        assert {"summarise", "extract", "reflect"} == {kind for (kind,) in stalled}
         async with spawned(up.url, data) as (_, client):
             hello = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "user": "bob"}
-            assert (await client.post("/v1/chat/completions", json=hello)).status_code == 200  # brings the credential
-            await until(lambda: not select(data, f"SELECT 1 FROM jobs {OF_ADA.format('jobs')} AND kind IN {KINDS}"))
-    assert select(data, "SELECT content FROM summaries") == [("SUMMARY\n(Details: conversation_search.)",)]
+            assert (
+                await client.post("/v1/chat/completions", json=hello)
+            ).status_code == 200  # brings the credential
+            await until(
+                lambda: (
+                    not select(
+                        data, f"SELECT 1 FROM jobs {OF_ADA.format('jobs')} AND kind IN {KINDS}"
+                    )
+                )
+            )
+    assert select(data, "SELECT content FROM summaries") == [
+        ("SUMMARY\n(Details: conversation_search.)",)
+    ]
     kept = select(data, f"SELECT content, actor FROM passages {OF_ADA.format('passages')}")
-    assert sorted(kept) == [("The user lives in Lyon", "extraction"), ("Trains are what Ada builds", "reflection")]
+    assert sorted(kept) == [
+        ("The user lives in Lyon", "extraction"),
+        ("Trains are what Ada builds", "reflection"),
+    ]

@@ -1,4 +1,5 @@
 """A history that is kept here by name: read from its end, so that it works however long it is, after a restart too."""
+
 from __future__ import annotations
 
 import pytest
@@ -23,10 +24,25 @@ def brought(conn, scope):
     """A conversation of ten thousand messages, as its turns left it."""
     scope_id = owners.ensure(conn, owners.as_found(conn, scope))
     line, now = new_key(), 1e9
-    add_row(conn, t.conversations, id=line, scope_id=scope_id, name="long", explicit=True, resent=False, forked_from=None, head=None, created_at=now, updated_at=now)
+    add_row(
+        conn,
+        t.conversations,
+        id=line,
+        scope_id=scope_id,
+        name="long",
+        explicit=True,
+        resent=False,
+        forked_from=None,
+        head=None,
+        created_at=now,
+        updated_at=now,
+    )
     nodes, rows, parent, link = [], [], None, Chain(scope.key, []).start
     for i in range(TURNS):
-        asked, answer = user(f"question {i} about this and that"), {"role": "assistant", "content": f"reply {i}, of some length"}
+        asked, answer = (
+            user(f"question {i} about this and that"),
+            {"role": "assistant", "content": f"reply {i}, of some length"},
+        )
         digest, link = after(scope.key, link, asked)
         node = Node(new_key() + i, line, parent.id if parent else None, asked=link)
         end, link = after(scope.key, link, answer)
@@ -34,7 +50,10 @@ def brought(conn, scope):
         nodes.append(columns(node, scope_id))
         for message, source, named in ((asked, "chat", digest), (answer, "answer", end)):
             place = message_rows.Place(line, node.id, source, now)
-            rows += ({"id": len(rows) + 1, **row, "public_id": new_id("msg")} for row in message_rows.rows_of(scope_id, place, [(message, named)]))
+            rows += (
+                {"id": len(rows) + 1, **row, "public_id": new_id("msg")}
+                for row in message_rows.rows_of(scope_id, place, [(message, named)])
+            )
     add_rows(conn, t.nodes, nodes)
     add_rows(conn, t.messages, rows)
     conn.execute(t.conversations.update().values(head=parent.id))
@@ -60,9 +79,13 @@ async def test_a_history_of_ten_thousand_messages_works_after_a_restart(data, re
             memory = live.gateway.memory
             await memory.usable()
             tenant = "local"
-            await memory.db.write(lambda conn: brought(conn, memory.scope(tenant, "ada", "default")))
+            await memory.db.write(
+                lambda conn: brought(conn, memory.scope(tenant, "ada", "default"))
+            )
         for n, words in enumerate(("first", "second", "third")):
-            async with running(up.url, data, CONFIG) as live:  # each time anew: nothing is kept in memory
+            async with running(
+                up.url, data, CONFIG
+            ) as live:  # each time anew: nothing is kept in memory
                 answer = await live.chat(f"{words} question", NAMED, user="ada", max_tokens=200)
                 assert (answer.status_code, answer.headers["x-memory-status"]) == (200, "ok")
                 sent = chats(up)[-1]
@@ -72,7 +95,9 @@ async def test_a_history_of_ten_thousand_messages_works_after_a_restart(data, re
                 before = [f"reply {TURNS - 1}, of some length"] if n == 0 else ["first question"]
                 assert all(words in said for words in before)
                 assert said[-1] == f"{words} question"
-                again = await live.chat(f"{words}, once more", NAMED, user="ada", max_tokens=200)  # a warm turn
+                again = await live.chat(
+                    f"{words}, once more", NAMED, user="ada", max_tokens=200
+                )  # a warm turn
                 assert again.headers["x-memory-status"] == "ok"
         assert reads[0] >= 2 * TURNS  # never summarised before: all of it
         assert max(reads[1:]) <= 300  # then what the window holds

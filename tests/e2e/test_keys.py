@@ -1,4 +1,5 @@
 """Keys made at run time, over processes: the command, two gateways on one database, restarts, reloads, and nothing left lying about."""
+
 from __future__ import annotations
 
 import asyncio
@@ -36,7 +37,12 @@ def bearer(key):
 async def made(up, data, **members):
     """A key from a gateway that ran on this data folder when there were none."""
     async with running(up.url, data) as live:
-        answer = await live.memory("POST", "/keys", json={"name": "first", "tenant": "acme", **members}, **bearer((data / "token").read_text().strip()))
+        answer = await live.memory(
+            "POST",
+            "/keys",
+            json={"name": "first", "tenant": "acme", **members},
+            **bearer((data / "token").read_text().strip()),
+        )
         assert answer.status_code == 200, answer.text
         return answer.json()
 
@@ -54,8 +60,16 @@ async def within(seconds, asked, wanted):
 
 
 async def test_two_gateways_on_one_database_know_each_others_keys(data):
-    async with Model("ok") as up, running(up.url, data, {"keys": [ROOT]}) as one, running(up.url, data, {"keys": [ROOT]}) as two:
-        key = (await one.memory("POST", "/keys", json={"name": "a", "tenant": "t"}, **bearer("sk-root"))).json()["key"]
+    async with (
+        Model("ok") as up,
+        running(up.url, data, {"keys": [ROOT]}) as one,
+        running(up.url, data, {"keys": [ROOT]}) as two,
+    ):
+        key = (
+            await one.memory(
+                "POST", "/keys", json={"name": "a", "tenant": "t"}, **bearer("sk-root")
+            )
+        ).json()["key"]
         assert await status(one, key) == 200
         assert await within(3, lambda: status(two, key), 200) == 200
         assert (await two.memory("DELETE", "/keys/a", **bearer("sk-root"))).status_code == 200
@@ -94,10 +108,18 @@ async def test_a_providers_key_needs_only_a_key_that_was_made(data):
 async def test_a_reload_keeps_the_keys_that_were_made(data):
     base = {"storage.data": str(data), "storage.vectors": "none", "memory.read_deadline_ms": 2000}
     async with Model("ok") as up, running(up.url, data, {"keys": [ROOT]}) as live:
-        key = (await live.memory("POST", "/keys", json={"name": "a", "tenant": "t"}, **bearer("sk-root"))).json()["key"]
-        live.app.reload(load(None, {}, {**base, "upstream": up.url, "keys": [{**ROOT, "key": "sk-root2"}]}))
+        key = (
+            await live.memory(
+                "POST", "/keys", json={"name": "a", "tenant": "t"}, **bearer("sk-root")
+            )
+        ).json()["key"]
+        live.app.reload(
+            load(None, {}, {**base, "upstream": up.url, "keys": [{**ROOT, "key": "sk-root2"}]})
+        )
         assert [await status(live, k) for k in (key, "sk-root", "sk-root2")] == [200, 401, 200]
-        live.app.reload(load(None, {}, {**base, "upstream": up.url}))  # without [[keys]] it is those made that count
+        live.app.reload(
+            load(None, {}, {**base, "upstream": up.url})
+        )  # without [[keys]] it is those made that count
         assert [await status(live, k) for k in (key, "sk-root2")] == [200, 401]
         assert (await live.memory("GET", "/keys", **bearer(key))).status_code == 403
 
@@ -105,9 +127,15 @@ async def test_a_reload_keeps_the_keys_that_were_made(data):
 async def test_on_one_persons_machine_a_reload_is_a_start_that_asks_for_keys(data):
     async with Model("ok") as up, running(up.url, data) as live:
         token = (data / "token").read_text().strip()
-        key = (await live.memory("POST", "/keys", json={"name": "a", "tenant": "t"}, **bearer(token))).json()["key"]
+        key = (
+            await live.memory("POST", "/keys", json={"name": "a", "tenant": "t"}, **bearer(token))
+        ).json()["key"]
         assert await status(live, "sk-own") == 200
-        live.app.reload(load(None, {}, {"upstream": up.url, "storage.data": str(data), "storage.vectors": "none"}))
+        live.app.reload(
+            load(
+                None, {}, {"upstream": up.url, "storage.data": str(data), "storage.vectors": "none"}
+            )
+        )
         assert [await status(live, k) for k in (key, "sk-own", token)] == [200, 401, 401]
 
 
@@ -116,12 +144,27 @@ async def test_a_key_made_before_the_gateway_asks_for_keys_is_not_taken_for_the_
     """The first key is made through a gateway that runs in own-key mode until it starts anew."""
     async with Model("ok") as up, running(up.url, data) as live:
         token = (data / "token").read_text().strip()
-        key = (await live.memory("POST", "/keys", json={"name": "a", "tenant": "t"}, **bearer(token))).json()["key"]
-        for headers in ({"authorization": f"Bearer {key}"}, {"authorization": key}, {"authorization": f"Bearer {key}", "x-memory": "off"}):
+        key = (
+            await live.memory("POST", "/keys", json={"name": "a", "tenant": "t"}, **bearer(token))
+        ).json()["key"]
+        for headers in (
+            {"authorization": f"Bearer {key}"},
+            {"authorization": key},
+            {"authorization": f"Bearer {key}", "x-memory": "off"},
+        ):
             response = await live.chat("hi", headers)
-            assert (response.status_code, response.json()["error"]["code"]) == (401, "invalid_api_key")
+            assert (response.status_code, response.json()["error"]["code"]) == (
+                401,
+                "invalid_api_key",
+            )
             assert "from its next start on" in response.json()["error"]["message"]
-        assert (await live.http.post(f"{live.url}/embeddings", json={"model": "m", "input": "hi"}, headers={"authorization": "", "x-api-key": key})).status_code == 401
+        assert (
+            await live.http.post(
+                f"{live.url}/embeddings",
+                json={"model": "m", "input": "hi"},
+                headers={"authorization": "", "x-api-key": key},
+            )
+        ).status_code == 401
         assert not up.requests
         assert await status(live, "mg-of-another-gateway") == 200  # which may be the upstream
 
@@ -132,8 +175,17 @@ async def test_the_local_token_is_not_taken_for_the_providers_key(data, headers)
     async with Model("ok") as up, running(up.url, data) as live:
         token = (data / "token").read_text().strip()
         response = await live.chat("hi", {"authorization": f"Bearer {token}", **headers})
-        assert (response.status_code, "local token" in response.json()["error"]["message"]) == (401, True)
-        assert (await live.http.post(f"{live.url}/embeddings", json={"model": "m", "input": "hi"}, headers={"authorization": "", "x-api-key": token})).status_code == 401
+        assert (response.status_code, "local token" in response.json()["error"]["message"]) == (
+            401,
+            True,
+        )
+        assert (
+            await live.http.post(
+                f"{live.url}/embeddings",
+                json={"model": "m", "input": "hi"},
+                headers={"authorization": "", "x-api-key": token},
+            )
+        ).status_code == 401
         assert not up.requests
 
 
@@ -144,8 +196,26 @@ async def test_a_credential_that_was_brought_pays_for_nothing_once_keys_are_aske
     async with Model("ok") as up, running(up.url, data, config) as live:
         token = (data / "token").read_text().strip()
         assert await status(live, "sk-own") == 200
-        key = (await live.memory("POST", "/keys", json={"name": "a", "tenant": "local", "default_user": "me"}, **bearer(token))).json()["key"]
-        live.app.reload(load(None, {}, {"upstream": up.url, "storage.data": str(data), "storage.vectors": "none", "memory.embedder": "upstream:e"}))
+        key = (
+            await live.memory(
+                "POST",
+                "/keys",
+                json={"name": "a", "tenant": "local", "default_user": "me"},
+                **bearer(token),
+            )
+        ).json()["key"]
+        live.app.reload(
+            load(
+                None,
+                {},
+                {
+                    "upstream": up.url,
+                    "storage.data": str(data),
+                    "storage.vectors": "none",
+                    "memory.embedder": "upstream:e",
+                },
+            )
+        )
         before = len(up.requests)
         assert await status(live, key) == 200
         await live.memory("GET", "/users/me/search?query=hi", **bearer(key))
@@ -158,19 +228,41 @@ async def test_a_credential_that_was_brought_pays_for_nothing_once_keys_are_aske
 
 @row(89)
 @pytest.mark.parametrize("headers", [{}, {"x-memory": "off"}])
-async def test_a_provider_without_a_key_gets_no_key_of_ours_and_its_refusal_tells_what_is_missing(data, headers):
-    async with Model((401, {"error": {"message": "no key given"}}), (401, {"error": {"message": "no key given"}})) as up, running(up.url, data, {"keys": [ROOT]}) as live:
+async def test_a_provider_without_a_key_gets_no_key_of_ours_and_its_refusal_tells_what_is_missing(
+    data, headers
+):
+    async with (
+        Model(
+            (401, {"error": {"message": "no key given"}}),
+            (401, {"error": {"message": "no key given"}}),
+        ) as up,
+        running(up.url, data, {"keys": [ROOT]}) as live,
+    ):
         for body in ({}, {"stream": True}):
-            response = await live.chat("hi", {"authorization": "Bearer sk-root", "x-api-key": "sk-root", "api-key": "sk-root", **headers}, **body)
+            response = await live.chat(
+                "hi",
+                {
+                    "authorization": "Bearer sk-root",
+                    "x-api-key": "sk-root",
+                    "api-key": "sk-root",
+                    **headers,
+                },
+                **body,
+            )
             error = response.json()["error"]
             assert (response.status_code, error["code"]) == (502, "upstream_auth_error")
-            assert error["message"] == "The provider 'openai' has no api_key here, and wants one. The gateway's operator must set providers.openai.api_key."
+            assert (
+                error["message"]
+                == "The provider 'openai' has no api_key here, and wants one. The gateway's operator must set providers.openai.api_key."
+            )
         assert len(up.requests) == 2
         assert "sk-root" not in str([r.headers for r in up.requests])
 
 
 @row(87)
-async def test_before_the_store_was_read_a_key_that_may_be_one_is_not_refused_but_asked_again(data, monkeypatch):
+async def test_before_the_store_was_read_a_key_that_may_be_one_is_not_refused_but_asked_again(
+    data, monkeypatch
+):
     async with Model("ok") as up:
         first = await made(up, data)
         go, opened = asyncio.Event(), Database.open
@@ -184,8 +276,12 @@ async def test_before_the_store_was_read_a_key_that_may_be_one_is_not_refused_bu
             for key in (first["key"], "wrong"):
                 response = await live.chat("hi", {"authorization": f"Bearer {key}"})
                 assert (response.status_code, response.headers["retry-after"]) == (503, "1")
-            assert (await live.chat("hi", {"authorization": "", "x-memory": "off"})).status_code == 401
-            assert (await live.chat("hi", {"authorization": "Bearer sk-root", "x-memory": "off"})).status_code == 200
+            assert (
+                await live.chat("hi", {"authorization": "", "x-memory": "off"})
+            ).status_code == 401
+            assert (
+                await live.chat("hi", {"authorization": "Bearer sk-root", "x-memory": "off"})
+            ).status_code == 200
             go.set()
             assert await within(5, lambda: status(live, first["key"]), 200) == 200
             assert await status(live, "wrong") == 401
@@ -202,7 +298,10 @@ def test_what_a_file_tells_of_its_keys_before_it_is_opened(tmp_path):
         db.commit()
         assert glance(file) == Made()
         db.execute("CREATE TABLE keys (spec, revoked_at)")
-        db.executemany("INSERT INTO keys VALUES (?, ?)", [('{"admin": true}', None), ('{"admin": true}', 1.0), ("{}", None), ("[", None)])
+        db.executemany(
+            "INSERT INTO keys VALUES (?, ?)",
+            [('{"admin": true}', None), ('{"admin": true}', 1.0), ("{}", None), ("[", None)],
+        )
         db.commit()
         assert glance(file) == Made(4, 3, 1)
 
@@ -210,18 +309,38 @@ def test_what_a_file_tells_of_its_keys_before_it_is_opened(tmp_path):
 @pytest.mark.parametrize(("host", "starts"), [("127.0.0.1", True), ("0.0.0.0", False)])
 def test_a_database_that_cannot_be_read_closes_what_strangers_could_reach(tmp_path, host, starts):
     (tmp_path / "mnemogate.db").write_bytes(b"no database at all" * 100)
-    with contextlib.nullcontext() if starts else pytest.raises(ConfigError, match="whether keys were made is not known"):
-        assert load(None, {}, {"storage.data": str(tmp_path), "server.host": host}).mode == "own-key"
-    assert load(None, {}, {"storage.data": str(tmp_path), "server.host": host, "keys": [ROOT]}).mode == "managed"
+    with (
+        contextlib.nullcontext()
+        if starts
+        else pytest.raises(ConfigError, match="whether keys were made is not known")
+    ):
+        assert (
+            load(None, {}, {"storage.data": str(tmp_path), "server.host": host}).mode == "own-key"
+        )
+    assert (
+        load(None, {}, {"storage.data": str(tmp_path), "server.host": host, "keys": [ROOT]}).mode
+        == "managed"
+    )
 
 
-async def test_the_start_and_the_doctor_tell_how_many_keys_there_are_and_what_they_lack(data, monkeypatch):
+async def test_the_start_and_the_doctor_tell_how_many_keys_there_are_and_what_they_lack(
+    data, monkeypatch
+):
     monkeypatch.setenv("MNEMOGATE_DATA", str(data))
-    monkeypatch.setattr("gateway.cli.doctor._upstream", lambda name, provider: iter(()))  # it is asked elsewhere
+    monkeypatch.setattr(
+        "gateway.cli.doctor._upstream", lambda name, provider: iter(())
+    )  # it is asked elsewhere
 
     def lines():
         settings = load(None, {}, {"storage.data": str(data)})
-        finding = next((f for f in checks(Serving(None, None, None, None, 1, "text", "info")) if getattr(f, "what", "") == "keys"), None)
+        finding = next(
+            (
+                f
+                for f in checks(Serving(None, None, None, None, 1, "text", "info"))
+                if getattr(f, "what", "") == "keys"
+            ),
+            None,
+        )
         return "\n".join(told(settings, "http://x")), finding
 
     async with Model("ok") as up:
@@ -232,9 +351,18 @@ async def test_the_start_and_the_doctor_tell_how_many_keys_there_are_and_what_th
         assert "no key is an admin's" in start
         assert (finding.state, "no key is an admin's" in finding.told) == ("note", True)
         async with running(up.url, data, {"keys": [ROOT]}) as live:
-            await live.memory("POST", "/keys", json={"name": "ops", "tenant": "t", "admin": True}, **bearer("sk-root"))
+            await live.memory(
+                "POST",
+                "/keys",
+                json={"name": "ops", "tenant": "t", "admin": True},
+                **bearer("sk-root"),
+            )
             start, finding = lines()
-            assert ("0 in the configuration, 2 made" in start, "admin's" in start, finding.state) == (True, False, "ok")
+            assert (
+                "0 in the configuration, 2 made" in start,
+                "admin's" in start,
+                finding.state,
+            ) == (True, False, "ok")
             for name in ("first", "ops"):
                 await live.memory("DELETE", f"/keys/{name}", **bearer("sk-root"))
         start, finding = lines()
@@ -245,12 +373,16 @@ async def test_the_start_and_the_doctor_tell_how_many_keys_there_are_and_what_th
 # --- the command ---------------------------------------------------------------------------------------------------
 
 
-async def test_the_command_makes_the_first_key_on_a_fresh_machine_and_steers_the_gateway_that_then_runs(tmp_path):
+async def test_the_command_makes_the_first_key_on_a_fresh_machine_and_steers_the_gateway_that_then_runs(
+    tmp_path,
+):
     """With a provider's key in the configuration, which alone would not start."""
     config = tmp_path / "gateway.toml"
     async with Model("ok") as up:
-        config.write_text(f'[providers.openai]\nbase_url = "{up.url}"\napi_key = "sk-provider"\n'
-                          '[models.m]\ntargets = [{ provider = "openai" }]\nprice = { input = 1, output = 1 }\n')
+        config.write_text(
+            f'[providers.openai]\nbase_url = "{up.url}"\napi_key = "sk-provider"\n'
+            '[models.m]\ntargets = [{ provider = "openai" }]\nprice = { input = 1, output = 1 }\n'
+        )
         data, env = tmp_path / "data", {"MNEMOGATE_CONFIG": str(config)}
 
         def run(*arguments, **more):
@@ -262,24 +394,67 @@ async def test_the_command_makes_the_first_key_on_a_fresh_machine_and_steers_the
         assert done.returncode == 0, done.stderr
         admin = done.stdout.removesuffix("\n")
         assert "from now on every request needs a managed key" in done.stderr
-        not_a_number = await run("keys", "create", "--name", "x", "--tenant", "acme", "--usd", "nan")
-        assert (admin.startswith("mnemogate-"), "\n" in admin, admin in done.stderr, "shown this once" in done.stderr) == (True, False, False, True)
+        not_a_number = await run(
+            "keys", "create", "--name", "x", "--tenant", "acme", "--usd", "nan"
+        )
+        assert (
+            admin.startswith("mnemogate-"),
+            "\n" in admin,
+            admin in done.stderr,
+            "shown this once" in done.stderr,
+        ) == (True, False, False, True)
         with started(data, "serve", "--port", "0", **env) as process:
             process.waited("keys +0 in the configuration, 1 made")
             async with httpx.AsyncClient(base_url=process.url) as client:
 
                 async def asked(key, user="ada"):
-                    return (await client.post("/v1/chat/completions", json={"model": "m", "user": user, "messages": [{"role": "user", "content": "hi"}]}, **bearer(key))).status_code
+                    return (
+                        await client.post(
+                            "/v1/chat/completions",
+                            json={
+                                "model": "m",
+                                "user": user,
+                                "messages": [{"role": "user", "content": "hi"}],
+                            },
+                            **bearer(key),
+                        )
+                    ).status_code
 
                 assert await asked(admin) == 200  # from the very first request
                 assert not_a_number.returncode == 2
                 keyless = await run("keys", "list")
                 assert (keyless.returncode, "MNEMOGATE_KEY" in keyless.stderr) == (1, True)
-                made = await run("keys", "create", "--name", "phone", "--tenant", "acme", "--no-trusted", "--user", "ada", "--model", "m", "--rpm", "60", "--tpm", "1", "--concurrent", "2",
-                                 "--usd", "5", "--period", "day", "--json", MNEMOGATE_KEY=admin)
+                made = await run(
+                    "keys",
+                    "create",
+                    "--name",
+                    "phone",
+                    "--tenant",
+                    "acme",
+                    "--no-trusted",
+                    "--user",
+                    "ada",
+                    "--model",
+                    "m",
+                    "--rpm",
+                    "60",
+                    "--tpm",
+                    "1",
+                    "--concurrent",
+                    "2",
+                    "--usd",
+                    "5",
+                    "--period",
+                    "day",
+                    "--json",
+                    MNEMOGATE_KEY=admin,
+                )
                 phone = json.loads(made.stdout)
                 assert "the first key" not in made.stderr
-                assert (phone["limits"], phone["budget"]) == ({"rpm": 60, "tpm": 1, "concurrent": 2}, {"usd": 5, "period": "day"})
+                assert (phone["limits"], phone["budget"]) == (
+                    {"rpm": 60, "tpm": 1, "concurrent": 2},
+                    {"usd": 5, "period": "day"},
+                )
                 assert [await asked(phone["key"], user) for user in ("ada", "eve")] == [200, 403]
                 ended = await run("keys", "revoke", "phone", MNEMOGATE_KEY=admin)
                 assert ended.stdout == f"phone ({phone['id']}) is revoked\n"
@@ -296,16 +471,46 @@ def test_with_no_gateway_running_the_command_needs_no_key(tmp_path, monkeypatch)
         assert done.exit_code == code, done.output
         return done
 
-    assert "the first key" not in run("create", "--name", "ops", "--tenant", "acme", "--admin").stderr  # one stands in the configuration
-    run("create", "--name", "phone", "--tenant", "acme", "--no-trusted", "--default-user", "ada", "--model", "gpt-*", "--rpm", "60", "--usd", "2.5")
+    assert (
+        "the first key" not in run("create", "--name", "ops", "--tenant", "acme", "--admin").stderr
+    )  # one stands in the configuration
+    run(
+        "create",
+        "--name",
+        "phone",
+        "--tenant",
+        "acme",
+        "--no-trusted",
+        "--default-user",
+        "ada",
+        "--model",
+        "gpt-*",
+        "--rpm",
+        "60",
+        "--usd",
+        "2.5",
+    )
     shown = run("list").stdout
-    for line in ("root  of ops, in the configuration", "ops  of acme, made ", "admin; any user", "phone  of acme, made ", "users ada; models gpt-*; rpm 60; 2.5 USD a month"):
+    for line in (
+        "root  of ops, in the configuration",
+        "ops  of acme, made ",
+        "admin; any user",
+        "phone  of acme, made ",
+        "users ada; models gpt-*; rpm 60; 2.5 USD a month",
+    ):
         assert line in shown
     run("revoke", "ops")
     assert "ops  of" not in run("list").stdout
-    assert [(k["name"], bool(k["revoked_at"])) for k in json.loads(run("list", "--all", "--json").stdout)] == [("root", False), ("ops", True), ("phone", False)]
-    for arguments, fault in ((("revoke", "nobody"), "no key of the id or name 'nobody'"), (("revoke", "root"), "stands in the configuration"),
-                             (("create", "--name", "phone", "--tenant", "t"), "'phone' already"), (("create", "--name", "", "--tenant", "t"), "name: ")):
+    assert [
+        (k["name"], bool(k["revoked_at"]))
+        for k in json.loads(run("list", "--all", "--json").stdout)
+    ] == [("root", False), ("ops", True), ("phone", False)]
+    for arguments, fault in (
+        (("revoke", "nobody"), "no key of the id or name 'nobody'"),
+        (("revoke", "root"), "stands in the configuration"),
+        (("create", "--name", "phone", "--tenant", "t"), "'phone' already"),
+        (("create", "--name", "", "--tenant", "t"), "name: "),
+    ):
         refused = run(*arguments, code=1)
         assert (fault in refused.stderr, refused.stdout) == (True, "")
 
@@ -330,21 +535,43 @@ async def test_no_made_key_is_logged_or_kept_with_every_logger_at_debug(tmp_path
         config = f'[providers.openai]\nbase_url = "{up.url}"\n[[keys]]\nname = "root"\nkey = "sk-root-SENTINEL"\ntenant = "ops"\nadmin = true\n'
         async with child(folder, config, code=DEBUG) as (gateway, client):
             await settled(client)
-            answer = await client.post("/memory/v1/keys", json={"name": "a", "tenant": "acme"}, **bearer("sk-root-SENTINEL"))
+            answer = await client.post(
+                "/memory/v1/keys",
+                json={"name": "a", "tenant": "acme"},
+                **bearer("sk-root-SENTINEL"),
+            )
             key = answer.json()["key"]
             answers = []
             for credential in (key, rejected, rejected + "é", f"{key}x"):
-                for header in ({"authorization": f"Bearer {credential}".encode()}, {"authorization": credential.encode()}, {"x-api-key": credential.encode()}):
+                for header in (
+                    {"authorization": f"Bearer {credential}".encode()},
+                    {"authorization": credential.encode()},
+                    {"x-api-key": credential.encode()},
+                ):
                     answers.append(await client.get("/memory/v1/keys", headers=header))
-                    answers.append(await client.post("/v1/chat/completions", json={"model": "m", "messages": [{"role": "user", "content": "hi"}]}, headers=header))
-            answers.append(await client.post("/memory/v1/keys", json={"name": "b", "tenant": "t", "key": key}, **bearer("sk-root-SENTINEL")))
+                    answers.append(
+                        await client.post(
+                            "/v1/chat/completions",
+                            json={"model": "m", "messages": [{"role": "user", "content": "hi"}]},
+                            headers=header,
+                        )
+                    )
+            answers.append(
+                await client.post(
+                    "/memory/v1/keys",
+                    json={"name": "b", "tenant": "t", "key": key},
+                    **bearer("sk-root-SENTINEL"),
+                )
+            )
             answers.append(await client.delete("/memory/v1/keys/a", **bearer("sk-root-SENTINEL")))
             answers.append(await client.get("/memory/v1/keys", **bearer("sk-root-SENTINEL")))
             assert {a.status_code for a in answers} == {200, 400, 401, 403}
             for secret in (key, rejected, "sk-root-SENTINEL"):
                 assert not [a for a in answers if secret in f"{a.headers} {a.text}"]
             assert (folder / "data" / "mnemogate.db-wal").exists()
-            assert lies(folder, [key, rejected, "sk-root-SENTINEL"]) == set()  # while the log and the journal are still there
+            assert (
+                lies(folder, [key, rejected, "sk-root-SENTINEL"]) == set()
+            )  # while the log and the journal are still there
         assert "DEBUG" in gateway.said
         assert lies(folder, [key, rejected, "sk-root-SENTINEL"]) == set()
         assert lies(folder / "data", ["acme"])  # the files that were looked through are those

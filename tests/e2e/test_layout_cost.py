@@ -1,4 +1,5 @@
 """What memory costs in input tokens does not depend on the machine: the bars stand as a test, on the bodies an upstream received."""
+
 from __future__ import annotations
 
 import asyncio
@@ -18,10 +19,15 @@ async def test_the_bill_stays_within_the_bars():
     assert found["40-turn chat, with hidden rounds"] <= 1.30
     assert found["6-step agent loops, the layout alone"] <= 1.05
     for by in bills.values():
-        assert by["the layout alone"].changed == by["memory off"].changed == 0  # no prefix is ever read anew
+        assert (
+            by["the layout alone"].changed == by["memory off"].changed == 0
+        )  # no prefix is ever read anew
 
 
 def test_what_every_request_pays_for_stays_small():
-    defaults = [Block(b.label, b.value, b.description, b.limit, b.read_only) for b in Settings().memory.blocks]
+    defaults = [
+        Block(b.label, b.value, b.description, b.limit, b.read_only)
+        for b in Settings().memory.blocks
+    ]
     assert len(msgspec.json.encode(offered(None, write=True))) <= 1900
     assert len(compiled(defaults, "0123456789")) <= 720

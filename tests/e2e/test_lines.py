@@ -1,4 +1,5 @@
 """What a turn leaves for the next one of its conversation: that one reads nothing, and is told all that was changed meanwhile."""
+
 from __future__ import annotations
 
 import asyncio
@@ -51,7 +52,9 @@ def reads(monkeypatch):
     """The snapshots that were read."""
     found = []
     snapshot = turns.snapshot
-    monkeypatch.setattr(turns, "snapshot", lambda conn, ask: found.append(ask) or snapshot(conn, ask))
+    monkeypatch.setattr(
+        turns, "snapshot", lambda conn, ask: found.append(ask) or snapshot(conn, ask)
+    )
     return found
 
 
@@ -72,18 +75,28 @@ async def test_the_turn_after_an_edit_reads_nothing_and_is_told_of_it(data, read
         assert not reads
         assert "tea" in shown(up)
         assert "cake" in shown(up)
-        (_, epoch) = [m["content"] for m in up.bodies[-1]["messages"] if m["role"] == "user" and "<memory_updates" in m["content"]]
+        (_, epoch) = [
+            m["content"]
+            for m in up.bodies[-1]["messages"]
+            if m["role"] == "user" and "<memory_updates" in m["content"]
+        ]
         assert "cake" in epoch
 
 
 def counting():
     """A model that never says the same twice, but `again` where it is asked to."""
     said = iter(range(1000))
-    return Model(lambda seen, wire: text("again" if seen.json["messages"][-1]["content"] == "again" else f"answer {next(said)}"))
+    return Model(
+        lambda seen, wire: text(
+            "again" if seen.json["messages"][-1]["content"] == "again" else f"answer {next(said)}"
+        )
+    )
 
 
 @pytest.mark.parametrize("newest", [2, 3, 10])
-async def test_a_client_that_trims_its_history_is_known_again_and_reads_nothing(data, reads, newest):
+async def test_a_client_that_trims_its_history_is_known_again_and_reads_nothing(
+    data, reads, newest
+):
     async with counting() as up, running(up.url, data) as live:
         talk = Talk(live, newest=newest)
         for i in range(3):
@@ -98,7 +111,9 @@ async def test_a_client_that_trims_its_history_is_known_again_and_reads_nothing(
         assert not reads
 
 
-async def test_a_line_that_a_write_overtakes_while_the_store_is_asked_whose_it_is_goes(data, monkeypatch):
+async def test_a_line_that_a_write_overtakes_while_the_store_is_asked_whose_it_is_goes(
+    data, monkeypatch
+):
     waits = []
     read = Database.read
 
@@ -115,7 +130,11 @@ async def test_a_line_that_a_write_overtakes_while_the_store_is_asked_whose_it_i
             await talk.say(words)
         await asyncio.sleep(0.2)  # the chores of the start
         await talk.say("and again")
-        waits.append(live.memory("PUT", "/users/ada/blocks/human", json={"value": "coffee"}, headers=token(data)))
+        waits.append(
+            live.memory(
+                "PUT", "/users/ada/blocks/human", json={"value": "coffee"}, headers=token(data)
+            )
+        )
         await talk.say("what now")
         assert not waits
         assert "coffee" in shown(up)
@@ -146,7 +165,9 @@ async def test_an_edit_in_one_conversation_is_told_in_the_others(data):
             assert f"fact-{turn}" in shown(up)
 
 
-async def test_what_others_edit_while_a_turn_with_an_edit_of_its_own_is_under_way_is_told_in_the_next(data):
+async def test_what_others_edit_while_a_turn_with_an_edit_of_its_own_is_under_way_is_told_in_the_next(
+    data,
+):
     go = asyncio.Event()
 
     async def late():
@@ -154,7 +175,9 @@ async def test_what_others_edit_while_a_turn_with_an_edit_of_its_own_is_under_wa
         return text("so be it")
 
     def slow(seen, wire):
-        waits = seen.json["messages"][-1]["role"] == "tool" and any("note slowly" in str(m.get("content")) for m in seen.json["messages"])
+        waits = seen.json["messages"][-1]["role"] == "tool" and any(
+            "note slowly" in str(m.get("content")) for m in seen.json["messages"]
+        )
         return late() if waits and not go.is_set() else answer(seen, wire)
 
     async with Model(slow) as up, running(up.url, data) as live:
@@ -165,7 +188,12 @@ async def test_what_others_edit_while_a_turn_with_an_edit_of_its_own_is_under_wa
         while not any(m.get("role") == "tool" for m in up.bodies[-1]["messages"]):
             await asyncio.sleep(0.01)
         await other.say("note meanwhile")
-        done = await live.memory("POST", "/users/ada/passages", json={"content": "a passage from outside"}, headers=token(data))
+        done = await live.memory(
+            "POST",
+            "/users/ada/passages",
+            json={"content": "a passage from outside"},
+            headers=token(data),
+        )
         assert done.status_code < 300, done.text
         go.set()
         await under_way
@@ -182,7 +210,11 @@ async def test_an_edit_from_outside_between_two_turns_is_told_at_once(data):
         talk = Talk(live)
         await talk.say("note tea")
         for value in ("coffee", "milk"):
-            assert (await live.memory("PUT", "/users/ada/blocks/human", json={"value": value}, headers=token(data))).status_code < 300
+            assert (
+                await live.memory(
+                    "PUT", "/users/ada/blocks/human", json={"value": value}, headers=token(data)
+                )
+            ).status_code < 300
             await talk.say("what now")
             assert value in shown(up)
             assert "tea</human>" not in shown(up)
@@ -196,7 +228,11 @@ async def test_what_was_taken_out_from_outside_while_a_turn_edits_too_is_never_s
         return append("milk")
 
     def slow(seen, wire):
-        return late() if seen.json["messages"][-1]["content"].startswith("note late") else answer(seen, wire)
+        return (
+            late()
+            if seen.json["messages"][-1]["content"].startswith("note late")
+            else answer(seen, wire)
+        )
 
     async with Model(slow) as up, running(up.url, data) as live:
         talk = Talk(live)
@@ -205,7 +241,11 @@ async def test_what_was_taken_out_from_outside_while_a_turn_edits_too_is_never_s
         under_way = asyncio.create_task(talk.say("note late"))
         while not up.bodies[-1]["messages"][-1]["content"].startswith("note late"):
             await asyncio.sleep(0.01)
-        assert (await live.memory("PUT", "/users/ada/blocks/human", json={"value": "coffee"}, headers=token(data))).status_code < 300
+        assert (
+            await live.memory(
+                "PUT", "/users/ada/blocks/human", json={"value": "coffee"}, headers=token(data)
+            )
+        ).status_code < 300
         go.set()
         await under_way
         await talk.say("and now")

@@ -1,4 +1,5 @@
 """`X-Memory: write` between turns with memory, and recognition among many equal answers."""
+
 from __future__ import annotations
 
 import json
@@ -17,7 +18,11 @@ async def test_write_injects_nothing_into_a_chat_that_had_memory(data):
             if mode == "write":
                 assert up.bodies[-1]["messages"] == chat
                 assert "tools" not in up.bodies[-1]
-            chat = [*chat, response.json()["choices"][0]["message"], {"role": "user", "content": question}]
+            chat = [
+                *chat,
+                response.json()["choices"][0]["message"],
+                {"role": "user", "content": question},
+            ]
         assert "Likes tea" in up.bodies[-1]["messages"][0]["content"]
         assert "removed" not in json.dumps(up.bodies[-1])
 
@@ -27,6 +32,10 @@ async def test_one_of_very_many_equal_answers_is_found_by_its_history(data):
         first = await live.chat("special", user="ada")
         for i in range(70):
             await live.chat(f"thing {i}", user="ada")
-        said = [{"role": "user", "content": "special"}, {"role": "assistant", "content": "Done."}, {"role": "user", "content": "more"}]
+        said = [
+            {"role": "user", "content": "special"},
+            {"role": "assistant", "content": "Done."},
+            {"role": "user", "content": "more"},
+        ]
         again = await live.chat(said, user="ada")
         assert again.headers["x-memory-conversation"] == first.headers["x-memory-conversation"]

@@ -1,4 +1,5 @@
 """Automatic recall: at the newest user message only, the same while tools run, not replayed later, never recorded."""
+
 from __future__ import annotations
 
 from tests.conftest import running
@@ -13,28 +14,51 @@ def user(content):
 
 
 async def test_recall_follows_the_rules(data):
-    script = [calls(call("archival_memory_insert", {"content": "The dog is called Rex."})), "ok", calls(call("get_weather", {}, "w")), "Rex it is", "bye"]
+    script = [
+        calls(call("archival_memory_insert", {"content": "The dog is called Rex."})),
+        "ok",
+        calls(call("get_weather", {}, "w")),
+        "Rex it is",
+        "bye",
+    ]
     async with Model(*script) as up, running(up.url, data, AUTO) as live:
         await live.chat("We got a dog", user="ada")
         history = [user("What is the dog called?")]
-        message = (await live.chat(history, user="ada", tools=[WEATHER])).json()["choices"][0]["message"]
+        message = (await live.chat(history, user="ada", tools=[WEATHER])).json()["choices"][0][
+            "message"
+        ]
         asked = up.bodies[2]["messages"][-1]["content"]
         assert asked.startswith("What is the dog called?\n\n<")
         assert "<recalled_memory" in asked
         assert "called Rex" in asked
         history += [message, {"role": "tool", "tool_call_id": "w", "content": "sunny"}]
-        answer = (await live.chat(history, user="ada", tools=[WEATHER])).json()["choices"][0]["message"]
+        answer = (await live.chat(history, user="ada", tools=[WEATHER])).json()["choices"][0][
+            "message"
+        ]
         assert up.bodies[3]["messages"][1]["content"] == asked  # the same while tools run
         history += [answer, user("Thanks a lot")]
         await live.chat(history, user="ada", tools=[WEATHER])
         assert "recalled_memory" not in up.bodies[4]["messages"][1]["content"]  # not replayed
-        stored = await live.gateway.memory.db.read(lambda c: [r[0] for r in c.exec_driver_sql("SELECT body FROM messages")])
+        stored = await live.gateway.memory.db.read(
+            lambda c: [r[0] for r in c.exec_driver_sql("SELECT body FROM messages")]
+        )
         assert not any("recalled_memory" in s for s in stored)
 
 
 async def test_a_model_without_tools_gets_blocks_and_recall(data):
-    config = {"models": {"m": {"targets": [{"provider": "openai"}]}, "old": {"targets": [{"provider": "openai"}], "supports_tools": False}}}
-    script = [calls(call("archival_memory_insert", {"content": "The dog is called Rex."}), call("core_memory_append", {"label": "human", "content": "Likes tea"})), "ok"]
+    config = {
+        "models": {
+            "m": {"targets": [{"provider": "openai"}]},
+            "old": {"targets": [{"provider": "openai"}], "supports_tools": False},
+        }
+    }
+    script = [
+        calls(
+            call("archival_memory_insert", {"content": "The dog is called Rex."}),
+            call("core_memory_append", {"label": "human", "content": "Likes tea"}),
+        ),
+        "ok",
+    ]
     async with Model(*script) as up, running(up.url, data, config) as live:
         await live.chat("We got a dog", user="ada")
         await live.chat("What is the dog called?", user="ada", model="old")
@@ -44,7 +68,12 @@ async def test_a_model_without_tools_gets_blocks_and_recall(data):
 
 
 async def test_no_recall_unless_asked_for(data):
-    async with Model(calls(call("archival_memory_insert", {"content": "The dog is called Rex."})), "ok") as up, running(up.url, data) as live:
+    async with (
+        Model(
+            calls(call("archival_memory_insert", {"content": "The dog is called Rex."})), "ok"
+        ) as up,
+        running(up.url, data) as live,
+    ):
         await live.chat("We got a dog", user="ada")
         await live.chat("What is the dog called?", user="ada")
         assert up.bodies[-1]["messages"][-1] == user("What is the dog called?")

@@ -1,5 +1,6 @@
 """A gateway that knows the beginning of a body again sends on what one sends that reads every body as a whole; and one that keeps what
 its turns left, what one sends that reads it anew."""
+
 from __future__ import annotations
 
 import json
@@ -17,8 +18,18 @@ from tests.e2e.test_turns import check_valid
 from tests.models import Model, call, calls, text
 
 TURNS = 40
-CONFIG = {"models": {"m": {"targets": [{"provider": "openai"}], "context_window": 4500}, "n": {"targets": [{"provider": "openai"}]}}, "memory.summarize_ahead": False, "memory.read_deadline_ms": 10000}
-LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+CONFIG = {
+    "models": {
+        "m": {"targets": [{"provider": "openai"}], "context_window": 4500},
+        "n": {"targets": [{"provider": "openai"}]},
+    },
+    "memory.summarize_ahead": False,
+    "memory.read_deadline_ms": 10000,
+}
+LOOK = {
+    "type": "function",
+    "function": {"name": "look", "parameters": {"type": "object", "properties": {}}},
+}
 NUMBERED = re.compile(r"question \d+\b")
 CHANCE = re.compile(r"call_[0-9a-f]{24}")  # what is drawn at random
 
@@ -29,21 +40,35 @@ def summarises(body):
 
 def answers(seed):
     """A model that remembers, calls the client's tool or talks, as the newest user message has it."""
+
     def answer(seen, wire):
         messages = seen.json["messages"]
         if summarises(seen.json):
-            return "SUMMARY of " + ", ".join(dict.fromkeys(NUMBERED.findall(messages[1]["content"])))
+            return "SUMMARY of " + ", ".join(
+                dict.fromkeys(NUMBERED.findall(messages[1]["content"]))
+            )
         if seen.json.get("n"):
             return [text(f"choice {k} of {len(str(messages))}") for k in "ab"]
         newest = max(i for i, m in enumerate(messages) if m["role"] == "user")
-        rng, turn = random.Random(f"{seed} {len(messages[newest]['content'])}"), len(messages) - newest
+        rng, turn = (
+            random.Random(f"{seed} {len(messages[newest]['content'])}"),
+            len(messages) - newest,
+        )
         kind = rng.choice(["talk"] * 6 + ["remember", "look"]) if turn == 1 else "talk"
         if kind == "remember":
-            return calls(call("core_memory_append", {"label": "human", "content": f"fact {rng.random()}"}, f"r{rng.random()}"), content=rng.choice([None, "One moment."]))
+            return calls(
+                call(
+                    "core_memory_append",
+                    {"label": "human", "content": f"fact {rng.random()}"},
+                    f"r{rng.random()}",
+                ),
+                content=rng.choice([None, "One moment."]),
+            )
         remembered = str(messages[-1].get("tool_call_id")).startswith("r") and rng.random() < 0.5
         if (kind == "look" or remembered) and seen.json.get("tools"):
             return calls(call("look", {}, f"l{rng.random()}"))
         return text(f"answer {rng.random()} " + "and so on " * rng.randrange(40))
+
     return answer
 
 
@@ -53,11 +78,19 @@ class Client:
     twice = 0.0
 
     def __init__(self, live, seed, token):
-        self.live, self.token, self.rng, self.messages = live, token, random.Random(seed), [{"role": "system", "content": "Be kind. " * 40}]
+        self.live, self.token, self.rng, self.messages = (
+            live,
+            token,
+            random.Random(seed),
+            [{"role": "system", "content": "Be kind. " * 40}],
+        )
 
     async def turn(self, i):
         rng, m = self.rng, self.messages
-        what = rng.choice(["say"] * 45 + ["again", "trim", "edit", "system", "outside", "parts", "late system", "half"])
+        what = rng.choice(
+            ["say"] * 45
+            + ["again", "trim", "edit", "system", "outside", "parts", "late system", "half"]
+        )
         if what == "again" and len(m) > 2 and m[-1]["role"] == "assistant":
             m.pop()
         elif what == "trim":
@@ -68,36 +101,80 @@ class Client:
         elif what == "system":
             m[0] = {"role": "system", "content": f"Be kind, {i}. " * 40}
         elif what == "outside":
-            done = await self.live.memory("PUT", "/users/ada/blocks/human", json={"value": f"outside {i}"}, headers=self.token)
+            done = await self.live.memory(
+                "PUT", "/users/ada/blocks/human", json={"value": f"outside {i}"}, headers=self.token
+            )
             assert done.status_code < 300, done.text
         elif what == "late system":
             m.append({"role": "system", "content": f"From now on {i}."})
         words = f"question {i} " + "some words " * rng.randrange(80)
-        words += "\ud83d" if what == "half" else ""  # of a surrogate pair, as JavaScript cuts an emoji
-        m.append({"role": "user", "content": [{"type": "text", "text": words}] if what == "parts" else words})
+        words += (
+            "\ud83d" if what == "half" else ""
+        )  # of a surrogate pair, as JavaScript cuts an emoji
+        m.append(
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": words}] if what == "parts" else words,
+            }
+        )
         await self.ask(rng)
 
     async def ask(self, rng):
-        body = {"model": rng.choice("m" * 12 + "n"), "messages": self.messages, "tools": [LOOK], "user": "ada", "stream": rng.random() < 0.5}
+        body = {
+            "model": rng.choice("m" * 12 + "n"),
+            "messages": self.messages,
+            "tools": [LOOK],
+            "user": "ada",
+            "stream": rng.random() < 0.5,
+        }
         if self.twice and rng.random() < self.twice:
             body |= {"n": 2, "stream": False}
-        spelt = json.dumps(body, **rng.choice([{}, {}, {}, {"separators": (",", ":")}, {"indent": 1}]))
-        response = await self.live.http.post(f"{self.live.url}/chat/completions", content=spelt, headers={"content-type": "application/json"})
+        spelt = json.dumps(
+            body, **rng.choice([{}, {}, {}, {"separators": (",", ":")}, {"indent": 1}])
+        )
+        response = await self.live.http.post(
+            f"{self.live.url}/chat/completions",
+            content=spelt,
+            headers={"content-type": "application/json"},
+        )
         assert response.status_code == 200, response.text
         self.thread = response.headers["x-memory-conversation"]
         self.messages.append(self.answer(response))
         asked = self.messages[-1].get("tool_calls")
         if asked:
-            self.messages += [{"role": "tool", "tool_call_id": c["id"], "content": "rows " * rng.randrange(1500)} for c in asked]
+            self.messages += [
+                {"role": "tool", "tool_call_id": c["id"], "content": "rows " * rng.randrange(1500)}
+                for c in asked
+            ]
             await self.ask(rng)
 
     def answer(self, response):
         if response.headers["content-type"].startswith("application/json"):
             return response.json()["choices"][-1]["message"]
         found = [json.loads(e[6:]) for e in response.text.split("\n\n") if e.startswith("data: {")]
-        named = [c for e in found for ch in e["choices"] for c in ch["delta"].get("tool_calls") or [] if c.get("id")]
+        named = [
+            c
+            for e in found
+            for ch in e["choices"]
+            for c in ch["delta"].get("tool_calls") or []
+            if c.get("id")
+        ]
         message = {"role": "assistant", "content": said(found) or None}
-        return {**message, "tool_calls": [{k: v for k, v in {**c, "function": {"name": "look", "arguments": "{}"}}.items() if k != "index"} for c in named]} if named else message
+        return (
+            {
+                **message,
+                "tool_calls": [
+                    {
+                        k: v
+                        for k, v in {**c, "function": {"name": "look", "arguments": "{}"}}.items()
+                        if k != "index"
+                    }
+                    for c in named
+                ],
+            }
+            if named
+            else message
+        )
 
 
 class Window(Client):
@@ -111,7 +188,9 @@ class Window(Client):
         self.messages = [m[0], *m[begin:]]
         sent = len(self.messages)
         await super().ask(rng)
-        self.messages = [*whole, *self.messages[sent:]] if self.messages[0] is m[0] else self.messages
+        self.messages = (
+            [*whole, *self.messages[sent:]] if self.messages[0] is m[0] else self.messages
+        )
 
 
 class Brief(Client):
@@ -119,24 +198,46 @@ class Brief(Client):
 
     async def turn(self, i):
         rng = self.rng
-        what = rng.choice(["say"] * 20 + ["again", "again", "bare", "outside", "parts", "late system"])
+        what = rng.choice(
+            ["say"] * 20 + ["again", "again", "bare", "outside", "parts", "late system"]
+        )
         words = f"question {i} " + "some words " * rng.randrange(80)
-        asked = {"role": "user", "content": [{"type": "text", "text": words}] if what == "parts" else words}
+        asked = {
+            "role": "user",
+            "content": [{"type": "text", "text": words}] if what == "parts" else words,
+        }
         if what == "again" and self.messages[-1]["role"] == "user":
             asked = self.messages[-1]
         elif what == "outside":
-            await self.live.memory("PUT", "/users/ada/blocks/human", json={"value": f"outside {i}"}, headers=self.token)
+            await self.live.memory(
+                "PUT", "/users/ada/blocks/human", json={"value": f"outside {i}"}, headers=self.token
+            )
         system = [] if what == "bare" else self.messages[:1]
-        self.messages = [*system, asked] if what != "late system" else [asked, {"role": "system", "content": "late"}, asked]
+        self.messages = (
+            [*system, asked]
+            if what != "late system"
+            else [asked, {"role": "system", "content": "late"}, asked]
+        )
         await self.ask(rng)
         self.messages = [{"role": "system", "content": "Be kind. " * 40}, asked]
 
     async def ask(self, rng):
-        body = {"model": rng.choice("m" * 12 + "n"), "messages": self.messages, "tools": [LOOK], "user": "ada", "stream": rng.random() < 0.5}
-        response = await self.live.http.post(f"{self.live.url}/chat/completions", json=body, headers={"x-memory-conversation": "c1"})
+        body = {
+            "model": rng.choice("m" * 12 + "n"),
+            "messages": self.messages,
+            "tools": [LOOK],
+            "user": "ada",
+            "stream": rng.random() < 0.5,
+        }
+        response = await self.live.http.post(
+            f"{self.live.url}/chat/completions", json=body, headers={"x-memory-conversation": "c1"}
+        )
         assert response.status_code == 200, response.text
         if asked := self.answer(response).get("tool_calls"):
-            self.messages = [{"role": "tool", "tool_call_id": c["id"], "content": "rows " * rng.randrange(1500)} for c in asked]
+            self.messages = [
+                {"role": "tool", "tool_call_id": c["id"], "content": "rows " * rng.randrange(1500)}
+                for c in asked
+            ]
             await self.ask(rng)
 
 
@@ -144,7 +245,9 @@ async def talked(data, seed, app=Client):
     """What the upstream was sent, and how many bodies had a beginning that came before."""
     known = []
     data.mkdir(exist_ok=True)
-    (data / "secret").write_text("5a" * 32)  # of which the tag is made: it counts as more tokens or fewer
+    (data / "secret").write_text(
+        "5a" * 32
+    )  # of which the tag is made: it counts as more tokens or fewer
     async with Model(answers(seed)) as up, running(up.url, data, CONFIG) as live:
         prefixes = live.gateway.prefixes
         take = prefixes.take
@@ -155,7 +258,9 @@ async def talked(data, seed, app=Client):
             return out
 
         prefixes.take = watched
-        client = app(live, seed, {"authorization": f"Bearer {(data / 'token').read_text().strip()}"})
+        client = app(
+            live, seed, {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
+        )
         for i in range(TURNS):
             await client.turn(i)
         return up.bodies, sum(known)
@@ -174,8 +279,14 @@ async def test_what_goes_upstream_is_the_same(tmp_path, seed, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize(("kept", "asked", "app"), [(Shelf, "ending", Window), (Kept, "followed", Brief)], ids=["trimmed", "kept here"])
-async def test_a_history_that_is_known_again_is_sent_on_as_if_read_anew(tmp_path, seed, kept, asked, app, monkeypatch):
+@pytest.mark.parametrize(
+    ("kept", "asked", "app"),
+    [(Shelf, "ending", Window), (Kept, "followed", Brief)],
+    ids=["trimmed", "kept here"],
+)
+async def test_a_history_that_is_known_again_is_sent_on_as_if_read_anew(
+    tmp_path, seed, kept, asked, app, monkeypatch
+):
     found = []
     whole = getattr(kept, asked)
 
@@ -198,11 +309,21 @@ async def talked_in_turn(data, seed):
     """What the upstream was sent of conversations of one user, with summaries made ahead, and which conversation each turn was in."""
     data.mkdir(exist_ok=True)
     (data / "secret").write_text("5a" * 32)
-    config = {"models": {**CONFIG["models"], "m": {"targets": [{"provider": "openai"}], "context_window": 2200}}}
+    config = {
+        "models": {
+            **CONFIG["models"],
+            "m": {"targets": [{"provider": "openai"}], "context_window": 2200},
+        }
+    }
     async with Model(answers(seed)) as up, running(up.url, data, config) as live:
         await live.gateway.memory.usable()
         await live.gateway.worker.stop()  # its jobs run between the turns
-        token, rng, names, threads = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}, random.Random(seed), {}, []
+        token, rng, names, threads = (
+            {"authorization": f"Bearer {(data / 'token').read_text().strip()}"},
+            random.Random(seed),
+            {},
+            [],
+        )
         apps = [app(live, f"{seed} {k}", token) for k, app in enumerate([Client, Window])]
         for i in range(TURNS):
             app = rng.choice(apps)
@@ -238,6 +359,17 @@ async def test_system_text_stays_before_a_history_kept_here(tmp_path):
     """Strict servers take system messages at the beginning alone."""
     async with Model("one", "two", "three") as up, running(up.url, tmp_path) as live:
         for words in ("a", "b", "c"):
-            await live.chat([{"role": "system", "content": "Be brief."}, {"role": "user", "content": words}], {"x-memory-conversation": "c1"}, user="ada")
-        assert [m["role"] for m in up.bodies[2]["messages"]] == ["system", "user", "assistant", "user", "assistant", "user"]
+            await live.chat(
+                [{"role": "system", "content": "Be brief."}, {"role": "user", "content": words}],
+                {"x-memory-conversation": "c1"},
+                user="ada",
+            )
+        assert [m["role"] for m in up.bodies[2]["messages"]] == [
+            "system",
+            "user",
+            "assistant",
+            "user",
+            "assistant",
+            "user",
+        ]
         assert up.bodies[2]["messages"][:4] == up.bodies[1]["messages"]

@@ -1,4 +1,5 @@
 """A repeated request goes on where the earlier attempt stood, and no further than that attempt would have."""
+
 from __future__ import annotations
 
 import pytest
@@ -9,12 +10,17 @@ from tests.models import Model, call, calls
 REMEMBER = call("core_memory_append", {"label": "human", "content": "Likes tea"}, "call_ours")
 LOOK = call("look", {"at": "shop"}, "call_theirs")
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
-RETRIES = [({"idempotency-key": "k"}, {"idempotency-key": "k"}),
-           ({"x-stainless-retry-count": "0"}, {"x-stainless-retry-count": "1"})]
+RETRIES = [
+    ({"idempotency-key": "k"}, {"idempotency-key": "k"}),
+    ({"x-stainless-retry-count": "0"}, {"x-stainless-retry-count": "1"}),
+]
 
 
 async def rows(live, query):
-    return [tuple(r) for r in await live.gateway.memory.db.read(lambda c: list(c.exec_driver_sql(query)))]
+    return [
+        tuple(r)
+        for r in await live.gateway.memory.db.read(lambda c: list(c.exec_driver_sql(query)))
+    ]
 
 
 def shown(answer, stream):
@@ -24,17 +30,25 @@ def shown(answer, stream):
         names = [c["function"]["name"] for c in choice["message"].get("tool_calls") or []]
         return choice["message"]["content"] or "", names, choice["finish_reason"]
     parts = [c for e in events(answer.text) if e != "[DONE]" for c in e["choices"]]
-    names = [c["function"]["name"] for p in parts for c in p["delta"].get("tool_calls") or [] if c["function"].get("name")]
+    names = [
+        c["function"]["name"]
+        for p in parts
+        for c in p["delta"].get("tool_calls") or []
+        if c["function"].get("name")
+    ]
     finish = [p["finish_reason"] for p in parts if p.get("finish_reason")]
     return "".join(p["delta"].get("content") or "" for p in parts), names, *finish
 
 
 @pytest.mark.parametrize(("first", "again"), RETRIES)
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(("reply", "more"), [
-    (calls(REMEMBER, LOOK), {"tools": TOOLS}),
-    (calls(REMEMBER, content='{"a": 1}'), {"response_format": {"type": "json_object"}}),
-])
+@pytest.mark.parametrize(
+    ("reply", "more"),
+    [
+        (calls(REMEMBER, LOOK), {"tools": TOOLS}),
+        (calls(REMEMBER, content='{"a": 1}'), {"response_format": {"type": "json_object"}}),
+    ],
+)
 async def test_a_round_that_ended_the_turn_ends_it_again(data, reply, more, stream, first, again):
     async with Model(reply, "never asked for") as up, running(up.url, data) as live:
         answered = await live.chat("I like tea", first, user="ada", stream=stream, **more)
@@ -57,7 +71,16 @@ async def test_results_of_a_repeated_round_go_on_from_its_calls(data, stream):
             await live.chat("I like tea", key, user="ada", stream=stream, tools=TOOLS)
         answer = {"role": "assistant", "content": None, "tool_calls": [LOOK]}
         result = {"role": "tool", "tool_call_id": "call_theirs", "content": "a shop"}
-        await live.chat([{"role": "user", "content": "I like tea"}, answer, result], user="ada", stream=stream, tools=TOOLS)
+        await live.chat(
+            [{"role": "user", "content": "I like tea"}, answer, result],
+            user="ada",
+            stream=stream,
+            tools=TOOLS,
+        )
         sent = up.bodies[-1]["messages"]
         called = [c["id"] for m in sent for c in m.get("tool_calls") or []]
-        assert called == [m["tool_call_id"] for m in sent if m["role"] == "tool"] == ["call_ours", "call_theirs"]
+        assert (
+            called
+            == [m["tool_call_id"] for m in sent if m["role"] == "tool"]
+            == ["call_ours", "call_theirs"]
+        )

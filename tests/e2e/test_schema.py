@@ -1,4 +1,5 @@
 """The OpenAPI schema tells the truth: generated requests, right and wrong ones, against a live gateway."""
+
 from __future__ import annotations
 
 import asyncio
@@ -27,8 +28,21 @@ def lines(ctx, value):
 
 async def answered(seen, wire):
     """An upstream that completes any chat and lists no models."""
-    choice = {"index": 0, "message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}
-    await wire.json({"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "data": []})
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": "ok"},
+        "finish_reason": "stop",
+    }
+    await wire.json(
+        {
+            "id": "c",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "m",
+            "choices": [choice],
+            "data": [],
+        }
+    )
 
 
 @pytest.fixture
@@ -39,7 +53,18 @@ def address(data):
     async def serve():
         nonlocal done
         done = asyncio.Event()
-        async with RawServer(answered) as up, running(up.url, data, {"keys": [KEY], "providers": {"openai": {"base_url": up.url, "api_key": "provider-key"}}}, KEY["key"]) as live:
+        async with (
+            RawServer(answered) as up,
+            running(
+                up.url,
+                data,
+                {
+                    "keys": [KEY],
+                    "providers": {"openai": {"base_url": up.url, "api_key": "provider-key"}},
+                },
+                KEY["key"],
+            ) as live,
+        ):
             await live.chat("Hello, I am Ada", {"x-memory-conversation": "c1"}, user="ada")
             found.update(url=live.root, loop=asyncio.get_running_loop())
             ready.set()
@@ -54,7 +79,9 @@ def address(data):
 
 
 @pytest.mark.filterwarnings("ignore")  # of the generator, not ours
-@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["right", "wrong"])
+@pytest.mark.parametrize(
+    "mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["right", "wrong"]
+)
 def test_every_operation_keeps_to_the_schema(address, mode):
     url, headers = address
     schema = schemathesis.openapi.from_url(f"{url}/schema/openapi.json")
@@ -64,10 +91,18 @@ def test_every_operation_keeps_to_the_schema(address, mode):
     faults = []
     for found in schema.get_all_operations():
         operation = found.ok()
-        if mode == GenerationMode.NEGATIVE and not (operation.body or operation.query or operation.path_parameters):
+        if mode == GenerationMode.NEGATIVE and not (
+            operation.body or operation.query or operation.path_parameters
+        ):
             continue
         try:
-            tried(operation, mode, lambda case: case.call_and_validate(base_url=url, headers=headers, checks=names, timeout=10))
+            tried(
+                operation,
+                mode,
+                lambda case: case.call_and_validate(
+                    base_url=url, headers=headers, checks=names, timeout=10
+                ),
+            )
         except BaseExceptionGroup as e:
             faults.append(f"{operation.label}: {e} {e.exceptions}")
     assert not faults, "\n\n".join(faults)
@@ -76,9 +111,18 @@ def test_every_operation_keeps_to_the_schema(address, mode):
 def tried(operation, mode, check):
     """Checks some cases of one operation."""
     # A parameter that nobody knows is left alone, as everywhere on the web; and any text at all is a list of one tag.
-    judged = {p.name for p in operation.query} - ({"tags"} if mode == GenerationMode.NEGATIVE else set())
+    judged = {p.name for p in operation.query} - (
+        {"tags"} if mode == GenerationMode.NEGATIVE else set()
+    )
 
-    @settings(max_examples=EXAMPLES[mode], derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate], database=None)
+    @settings(
+        max_examples=EXAMPLES[mode],
+        derandomize=True,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+        database=None,
+    )
     @given(case=operation.as_strategy(generation_mode=mode))
     def run(case):
         assume(not set(case.query or ()) - judged)

@@ -1,4 +1,5 @@
 """What one request, one user or one moment does to the memory of the others: nothing."""
+
 from __future__ import annotations
 
 import asyncio
@@ -20,7 +21,9 @@ async def test_a_client_that_leaves_while_its_request_is_composed_leaves_nothing
     asked = asyncio.Event()
 
     async def model(seen, wire):
-        if "SUMMARY" in str(seen.json["messages"][0]) or seen.json["messages"][0]["content"].startswith("You compress"):
+        if "SUMMARY" in str(seen.json["messages"][0]) or seen.json["messages"][0][
+            "content"
+        ].startswith("You compress"):
             asked.set()
             await asyncio.sleep(30)
         return "fine"
@@ -28,7 +31,9 @@ async def test_a_client_that_leaves_while_its_request_is_composed_leaves_nothing
     async with Model(model) as up, running(up.url, data, CONFIG) as live:
         first = await live.chat("hello", user="ada")
         history = [user("hello"), first.json()["choices"][0]["message"]]
-        leaving = asyncio.create_task(live.chat([*history, *long_chat(30)[1:]], user="ada", max_tokens=200))
+        leaving = asyncio.create_task(
+            live.chat([*history, *long_chat(30)[1:]], user="ada", max_tokens=200)
+        )
         await asyncio.wait_for(asked.wait(), 10)
         memory = live.gateway.memory
         assert memory.busy_nodes
@@ -42,8 +47,11 @@ async def test_a_client_that_leaves_while_its_request_is_composed_leaves_nothing
 
 
 @pytest.mark.parametrize("fault", [StoreUnavailable("late"), ValueError("nobody foresaw this")])
-async def test_a_store_that_fails_while_a_request_is_composed_leaves_nothing_behind(data, monkeypatch, fault):
+async def test_a_store_that_fails_while_a_request_is_composed_leaves_nothing_behind(
+    data, monkeypatch, fault
+):
     async with Model("fine") as up, running(up.url, data, CONFIG) as live:
+
         def fails(conn, scope_id, links):
             raise fault
 
@@ -72,7 +80,10 @@ async def test_one_users_slow_reads_close_nobody_elses_memory(data, monkeypatch)
         for name in ("ada", "slow"):
             assert (await live.chat("hello", user=name)).headers["x-memory-status"] == "ok"
         monkeypatch.setattr(turns, "snapshot", slow)
-        long = [user("hello"), {"role": "assistant", "content": "x"}] * 40  # no small read: it goes to a reader's thread
+        long = [
+            user("hello"),
+            {"role": "assistant", "content": "x"},
+        ] * 40  # no small read: it goes to a reader's thread
         for _ in range(FAILURES + 1):
             late = await live.chat([*long, user("so?")], user="slow")
             assert late.headers["x-memory-status"] == "degraded"
@@ -125,6 +136,10 @@ async def test_an_explain_record_is_read_whatever_characters_are_in_it(data, mar
     async with Model(insert, "fine") as up, running(up.url, data) as live:
         answer = await live.chat(f"one{mark}two", user="ada")
         token = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
-        found = await live.memory("GET", f"/explain/{answer.headers['x-memory-explain']}", headers=token)
+        found = await live.memory(
+            "GET", f"/explain/{answer.headers['x-memory-explain']}", headers=token
+        )
         assert found.status_code == 200
-        assert f"fact a{mark}b" in found.json()["tools"][0]["arguments"].encode().decode("unicode_escape")
+        assert f"fact a{mark}b" in found.json()["tools"][0]["arguments"].encode().decode(
+            "unicode_escape"
+        )

@@ -1,4 +1,5 @@
 """The command as a user runs it: a process of its own, in a data folder of its own, with nothing of this machine's settings."""
+
 from __future__ import annotations
 
 import contextlib
@@ -18,14 +19,28 @@ KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "PYTHONPATH", "VIRTUAL_ENV", "COVERAGE
 
 def environment(data: Path, **more: str) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if k in KEPT}
-    return {**kept, "MNEMOGATE_DATA": str(data), "PYTHONUNBUFFERED": "1", "MNEMOGATE_STORAGE__VECTORS": "none", **more}
+    return {
+        **kept,
+        "MNEMOGATE_DATA": str(data),
+        "PYTHONUNBUFFERED": "1",
+        "MNEMOGATE_STORAGE__VECTORS": "none",
+        **more,
+    }
 
 
-def mnemogate(data: Path, *arguments: str, stdin: str | None = None, timeout: float = 60, **env: str) -> subprocess.CompletedProcess[str]:
+def mnemogate(
+    data: Path, *arguments: str, stdin: str | None = None, timeout: float = 60, **env: str
+) -> subprocess.CompletedProcess[str]:
     """Runs the command to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "gateway", *arguments], cwd=ROOT, env=environment(data, **env), input=stdin if stdin is not None else "",
-        capture_output=True, text=True, timeout=timeout)
+        [sys.executable, "-m", "gateway", *arguments],
+        cwd=ROOT,
+        env=environment(data, **env),
+        input=stdin if stdin is not None else "",
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
 
 
 class Process:
@@ -34,8 +49,14 @@ class Process:
     def __init__(self, data: Path, *arguments: str, **env: str) -> None:
         self.lines: list[str] = []
         self.popen = subprocess.Popen(
-            [sys.executable, "-m", "gateway", *arguments], cwd=ROOT, env=environment(data, **env), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            [sys.executable, "-m", "gateway", *arguments],
+            cwd=ROOT,
+            env=environment(data, **env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 

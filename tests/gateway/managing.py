@@ -1,4 +1,5 @@
 """A gateway with keys of every kind, for the tests of the management API."""
+
 from __future__ import annotations
 
 import contextlib
@@ -15,14 +16,19 @@ KEYS = [
     {"name": "other", "key": "sk-other", "tenant": "beta"},
     {"name": "root", "key": "sk-root", "tenant": "ops", "admin": True},
 ]
-BLOCKS = [{"label": "human", "limit": 40}, {"label": "rules", "value": "Be kind.", "read_only": True}]
+BLOCKS = [
+    {"label": "human", "limit": 40},
+    {"label": "rules", "value": "Be kind.", "read_only": True},
+]
 
 
 @contextlib.asynccontextmanager
 async def managed(data: Path, *script: Any, **config: Any) -> AsyncIterator[Live]:
     """The gateway in front of a scripted model."""
     async with Model(*(script or ("Hello.",))) as model:
-        async with running(model.url, data, {"keys": KEYS, "memory.blocks": BLOCKS, **config}) as live:
+        async with running(
+            model.url, data, {"keys": KEYS, "memory.blocks": BLOCKS, **config}
+        ) as live:
             live.model = model
             yield live
 
@@ -39,7 +45,11 @@ async def rows(live: Live) -> dict[str, int]:
 
     def counted(conn):
         assert {*conn.execute(select(schema.marks.c.name)).scalars()} <= {"messages"}
-        found = {t.name: select(func.count()).select_from(t) for t in schema.metadata.sorted_tables if t is not schema.marks}
+        found = {
+            t.name: select(func.count()).select_from(t)
+            for t in schema.metadata.sorted_tables
+            if t is not schema.marks
+        }
         found["usage"] = found["usage"].where(schema.usage.c.user.is_not(None))
         return {name: conn.execute(query).scalar() for name, query in found.items()}
 

@@ -38,7 +38,11 @@ RESULT = {"role": "tool", "tool_call_id": "a", "content": "x"}
         {"messages": [USER], "tool_choice": "auto"},
         {"messages": [USER], "tools": [{"type": "function"}]},
         {"messages": [USER], "tools": ["x"]},
-        {"messages": [USER], "tools": [WEATHER], "tool_choice": {"type": "function", "function": {"name": "other"}}},
+        {
+            "messages": [USER],
+            "tools": [WEATHER],
+            "tool_choice": {"type": "function", "function": {"name": "other"}},
+        },
         {"messages": [USER], "n": 0},
         {"messages": [USER], "n": True},
         {"messages": [USER], "stream_options": 3},
@@ -51,7 +55,10 @@ def test_a_malformed_request_is_refused(body):
 
 
 ANY = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.sampled_from(["user", "tool", "function", "", "What is my name?"]),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from(["user", "tool", "function", "", "What is my name?"]),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(

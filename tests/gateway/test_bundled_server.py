@@ -41,7 +41,11 @@ async def folded(stream):
             finish = choice.finish_reason or finish
             for c in choice.delta.tool_calls or []:
                 old = calls.get(c.index, ("", "", ""))
-                calls[c.index] = (c.id or old[0], c.function.name or old[1], old[2] + c.function.arguments)
+                calls[c.index] = (
+                    c.id or old[0],
+                    c.function.name or old[1],
+                    old[2] + c.function.arguments,
+                )
     assert len(ids) == 1
     return text, [calls[i] for i in sorted(calls)], finish, usages, roles
 
@@ -56,7 +60,9 @@ async def test_the_sdk_gets_the_same_answer_streamed_and_whole(client):
     )
     assert whole.usage.total_tokens == whole.usage.prompt_tokens + whole.usage.completion_tokens
     text, calls, finish, usages, roles = await folded(
-        await client.chat.completions.create(**body, stream=True, stream_options={"include_usage": True})
+        await client.chat.completions.create(
+            **body, stream=True, stream_options={"include_usage": True}
+        )
     )
     assert (text, calls, finish, roles) == ("Your name is Ada.", [], "stop", ["assistant"])
     assert usages == [whole.usage]
@@ -65,14 +71,20 @@ async def test_the_sdk_gets_the_same_answer_streamed_and_whole(client):
 async def test_the_sdk_gets_the_same_calls_streamed_and_whole(client):
     body = asked("My name is Ada. I like tea.")
     whole = (await client.chat.completions.create(**body)).choices[0]
-    text, calls, finish, usages, _ = await folded(await client.chat.completions.create(**body, stream=True))
+    text, calls, finish, usages, _ = await folded(
+        await client.chat.completions.create(**body, stream=True)
+    )
     assert (text, finish, whole.finish_reason, usages) == ("", "tool_calls", "tool_calls", [])
-    assert [(n, a) for _, n, a in calls] == [(c.function.name, c.function.arguments) for c in whole.message.tool_calls]
+    assert [(n, a) for _, n, a in calls] == [
+        (c.function.name, c.function.arguments) for c in whole.message.tool_calls
+    ]
     assert len({i for i, _, _ in calls} | {c.id for c in whole.message.tool_calls}) == 4
 
 
 def raw(url, data=None, method=None):
-    request = urllib.request.Request(url, data=data, method=method, headers={"content-type": "application/json"})
+    request = urllib.request.Request(
+        url, data=data, method=method, headers={"content-type": "application/json"}
+    )
     try:
         with urllib.request.urlopen(request, timeout=5) as answer:
             return answer.status, answer.read()
@@ -82,8 +94,15 @@ def raw(url, data=None, method=None):
 
 
 async def test_chunks_are_exactly_as_openai_sends_them(server):
-    body = {**asked("What is my name?", "Name: Ada"), "stream": True, "n": 2, "stream_options": {"include_usage": True}}
-    _, data = await asyncio.to_thread(raw, server.url + "/chat/completions", json.dumps(body).encode())
+    body = {
+        **asked("What is my name?", "Name: Ada"),
+        "stream": True,
+        "n": 2,
+        "stream_options": {"include_usage": True},
+    }
+    _, data = await asyncio.to_thread(
+        raw, server.url + "/chat/completions", json.dumps(body).encode()
+    )
     events = data.decode().split("\n\n")
     assert events[-2:] == ["data: [DONE]", ""]
     chunks = [json.loads(e.removeprefix("data: ")) for e in events[:-2]]
@@ -95,7 +114,9 @@ async def test_chunks_are_exactly_as_openai_sends_them(server):
     ones = [c["choices"][0] for c in chunks[:-1] if c["choices"][0]["index"] == 1]
     assert ones[0]["delta"] == {"role": "assistant", "content": "", "refusal": None}
     assert ones[-1] == {"index": 1, "delta": {}, "logprobs": None, "finish_reason": "stop"}
-    assert [c["delta"] for c in ones[1:-1]] == [{"content": w} for w in ("Your", " name", " is", " Ada.")]
+    assert [c["delta"] for c in ones[1:-1]] == [
+        {"content": w} for w in ("Your", " name", " is", " Ada.")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -138,10 +159,21 @@ async def test_the_models_are_listed_and_labelled(client):
 async def test_embeddings_come_as_floats_and_as_base64(client):
     texts = ["I like tea", "green tea"]
     floats = await client.embeddings.create(model="m", input=texts, encoding_format="float")
-    packed = await client.embeddings.create(model="m", input=texts, encoding_format="base64", dimensions=256)
+    packed = await client.embeddings.create(
+        model="m", input=texts, encoding_format="base64", dimensions=256
+    )
     for a, b in zip(floats.data, packed.data, strict=True):
-        assert struct.unpack("<256f", base64.b64decode(b.embedding)) == pytest.approx(a.embedding, abs=1e-6)
-    assert len((await client.embeddings.create(model="m", input=[1, 2], dimensions=8)).data[0].embedding) == 8
+        assert struct.unpack("<256f", base64.b64decode(b.embedding)) == pytest.approx(
+            a.embedding, abs=1e-6
+        )
+    assert (
+        len(
+            (await client.embeddings.create(model="m", input=[1, 2], dimensions=8))
+            .data[0]
+            .embedding
+        )
+        == 8
+    )
 
 
 def near(a, b):

@@ -1,4 +1,5 @@
 """What is kept between requests: each cache holds no more bytes than docs/guarantees.md says, however long the process lives."""
+
 from __future__ import annotations
 
 import gc
@@ -31,8 +32,16 @@ CACHES = {
     "Lines": ((lines, "BYTES"), 1, lambda g: g.memory.lines),
     "Beginnings of bodies": ((prefixes, "BYTES"), 1, lambda g: g.prefixes.known),
     "Digests of messages": ((messages, "SEEN_BYTES"), 1, lambda g: g.memory.seen.known),
-    "Token counts": ((tokens, "COUNTS_BYTES"), COUNTERS, lambda g: g.memory.counter("estimate").counts),
-    "Token factors": ((tokens, "FACTORS_BYTES"), COUNTERS, lambda g: g.memory.counter("estimate").factors),
+    "Token counts": (
+        (tokens, "COUNTS_BYTES"),
+        COUNTERS,
+        lambda g: g.memory.counter("estimate").counts,
+    ),
+    "Token factors": (
+        (tokens, "FACTORS_BYTES"),
+        COUNTERS,
+        lambda g: g.memory.counter("estimate").factors,
+    ),
     "Scopes": ((service, "SCOPES_BYTES"), 1, lambda g: g.memory.scopes),
     "Query vectors": ((retrieval, "ASKED_BYTES"), 1, lambda g: g.memory.retrieval.asked),
     "Credentials": ((embedding, "HELD_BYTES"), 1, lambda g: g.credentials.held),
@@ -52,14 +61,19 @@ def taken(root, shared=()):
             continue
         met.add(id(found))
         total += -(-sys.getsizeof(found) // 16) * 16
-        waiting += [*gc.get_referents(found), *(found if isinstance(found, dict) else ())]  # names that are texts are no referents
+        waiting += [
+            *gc.get_referents(found),
+            *(found if isinstance(found, dict) else ()),
+        ]  # names that are texts are no referents
     return total
 
 
 def answer(seen, wire):
     asked = seen.json["messages"][-1]
     if seen.json["model"] == "calls" and asked["role"] == "user":
-        return calls(call("core_memory_append", {"label": "human", "content": asked["content"][:20]}, "c"))
+        return calls(
+            call("core_memory_append", {"label": "human", "content": asked["content"][:20]}, "c")
+        )
     return text("so be it, " + asked["content"][:200])
 
 
@@ -69,7 +83,9 @@ async def requested(live, count):
     mix = Mix(users=count // 4, keys=count // 8)
     for number in range(count):
         wanted = mix.request(number)
-        response = await live.http.request(wanted.method, root + wanted.path, content=wanted.body, headers=wanted.headers)
+        response = await live.http.request(
+            wanted.method, root + wanted.path, content=wanted.body, headers=wanted.headers
+        )
         assert response.status_code == 200, response.text
         if wanted.talk:
             mix.answered(wanted.talk, "so be it, " + wanted.talk.messages[-1]["content"][:200])
@@ -86,8 +102,12 @@ async def filled(gateway, count):
         gateway.memory.counter("estimate").correct(name, 1000 + number, 1500)
         gateway.memory.counter("estimate").text(name)
         scope = gateway.memory.scope("tenant", name, "default")
-        gateway.memory.seen.after(scope.key, scope.owner, {"role": "user", "content": f"{scope.tag} {number}"})
-        gateway.memory.retrieval.asked.put((f"tenant {number}", f"words {number}"), [number + i / 96 for i in range(96)])
+        gateway.memory.seen.after(
+            scope.key, scope.owner, {"role": "user", "content": f"{scope.tag} {number}"}
+        )
+        gateway.memory.retrieval.asked.put(
+            (f"tenant {number}", f"words {number}"), [number + i / 96 for i in range(96)]
+        )
         gateway.router.route(f"a model of {number}", Principal("tenant", "own"))
 
 
@@ -105,7 +125,12 @@ async def test_every_cache_stays_within_its_bound_and_takes_no_more_than_it_says
         gateway = live.gateway
         await requested(live, REQUESTS)
         await filled(gateway, 3 * REQUESTS)
-        of_all = [gateway.settings, *gateway.settings.providers.values(), *gateway.router._upstreams.values(), gateway.memory.policy]
+        of_all = [
+            gateway.settings,
+            *gateway.settings.providers.values(),
+            *gateway.router._upstreams.values(),
+            gateway.memory.policy,
+        ]
         for name, (_, _, of) in CACHES.items():
             cache = of(gateway)
             content = [cache._shelves] if name == "Lines" else [cache._now, cache._before]
@@ -115,24 +140,51 @@ async def test_every_cache_stays_within_its_bound_and_takes_no_more_than_it_says
 
 def bounds():
     """What the docs say: MiB by name."""
-    section = GUARANTEES.read_text(encoding="utf-8").partition("\n## Memory of the process\n")[2].partition("\n## ")[0]
-    return {name.strip(): float(size) for name, size in re.findall(r"^\| ([^|]+?) \| ([\d.]+) \|", section, re.MULTILINE)}
+    section = (
+        GUARANTEES.read_text(encoding="utf-8")
+        .partition("\n## Memory of the process\n")[2]
+        .partition("\n## ")[0]
+    )
+    return {
+        name.strip(): float(size)
+        for name, size in re.findall(r"^\| ([^|]+?) \| ([\d.]+) \|", section, re.MULTILINE)
+    }
 
 
 def test_the_docs_give_every_bound_and_all_together_are_under_40_mib():
-    ours = {name: many * getattr(module, bound) / MIB for name, ((module, bound), many, _) in CACHES.items()}
-    pages = (threads.PAGES_HERE + threads.PAGES[threads.WRITING] + threads.READERS * threads.PAGES[threads.READING]) / MIB
-    assert bounds() == {**ours, "Pages of the database": pages, "Paths and queries": traces.BYTES / MIB, "Small ones": 2.0}
+    ours = {
+        name: many * getattr(module, bound) / MIB
+        for name, ((module, bound), many, _) in CACHES.items()
+    }
+    pages = (
+        threads.PAGES_HERE
+        + threads.PAGES[threads.WRITING]
+        + threads.READERS * threads.PAGES[threads.READING]
+    ) / MIB
+    assert bounds() == {
+        **ours,
+        "Pages of the database": pages,
+        "Paths and queries": traces.BYTES / MIB,
+        "Small ones": 2.0,
+    }
     assert sum(bounds().values()) < 40
 
 
 def test_no_cache_is_left_out_of_the_table():
-    made = {path.relative_to(ROOT).with_suffix("").as_posix() for package in ("gateway", "memory")
-            for path in (ROOT / package).rglob("*.py") if re.search(r"(?<!class )\bCache\(", path.read_text(encoding="utf-8"))}
-    assert made == {module.__name__.replace(".", "/") for (module, _), _, _ in CACHES.values()} - {"memory/lines"}
+    made = {
+        path.relative_to(ROOT).with_suffix("").as_posix()
+        for package in ("gateway", "memory")
+        for path in (ROOT / package).rglob("*.py")
+        if re.search(r"(?<!class )\bCache\(", path.read_text(encoding="utf-8"))
+    }
+    assert made == {module.__name__.replace(".", "/") for (module, _), _, _ in CACHES.values()} - {
+        "memory/lines"
+    }
 
 
-@pytest.mark.parametrize("query", ["&a" * 7000, "&".join(f"{n:x}" for n in range(4000)), "a=" + "b" * 15000])
+@pytest.mark.parametrize(
+    "query", ["&a" * 7000, "&".join(f"{n:x}" for n in range(4000)), "a=" + "b" * 15000]
+)
 async def test_what_strangers_ask_for_does_not_stay_in_the_framework(data, query):
     async with Model("hello") as up, running(up.url, data, {"server.single_user": False}) as live:
         root = live.url.removesuffix("/v1")
@@ -140,7 +192,9 @@ async def test_what_strangers_ask_for_does_not_stay_in_the_framework(data, query
             function.cache_clear()
         for number in range(12):
             path = f"/memory/v1/users/{'x' * 200}{number}/messages/search?n{number}={query}"
-            assert (await live.http.get(root + path, headers={"authorization": ""})).status_code == 401
+            assert (
+                await live.http.get(root + path, headers={"authorization": ""})
+            ).status_code == 401
         parsed, *others = traces.tables()
         assert len(others) + 1 == len(traces.TABLES)
         assert 0 < parsed.cache_info().currsize < 3
@@ -171,8 +225,12 @@ wall.wait()
 def test_threads_have_no_heaps_of_their_own():
     """Those of glibc begin at a multiple of 64 MiB."""
     command = [sys.executable, "-c"]
-    here, without = (subprocess.run([*command, code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
-                     for code in (THREADS, THREADS.replace("use_one_heap()\n", "\n")))
+    here, without = (
+        subprocess.run(
+            [*command, code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+        ).stdout
+        for code in (THREADS, THREADS.replace("use_one_heap()\n", "\n"))
+    )
     assert int(here) == 0
     assert (int(without) > 0) == (platform.libc_ver()[0] == "glibc")
 

@@ -1,4 +1,5 @@
 """The command line: what it says, how it fails, and the gateway it starts, as processes on real sockets."""
+
 from __future__ import annotations
 
 import json
@@ -25,7 +26,17 @@ from gateway.cli.serve import told
 from gateway.loading import load
 from tests.gateway.command import ROOT, environment, mnemogate, started
 
-HEAVY = ("litestar", "sqlalchemy", "pydantic", "httpx", "openai", "uvicorn", "chromadb", "tiktoken", "numpy")
+HEAVY = (
+    "litestar",
+    "sqlalchemy",
+    "pydantic",
+    "httpx",
+    "openai",
+    "uvicorn",
+    "chromadb",
+    "tiktoken",
+    "numpy",
+)
 
 
 @pytest.fixture
@@ -46,11 +57,16 @@ def commands(group=cli, path=("mnemogate",)):
 
 def test_help_imports_nothing_heavy():
     code = f"import sys, gateway.cli.main; print([m for m in {HEAVY!r} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30
+    )
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("path", "command"), [pytest.param(p, c, id=" ".join(p)) for p, c in [(("mnemogate",), cli), *commands()]])
+@pytest.mark.parametrize(
+    ("path", "command"),
+    [pytest.param(p, c, id=" ".join(p)) for p, c in [(("mnemogate",), cli), *commands()]],
+)
 def test_every_command_has_help_with_an_example(path, command):
     done = CliRunner().invoke(cli, [*path[1:], "--help"])
     assert done.exit_code == 0
@@ -62,8 +78,38 @@ def test_every_command_has_help_with_an_example(path, command):
 
 def test_the_commands_of_this_version_are_there():
     assert {" ".join(p[1:]) for p, _ in commands()} >= {
-        "serve", "demo", "chat", "doctor", "db upgrade", "db backup", "db vacuum", "users list", "users move", "config", "fetch tokenizers", "keys create", "keys list", "keys revoke", "jobs list", "jobs retry", *(f"memory {c}" for c in (
-            "show", "remember", "forget", "edit", "undo", "history", "search", "export", "import", "erase"))}
+        "serve",
+        "demo",
+        "chat",
+        "doctor",
+        "db upgrade",
+        "db backup",
+        "db vacuum",
+        "users list",
+        "users move",
+        "config",
+        "fetch tokenizers",
+        "keys create",
+        "keys list",
+        "keys revoke",
+        "jobs list",
+        "jobs retry",
+        *(
+            f"memory {c}"
+            for c in (
+                "show",
+                "remember",
+                "forget",
+                "edit",
+                "undo",
+                "history",
+                "search",
+                "export",
+                "import",
+                "erase",
+            )
+        ),
+    }
 
 
 def test_the_readme_names_only_what_there_is():
@@ -73,7 +119,11 @@ def test_the_readme_names_only_what_there_is():
     assert {n.removeprefix("mnemogate ") for n in named} <= there
     settings = set(re.findall(r"`((?:server|storage|memory|identity|routing)\.\w+)", text))
     assert settings
-    assert [s for s in settings if s.split(".")[1] not in type(getattr(load(None, {}), s.split(".")[0])).model_fields] == []
+    assert [
+        s
+        for s in settings
+        if s.split(".")[1] not in type(getattr(load(None, {}), s.split(".")[0])).model_fields
+    ] == []
 
 
 def test_more_than_one_worker_is_refused_in_words():
@@ -87,7 +137,10 @@ def test_a_configuration_that_cannot_be_used_exits_2_without_a_traceback(tmp_pat
     path.write_text("[server]\nprot = 1\n")
     done = mnemogate(tmp_path, "serve", "--config", str(path))
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "Error: server.prot: there is no such setting, did you mean port? config/gateway.toml lists them all\n"
+    assert (
+        done.stderr
+        == "Error: server.prot: there is no such setting, did you mean port? config/gateway.toml lists them all\n"
+    )
 
 
 def test_a_provider_kind_that_nobody_knows_exits_2(tmp_path):
@@ -95,7 +148,10 @@ def test_a_provider_kind_that_nobody_knows_exits_2(tmp_path):
     path.write_text('[providers.a]\nkind = "cohere"\nbase_url = "https://x/v1"\n')
     done = mnemogate(tmp_path, "serve", "--port", "0", "--config", str(path))
     assert done.returncode == 2
-    assert "providers.a.kind: Input should be 'openai', 'anthropic' or 'azure', not 'cohere'" in done.stderr
+    assert (
+        "providers.a.kind: Input should be 'openai', 'anthropic' or 'azure', not 'cohere'"
+        in done.stderr
+    )
     assert "Traceback" not in done.stderr
 
 
@@ -118,7 +174,16 @@ def test_a_data_folder_that_cannot_be_used_is_told(tmp_path):
 
 
 def test_the_start_tells_the_mode_and_whom_a_key_names():
-    managed = load(None, {}, {"keys": [{"name": "app", "key": "k", "tenant": "t"}, {"name": "me", "key": "l", "tenant": "t", "default_user": "ada"}]})
+    managed = load(
+        None,
+        {},
+        {
+            "keys": [
+                {"name": "app", "key": "k", "tenant": "t"},
+                {"name": "me", "key": "l", "tenant": "t", "default_user": "ada"},
+            ]
+        },
+    )
     lines = "\n".join(told(managed, "http://x"))
     assert "managed keys" in lines
     assert "the key 'app' names nobody" in lines
@@ -128,20 +193,47 @@ def test_the_start_tells_the_mode_and_whom_a_key_names():
     assert "own-key" in alone
     assert "single-user: this machine alone" in alone
     assert "warning" not in alone
-    assert "keys name nobody" in "\n".join(told(load(None, {}, {"server.host": "0.0.0.0"}), "http://x"))
+    assert "keys name nobody" in "\n".join(
+        told(load(None, {}, {"server.host": "0.0.0.0"}), "http://x")
+    )
     named = {"providers": {"a": {"base_url": "https://bob:hunter2@models.example/v1"}}}
-    assert "upstream   a: https://models.example/v1" in "\n".join(told(load(None, {}, named), "http://x"))
+    assert "upstream   a: https://models.example/v1" in "\n".join(
+        told(load(None, {}, named), "http://x")
+    )
     claude = {"providers": {"a": {"kind": "anthropic", "base_url": "https://api.anthropic.com"}}}
     assert "every call is a 404" in "\n".join(told(load(None, {}, claude), "http://x"))
-    background = {"memory.extract": "auto", "memory.reflect": {"every_turns": 3}, "memory.cleanup": "auto"}
-    assert "warning" not in "\n".join(told(load(None, {}, background), "http://x"))  # all of it is acted on
+    background = {
+        "memory.extract": "auto",
+        "memory.reflect": {"every_turns": 3},
+        "memory.cleanup": "auto",
+    }
+    assert "warning" not in "\n".join(
+        told(load(None, {}, background), "http://x")
+    )  # all of it is acted on
 
 
 def test_the_demo_ends_on_an_interrupt_that_its_parent_ignores(tmp_path):
     """As a shell ignores it for what it runs in the background."""
     child = subprocess.Popen(
-        ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-m", "gateway", "demo", "--port", "0"], cwd=ROOT, env=environment(tmp_path),
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        [
+            "sh",
+            "-c",
+            'trap "" INT; exec "$@"',
+            "sh",
+            sys.executable,
+            "-m",
+            "gateway",
+            "demo",
+            "--port",
+            "0",
+        ],
+        cwd=ROOT,
+        env=environment(tmp_path),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     try:
         assert any("until Ctrl-C" in line for line in child.stdout)
         child.send_signal(signal.SIGINT)
@@ -155,26 +247,56 @@ def test_the_demo_ends_on_an_interrupt_that_its_parent_ignores(tmp_path):
 KEYED = {"keys": [{"name": "app", "key": "k", "tenant": "t", "default_user": "ada"}]}
 
 
-@pytest.mark.parametrize(("url", "warned"), [
-    ("https://api.openai.com/v1", True), ("https://openrouter.ai:8443/api/v1", True), ("http://8.8.8.8/v1", True), ("http://[2606:4700::1111]/v1", True),
-    ("http://localhost:11434/v1", False), ("http://127.0.0.1:11434/v1", False), ("http://[::1]:11434/v1", False), ("http://192.168.1.5:8000/v1", False),
-    ("http://ollama:11434/v1", False), ("http://host.docker.internal:11434/v1", False), ("http://vllm.ml.svc.cluster.local/v1", False), ("http://BOX.local/v1", False),
-    ("https://bob:hunter2@models.example/v1", False)])
+@pytest.mark.parametrize(
+    ("url", "warned"),
+    [
+        ("https://api.openai.com/v1", True),
+        ("https://openrouter.ai:8443/api/v1", True),
+        ("http://8.8.8.8/v1", True),
+        ("http://[2606:4700::1111]/v1", True),
+        ("http://localhost:11434/v1", False),
+        ("http://127.0.0.1:11434/v1", False),
+        ("http://[::1]:11434/v1", False),
+        ("http://192.168.1.5:8000/v1", False),
+        ("http://ollama:11434/v1", False),
+        ("http://host.docker.internal:11434/v1", False),
+        ("http://vllm.ml.svc.cluster.local/v1", False),
+        ("http://BOX.local/v1", False),
+        ("https://bob:hunter2@models.example/v1", False),
+    ],
+)
 def test_a_provider_that_would_be_called_without_a_key_is_warned_of(url, warned):
     def lines(**more):
-        start = told(load(None, {}, {"providers": {"a": {"base_url": url, **more.pop("a", {})}}, **more}), "http://x")
+        start = told(
+            load(None, {}, {"providers": {"a": {"base_url": url, **more.pop("a", {})}}, **more}),
+            "http://x",
+        )
         return [line for line in start if "api_key" in line]
 
     text = f"  warning    providers.a has no api_key, and no client's key is sent on: {url} is called without one. Set providers.a.api_key, unless that server wants none"
-    assert lines(**KEYED) == lines(**{"server.open": True}) == lines(**KEYED, a={"api_key": ""}) == ([text] if warned else [])
-    assert lines(**KEYED, a={"api_key": "sk"}) == lines() == []  # in own-key mode each client brings its own
+    assert (
+        lines(**KEYED)
+        == lines(**{"server.open": True})
+        == lines(**KEYED, a={"api_key": ""})
+        == ([text] if warned else [])
+    )
+    assert (
+        lines(**KEYED, a={"api_key": "sk"}) == lines() == []
+    )  # in own-key mode each client brings its own
 
 
 # --- pure bits -----------------------------------------------------------------------------------------------------
 
 
 def test_a_tool_call_is_shown_on_one_line():
-    record = {"tools": [{"name": "core_memory_append", "arguments": '{"label": "human", "content": "Name:\\nAda"}'}]}
+    record = {
+        "tools": [
+            {
+                "name": "core_memory_append",
+                "arguments": '{"label": "human", "content": "Name:\\nAda"}',
+            }
+        ]
+    }
     assert tool_lines(record) == ['core_memory_append(label="human", content="Name:\\nAda")']
     assert tool_lines({"tools": []}) == []
     assert "not available" in tool_lines(None)[0]
@@ -196,7 +318,9 @@ def test_a_note_counts_only_while_its_gateway_lives(tmp_path):
             assert other == "http://127.0.0.1:1"
         assert running(tmp_path) == "http://127.0.0.1:1"
     assert running(tmp_path) is None
-    (tmp_path / "running").write_text(json.dumps({"url": "http://127.0.0.1:3"}))  # what a killed one leaves
+    (tmp_path / "running").write_text(
+        json.dumps({"url": "http://127.0.0.1:3"})
+    )  # what a killed one leaves
     assert running(tmp_path) is None
 
 
@@ -204,12 +328,17 @@ def test_a_note_counts_only_while_its_gateway_lives(tmp_path):
 
 
 def test_serve_starts_answers_and_ends_with_0_once_its_stream_is_done(tmp_path):
-    with start_bundled(pace=0.15) as slow, started(tmp_path, "serve", "--port", "0", "--upstream", slow.url) as process:
+    with (
+        start_bundled(pace=0.15) as slow,
+        started(tmp_path, "serve", "--port", "0", "--upstream", slow.url) as process,
+    ):
         assert httpx.get(f"{process.url}/health").json() == {"status": "ok"}
         process.waited(rf"upstream +openai: {slow.url}")
         process.waited(rf"memory +{tmp_path} \(sqlite\)")
         with OpenAI(base_url=f"{process.url}/v1", api_key="k", max_retries=0) as client:
-            stream = client.chat.completions.create(model="m", messages=[{"role": "user", "content": "Who are you?"}], stream=True)
+            stream = client.chat.completions.create(
+                model="m", messages=[{"role": "user", "content": "Who are you?"}], stream=True
+            )
             pieces = [next(stream)]
             process.popen.send_signal(signal.SIGTERM)
             pieces += list(stream)
@@ -233,8 +362,14 @@ def test_memory_outlives_the_process(tmp_path, bundled):
     def said(text, **options):
         with started(tmp_path, "serve", "--port", "0", "--upstream", bundled.url) as process:
             with OpenAI(base_url=f"{process.url}/v1", api_key="k", max_retries=0) as client:
-                answer = client.chat.completions.create(model="m", messages=[{"role": "user", "content": text}], user="ada", **options)
-                got = "".join(c.choices[0].delta.content or "" for c in answer if c.choices) if options else answer.choices[0].message.content
+                answer = client.chat.completions.create(
+                    model="m", messages=[{"role": "user", "content": text}], user="ada", **options
+                )
+                got = (
+                    "".join(c.choices[0].delta.content or "" for c in answer if c.choices)
+                    if options
+                    else answer.choices[0].message.content
+                )
             assert process.stopped() == 0
         return got
 
@@ -266,7 +401,9 @@ def test_the_demos_second_session_answers_from_what_the_first_learned(tmp_path):
     assert done.stderr == ""
     first, second = sessions(done.stdout)
     for lines in (first, second):
-        assert [line.split(":")[0] for line in lines if line.startswith(("You:", "Assistant:"))] == ["You", "Assistant"] * 2
+        assert [
+            line.split(":")[0] for line in lines if line.startswith(("You:", "Assistant:"))
+        ] == ["You", "Assistant"] * 2
     answers = [line for line in second if line.startswith("Assistant:")]
     assert "Ada" in answers[0]
     assert "green tea" in answers[0]
@@ -299,7 +436,11 @@ def test_the_demo_keeps_serving_and_ends_with_0(tmp_path):
             user = process.waited(r"User:  (\S+)")[1]
             url = process.waited(r'base_url = "(\S+)"')[1]
             with OpenAI(base_url=url, api_key="any", max_retries=0) as client:
-                answer = client.chat.completions.create(model="mnemogate-demo", user=user, messages=[{"role": "user", "content": "What is my name?"}])
+                answer = client.chat.completions.create(
+                    model="mnemogate-demo",
+                    user=user,
+                    messages=[{"role": "user", "content": "What is my name?"}],
+                )
             assert answer.choices[0].message.content == "Your name is Ada."
             assert process.stopped(sig) == 0
             assert "Traceback" not in "\n".join(process.lines)
@@ -314,7 +455,16 @@ def test_a_demo_that_finds_its_port_taken_takes_another(tmp_path):
 
 
 def test_the_demo_uses_the_upstream_and_key_of_the_environment(tmp_path, bundled):
-    done = mnemogate(tmp_path, "demo", "--once", "--port", "0", OPENAI_API_KEY="sk-mine", MNEMOGATE_UPSTREAM=bundled.url, MNEMOGATE_DEMO_MODEL="mine-7b")
+    done = mnemogate(
+        tmp_path,
+        "demo",
+        "--once",
+        "--port",
+        "0",
+        OPENAI_API_KEY="sk-mine",
+        MNEMOGATE_UPSTREAM=bundled.url,
+        MNEMOGATE_DEMO_MODEL="mine-7b",
+    )
     assert done.returncode == 0, done.stderr
     assert f"Model: mine-7b at {bundled.url}" in done.stdout
     assert "STAND-IN" not in done.stdout
@@ -323,7 +473,15 @@ def test_the_demo_uses_the_upstream_and_key_of_the_environment(tmp_path, bundled
 
 
 def test_a_demo_whose_upstream_is_away_says_so(tmp_path):
-    done = mnemogate(tmp_path, "demo", "--once", "--port", "0", OPENAI_API_KEY="sk-mine", MNEMOGATE_UPSTREAM="http://127.0.0.1:9/v1")
+    done = mnemogate(
+        tmp_path,
+        "demo",
+        "--once",
+        "--port",
+        "0",
+        OPENAI_API_KEY="sk-mine",
+        MNEMOGATE_UPSTREAM="http://127.0.0.1:9/v1",
+    )
     assert done.returncode == 1
     assert "did not answer" in done.stderr
     assert "offline" in done.stderr
@@ -331,7 +489,10 @@ def test_a_demo_whose_upstream_is_away_says_so(tmp_path):
 
 
 def test_a_demo_in_whose_folder_keys_were_made_says_what_to_remove(tmp_path):
-    assert mnemogate(tmp_path / "demo", "keys", "create", "--name", "a", "--tenant", "t").returncode == 0
+    assert (
+        mnemogate(tmp_path / "demo", "keys", "create", "--name", "a", "--tenant", "t").returncode
+        == 0
+    )
     done = mnemogate(tmp_path, "demo", "--once", "--port", "0")
     assert done.returncode == 1
     assert f"Remove {tmp_path / 'demo'}" in done.stderr
@@ -366,16 +527,23 @@ def test_a_chat_starts_its_own_gateway_where_none_runs(tmp_path):
     done = mnemogate(tmp_path, "chat", "--bundled", stdin="My name is Ada.\n\nWhat is my name?\n")
     assert done.returncode == 0, done.stderr
     assert "Assistant: Your name is Ada." in done.stdout
-    assert "Assistant: Your name is Ada." in mnemogate(tmp_path, "chat", "--bundled", stdin="What is my name?\n").stdout
+    assert (
+        "Assistant: Your name is Ada."
+        in mnemogate(tmp_path, "chat", "--bundled", stdin="What is my name?\n").stdout
+    )
     assert mnemogate(tmp_path, "chat").returncode == 1
 
 
 def test_a_chat_goes_through_the_running_gateway(tmp_path, bundled):
     with started(tmp_path, "serve", "--port", "0", "--upstream", bundled.url) as process:
         url = process.url
-        done = mnemogate(tmp_path, "chat", stdin="My name is Bo.\nWhat is my name?\n", OPENAI_API_KEY="sk-x")
+        done = mnemogate(
+            tmp_path, "chat", stdin="My name is Bo.\nWhat is my name?\n", OPENAI_API_KEY="sk-x"
+        )
         assert done.returncode == 0, done.stderr
         assert f"through {url}" in done.stderr
         assert "Assistant: Your name is Bo." in done.stdout
-        refused = mnemogate(tmp_path, "chat", "--user", "x" * 2000, stdin="Hi\n", OPENAI_API_KEY="sk-x")
+        refused = mnemogate(
+            tmp_path, "chat", "--user", "x" * 2000, stdin="Hi\n", OPENAI_API_KEY="sk-x"
+        )
         assert "at most 1024" in refused.stdout

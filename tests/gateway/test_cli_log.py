@@ -1,4 +1,5 @@
 """What `mnemogate serve` writes to its log, as a process: one line a request, whatever became of the request."""
+
 from __future__ import annotations
 
 import http.client
@@ -34,8 +35,11 @@ def lines(process):
 
 
 def test_each_request_leaves_one_line_and_no_prompt_and_no_key(tmp_path, upstream):
-    with started(tmp_path, "serve", "--port", "0", "--upstream", upstream, "--log-format", "json") as process:
+    with started(
+        tmp_path, "serve", "--port", "0", "--upstream", upstream, "--log-format", "json"
+    ) as process:
         with httpx.Client(base_url=process.url, headers=HEADERS) as client:
+
             def asked(method, path, expect, **options):
                 answer = client.request(method, path, **options)
                 assert answer.status_code == expect, answer.text
@@ -43,25 +47,72 @@ def test_each_request_leaves_one_line_and_no_prompt_and_no_key(tmp_path, upstrea
 
             token = {"authorization": f"Bearer {(tmp_path / 'token').read_text().strip()}"}
             sent = [
-                (asked("POST", "/v1/chat/completions", 200, json=chat(user="ada b")), ("ada b", "ok", None)),
-                (asked("POST", "/v1/chat/completions", 200, json=chat(stream=True)), ("me", "ok", None)),
-                (asked("POST", "/u/eve/v1/chat/completions", 200, json=chat()), ("eve", "ok", None)),
-                (asked("POST", "/v1/chat/completions", 200, json=chat(), headers={"x-memory": "off"}), (None, "off", None)),
-                (asked("POST", "/v1/completions?key=" + KEY, 404, json=chat()), (None, "off", "not_found")),
+                (
+                    asked("POST", "/v1/chat/completions", 200, json=chat(user="ada b")),
+                    ("ada b", "ok", None),
+                ),
+                (
+                    asked("POST", "/v1/chat/completions", 200, json=chat(stream=True)),
+                    ("me", "ok", None),
+                ),
+                (
+                    asked("POST", "/u/eve/v1/chat/completions", 200, json=chat()),
+                    ("eve", "ok", None),
+                ),
+                (
+                    asked(
+                        "POST",
+                        "/v1/chat/completions",
+                        200,
+                        json=chat(),
+                        headers={"x-memory": "off"},
+                    ),
+                    (None, "off", None),
+                ),
+                (
+                    asked("POST", "/v1/completions?key=" + KEY, 404, json=chat()),
+                    (None, "off", "not_found"),
+                ),
                 (asked("GET", "/v1/models", 200), (None, None, None)),
-                (asked("POST", "/v1/chat/completions", 401, json=chat(), headers={"authorization": ""}), (None, None, "invalid_api_key")),
-                (asked("POST", "/v1/chat/completions", 400, content=PROMPT), (None, None, "invalid_json")),
-                (asked("GET", "/v1/models", 403, headers={"x-forwarded-for": "203.0.113.9"}), (None, None, "forbidden")),
-                (asked("GET", "/memory/v1/users/ada%20b/blocks", 200, headers=token), ("ada b", None, None)),
+                (
+                    asked(
+                        "POST",
+                        "/v1/chat/completions",
+                        401,
+                        json=chat(),
+                        headers={"authorization": ""},
+                    ),
+                    (None, None, "invalid_api_key"),
+                ),
+                (
+                    asked("POST", "/v1/chat/completions", 400, content=PROMPT),
+                    (None, None, "invalid_json"),
+                ),
+                (
+                    asked("GET", "/v1/models", 403, headers={"x-forwarded-for": "203.0.113.9"}),
+                    (None, None, "forbidden"),
+                ),
+                (
+                    asked("GET", "/memory/v1/users/ada%20b/blocks", 200, headers=token),
+                    ("ada b", None, None),
+                ),
                 (asked("GET", "/memory/v1/users", 401), (None, None, "invalid_api_key")),
-                (asked("GET", f"/{PROMPT.upper()}", 404), (None, None, "not_found"))]
+                (asked("GET", f"/{PROMPT.upper()}", 404), (None, None, "not_found")),
+            ]
             client.get("/health")
         assert process.stopped() == 0
     found = {one["request_id"]: one for one in lines(process)}
     assert len(lines(process)) == len(sent)
-    assert [(found[i]["user"], found[i]["memory"], found[i]["code"]) for i, _ in sent] == [wanted for _, wanted in sent]
+    assert [(found[i]["user"], found[i]["memory"], found[i]["code"]) for i, _ in sent] == [
+        wanted for _, wanted in sent
+    ]
     first = found[sent[0][0]]
-    assert (first["method"], first["path"], first["status"], first["key"]) == ("POST", "/v1/chat/completions", 200, "own")
+    assert (first["method"], first["path"], first["status"], first["key"]) == (
+        "POST",
+        "/v1/chat/completions",
+        200,
+        "own",
+    )
     assert first["upstream"] == "openai/mnemogate-demo"
     assert first["attempts"] == first["rounds"] >= 1
     assert min(first["input_tokens"], first["output_tokens"], first["ms"]) > 0
@@ -72,28 +123,58 @@ def test_each_request_leaves_one_line_and_no_prompt_and_no_key(tmp_path, upstrea
 
 
 def test_a_request_whose_client_left_is_in_the_log(tmp_path, upstream):
-    with socket.create_server(("127.0.0.1", 0)) as silent, started(
-            tmp_path, "serve", "--port", "0", "--upstream", f"http://127.0.0.1:{silent.getsockname()[1]}/v1", "--log-format", "json") as process:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        started(
+            tmp_path,
+            "serve",
+            "--port",
+            "0",
+            "--upstream",
+            f"http://127.0.0.1:{silent.getsockname()[1]}/v1",
+            "--log-format",
+            "json",
+        ) as process,
+    ):
         host, port = process.url.removeprefix("http://").split(":")
         connection = http.client.HTTPConnection(host, int(port))
-        connection.request("POST", "/v1/chat/completions", json.dumps(chat(user="ada")), {**HEADERS, "content-type": "application/json"})
+        connection.request(
+            "POST",
+            "/v1/chat/completions",
+            json.dumps(chat(user="ada")),
+            {**HEADERS, "content-type": "application/json"},
+        )
         taken = silent.accept()[0]
         taken.recv(1)
         connection.close()
         half = socket.create_connection((host, int(port)))
-        half.sendall(f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {KEY}\r\ncontent-length: 9\r\n\r\nhalf".encode())
+        half.sendall(
+            f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {KEY}\r\ncontent-length: 9\r\n\r\nhalf".encode()
+        )
         half.close()
         until = time.monotonic() + 20
         while len(lines(process)) < 2 and time.monotonic() < until:
             time.sleep(0.05)
         taken.close()
-    assert {(one["status"], one["user"], one["key"]) for one in lines(process)} == {(499, "ada", "own"), (499, None, "own")}
+    assert {(one["status"], one["user"], one["key"]) for one in lines(process)} == {
+        (499, "ada", "own"),
+        (499, None, "own"),
+    }
 
 
 def test_a_request_that_cannot_be_read_is_in_the_log(tmp_path, upstream):
-    with started(tmp_path, "serve", "--port", "0", "--upstream", upstream, "--log-format", "json") as process:
+    with started(
+        tmp_path, "serve", "--port", "0", "--upstream", upstream, "--log-format", "json"
+    ) as process:
         host, port = process.url.removeprefix("http://").split(":")
-        for sent in (b"nonsense\r\n\r\n", b"GET /v1/models?key=" + KEY.encode() + b"&x=" + b"x" * 20_000 + b" HTTP/1.1\r\nhost: x\r\n\r\n"):
+        for sent in (
+            b"nonsense\r\n\r\n",
+            b"GET /v1/models?key="
+            + KEY.encode()
+            + b"&x="
+            + b"x" * 20_000
+            + b" HTTP/1.1\r\nhost: x\r\n\r\n",
+        ):
             with socket.create_connection((host, int(port))) as raw:
                 raw.sendall(sent)
                 assert raw.recv(9) == b"HTTP/1.1 "
@@ -106,8 +187,14 @@ def test_a_request_that_cannot_be_read_is_in_the_log(tmp_path, upstream):
 
 def test_a_log_that_nobody_reads_holds_up_no_request_and_no_shutdown(tmp_path, upstream):
     child = subprocess.Popen(
-        [sys.executable, "-m", "gateway", "serve", "--port", "0", "--upstream", upstream], cwd=ROOT, env=environment(tmp_path), stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        [sys.executable, "-m", "gateway", "serve", "--port", "0", "--upstream", upstream],
+        cwd=ROOT,
+        env=environment(tmp_path),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         url = child.stderr.readline().split()[2].removesuffix("/v1")
         with httpx.Client(base_url=url, timeout=10) as client:
@@ -121,9 +208,14 @@ def test_a_log_that_nobody_reads_holds_up_no_request_and_no_shutdown(tmp_path, u
         child.stderr.close()
 
 
-@pytest.mark.parametrize(("level", "health", "chats"), [("debug", True, True), ("info", False, True), ("error", False, False)])
+@pytest.mark.parametrize(
+    ("level", "health", "chats"),
+    [("debug", True, True), ("info", False, True), ("error", False, False)],
+)
 def test_the_level_says_what_is_shown(tmp_path, upstream, level, health, chats):
-    with started(tmp_path, "serve", "--port", "0", "--upstream", upstream, "--log-level", level) as process:
+    with started(
+        tmp_path, "serve", "--port", "0", "--upstream", upstream, "--log-level", level
+    ) as process:
         httpx.get(f"{process.url}/health")
         httpx.post(f"{process.url}/v1/chat/completions", json=chat(), headers=HEADERS)
         assert process.stopped() == 0

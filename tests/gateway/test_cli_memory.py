@@ -1,4 +1,5 @@
 """`mnemogate memory`: the same commands through a running gateway and with none, which then opens the database itself."""
+
 from __future__ import annotations
 
 import contextlib
@@ -28,7 +29,9 @@ def memory(request, tmp_path):
     with contextlib.ExitStack() as stack:
         if request.param == "running":
             upstream = stack.enter_context(start_bundled())
-            process = stack.enter_context(started(tmp_path, "serve", "--port", "0", "--upstream", upstream.url))
+            process = stack.enter_context(
+                started(tmp_path, "serve", "--port", "0", "--upstream", upstream.url)
+            )
             assert process.url
         yield run
 
@@ -59,9 +62,13 @@ def test_an_empty_input_is_refused_and_an_empty_value_empties_a_block(memory):
 
 def test_show_of_nobody_says_who_is_known_and_makes_nobody(memory):
     memory("edit", "human", "--value", "Name: Ada")
-    assert "Nothing is stored of the user 'grace'. Known here: ada." in memory("show", user="grace", code=1)
+    assert "Nothing is stored of the user 'grace'. Known here: ada." in memory(
+        "show", user="grace", code=1
+    )
     assert "Known here: ada." in memory("show", "--json", user="grace", code=1)
-    assert "human  (0/4000 characters" in memory("show", "--agent", "cook")  # of somebody who is known
+    assert "human  (0/4000 characters" in memory(
+        "show", "--agent", "cook"
+    )  # of somebody who is known
 
 
 def test_erasing_nobody_says_who_is_known(memory):
@@ -72,7 +79,9 @@ def test_erasing_nobody_says_who_is_known(memory):
     assert "Nobody is known here yet" in memory("erase", "--yes", code=1)
 
 
-@pytest.mark.parametrize("command", [("show",), ("search", "x"), ("export",), ("forget", "x"), ("undo", "human")])
+@pytest.mark.parametrize(
+    "command", [("show",), ("search", "x"), ("export",), ("forget", "x"), ("undo", "human")]
+)
 def test_what_only_looks_makes_no_database(tmp_path, command):
     done = mnemogate(tmp_path / "new", "memory", *command)
     assert done.returncode == 1
@@ -108,8 +117,14 @@ def test_on_a_terminal_a_block_is_edited_in_the_editor(tmp_path):
     ours, theirs = pty.openpty()
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "gateway", "memory", "edit", "human"], cwd=ROOT, env=environment(tmp_path, EDITOR=str(editor)), stdin=theirs,
-            capture_output=True, text=True, timeout=60)
+            [sys.executable, "-m", "gateway", "memory", "edit", "human"],
+            cwd=ROOT,
+            env=environment(tmp_path, EDITOR=str(editor)),
+            stdin=theirs,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
     finally:
         os.close(ours)
         os.close(theirs)
@@ -118,11 +133,16 @@ def test_on_a_terminal_a_block_is_edited_in_the_editor(tmp_path):
 
 
 def test_a_passage_is_remembered_and_found(memory):
-    assert memory("remember", "The spare key is with Bob", "--tag", "home").startswith("remembered as ")
+    assert memory("remember", "The spare key is with Bob", "--tag", "home").startswith(
+        "remembered as "
+    )
     found = memory("search", "spare key")
     assert "The spare key is with Bob" in found
     assert found.startswith("passage")
-    assert json.loads(memory("search", "key", "--json"))["passages"][0]["content"] == "The spare key is with Bob"
+    assert (
+        json.loads(memory("search", "key", "--json"))["passages"][0]["content"]
+        == "The spare key is with Bob"
+    )
     assert memory("search", "elephants") == "nothing found\n"
     assert memory("search", "key", user="grace") == "nothing found\n"
     assert "The spare key is with Bob" in memory("show")
@@ -150,7 +170,9 @@ def test_agents_of_a_user_are_apart(memory):
     memory("edit", "human", "--value", "For the cook", "--agent", "cook")
     assert "For the cook" in memory("show", "--agent", "cook")
     assert "For the cook" not in memory("show")
-    assert "--agent" in memory("erase", "--yes", "--agent", "waiter", code=1)  # all agents would go, not that one
+    assert "--agent" in memory(
+        "erase", "--yes", "--agent", "waiter", code=1
+    )  # all agents would go, not that one
     assert "For the cook" in memory("show", "--agent", "cook")
 
 
@@ -164,10 +186,14 @@ def test_any_name_is_a_user(memory, user):
 def test_refusals_are_told_without_a_traceback(memory):
     assert "4000" in memory("edit", "human", "--value", "x" * 5000, code=1)
     assert memory("undo", "nothing_here", code=1).startswith("Error: ")
-    assert "Nothing is stored of the user 'nobody_here'" in memory("export", user="nobody_here", code=1)
+    assert "Nothing is stored of the user 'nobody_here'" in memory(
+        "export", user="nobody_here", code=1
+    )
     assert "--user is empty" in memory("show", user="", code=1)
     memory("edit", "human", "--value", "Name: Ada")
-    assert "/nowhere/ada.ndjson cannot be written" in memory("export", "-o", "/nowhere/ada.ndjson", code=1)
+    assert "/nowhere/ada.ndjson cannot be written" in memory(
+        "export", "-o", "/nowhere/ada.ndjson", code=1
+    )
     assert memory("import", "-", stdin="not json\n", code=1).startswith("Error: ")
 
 
@@ -176,16 +202,38 @@ def test_a_key_is_asked_for_where_keys_are_managed(tmp_path):
     alone = mnemogate(tmp_path, "memory", "edit", "human", "--value", "x", MNEMOGATE_KEYS=keys)
     assert alone.returncode == 1
     assert "MNEMOGATE_KEY" in alone.stderr
-    assert mnemogate(tmp_path, "memory", "edit", "human", "--value", "of t", MNEMOGATE_KEYS=keys, MNEMOGATE_KEY="secret-a").returncode == 0
+    assert (
+        mnemogate(
+            tmp_path,
+            "memory",
+            "edit",
+            "human",
+            "--value",
+            "of t",
+            MNEMOGATE_KEYS=keys,
+            MNEMOGATE_KEY="secret-a",
+        ).returncode
+        == 0
+    )
     with started(tmp_path, "serve", "--port", "0", MNEMOGATE_KEYS=keys) as process:
-        done = mnemogate(tmp_path, "memory", "show", "--key", "secret-a", "--url", f"{process.url}/v1")
+        done = mnemogate(
+            tmp_path, "memory", "show", "--key", "secret-a", "--url", f"{process.url}/v1"
+        )
         assert "of t" in done.stdout, done.stderr
-        assert mnemogate(tmp_path, "memory", "show", "--key", "wrong", "--url", process.url).returncode == 1
+        assert (
+            mnemogate(tmp_path, "memory", "show", "--key", "wrong", "--url", process.url).returncode
+            == 1
+        )
 
 
 def test_the_local_token_goes_only_to_the_gateway_of_its_folder(tmp_path):
     with started(tmp_path / "one", "serve", "--port", "0") as process:
-        assert mnemogate(tmp_path / "one", "memory", "edit", "human", "--value", "x", "--url", process.url).returncode == 0
+        assert (
+            mnemogate(
+                tmp_path / "one", "memory", "edit", "human", "--value", "x", "--url", process.url
+            ).returncode
+            == 0
+        )
         (tmp_path / "two").mkdir()
         (tmp_path / "two" / "token").write_text("00" * 24)
         done = mnemogate(tmp_path / "two", "memory", "show", "--url", process.url)
@@ -213,7 +261,11 @@ def test_a_gateway_that_does_not_answer_is_told(tmp_path):
 
 @pytest.mark.parametrize("way", ["option", "environment"])
 def test_a_gateways_address_without_its_scheme_is_corrected(tmp_path, way):
-    option, env = (["--url", "127.0.0.1:9"], {}) if way == "option" else ([], {"MNEMOGATE_URL": "127.0.0.1:9"})
+    option, env = (
+        (["--url", "127.0.0.1:9"], {})
+        if way == "option"
+        else ([], {"MNEMOGATE_URL": "127.0.0.1:9"})
+    )
     done = mnemogate(tmp_path, "memory", "show", *option, **env)
     assert done.returncode == 2
     assert "give http://127.0.0.1:9" in " ".join(done.stderr.split())

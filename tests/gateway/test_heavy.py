@@ -1,4 +1,5 @@
 """Long requests: memory looks at what it can in time and stands aside from the rest; the bytes go through."""
+
 import gzip
 import json
 
@@ -23,16 +24,33 @@ def body(messages, **more):
     return json.dumps({"model": "m", "user": "ann", "messages": messages, **more}).encode()
 
 
-@pytest.mark.parametrize("messages", [
-    [user("a")] * MESSAGES, [user("a" * TEXT_BYTES)], [user([part("data:" + "a" * (TEXT_BYTES * 2))])],
-    [user("😀" * (TEXT_BYTES // 4))]])
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [user("a")] * MESSAGES,
+        [user("a" * TEXT_BYTES)],
+        [user([part("data:" + "a" * (TEXT_BYTES * 2))])],
+        [user("😀" * (TEXT_BYTES // 4))],
+    ],
+)
 def test_what_is_promised_is_looked_at(messages):
     check_weight(len(json.dumps(messages)), messages)
 
 
-@pytest.mark.parametrize("messages", [
-    [user("a")] * (MESSAGES + 1), [user("a" * (TEXT_BYTES + 1))], [user("a" * TEXT_BYTES), user("bc")],
-    [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "a" * (TEXT_BYTES + 1)}}]}]])
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [user("a")] * (MESSAGES + 1),
+        [user("a" * (TEXT_BYTES + 1))],
+        [user("a" * TEXT_BYTES), user("bc")],
+        [
+            {
+                "role": "assistant",
+                "tool_calls": [{"function": {"name": "f", "arguments": "a" * (TEXT_BYTES + 1)}}],
+            }
+        ],
+    ],
+)
 def test_what_is_more_is_told_with_its_limit(messages):
     with pytest.raises(TooHeavy, match="memory looks at"):
         check_weight(len(json.dumps(messages)), messages)
@@ -49,9 +67,16 @@ def test_only_what_routing_needs_is_read_of_a_body():
     assert skim(rb'{"model":"m","x":"\ud83d"}') == {"model": "m"}
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    (b"[]", "must be a JSON object"), (b"{", "not valid JSON"), (b'{"model":3}', "`model`"), (b"{}", "`model`"),
-    (b'{"model":"m","user":"' + b"u" * 70_000 + b'"}', "`user` has 70002 bytes")])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"[]", "must be a JSON object"),
+        (b"{", "not valid JSON"),
+        (b'{"model":3}', "`model`"),
+        (b"{}", "`model`"),
+        (b'{"model":"m","user":"' + b"u" * 70_000 + b'"}', "`user` has 70002 bytes"),
+    ],
+)
 def test_what_cannot_be_routed_is_a_400_that_says_why(text, said):
     with pytest.raises(BadRequest, match=said):
         skim(text)
@@ -67,25 +92,54 @@ async def test_memory_stands_aside_and_the_bytes_go_through(tmp_path, stream):
         response = await live.http.post(f"{live.url}/chat/completions", content=sent)
         assert response.status_code == 200
         assert response.headers["x-memory-status"] == "degraded"
-        assert response.headers["x-memory-reason"] == f"{len(MANY)} messages; memory looks at {MESSAGES}"
+        assert (
+            response.headers["x-memory-reason"]
+            == f"{len(MANY)} messages; memory looks at {MESSAGES}"
+        )
         assert up.requests[-1].body == sent
 
 
 async def test_a_long_request_within_the_limits_has_its_memory(tmp_path):
-    history = [m for i in range(1500) for m in (user(f"question {i} " + "about tea " * 40), {"role": "assistant", "content": f"answer {i}"})]
+    history = [
+        m
+        for i in range(1500)
+        for m in (
+            user(f"question {i} " + "about tea " * 40),
+            {"role": "assistant", "content": f"answer {i}"},
+        )
+    ]
     async with Model("Yes.") as up, running(up.url, tmp_path) as live:
         sent = gzip.compress(body([*history, user("My name is Ann.")]))
-        response = await live.http.post(f"{live.url}/chat/completions", content=sent, headers={"content-encoding": "gzip"})
+        response = await live.http.post(
+            f"{live.url}/chat/completions", content=sent, headers={"content-encoding": "gzip"}
+        )
         assert response.headers["x-memory-status"] == "ok"
         assert "memory_blocks" in json.dumps(up.bodies[-1]["messages"][0])
-        again = await live.http.post(f"{live.url}/chat/completions", content=body([*history, user("My name is Ann."), {"role": "assistant", "content": "Yes."}, user("And?")]))
+        again = await live.http.post(
+            f"{live.url}/chat/completions",
+            content=body(
+                [
+                    *history,
+                    user("My name is Ann."),
+                    {"role": "assistant", "content": "Yes."},
+                    user("And?"),
+                ]
+            ),
+        )
         assert again.headers["x-memory-conversation"] == response.headers["x-memory-conversation"]
 
 
-@pytest.mark.parametrize(("headers", "settings"), [({"x-memory-conversation": "c"}, {}), ({}, {"memory.on_error": "fail"})])
-async def test_a_request_that_needs_its_memory_is_refused_with_the_limit(tmp_path, headers, settings):
+@pytest.mark.parametrize(
+    ("headers", "settings"),
+    [({"x-memory-conversation": "c"}, {}), ({}, {"memory.on_error": "fail"})],
+)
+async def test_a_request_that_needs_its_memory_is_refused_with_the_limit(
+    tmp_path, headers, settings
+):
     async with Model("Yes.") as up, running(up.url, tmp_path, settings) as live:
-        response = await live.http.post(f"{live.url}/chat/completions", content=body(MANY), headers=headers)
+        response = await live.http.post(
+            f"{live.url}/chat/completions", content=body(MANY), headers=headers
+        )
         assert response.status_code == 400
         assert f"memory looks at {heavy.MESSAGES}" in response.json()["error"]["message"]
         assert up.requests == []

@@ -1,4 +1,5 @@
 """The HTTP/1.1 client on real sockets, with both kinds of loop (see conftest.py), against a server that does as it is told."""
+
 from __future__ import annotations
 
 import asyncio
@@ -13,7 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import BadRequest, StreamIncomplete, Unavailable, UpstreamTimeout, UpstreamUnreachable
+from gateway.errors import (
+    BadRequest,
+    StreamIncomplete,
+    Unavailable,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
 from gateway.upstream import dial, http1
 from gateway.upstream.base import Content, Outgoing, Request, joined, size_of
 from gateway.upstream.clock import Alarm, Clock, Timeouts
@@ -35,7 +42,9 @@ class Server:
         self.tasks: set[asyncio.Task] = set()
 
     async def __aenter__(self):
-        self.server = await asyncio.start_server(self._one, "127.0.0.1", 0, limit=1 << 20, ssl=self.tls)
+        self.server = await asyncio.start_server(
+            self._one, "127.0.0.1", 0, limit=1 << 20, ssl=self.tls
+        )
         self.port = self.server.sockets[0].getsockname()[1]
         self.url = f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}"
         return self
@@ -63,14 +72,25 @@ class Server:
     async def request(self, reader) -> bytes:
         """The next request, head and body."""
         head = await reader.readuntil(b"\r\n\r\n")
-        size = int(next((line.split(b":")[1] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")), b"0"))
+        size = int(
+            next(
+                (
+                    line.split(b":")[1]
+                    for line in head.split(b"\r\n")
+                    if line.lower().startswith(b"content-length")
+                ),
+                b"0",
+            )
+        )
         self.requests.append(head + await reader.readexactly(size))
         return self.requests[-1]
 
 
 def reset(writer) -> None:
     """Ends a connection without its end: alone, abort() says goodbye where nothing is left unread."""
-    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.get_extra_info("socket").setsockopt(
+        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+    )
     writer.transport.abort()
 
 
@@ -83,6 +103,7 @@ async def read_by_now() -> None:
 
 def answering(*parts: bytes | float, then: str = "go on"):
     """Answers each request with these bytes; a number is a pause in seconds. then: go on, close, reset, stay (and answer no more)."""
+
     async def serve(reader, writer, number):
         while True:
             await server[0].request(reader)
@@ -114,7 +135,13 @@ async def pool():
     assert not it.all
 
 
-def asked(server: Server, body: Content | None = b"{}", method: str = "POST", target: bytes = b"/v1/x", headers=()) -> Request:
+def asked(
+    server: Server,
+    body: Content | None = b"{}",
+    method: str = "POST",
+    target: bytes = b"/v1/x",
+    headers=(),
+) -> Request:
     address = Address(server.url)
     length = [] if body is None else [(b"content-length", b"%d" % size_of(body))]
     return Request(address.origin, address.host, method, target, [*headers, *length], body)
@@ -149,9 +176,9 @@ async def test_an_answer_cut_in_two_anywhere_comes_whole(pool, name):
     async def serve(reader, writer, number):
         while True:
             await server.request(reader)
-            writer.write(data[:cut[0]])
+            writer.write(data[: cut[0]])
             await asyncio.sleep(0.001)
-            writer.write(data[cut[0]:])
+            writer.write(data[cut[0] :])
             if name == "closed":
                 return
 
@@ -184,15 +211,25 @@ async def test_a_break_anywhere_is_an_error_and_what_came_is_given(pool, name, h
                 assert (name, how) != ("closed", "close")
             assert b"hello world".startswith(b"".join(parts))
             if name != "chunked" and cut >= begins:
-                assert b"".join(parts) == b"hello world"[:cut - begins]
+                assert b"".join(parts) == b"hello world"[: cut - begins]
             assert len(server.requests) == 1  # nothing is sent twice
         assert pool.places.free == 4
 
 
-@pytest.mark.parametrize("data", [
-    b"NOT HTTP AT ALL\r\n\r\n", b"\x16\x03\x01\x02\x00", b"HTTP/3.0 200 OK\r\n\r\n", b"HTTP/1.1 ABC OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
-    b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nabc",
-    b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: " + b"v" * 200_000])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"NOT HTTP AT ALL\r\n\r\n",
+        b"\x16\x03\x01\x02\x00",
+        b"HTTP/3.0 200 OK\r\n\r\n",
+        b"HTTP/1.1 ABC OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"v" * 200_000,
+    ],
+)
 async def test_garbage_is_unreachable(pool, data):
     async with answering(data, then="stay") as server:
         with pytest.raises(UpstreamUnreachable):
@@ -200,9 +237,14 @@ async def test_garbage_is_unreachable(pool, data):
         await eventually(lambda: not server.open)
 
 
-@pytest.mark.parametrize("data", [b"zz\r\n", b"5\r\nhelloXX", b"5\r\nhello\r\n-1\r\n", b"5\r\nhello\r\n" + b"F" * 40 + b"\r\n"])
+@pytest.mark.parametrize(
+    "data",
+    [b"zz\r\n", b"5\r\nhelloXX", b"5\r\nhello\r\n-1\r\n", b"5\r\nhello\r\n" + b"F" * 40 + b"\r\n"],
+)
 async def test_garbage_in_a_body_breaks_it_off(pool, data):
-    async with answering(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", 0.01, data, then="stay") as server:
+    async with answering(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", 0.01, data, then="stay"
+    ) as server:
         incoming = await called(pool, server)
         with pytest.raises(StreamIncomplete):
             await incoming.read()
@@ -213,7 +255,11 @@ async def test_a_refused_connection_and_an_unknown_host_are_unreachable(pool):
     async with answering(OK) as server:
         pass
     unknown = "'s name is not known"
-    bases = {server.url: " refused the connection", "http://no.such.host.invalid": unknown, "http://a..b": unknown}
+    bases = {
+        server.url: " refused the connection",
+        "http://no.such.host.invalid": unknown,
+        "http://a..b": unknown,
+    }
     for base, what in bases.items():
         up = OpenAIUpstream(base, pool)
         with pytest.raises(UpstreamUnreachable) as e:
@@ -239,12 +285,24 @@ async def test_a_server_that_closes_at_once_is_unreachable(pool):
 
 async def test_the_request_leaves_byte_for_byte(pool):
     async with answering(OK) as server:
-        request = asked(server, b"body", "PATCH", b"/v1/a%2Fb/../c?x=%20&y=[1]", [(b"X-Two", b" v "), (b"x-one", b"\xff"), (b"X-Two", b"")])
+        request = asked(
+            server,
+            b"body",
+            "PATCH",
+            b"/v1/a%2Fb/../c?x=%20&y=[1]",
+            [(b"X-Two", b" v "), (b"x-one", b"\xff"), (b"X-Two", b"")],
+        )
         await (await pool.call(request, clock())).read()
-        assert server.requests == [b"PATCH /v1/a%%2Fb/../c?x=%%20&y=[1] HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nX-Two:  v \r\nx-one: \xff\r\nX-Two: \r\ncontent-length: 4\r\n\r\nbody" % server.port]
+        assert server.requests == [
+            b"PATCH /v1/a%%2Fb/../c?x=%%20&y=[1] HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nX-Two:  v \r\nx-one: \xff\r\nX-Two: \r\ncontent-length: 4\r\n\r\nbody"
+            % server.port
+        ]
 
 
-@pytest.mark.parametrize("header", [(b"x", b"a\r\nb: c"), (b"x", b"a\nb"), (b"x", b"a\r"), (b"x\r\n", b"a"), (b"x", b"a\0")])
+@pytest.mark.parametrize(
+    "header",
+    [(b"x", b"a\r\nb: c"), (b"x", b"a\nb"), (b"x", b"a\r"), (b"x\r\n", b"a"), (b"x", b"a\0")],
+)
 async def test_no_header_can_begin_another_line(pool, header):
     async with answering(OK) as server:
         with pytest.raises(UpstreamUnreachable, match="line break"):
@@ -258,24 +316,68 @@ async def test_a_path_that_is_no_target_is_refused(pool, path):
         await OpenAIUpstream("http://127.0.0.1:9", pool).send(Outgoing(path, b"{}"))
 
 
-@pytest.mark.parametrize(("method", "body", "length"), [("POST", None, b"0"), ("DELETE", None, b"0"), ("GET", None, None), ("HEAD", None, None), ("OPTIONS", None, None), ("GET", b"ab", b"2")])
+@pytest.mark.parametrize(
+    ("method", "body", "length"),
+    [
+        ("POST", None, b"0"),
+        ("DELETE", None, b"0"),
+        ("GET", None, None),
+        ("HEAD", None, None),
+        ("OPTIONS", None, None),
+        ("GET", b"ab", b"2"),
+    ],
+)
 async def test_a_request_says_what_body_it_has(pool, method, body, length):
     async with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as server:
-        await (await OpenAIUpstream(server.url, pool).send(Outgoing("/x", body, method=method))).read()
-        assert (b"content-length: %b\r\n" % length if length else b"content-length") in server.requests[0] or length is None
+        await (
+            await OpenAIUpstream(server.url, pool).send(Outgoing("/x", body, method=method))
+        ).read()
+        assert (
+            b"content-length: %b\r\n" % length if length else b"content-length"
+        ) in server.requests[0] or length is None
         assert (length is None) == (b"content-length" not in server.requests[0])
 
 
-@pytest.mark.parametrize(("base", "origin", "host", "path"), [
-    ("http://h/v1", (False, "h", 80), b"h", "/v1"), ("https://h", (True, "h", 443), b"h", ""), ("https://H:8443/a/b", (True, "h", 8443), b"h:8443", "/a/b"),
-    ("http://[::1]:8000/v1", (False, "::1", 8000), b"[::1]:8000", "/v1"), ("http://[::1]", (False, "::1", 80), b"[::1]", ""), ("http://bücher.example", (False, "xn--bcher-kva.example", 80), b"xn--bcher-kva.example", ""),
-    ("http://h:443", (False, "h", 443), b"h:443", "")])
+@pytest.mark.parametrize(
+    ("base", "origin", "host", "path"),
+    [
+        ("http://h/v1", (False, "h", 80), b"h", "/v1"),
+        ("https://h", (True, "h", 443), b"h", ""),
+        ("https://H:8443/a/b", (True, "h", 8443), b"h:8443", "/a/b"),
+        ("http://[::1]:8000/v1", (False, "::1", 8000), b"[::1]:8000", "/v1"),
+        ("http://[::1]", (False, "::1", 80), b"[::1]", ""),
+        (
+            "http://bücher.example",
+            (False, "xn--bcher-kva.example", 80),
+            b"xn--bcher-kva.example",
+            "",
+        ),
+        ("http://h:443", (False, "h", 443), b"h:443", ""),
+    ],
+)
 def test_addresses(base, origin, host, path):
     address = Address(base)
-    assert (address.origin, address.host, address.path, address.credentials) == (origin, host, path, None)
+    assert (address.origin, address.host, address.path, address.credentials) == (
+        origin,
+        host,
+        path,
+        None,
+    )
 
 
-@pytest.mark.parametrize("base", ["", "x", "localhost:8000/v1", "ftp://h/v1", "http://", "http://h:99999", "http://h:port", "http://[::1"])
+@pytest.mark.parametrize(
+    "base",
+    [
+        "",
+        "x",
+        "localhost:8000/v1",
+        "ftp://h/v1",
+        "http://",
+        "http://h:99999",
+        "http://h:port",
+        "http://[::1",
+    ],
+)
 async def test_what_is_no_address_is_told_when_it_is_called(pool, base):
     with pytest.raises(UpstreamUnreachable, match="base_url"):
         await OpenAIUpstream(base, pool).send(Outgoing("/x", b"{}"))
@@ -302,7 +404,15 @@ async def test_a_connection_is_used_again_unless_it_ends_with_its_answer(pool, n
         assert server.connections == (3 if name == "closed" else 1)
 
 
-@pytest.mark.parametrize("data", [OK.replace(b"1.1", b"1.0"), OK.replace(b"Content", b"Connection: close\r\nContent"), OK + b"more", OK + OK])
+@pytest.mark.parametrize(
+    "data",
+    [
+        OK.replace(b"1.1", b"1.0"),
+        OK.replace(b"Content", b"Connection: close\r\nContent"),
+        OK + b"more",
+        OK + OK,
+    ],
+)
 async def test_a_connection_that_cannot_go_on_is_not_used_again(pool, data):
     async with answering(data) as server:
         for n in range(1, 4):
@@ -341,7 +451,9 @@ async def test_bytes_that_nobody_asked_for_end_a_kept_connection(pool):
 
 
 @pytest.mark.parametrize("how", ["close", "reset"])
-async def test_a_kept_connection_that_dies_before_its_answer_is_replaced_at_once_and_once(pool, how):
+async def test_a_kept_connection_that_dies_before_its_answer_is_replaced_at_once_and_once(
+    pool, how
+):
     async def serve(reader, writer, number):
         for _ in range(3 - number):
             await server.request(reader)
@@ -409,11 +521,24 @@ async def test_a_large_request_waits_for_a_slow_server(pool):
         assert server.requests[0].endswith(b"\r\n\r\n" + body)
 
 
-@pytest.mark.parametrize("sizes", [(), (0,), (5, 0, 7), (AT_ONCE - 1, 2), (3, WRITTEN - 1, WRITTEN, WRITTEN + 1, 2), (5_000_000, 9)])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (),
+        (0,),
+        (5, 0, 7),
+        (AT_ONCE - 1, 2),
+        (3, WRITTEN - 1, WRITTEN, WRITTEN + 1, 2),
+        (5_000_000, 9),
+    ],
+)
 async def test_a_body_in_parts_leaves_as_one_and_is_left_as_it_is(pool, sizes):
     whole = random.Random(3).randbytes(sum(sizes))
     ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
-    parts = [memoryview(whole)[end - size : end] if i % 2 else whole[end - size : end] for i, (size, end) in enumerate(zip(sizes, ends, strict=True))]
+    parts = [
+        memoryview(whole)[end - size : end] if i % 2 else whole[end - size : end]
+        for i, (size, end) in enumerate(zip(sizes, ends, strict=True))
+    ]
 
     async def serve(reader, writer, number):
         for _ in range(2):
@@ -471,7 +596,7 @@ async def test_a_server_that_is_faster_than_its_reader_waits(pool):
         await server.request(reader)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body))
         for at in range(0, len(body), PIECE):
-            writer.write(body[at:at + PIECE])
+            writer.write(body[at : at + PIECE])
             await writer.drain()
             sent[0] = at
         await reader.read()
@@ -541,12 +666,16 @@ async def test_a_silent_host_is_a_connect_timeout(pool, monkeypatch):
 
     monkeypatch.setattr(dial, "_connected", never)
     with pytest.raises(UpstreamTimeout) as e:
-        await OpenAIUpstream("http://127.0.0.1:9", pool, Timeouts(connect=0.1)).send(Outgoing("/x", b"{}"))
+        await OpenAIUpstream("http://127.0.0.1:9", pool, Timeouts(connect=0.1)).send(
+            Outgoing("/x", b"{}")
+        )
     assert e.value.code == "connect_timeout"
     assert pool.places.free == 4
 
 
-async def test_the_next_address_is_tried_when_one_fails_and_soon_when_one_is_silent(pool, monkeypatch):
+async def test_the_next_address_is_tried_when_one_fails_and_soon_when_one_is_silent(
+    pool, monkeypatch
+):
     real, tried, ended = dial._connected, [], []
 
     async def connected(address):
@@ -628,7 +757,7 @@ async def test_a_thousand_mixed_cancels_leave_no_connection_and_no_place():
                 reset(writer)
                 return
             for at in range(0, len(CHUNKED), 9):
-                writer.write(CHUNKED[at:at + 9])
+                writer.write(CHUNKED[at : at + 9])
                 await asyncio.sleep(0)
 
     async def one(server):
@@ -643,7 +772,11 @@ async def test_a_thousand_mixed_cancels_leave_no_connection_and_no_place():
     async with Server(serve) as server:
         for _ in range(20):
             await asyncio.gather(*(one(server) for _ in range(50)))
-        assert (pool.places.free, pool.places.waiting, sum(c._response is not None for c in pool.all)) == (30, 0, 0)
+        assert (
+            pool.places.free,
+            pool.places.waiting,
+            sum(c._response is not None for c in pool.all),
+        ) == (30, 0, 0)
         await pool.aclose()
         await eventually(lambda: not server.open)
         assert not pool.all
@@ -675,7 +808,9 @@ async def test_one_timer_serves_all_waits_and_silence_counts_from_the_last_piece
             super()._set(when)
 
     event = b"5\r\nhello\r\n"
-    async with answering(CHUNKED[:CHUNKED.index(b"5;")], *[x for _ in range(20) for x in (0.03, event)], then="stay") as server:
+    async with answering(
+        CHUNKED[: CHUNKED.index(b"5;")], *[x for _ in range(20) for x in (0.03, event)], then="stay"
+    ) as server:
         incoming = await pool.call(asked(server), Clock(Counting(), Timeouts(idle=0.3)))
         got, began = [], time.monotonic()
         with pytest.raises(UpstreamTimeout) as e:
@@ -740,7 +875,9 @@ async def test_each_wait_ends_at_its_own_time():
         assert e.value.code == "first_token_timeout"
         return time.monotonic() - began
 
-    for limit, took in zip((0.3, 0.1, 0.2), await asyncio.gather(wait(0.3), wait(0.1), wait(0.2)), strict=True):
+    for limit, took in zip(
+        (0.3, 0.1, 0.2), await asyncio.gather(wait(0.3), wait(0.1), wait(0.2)), strict=True
+    ):
         assert limit - 0.01 <= took < limit + 0.09
 
 
@@ -764,28 +901,40 @@ async def test_a_trusted_certificate_opens_and_the_names_sent_are_right():
     trust.set_alpn_protocols(["http/1.1"])
     pool = Http1(tls=trust)
     body = random.Random(5).randbytes(3_000_000)
-    async with tls_server(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body), body) as server:
+    async with tls_server(
+        b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body), body
+    ) as server:
         server.tls.sni_callback = lambda sock, name, context: names.append(name)
         up = OpenAIUpstream(server.url.replace("127.0.0.1", "localhost"), pool)
         for _ in range(2):
             assert await (await up.send(Outgoing("/x", body))).read() == body
         assert (names, server.connections) == (["localhost"], 1)
         assert server.requests[0].endswith(body)
-        assert next(iter(pool.all))._transport.get_extra_info("ssl_object").selected_alpn_protocol() == "http/1.1"
+        assert (
+            next(iter(pool.all))._transport.get_extra_info("ssl_object").selected_alpn_protocol()
+            == "http/1.1"
+        )
         await pool.aclose()
         await eventually(lambda: not server.open)
 
 
 @pytest.mark.parametrize("trust", ["the system's", "another name"])
 async def test_a_certificate_that_does_not_verify_is_an_error(trust, monkeypatch):
-    pool = Http1(tls=None if trust == "the system's" else ssl.create_default_context(cafile=str(CERTIFICATE)))
+    pool = Http1(
+        tls=None if trust == "the system's" else ssl.create_default_context(cafile=str(CERTIFICATE))
+    )
 
     async def addresses(host, port):
         return [(2, 1, 6, "", ("127.0.0.1", port))]
 
     monkeypatch.setattr(dial, "_addresses", addresses)
     async with tls_server(OK) as server:
-        up = OpenAIUpstream(server.url.replace("127.0.0.1", "localhost" if trust == "the system's" else "other.example"), pool)
+        up = OpenAIUpstream(
+            server.url.replace(
+                "127.0.0.1", "localhost" if trust == "the system's" else "other.example"
+            ),
+            pool,
+        )
         with pytest.raises(UpstreamUnreachable, match="its certificate is not trusted here"):
             await up.send(Outgoing("/x", b"{}"))
         assert server.requests == []
@@ -802,5 +951,7 @@ async def test_a_server_without_tls_is_unreachable_over_it():
 
     async with Server(serve) as server:
         with pytest.raises(UpstreamUnreachable):
-            await OpenAIUpstream(server.url.replace("http", "https"), pool, Timeouts(connect=2)).send(Outgoing("/x", b"{}"))
+            await OpenAIUpstream(
+                server.url.replace("http", "https"), pool, Timeouts(connect=2)
+            ).send(Outgoing("/x", b"{}"))
     await pool.aclose()

@@ -1,4 +1,5 @@
 """The interceptor as a transcript: chunks in, chunks out, over any number of rounds."""
+
 import json
 
 import pytest
@@ -16,13 +17,25 @@ OURS = {"core_memory_append", "memory_rethink"}
 
 def chunk(delta=None, finish=None, lane=0, **top):
     choices = [] if delta is None else [{"index": lane, "delta": delta, "finish_reason": finish}]
-    return {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices, **top}
+    return {
+        "id": "c1",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "m",
+        "choices": choices,
+        **top,
+    }
 
 
 def call(index, name=None, arguments="", ident=None):
     out = {"index": index, "function": {"arguments": arguments}}
     if name is not None:
-        out = {"index": index, "id": ident or f"call_{index}", "type": "function", "function": {"name": name, "arguments": arguments}}
+        out = {
+            "index": index,
+            "id": ident or f"call_{index}",
+            "type": "function",
+            "function": {"name": name, "arguments": arguments},
+        }
     return {"tool_calls": [out]}
 
 
@@ -48,9 +61,35 @@ def test_a_reply_without_our_calls_passes_as_the_bytes_that_came(data):
     assert shown == [json.dumps(c, ensure_ascii=False).encode() for c in chunks]
 
 
-odd = st.sampled_from([{}, {"usage": None}, {"usage": {"prompt_tokens": 3}}, {"choices": []}, {"service_tier": None, "x": [1]}])
-odd_choice = st.sampled_from([{}, {"finish_reason": None}, {"finish_reason": "length"}, {"index": 3}, {"index": None}, {"logprobs": {"content": []}}, {"x": 1}, {"message": {"content": None}},
-                              {"message": {"content": "", "refusal": "no", "tool_calls": []}}, {"message": {"content": "a", "reasoning_content": "b", "function_call": {"name": "f", "arguments": "{}"}}}])
+odd = st.sampled_from(
+    [
+        {},
+        {"usage": None},
+        {"usage": {"prompt_tokens": 3}},
+        {"choices": []},
+        {"service_tier": None, "x": [1]},
+    ]
+)
+odd_choice = st.sampled_from(
+    [
+        {},
+        {"finish_reason": None},
+        {"finish_reason": "length"},
+        {"index": 3},
+        {"index": None},
+        {"logprobs": {"content": []}},
+        {"x": 1},
+        {"message": {"content": None}},
+        {"message": {"content": "", "refusal": "no", "tool_calls": []}},
+        {
+            "message": {
+                "content": "a",
+                "reasoning_content": "b",
+                "function_call": {"name": "f", "arguments": "{}"},
+            }
+        },
+    ]
+)
 
 
 @settings(max_examples=300)
@@ -64,7 +103,10 @@ def test_a_whole_answer_without_calls_comes_to_what_taking_it_apart_does(data):
     except chat.Malformed:
         return
     lanes = [c.get("index") or 0 for c in completion["choices"]]
-    assert (found is None) == (any(c["message"].get("tool_calls") for c in completion["choices"]) or lanes != sorted(set(lanes)))
+    assert (found is None) == (
+        any(c["message"].get("tool_calls") for c in completion["choices"])
+        or lanes != sorted(set(lanes))
+    )
     if found is None:
         return
     apart.feed(chat.chunk(lift(completion), b""))
@@ -87,31 +129,95 @@ def test_stream_and_plain_show_the_same_answer(data):
         icpt.close()
         icpt.finish()
         answers.append(icpt.answer()["choices"])
-    for choice in (c for a in answers for c in a):  # an absent and a null or empty member say the same
+    for choice in (
+        c for a in answers for c in a
+    ):  # an absent and a null or empty member say the same
         choice["message"] = {k: v for k, v in choice["message"].items() if v not in (None, "")}
     assert answers[0] == answers[1]
 
 
 FACE = chr(0x1F600)
 HEAD = {"id": "c", "object": "o", "created": 1, "model": "m"}
-HEADS = [HEAD, {**HEAD, "model": "n"}, {"id": "c"}, {**HEAD, "usage": None}, {**HEAD, "usage": {}}, {**HEAD, "x_new": "y"}, {**HEAD, "x_new": None}, {**HEAD, "usage": {"prompt_tokens": 1}},
-         {**HEAD, "id": mould.TEXT}, {**HEAD, "id": mould.PAD}]
-CHOICES = [{}, {"delta": None}, {"index": None, "delta": {"content": "a"}}, {"index": 0, "delta": {"content": "b"}, "finish_reason": "stop"},
-           {"index": 0, "delta": {"content": "c"}, "logprobs": {"content": []}}, {"index": 0, "delta": {"content": "d", "role": "assistant"}},
-           {"index": 0, "delta": {"content": "e"}, "x_more": "grows"}, {"index": 1, "delta": {"content": "f"}}, {"index": 0, "delta": {"content": ""}},
-           {"index": 0, "delta": {"content": "g", "reasoning_content": "grows"}}, {"index": 0, "delta": {"content": "h", "reasoning_content": None, "tool_calls": []}},
-           {"index": 0, "delta": {"tool_calls": [{"index": 0, "function": {"name": "get_weather", "arguments": "{}"}}]}}, {"index": 0, "delta": {"content": ["i"]}}]
-TOLD = ["j", "k l", "\n", 'a "quoted" one', "\\", "\u2028", "\x7f", FACE, "caf\u00e9", mould.TEXT, "", '"},"x":{"content":"']
-RAW = [b'{"id":"c","object":"o","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"%b"},"finish_reason":null}]}',
-       b'{"choices":[{"delta":{"content":"x","content":"%b"},"index":0}],"id":"c","object":"o","created":1,"model":"m"}',
-       b'{"choices":[{"delta":{"content":"%b","conten\\u0074":"last"},"index":0}],"id":"c","object":"o","created":1,"model":"m"}',
-       b'{"choices":[{"delta":{"content":"%b"},"index":0}],"id":"c","object":"o","created":1,"model":"m","x":"\\ud83d"}']
-RAW += [t.replace(b'"content"', b'"content":null,"reasoning_content"') for t in RAW] + [RAW[0].replace(b'"content"', b'"reasoning"')]
-RAW += [t[:-1] + b',"obfuscation":"%p"}' for t in RAW] + [RAW[0][:-1] + b',"x":{"obfuscation":"%p"}}', RAW[0][:-1] + b',"obfuscation":"a","usage":null,"obfuscation":"%p"}',
-        b'{"obfuscation":"%p",' + RAW[0][1:]]
+HEADS = [
+    HEAD,
+    {**HEAD, "model": "n"},
+    {"id": "c"},
+    {**HEAD, "usage": None},
+    {**HEAD, "usage": {}},
+    {**HEAD, "x_new": "y"},
+    {**HEAD, "x_new": None},
+    {**HEAD, "usage": {"prompt_tokens": 1}},
+    {**HEAD, "id": mould.TEXT},
+    {**HEAD, "id": mould.PAD},
+]
+CHOICES = [
+    {},
+    {"delta": None},
+    {"index": None, "delta": {"content": "a"}},
+    {"index": 0, "delta": {"content": "b"}, "finish_reason": "stop"},
+    {"index": 0, "delta": {"content": "c"}, "logprobs": {"content": []}},
+    {"index": 0, "delta": {"content": "d", "role": "assistant"}},
+    {"index": 0, "delta": {"content": "e"}, "x_more": "grows"},
+    {"index": 1, "delta": {"content": "f"}},
+    {"index": 0, "delta": {"content": ""}},
+    {"index": 0, "delta": {"content": "g", "reasoning_content": "grows"}},
+    {"index": 0, "delta": {"content": "h", "reasoning_content": None, "tool_calls": []}},
+    {
+        "index": 0,
+        "delta": {
+            "tool_calls": [{"index": 0, "function": {"name": "get_weather", "arguments": "{}"}}]
+        },
+    },
+    {"index": 0, "delta": {"content": ["i"]}},
+]
+TOLD = [
+    "j",
+    "k l",
+    "\n",
+    'a "quoted" one',
+    "\\",
+    "\u2028",
+    "\x7f",
+    FACE,
+    "caf\u00e9",
+    mould.TEXT,
+    "",
+    '"},"x":{"content":"',
+]
+RAW = [
+    b'{"id":"c","object":"o","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"%b"},"finish_reason":null}]}',
+    b'{"choices":[{"delta":{"content":"x","content":"%b"},"index":0}],"id":"c","object":"o","created":1,"model":"m"}',
+    b'{"choices":[{"delta":{"content":"%b","conten\\u0074":"last"},"index":0}],"id":"c","object":"o","created":1,"model":"m"}',
+    b'{"choices":[{"delta":{"content":"%b"},"index":0}],"id":"c","object":"o","created":1,"model":"m","x":"\\ud83d"}',
+]
+RAW += [t.replace(b'"content"', b'"content":null,"reasoning_content"') for t in RAW] + [
+    RAW[0].replace(b'"content"', b'"reasoning"')
+]
+RAW += [t[:-1] + b',"obfuscation":"%p"}' for t in RAW] + [
+    RAW[0][:-1] + b',"x":{"obfuscation":"%p"}}',
+    RAW[0][:-1] + b',"obfuscation":"a","usage":null,"obfuscation":"%p"}',
+    b'{"obfuscation":"%p",' + RAW[0][1:],
+]
 PADS = [b"", b"a", b"Zz09", mould.PAD.encode(), b"-", b'"', b'b","x":"c', b"\\u0061", b"\xc3\xa9"]
-INNER = [b"plain", b"", b"\\ud83d", b"\\ude00", b"\\ud83d\\ude00", b"\\/", b"\\", b'"', b"\\x", b"\xff", b"\xc3\xa9", b"\t", b'","role":"user', b'"},"finish_reason":"stop","x":{"y":"', b"\\u0000",
-         b"mnemogate\\u002etext", b'x"},"finish_reason":null}],"obfuscation":"a']
+INNER = [
+    b"plain",
+    b"",
+    b"\\ud83d",
+    b"\\ude00",
+    b"\\ud83d\\ude00",
+    b"\\/",
+    b"\\",
+    b'"',
+    b"\\x",
+    b"\xff",
+    b"\xc3\xa9",
+    b"\t",
+    b'","role":"user',
+    b'"},"finish_reason":"stop","x":{"y":"',
+    b"\\u0000",
+    b"mnemogate\\u002etext",
+    b'x"},"finish_reason":null}],"obfuscation":"a',
+]
 
 
 @st.composite
@@ -120,14 +226,42 @@ def streamed(draw):
     told = st.sampled_from(TOLD) | st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
     if draw(st.booleans()):
         template = draw(st.sampled_from(RAW))
-        inner, pad = st.just(INNER[0]) | st.sampled_from(INNER), st.sampled_from(PADS[1:3]) | st.sampled_from(PADS)
-        return draw(st.lists(st.builds(lambda i, p: template.replace(b"%b", i).replace(b"%p", p), inner, pad), min_size=2, max_size=8))
+        inner, pad = (
+            st.just(INNER[0]) | st.sampled_from(INNER),
+            st.sampled_from(PADS[1:3]) | st.sampled_from(PADS),
+        )
+        return draw(
+            st.lists(
+                st.builds(lambda i, p: template.replace(b"%b", i).replace(b"%p", p), inner, pad),
+                min_size=2,
+                max_size=8,
+            )
+        )
     head, ascii_ = draw(st.sampled_from(HEADS)), draw(st.booleans())
-    shape = draw(st.sampled_from([{"index": 0, "delta": {}, "finish_reason": None}, *(c for c in CHOICES if c.get("delta"))]))
+    shape = draw(
+        st.sampled_from(
+            [
+                {"index": 0, "delta": {}, "finish_reason": None},
+                *(c for c in CHOICES if c.get("delta")),
+            ]
+        )
+    )
     member = draw(st.sampled_from(["content", "content", "reasoning_content", "reasoning"]))
-    same = st.builds(lambda t: {**head, "choices": [{**shape, "delta": {**shape["delta"], member: t}}]}, told)
-    odd = st.builds(lambda h, c: {**h, "choices": [c]}, st.sampled_from(HEADS), st.sampled_from(CHOICES))
-    return draw(st.lists((same | same | same | odd).map(lambda body: json.dumps(body, ensure_ascii=ascii_).encode()), min_size=2, max_size=10))
+    same = st.builds(
+        lambda t: {**head, "choices": [{**shape, "delta": {**shape["delta"], member: t}}]}, told
+    )
+    odd = st.builds(
+        lambda h, c: {**h, "choices": [c]}, st.sampled_from(HEADS), st.sampled_from(CHOICES)
+    )
+    return draw(
+        st.lists(
+            (same | same | same | odd).map(
+                lambda body: json.dumps(body, ensure_ascii=ascii_).encode()
+            ),
+            min_size=2,
+            max_size=10,
+        )
+    )
 
 
 @st.composite
@@ -135,12 +269,34 @@ def called(draw):
     """Payloads of a stream of calls, the client's and ours, whose arguments come in pieces."""
     index, other = draw(st.sampled_from([(0, 1), (0, 0), (None, None), (1, 0)]))
     told = st.sampled_from(TOLD) | st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
-    begin = st.builds(lambda i, n, c: {"tool_calls": [{**call(0, n, ident=c)["tool_calls"][0], "index": i}]}, st.sampled_from([index, other]),
-                      st.sampled_from(["get_weather", "get_weather", "core_memory_append", "core_", ""]), st.sampled_from(["a", "b"]))
-    more = st.builds(lambda i, t, e: {"tool_calls": [{"index": i, **e, "function": {"arguments": t}}]}, st.sampled_from([index, index, index, other]), told,
-                     st.sampled_from([{}, {}, {}, {"type": "function"}, {"id": "a"}, {"x": "grows"}]))
-    same = st.builds(lambda t: {"tool_calls": [{"index": index, "function": {"arguments": t}}]}, told)
-    odd = st.sampled_from([{"content": "so"}, {"reasoning_content": "hm"}, {"tool_calls": []}, {"tool_calls": [{"index": 0, "function": {"arguments": "{"}}, {"index": 1, "function": {"arguments": "{"}}]}])
+    begin = st.builds(
+        lambda i, n, c: {"tool_calls": [{**call(0, n, ident=c)["tool_calls"][0], "index": i}]},
+        st.sampled_from([index, other]),
+        st.sampled_from(["get_weather", "get_weather", "core_memory_append", "core_", ""]),
+        st.sampled_from(["a", "b"]),
+    )
+    more = st.builds(
+        lambda i, t, e: {"tool_calls": [{"index": i, **e, "function": {"arguments": t}}]},
+        st.sampled_from([index, index, index, other]),
+        told,
+        st.sampled_from([{}, {}, {}, {"type": "function"}, {"id": "a"}, {"x": "grows"}]),
+    )
+    same = st.builds(
+        lambda t: {"tool_calls": [{"index": index, "function": {"arguments": t}}]}, told
+    )
+    odd = st.sampled_from(
+        [
+            {"content": "so"},
+            {"reasoning_content": "hm"},
+            {"tool_calls": []},
+            {
+                "tool_calls": [
+                    {"index": 0, "function": {"arguments": "{"}},
+                    {"index": 1, "function": {"arguments": "{"}},
+                ]
+            },
+        ]
+    )
     deltas = draw(st.lists(begin | same | same | same | more | odd, min_size=3, max_size=14))
     ended = draw(st.sampled_from([[], [chunk({}, "tool_calls")]]))
     return [json.dumps(body).encode() for body in [*map(chunk, [draw(begin), *deltas]), *ended]]
@@ -161,19 +317,33 @@ def read_all(icpt, payloads, quick):
 
 
 @settings(max_examples=500)
-@given(streamed() | called(), streamed() | called(), st.booleans(), st.sampled_from([None, "alias", mould.TEXT]))
-def test_what_is_known_by_its_bytes_is_shown_and_adds_up_as_if_it_were_read(first, second, told, alias):
+@given(
+    streamed() | called(),
+    streamed() | called(),
+    st.booleans(),
+    st.sampled_from([None, "alias", mould.TEXT]),
+)
+def test_what_is_known_by_its_bytes_is_shown_and_adds_up_as_if_it_were_read(
+    first, second, told, alias
+):
     quick, whole = Interceptor(OURS, told, alias), Interceptor(OURS, told, alias)
     for payloads in (first, second):
         assert read_all(quick, payloads, True) == read_all(whole, payloads, False)
         (shown, one), (also, other) = quick.close(), whole.close()
-        assert (shown, one.reply, one.complete, one.text_shown) == (also, other.reply, other.complete, other.text_shown)
+        assert (shown, one.reply, one.complete, one.text_shown) == (
+            also,
+            other.reply,
+            other.complete,
+            other.text_shown,
+        )
         quick.proceed()
         whole.proceed()
     assert (quick.finish(), quick.answer()) == (whole.finish(), whole.answer())
 
 
-@pytest.mark.parametrize("top", [{}, {"usage": None}, {"system_fingerprint": "fp", "service_tier": None}])
+@pytest.mark.parametrize(
+    "top", [{}, {"usage": None}, {"system_fingerprint": "fp", "service_tier": None}]
+)
 @pytest.mark.parametrize("alias", [None, "alias"])
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("member", ["content", "reasoning_content", "reasoning"])
@@ -181,11 +351,16 @@ def test_of_a_stream_of_text_only_the_first_piece_is_read(top, alias, padded, me
     icpt = Interceptor(OURS, model=alias)
     for number in range(3):
         padding = [{"obfuscation": "a" * (1 + i % 9)} if padded else {} for i in range(600)]
-        events = [frame(json.dumps(chunk({member: f"{i} "}, id=f"c{number}", **top, **padding[i])).encode()) for i in range(600)]
+        events = [
+            frame(
+                json.dumps(chunk({member: f"{i} "}, id=f"c{number}", **top, **padding[i])).encode()
+            )
+            for i in range(600)
+        ]
         icpt.feed(chat.read(events[0][6:-2]))
         if number:
             icpt.feed(chat.read(events[1][6:-2]))  # a join is its own piece
-        assert all(icpt.passed(e) for e in events[1 + bool(number):])
+        assert all(icpt.passed(e) for e in events[1 + bool(number) :])
         _, result = icpt.close()
         assert result.reply["choices"][0]["message"][member] == "".join(f"{i} " for i in range(600))
         icpt.proceed()
@@ -199,7 +374,9 @@ def test_of_a_calls_arguments_only_the_first_piece_is_read(alias):
     icpt.feed(chat.read(events[0][6:-2]))
     assert all(icpt.passed(e) for e in events[1:])
     _, result = icpt.close()
-    assert result.reply["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == "".join(f'"{i} ' for i in range(600))
+    assert result.reply["choices"][0]["message"]["tool_calls"][0]["function"][
+        "arguments"
+    ] == "".join(f'"{i} ' for i in range(600))
     assert icpt.answer()["choices"][0]["message"]["tool_calls"] == result.theirs
 
 
@@ -227,7 +404,12 @@ def test_text_is_never_held_back():
 
 def test_our_call_is_never_shown_and_its_finish_waits():
     icpt = Interceptor(OURS)
-    shown = run(icpt, chunk({"role": "assistant", **call(0, "core_memory_append")}), chunk(call(0, arguments='{"a":1}')), chunk({}, "stop"))
+    shown = run(
+        icpt,
+        chunk({"role": "assistant", **call(0, "core_memory_append")}),
+        chunk(call(0, arguments='{"a":1}')),
+        chunk({}, "stop"),
+    )
     assert shown == []
     shown, result = closed(icpt)
     assert shown == []
@@ -240,31 +422,57 @@ def test_a_name_in_fragments_is_held_only_while_it_could_be_ours():
     icpt = Interceptor(OURS)
     assert run(icpt, chunk({"role": "assistant"}), chunk(call(0, "memory")))[1:] == []
     released = run(icpt, chunk(call(0, "_lane")))
-    assert [c["choices"][0]["delta"]["tool_calls"][0]["function"]["name"] for c in released] == ["memory", "_lane"]
+    assert [c["choices"][0]["delta"]["tool_calls"][0]["function"]["name"] for c in released] == [
+        "memory",
+        "_lane",
+    ]
 
 
 def test_a_clients_name_that_starts_with_ours_is_shown():
     icpt = Interceptor(OURS)
-    first = chunk({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "memory_rethink"}}]})
-    shown = run(icpt, first, chunk({"tool_calls": [{"index": 0, "function": {"name": "_all"}}]}), chunk(call(0, arguments="{}")))
+    first = chunk(
+        {
+            "tool_calls": [
+                {"index": 0, "id": "a", "type": "function", "function": {"name": "memory_rethink"}}
+            ]
+        }
+    )
+    shown = run(
+        icpt,
+        first,
+        chunk({"tool_calls": [{"index": 0, "function": {"name": "_all"}}]}),
+        chunk(call(0, arguments="{}")),
+    )
     assert len(shown) == 3
 
 
 def test_two_rounds_are_one_answer():
     icpt = Interceptor(OURS, include_usage=True)
-    one = run(icpt, chunk({"role": "assistant", "content": "Let me note that."}), chunk(call(0, "memory_rethink", "{}")), chunk({}, "tool_calls"),
-              chunk(None, usage={"prompt_tokens": 5}))
+    one = run(
+        icpt,
+        chunk({"role": "assistant", "content": "Let me note that."}),
+        chunk(call(0, "memory_rethink", "{}")),
+        chunk({}, "tool_calls"),
+        chunk(None, usage={"prompt_tokens": 5}),
+    )
     _, result = closed(icpt)
     assert result.ours
     icpt.proceed()
     other = {"id": "c2", "created": 9}
-    two = run(icpt, chunk({"role": "assistant", "content": ""}, **other), chunk({"content": "Done"}, **other), chunk({}, "stop", **other),
-              chunk(None, usage={"prompt_tokens": 7}, **other))
+    two = run(
+        icpt,
+        chunk({"role": "assistant", "content": ""}, **other),
+        chunk({"content": "Done"}, **other),
+        chunk({}, "stop", **other),
+        chunk(None, usage={"prompt_tokens": 7}, **other),
+    )
     _, result = closed(icpt)
     shown = [*one, *two, *(json.loads(p) for p in icpt.finish() + icpt.usage_chunk(icpt.usage))]
     assert {(c["id"], c["created"]) for c in shown} == {("c1", 1)}
     assert sum("role" in ch["delta"] for c in shown for ch in c["choices"]) == 1
-    assert [ch["finish_reason"] for c in shown for ch in c["choices"] if ch["finish_reason"]] == ["stop"]
+    assert [ch["finish_reason"] for c in shown for ch in c["choices"] if ch["finish_reason"]] == [
+        "stop"
+    ]
     assert text_of(shown) == "Let me note that.\n\nDone"
     assert shown[-1]["choices"] == []
     assert shown[-1]["usage"] == {"prompt_tokens": 12}
@@ -273,7 +481,12 @@ def test_two_rounds_are_one_answer():
 
 def test_white_space_between_rounds_is_not_doubled():
     icpt = Interceptor(OURS)
-    run(icpt, chunk({"content": "One.\n"}), chunk(call(0, "memory_rethink", "{}")), chunk({}, "tool_calls"))
+    run(
+        icpt,
+        chunk({"content": "One.\n"}),
+        chunk(call(0, "memory_rethink", "{}")),
+        chunk({}, "tool_calls"),
+    )
     icpt.close()
     icpt.proceed()
     assert text_of(run(icpt, chunk({"content": "Two"}))) == "Two"
@@ -281,12 +494,20 @@ def test_white_space_between_rounds_is_not_doubled():
 
 def test_a_mixed_reply_shows_the_clients_calls_densely_in_order():
     icpt = Interceptor(OURS)
-    shown = run(icpt, chunk(call(0, "memory_rethink", "{}")), chunk(call(1, "get_weather", "{}")), chunk(call(2, "core_memory_append", "{}")),
-                chunk(call(3, "lookup", "{}")), chunk({}, "stop"))
+    shown = run(
+        icpt,
+        chunk(call(0, "memory_rethink", "{}")),
+        chunk(call(1, "get_weather", "{}")),
+        chunk(call(2, "core_memory_append", "{}")),
+        chunk(call(3, "lookup", "{}")),
+        chunk({}, "stop"),
+    )
     _, result = closed(icpt)
     shown += [json.loads(p) for p in icpt.finish()]
     message = fold(shown)["choices"][0]["message"]
-    indexes = [c["index"] for s in shown for ch in s["choices"] for c in ch["delta"].get("tool_calls", [])]
+    indexes = [
+        c["index"] for s in shown for ch in s["choices"] for c in ch["delta"].get("tool_calls", [])
+    ]
     assert indexes == [0, 1]
     assert [c["function"]["name"] for c in message["tool_calls"]] == ["get_weather", "lookup"]
     assert shown[-1]["choices"][0]["finish_reason"] == "tool_calls"
@@ -295,10 +516,18 @@ def test_a_mixed_reply_shows_the_clients_calls_densely_in_order():
 
 def test_parallel_calls_all_at_index_0_are_told_apart_by_id():
     icpt = Interceptor(OURS)
-    shown = run(icpt, chunk(call(0, "memory_rethink", "{}", "a")), chunk(call(0, "get_weather", "{}", "b")), chunk(call(0, "lookup", "{}", "c")), chunk({}, "tool_calls"))
+    shown = run(
+        icpt,
+        chunk(call(0, "memory_rethink", "{}", "a")),
+        chunk(call(0, "get_weather", "{}", "b")),
+        chunk(call(0, "lookup", "{}", "c")),
+        chunk({}, "tool_calls"),
+    )
     _, result = closed(icpt)
     assert [c["id"] for c in result.ours] == ["a"]
-    assert [c["index"] for s in shown for ch in s["choices"] for c in ch["delta"].get("tool_calls", [])] == [0, 1]
+    assert [
+        c["index"] for s in shown for ch in s["choices"] for c in ch["delta"].get("tool_calls", [])
+    ] == [0, 1]
 
 
 def test_a_call_cut_by_length_is_told_so():
@@ -321,7 +550,11 @@ def test_usage_is_kept_back_and_counted_once_wherever_it_comes():
         [chunk({}, "stop"), chunk(None, usage=use)],
         [chunk({}, "stop", usage=use)],
         [chunk({}, "stop"), chunk({}, usage=use)],
-        [chunk({"content": "x"}, usage={"prompt_tokens": 3, "completion_tokens": 1}), chunk({}, "stop", usage=use), chunk(None, usage=use)],
+        [
+            chunk({"content": "x"}, usage={"prompt_tokens": 3, "completion_tokens": 1}),
+            chunk({}, "stop", usage=use),
+            chunk(None, usage=use),
+        ],
     ):
         icpt = Interceptor(OURS, include_usage=True)
         shown = run(icpt, chunk({"role": "assistant", "content": "a"}), *tail)
@@ -342,4 +575,7 @@ def test_an_alias_is_the_model_in_every_chunk():
 
 def test_nothing_of_a_lane_follows_its_finish():
     icpt = Interceptor(OURS)
-    assert text_of(run(icpt, chunk({"content": "a"}), chunk({}, "stop"), chunk({"content": "b"}))) == "a"
+    assert (
+        text_of(run(icpt, chunk({"content": "a"}), chunk({}, "stop"), chunk({"content": "b"})))
+        == "a"
+    )

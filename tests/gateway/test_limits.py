@@ -1,4 +1,5 @@
 """Limits and budgets of keys, as a client sees them: what is refused, what the refusal says, and when a period begins."""
+
 from __future__ import annotations
 
 import asyncio
@@ -55,10 +56,18 @@ async def test_a_request_is_told_what_is_left(limits, clock):
     clock.now += 0.25
     ticket = await limits.admit(allowance, 300, 0, 60)
     assert dict(ticket.headers()) == {
-        b"x-ratelimit-limit-requests": b"10", b"x-ratelimit-remaining-requests": b"8", b"x-ratelimit-reset-requests": b"1m1s",
-        b"x-ratelimit-limit-tokens": b"1000", b"x-ratelimit-remaining-tokens": b"400", b"x-ratelimit-reset-tokens": b"1m1s"}
+        b"x-ratelimit-limit-requests": b"10",
+        b"x-ratelimit-remaining-requests": b"8",
+        b"x-ratelimit-reset-requests": b"1m1s",
+        b"x-ratelimit-limit-tokens": b"1000",
+        b"x-ratelimit-remaining-tokens": b"400",
+        b"x-ratelimit-reset-tokens": b"1m1s",
+    }
     assert dict((await limits.admit(Allowance("other", rpm=1), 0, 0, 60)).headers()).keys() == {
-        b"x-ratelimit-limit-requests", b"x-ratelimit-remaining-requests", b"x-ratelimit-reset-requests"}
+        b"x-ratelimit-limit-requests",
+        b"x-ratelimit-remaining-requests",
+        b"x-ratelimit-reset-requests",
+    }
 
 
 async def test_a_refusal_names_the_limit_its_value_and_when_to_come_back(limits, clock):
@@ -68,19 +77,40 @@ async def test_a_refusal_names_the_limit_its_value_and_when_to_come_back(limits,
     await limits.admit(allowance, 0, 0, 60)
     clock.now += 1.75
     error, headers = await refusal(limits, allowance)
-    assert (error.status, error.type, error.code, error.param) == (429, "rate_limit_error", "rate_limit_exceeded", None)
-    assert error.message == "The key 'app' has reached its limit of 2 requests per minute (rpm). Try again in 40s, or have the limit raised."
-    assert headers == {b"retry-after": b"40", b"retry-after-ms": b"39250", b"x-ratelimit-limit-requests": b"2",
-                       b"x-ratelimit-remaining-requests": b"0", b"x-ratelimit-reset-requests": b"59.3s"}
+    assert (error.status, error.type, error.code, error.param) == (
+        429,
+        "rate_limit_error",
+        "rate_limit_exceeded",
+        None,
+    )
+    assert (
+        error.message
+        == "The key 'app' has reached its limit of 2 requests per minute (rpm). Try again in 40s, or have the limit raised."
+    )
+    assert headers == {
+        b"retry-after": b"40",
+        b"retry-after-ms": b"39250",
+        b"x-ratelimit-limit-requests": b"2",
+        b"x-ratelimit-remaining-requests": b"0",
+        b"x-ratelimit-reset-requests": b"59.3s",
+    }
     clock.now += 39.125
     assert (await refusal(limits, allowance))[1][b"retry-after"] == b"1"
     clock.now += 0.125
     assert await limits.admit(allowance, 0, 0, 60)
 
 
-@pytest.mark.parametrize(("limit", "says"), [
-    ({"tpm": 7}, "7 tokens per minute (tpm)"), ({"concurrent": 1}, "1 requests at the same time (concurrent)"),
-    ({"usd": 0.5, "period": "day"}, "0.5 USD per day, which is reserved for requests still running")])
+@pytest.mark.parametrize(
+    ("limit", "says"),
+    [
+        ({"tpm": 7}, "7 tokens per minute (tpm)"),
+        ({"concurrent": 1}, "1 requests at the same time (concurrent)"),
+        (
+            {"usd": 0.5, "period": "day"},
+            "0.5 USD per day, which is reserved for requests still running",
+        ),
+    ],
+)
 async def test_every_limit_names_itself(limits, limit, says):
     await limits.admit(Allowance("app", **limit), 7, 0.5, 60)
     error, headers = await refusal(limits, Allowance("app", **limit), 7, 0.5)
@@ -125,9 +155,16 @@ async def test_a_spent_budget_is_final_until_its_period_ends(limits, clock):
     assert isinstance(error, BudgetSpent)
     assert json.loads(error.body())["error"] == {
         "message": "The key 'app' has spent 2.5 of its budget of 2 USD per day. Its next period begins in 11h30m0s; have the budget raised to go on now.",
-        "type": "insufficient_quota", "param": None, "code": "insufficient_quota"}
+        "type": "insufficient_quota",
+        "param": None,
+        "code": "insufficient_quota",
+    }
     assert error.status == 429
-    assert headers == {b"retry-after": b"41400", b"retry-after-ms": b"41400000", b"x-should-retry": b"false"}
+    assert headers == {
+        b"retry-after": b"41400",
+        b"retry-after-ms": b"41400000",
+        b"x-should-retry": b"false",
+    }
     clock.now += 41400
     await limits.admit(allowance, 0, 0.1, 60)
     assert await limits.spent(allowance) == 0.1
@@ -138,8 +175,10 @@ async def test_what_is_left_of_a_budget_is_told_where_it_is_too_little_for_the_r
     await limits.settle(await limits.admit(allowance, 0, 1.0, 60), 0, 1.985)
     error, _ = await refusal(limits, allowance, 0, 0.0204)
     assert isinstance(error, BudgetSpent)
-    assert str(error) == ("The key 'app' has spent 1.985 of its budget of 2 USD per day, and this request may cost 0.0204. Its next period begins in 11h30m0s; "
-                          "ask for fewer tokens (max_tokens) or have the budget raised to go on now.")
+    assert str(error) == (
+        "The key 'app' has spent 1.985 of its budget of 2 USD per day, and this request may cost 0.0204. Its next period begins in 11h30m0s; "
+        "ask for fewer tokens (max_tokens) or have the budget raised to go on now."
+    )
 
 
 async def test_the_smallest_budget_is_one_all_the_same(limits):
@@ -155,7 +194,10 @@ async def test_settling_twice_changes_nothing(limits):
     for _ in range(3):
         await limits.settle(ticket, 20, 0.2)
     assert round(await limits.spent(allowance), 9) == 0.3
-    assert dict((await limits.admit(allowance, 0, 0, 60)).headers())[b"x-ratelimit-remaining-tokens"] == b"70"
+    assert (
+        dict((await limits.admit(allowance, 0, 0, 60)).headers())[b"x-ratelimit-remaining-tokens"]
+        == b"70"
+    )
     await refusal(limits, allowance)
 
 
@@ -192,20 +234,45 @@ async def test_the_ledger_is_asked_once_a_period(clock):
     assert asked[1:] == [("app", "2026-11-23T00:00:00+00:00")]
 
 
-@pytest.mark.parametrize(("period", "at", "begins", "ends"), [
-    ("hour", "2026-11-18T12:30:59", "2026-11-18T12", "2026-11-18T13"), ("hour", "2026-12-31T23:59:59", "2026-12-31T23", "2027-01-01T00"),
-    ("day", "2026-11-18T00:00:00", "2026-11-18T00", "2026-11-19T00"), ("day", "2028-02-28T23:00:00", "2028-02-28T00", "2028-02-29T00"),
-    ("week", "2026-11-16T00:00:00", "2026-11-16T00", "2026-11-23T00"), ("week", "2027-01-03T23:59:59", "2026-12-28T00", "2027-01-04T00"),
-    ("month", "2026-01-31T23:59:59", "2026-01-01T00", "2026-02-01T00"), ("month", "2026-02-01T00:00:00", "2026-02-01T00", "2026-03-01T00"),
-    ("month", "2028-02-29T12:00:00", "2028-02-01T00", "2028-03-01T00"), ("month", "2026-12-01T00:00:00", "2026-12-01T00", "2027-01-01T00"),
-    ("month", "2026-04-30T10:00:00", "2026-04-01T00", "2026-05-01T00")])
+@pytest.mark.parametrize(
+    ("period", "at", "begins", "ends"),
+    [
+        ("hour", "2026-11-18T12:30:59", "2026-11-18T12", "2026-11-18T13"),
+        ("hour", "2026-12-31T23:59:59", "2026-12-31T23", "2027-01-01T00"),
+        ("day", "2026-11-18T00:00:00", "2026-11-18T00", "2026-11-19T00"),
+        ("day", "2028-02-28T23:00:00", "2028-02-28T00", "2028-02-29T00"),
+        ("week", "2026-11-16T00:00:00", "2026-11-16T00", "2026-11-23T00"),
+        ("week", "2027-01-03T23:59:59", "2026-12-28T00", "2027-01-04T00"),
+        ("month", "2026-01-31T23:59:59", "2026-01-01T00", "2026-02-01T00"),
+        ("month", "2026-02-01T00:00:00", "2026-02-01T00", "2026-03-01T00"),
+        ("month", "2028-02-29T12:00:00", "2028-02-01T00", "2028-03-01T00"),
+        ("month", "2026-12-01T00:00:00", "2026-12-01T00", "2027-01-01T00"),
+        ("month", "2026-04-30T10:00:00", "2026-04-01T00", "2026-05-01T00"),
+    ],
+)
 def test_periods_are_those_of_the_calendar_in_utc(period, at, begins, ends):
     found = span(period, datetime.fromisoformat(at + "+00:00").timestamp())
     assert found.name == f"{period}-{begins}"
-    assert [datetime.fromtimestamp(t, UTC) for t in found[1:]] == [datetime.fromisoformat(x + ":00:00+00:00") for x in (begins, ends)]
+    assert [datetime.fromtimestamp(t, UTC) for t in found[1:]] == [
+        datetime.fromisoformat(x + ":00:00+00:00") for x in (begins, ends)
+    ]
 
 
-@pytest.mark.parametrize(("seconds", "text"), [
-    (0, "0ms"), (0.0001, "1ms"), (0.12, "120ms"), (1, "1s"), (1.2, "1.2s"), (1.21, "1.3s"), (59, "59s"), (60, "1m0s"), (60.2, "1m1s"), (360, "6m0s"), (3661, "1h1m1s")])
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0ms"),
+        (0.0001, "1ms"),
+        (0.12, "120ms"),
+        (1, "1s"),
+        (1.2, "1.2s"),
+        (1.21, "1.3s"),
+        (59, "59s"),
+        (60, "1m0s"),
+        (60.2, "1m1s"),
+        (360, "6m0s"),
+        (3661, "1h1m1s"),
+    ],
+)
 def test_durations_are_written_as_openai_writes_them(seconds, text):
     assert duration(seconds) == text

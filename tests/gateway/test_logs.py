@@ -1,4 +1,5 @@
 """The log of `serve`: a line for each request, as text or JSON, by a thread that holds nobody up."""
+
 from __future__ import annotations
 
 import json
@@ -38,7 +39,26 @@ def logger():
 
 def line(path=b"/v1/chat/completions", **more):
     made = accesslog.Line("req_1", "POST", path, time.perf_counter(), **more)
-    made.booked(Record("req_1", 1.0, "acme", "ada b", "app", "m", "openai/m", "/chat/completions", "full", 3.0, 200, 1, 2, 10, output=3), "ok")
+    made.booked(
+        Record(
+            "req_1",
+            1.0,
+            "acme",
+            "ada b",
+            "app",
+            "m",
+            "openai/m",
+            "/chat/completions",
+            "full",
+            3.0,
+            200,
+            1,
+            2,
+            10,
+            output=3,
+        ),
+        "ok",
+    )
     return made
 
 
@@ -54,7 +74,10 @@ def test_a_line_is_one_line_whatever_it_quotes(pipe, logger):
     found = told(pipe[0], sink)
     assert len(found) == 2
     assert found[0].endswith(r"warning quoted: a\nforged line\r\nb")
-    assert r"POST /v1/a\nb\x1b[31m 200 key=app user=ada%20b memory=ok upstream=openai/m attempts=1 rounds=2 tokens=10+3 ms=0.0 req_1" in found[1]
+    assert (
+        r"POST /v1/a\nb\x1b[31m 200 key=app user=ada%20b memory=ok upstream=openai/m attempts=1 rounds=2 tokens=10+3 ms=0.0 req_1"
+        in found[1]
+    )
     assert SECRET not in found[1]
 
 
@@ -68,14 +91,36 @@ def test_as_json_every_line_is_an_object_and_an_exception_is_in_it(pipe, logger)
     first, second = map(json.loads, told(pipe[0], sink))
     assert (first["level"], first["message"]) == ("error", "failed")
     assert "ValueError: no" in first["exception"]
-    assert {k: second[k] for k in ("status", "user", "key", "memory", "upstream", "rounds", "input_tokens", "output_tokens")} == {
-        "status": 200, "user": "ada b", "key": "app", "memory": "ok", "upstream": "openai/m", "rounds": 2, "input_tokens": 10, "output_tokens": 3}
+    assert {
+        k: second[k]
+        for k in (
+            "status",
+            "user",
+            "key",
+            "memory",
+            "upstream",
+            "rounds",
+            "input_tokens",
+            "output_tokens",
+        )
+    } == {
+        "status": 200,
+        "user": "ada b",
+        "key": "app",
+        "memory": "ok",
+        "upstream": "openai/m",
+        "rounds": 2,
+        "input_tokens": 10,
+        "output_tokens": 3,
+    }
 
 
 def test_who_logs_never_waits_for_who_reads_and_what_was_dropped_is_told(pipe, logger):
     logger.addHandler(sink := logs.Sink(pipe[1], logs.Text()))
     pipe[2].append(sink)
-    while sink.dropped < 10:  # the pipe is full, then the queue: a log that waited would never come this far
+    while (
+        sink.dropped < 10
+    ):  # the pipe is full, then the queue: a log that waited would never come this far
         logger.info("x" * 500)
     found = b""
     while b"lines of this log were dropped" not in found:

@@ -1,4 +1,5 @@
 """A stream that comes faster than it is read gives others their turn."""
+
 import asyncio
 
 import pytest
@@ -12,7 +13,10 @@ async def pieces(*found):
         yield piece
 
 
-@pytest.mark.parametrize("found", [[], [b"a"], [b"a" * SLICE], [b"a" * SLICE + b"b", b"", b"c"], [bytes(range(256)) * 100]])
+@pytest.mark.parametrize(
+    "found",
+    [[], [b"a"], [b"a" * SLICE], [b"a" * SLICE + b"b", b"", b"c"], [bytes(range(256)) * 100]],
+)
 async def test_all_bytes_come_in_order_and_no_piece_is_long(found):
     got = [piece async for piece in Paced(pieces(*found))]
     assert b"".join(got) == b"".join(found)

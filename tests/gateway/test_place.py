@@ -1,4 +1,5 @@
 """A hidden exchange is put back so that the client's results answer the calls it knows."""
+
 import pytest
 
 from gateway.wire.place import Placement, placed
@@ -10,18 +11,31 @@ def call(ident, name="f"):
 
 def hidden(*theirs, ours="call_0"):
     calls = [call(ours, "core_memory_append"), *map(call, theirs)]
-    return [{"role": "assistant", "content": "ok", "tool_calls": calls}, {"role": "tool", "tool_call_id": ours, "content": "Saved."}]
+    return [
+        {"role": "assistant", "content": "ok", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": ours, "content": "Saved."},
+    ]
 
 
 def sent(client_ids, exchange):
     """The messages that go upstream for a history whose answer is replaced by the exchange."""
-    history = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ok", "tool_calls": [call(i) for i in client_ids]},
-               *({"role": "tool", "tool_call_id": i, "content": "42"} for i in client_ids)]
+    history = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "ok", "tool_calls": [call(i) for i in client_ids]},
+        *({"role": "tool", "tool_call_id": i, "content": "42"} for i in client_ids),
+    ]
     return placed({"messages": history}, Placement(splices={1: exchange}))["messages"]
 
 
-@pytest.mark.parametrize(("client", "kept", "ours"), [
-    (["a"], ["a"], "call_0"), (["b"], ["a"], "call_0"), (["b", "c"], ["c", "b"], "call_0"), (["call_0"], ["a"], "call_0")])
+@pytest.mark.parametrize(
+    ("client", "kept", "ours"),
+    [
+        (["a"], ["a"], "call_0"),
+        (["b"], ["a"], "call_0"),
+        (["b", "c"], ["c", "b"], "call_0"),
+        (["call_0"], ["a"], "call_0"),
+    ],
+)
 def test_every_result_answers_a_call_that_was_made_once(client, kept, ours):
     messages = sent(client, hidden(*kept, ours=ours))
     made = [c["id"] for m in messages for c in m.get("tool_calls") or ()]

@@ -1,4 +1,5 @@
 """The secrets of the data folder: whole or refused, the same for all, readable by their owner alone."""
+
 from __future__ import annotations
 
 import logging
@@ -34,7 +35,15 @@ def test_what_is_no_secret_is_refused(tmp_path, text):
 
 def test_processes_that_begin_at_once_have_one_secret(tmp_path):
     path = tmp_path / "secret"
-    children = [subprocess.Popen([sys.executable, "-c", MAKE, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", MAKE, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
     for child in children:
         child.stdin.write("x")
         child.stdin.flush()
@@ -61,7 +70,10 @@ def test_a_token_that_others_could_read_is_theirs_no_more_and_the_log_says_so(tm
 
 
 def test_a_short_key_is_told_by_its_name_at_the_start():
-    keys = [{"name": "weak", "key": "mg-one", "tenant": "t"}, {"name": "strong", "key": "x" * 16, "tenant": "t"}]
+    keys = [
+        {"name": "weak", "key": "mg-one", "tenant": "t"},
+        {"name": "strong", "key": "x" * 16, "tenant": "t"},
+    ]
     told = [line for line in warnings(load(None, {}, {"keys": keys})) if "guessed" in line]
     assert len(told) == 1
     assert "'weak'" in told[0]

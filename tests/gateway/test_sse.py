@@ -1,11 +1,23 @@
 """Laws of the SSE framer: the same events whatever the pieces, and not one byte lost."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.sse import Event, Framer, frame
 
 LINES = st.sampled_from(
-    [b"data: {}", b"data:x", b"data: \xe2\x80\xa8 \xc2\x85 \x0b", b": note", b"event: ping", b"id: 7", b"retry: 1", b"", b"data", b"data: [DONE]"]
+    [
+        b"data: {}",
+        b"data:x",
+        b"data: \xe2\x80\xa8 \xc2\x85 \x0b",
+        b": note",
+        b"event: ping",
+        b"id: 7",
+        b"retry: 1",
+        b"",
+        b"data",
+        b"data: [DONE]",
+    ]
 )
 ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 

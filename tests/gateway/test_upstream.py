@@ -1,4 +1,5 @@
 """The upstream port on real sockets: the error table, the clocks, and a caller that leaves in each of three phases."""
+
 import asyncio
 import os
 
@@ -15,7 +16,9 @@ from gateway.upstream.scripted import ScriptedUpstream, completion, refusal, str
 from gateway.upstream.transport import TransportWire
 from tests.sockets import RawServer
 
-CALL = Outgoing("/chat/completions", b'{"model":"m"}', [(b"content-type", b"application/json")], stream=True)
+CALL = Outgoing(
+    "/chat/completions", b'{"model":"m"}', [(b"content-type", b"application/json")], stream=True
+)
 
 
 @pytest.fixture
@@ -39,7 +42,11 @@ async def test_the_body_and_headers_arrive_and_nothing_is_added(pool):
         assert (answer.status, await answer.read()) == (200, b'{"ok": true}')
         seen = server.requests[0]
         assert seen.body == CALL.body
-        assert sorted(k.lower() for k, _ in seen.headers) == ["content-length", "content-type", "host"]
+        assert sorted(k.lower() for k, _ in seen.headers) == [
+            "content-length",
+            "content-type",
+            "host",
+        ]
 
 
 async def test_a_refused_connection_is_unreachable(pool):
@@ -73,12 +80,15 @@ async def test_a_cut_body_is_incomplete(pool):
             await answer.read()
 
 
-@pytest.mark.parametrize(("stall", "limits", "code"), [
-    ("status", {"first_token": 0.2}, "first_token_timeout"),
-    ("first byte", {"first_token": 0.2}, "first_token_timeout"),
-    ("mid-stream", {"idle": 0.2}, "stream_idle_timeout"),
-    ("mid-stream", {"total": 0.3}, "total_timeout"),
-])
+@pytest.mark.parametrize(
+    ("stall", "limits", "code"),
+    [
+        ("status", {"first_token": 0.2}, "first_token_timeout"),
+        ("first byte", {"first_token": 0.2}, "first_token_timeout"),
+        ("mid-stream", {"idle": 0.2}, "stream_idle_timeout"),
+        ("mid-stream", {"total": 0.3}, "total_timeout"),
+    ],
+)
 async def test_each_clock_names_itself_and_closes_the_upstream(pool, stall, limits, code):
     async def behave(seen, wire):
         if stall != "status":
@@ -188,21 +198,31 @@ async def test_a_thousand_aborts_leak_neither_sockets_nor_places(pool):
 async def test_an_httpx_transport_does_for_a_wire():
     router = respx.Router()
     route = router.post("http://up.test/v1/chat/completions").respond(json={"ok": 1})
-    up = OpenAIUpstream("http://up.test/v1", TransportWire(lambda: httpx.MockTransport(router.async_handler)))
+    up = OpenAIUpstream(
+        "http://up.test/v1", TransportWire(lambda: httpx.MockTransport(router.async_handler))
+    )
     answer = await up.send(CALL)
     assert await answer.read() == b'{"ok":1}'
     assert route.calls.last.request.content == CALL.body
 
 
-@pytest.mark.parametrize(("failure", "error", "code"), [
-    (httpx.PoolTimeout, Unavailable, "unavailable"), (httpx.ConnectTimeout, UpstreamTimeout, "connect_timeout"), (httpx.ConnectError, UpstreamUnreachable, "upstream_unreachable"),
-    (httpx.RemoteProtocolError, UpstreamUnreachable, "upstream_unreachable")])
+@pytest.mark.parametrize(
+    ("failure", "error", "code"),
+    [
+        (httpx.PoolTimeout, Unavailable, "unavailable"),
+        (httpx.ConnectTimeout, UpstreamTimeout, "connect_timeout"),
+        (httpx.ConnectError, UpstreamUnreachable, "upstream_unreachable"),
+        (httpx.RemoteProtocolError, UpstreamUnreachable, "upstream_unreachable"),
+    ],
+)
 async def test_an_httpx_transports_failures_are_told_apart(failure, error, code):
     async def fail(request):
         raise failure("secret.internal:8000")
 
     with pytest.raises(error) as e:
-        await OpenAIUpstream("http://up.test/v1", TransportWire(lambda: httpx.MockTransport(fail))).send(CALL)
+        await OpenAIUpstream(
+            "http://up.test/v1", TransportWire(lambda: httpx.MockTransport(fail))
+        ).send(CALL)
     assert e.value.code == code
     assert "secret" not in e.value.message
 
@@ -223,7 +243,9 @@ async def test_an_httpx_transports_answer_that_breaks_off_is_incomplete_and_a_si
 
     for breaks, error in ((True, StreamIncomplete), (False, UpstreamTimeout)):
         body = Body(breaks)
-        wire = TransportWire(lambda body=body: httpx.MockTransport(lambda request: httpx.Response(200, stream=body)))
+        wire = TransportWire(
+            lambda body=body: httpx.MockTransport(lambda request: httpx.Response(200, stream=body))
+        )
         answer = await OpenAIUpstream("http://up.test/v1", wire, Timeouts(idle=0.1)).send(CALL)
         assert await anext(answer.body) == b"one"
         with pytest.raises(error) as e:
@@ -235,7 +257,14 @@ async def test_an_httpx_transports_answer_that_breaks_off_is_incomplete_and_a_si
 
 
 async def test_the_scripted_double_plays_its_answers_and_keeps_the_requests():
-    double = ScriptedUpstream([completion({"content": "hi"}), stream([{"a": 1}, b"data: [DONE]\n\n"]), refusal(429, {"error": {"message": "no"}}), UpstreamUnreachable("down")])
+    double = ScriptedUpstream(
+        [
+            completion({"content": "hi"}),
+            stream([{"a": 1}, b"data: [DONE]\n\n"]),
+            refusal(429, {"error": {"message": "no"}}),
+            UpstreamUnreachable("down"),
+        ]
+    )
     answers = [await double.send(CALL) for _ in range(3)]
     assert [a.status for a in answers] == [200, 200, 429]
     assert b'"content": "hi"' in await answers[0].read()

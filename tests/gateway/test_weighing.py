@@ -1,4 +1,5 @@
 """How heavy a JSON text is: told from its commas and brackets, whatever its strings hold."""
+
 import json
 
 import pytest
@@ -11,7 +12,8 @@ from gateway.weighing import is_light, is_readable, weighed
 words = st.text(max_size=8) | st.sampled_from(["{,[", '"', "\\", '\\"', ",,,,", "😀"])
 values = st.recursive(
     st.none() | st.integers() | words,
-    lambda x: st.lists(x, max_size=4) | st.dictionaries(words, x, max_size=4))
+    lambda x: st.lists(x, max_size=4) | st.dictionaries(words, x, max_size=4),
+)
 
 
 def count(value):
@@ -35,15 +37,23 @@ def test_a_text_of_many_values_is_not_readable(value):
     assert not is_readable(text, 50 * count(value) // 4)
 
 
-@pytest.mark.parametrize("text", [b"", b'"', b'"\\', b"\\" * 100, b'"' * 101, b"{" * 40_000, b'"a\\"' + b"," * 40])
+@pytest.mark.parametrize(
+    "text", [b"", b'"', b'"\\', b"\\" * 100, b'"' * 101, b"{" * 40_000, b'"a\\"' + b"," * 40]
+)
 def test_what_is_no_json_is_weighed_too(text):
     assert is_readable(text, 1_000_000)
     assert isinstance(is_readable(text, 0), bool)
 
 
-@pytest.mark.parametrize(("text", "light"), [
-    (b"x" * weighing.LIGHT_BYTES, True), (b"x" * (weighing.LIGHT_BYTES + 1), False),
-    (b"{}," * 5_000, True), (b"{}," * 11_000, False)])
+@pytest.mark.parametrize(
+    ("text", "light"),
+    [
+        (b"x" * weighing.LIGHT_BYTES, True),
+        (b"x" * (weighing.LIGHT_BYTES + 1), False),
+        (b"{}," * 5_000, True),
+        (b"{}," * 11_000, False),
+    ],
+)
 def test_light_is_what_is_short_and_has_few_values(text, light):
     assert is_light(text) is light
 

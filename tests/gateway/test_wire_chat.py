@@ -1,4 +1,5 @@
 """The two laws on which one code path for stream and plain rests, and what the reader refuses."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +22,18 @@ def test_any_chunking_folds_to_the_completion(data):
 
 def test_a_new_id_at_a_used_index_is_a_new_call():
     def call(i):
-        return {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": i, "function": {"name": "f", "arguments": "{}"}}]}}]}
+        return {
+            "choices": [
+                {
+                    "index": 0,
+                    "delta": {
+                        "tool_calls": [
+                            {"index": 0, "id": i, "function": {"name": "f", "arguments": "{}"}}
+                        ]
+                    },
+                }
+            ]
+        }
 
     calls = fold([call("a"), call("b")])["choices"][0]["message"]["tool_calls"]
     assert [c["id"] for c in calls] == ["a", "b"]
@@ -29,13 +41,41 @@ def test_a_new_id_at_a_used_index_is_a_new_call():
 
 
 def test_repeated_names_are_not_concatenated():
-    delta = {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": "{"}}]}}]}
+    delta = {
+        "choices": [
+            {
+                "index": 0,
+                "delta": {
+                    "tool_calls": [
+                        {
+                            "index": 0,
+                            "id": "a",
+                            "type": "function",
+                            "function": {"name": "f", "arguments": "{"},
+                        }
+                    ]
+                },
+            }
+        ]
+    }
     call = fold([delta, delta])["choices"][0]["message"]["tool_calls"][0]
     assert call == {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{{"}}
 
 
-@pytest.mark.parametrize("payload", [b"<html>", b"[1]", b'"x"', b"{" * 5000, b"\xff", b'{"choices": 3}', b'{"choices": [1]}',
-                                     b'{"choices": [{"delta": 3}]}', b'{"choices": [{"delta": {"tool_calls": [3]}}]}'])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"<html>",
+        b"[1]",
+        b'"x"',
+        b"{" * 5000,
+        b"\xff",
+        b'{"choices": 3}',
+        b'{"choices": [1]}',
+        b'{"choices": [{"delta": 3}]}',
+        b'{"choices": [{"delta": {"tool_calls": [3]}}]}',
+    ],
+)
 def test_what_is_not_a_chunk_is_malformed(payload):
     with pytest.raises(Malformed):
         read(payload)
@@ -44,7 +84,10 @@ def test_what_is_not_a_chunk_is_malformed(payload):
 def test_usage_of_rounds_adds_up_at_every_level():
     one = {"prompt_tokens": 3, "details": {"cached": 1}, "cost": 0.5}
     assert usage_sum(one, {"prompt_tokens": 4, "details": {"cached": 2, "new": 1}}) == {
-        "prompt_tokens": 7, "details": {"cached": 3, "new": 1}, "cost": 0.5}
+        "prompt_tokens": 7,
+        "details": {"cached": 3, "new": 1},
+        "cost": 0.5,
+    }
     assert usage_sum(None, one) == one
 
 

@@ -1,4 +1,5 @@
 """What tests of the store share."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,5 @@
 """Jobs that ask a model, by themselves: what there is nothing left to do of asks nobody, and what cannot be used is not kept."""
+
 from __future__ import annotations
 
 import time
@@ -21,7 +22,11 @@ LINK, BASE = b"\x01" * 16, b"\x02" * 16
 
 @pytest.fixture
 async def scope(db):
-    return await db.write(lambda conn: owners.ensure(conn, owners.as_found(conn, Scope("t", "ada", "default", b"s" * 32))))
+    return await db.write(
+        lambda conn: owners.ensure(
+            conn, owners.as_found(conn, Scope("t", "ada", "default", b"s" * 32))
+        )
+    )
 
 
 class Envoy:
@@ -34,26 +39,62 @@ class Envoy:
 
 
 def summary_job(scope, base=None):
-    return Job("summarise", {"link": LINK.hex(), "base": base and base.hex(), "text": "user: hi", "tokens": 100, "count": 1, "model": "m"}, scope, conversation=7)
+    return Job(
+        "summarise",
+        {
+            "link": LINK.hex(),
+            "base": base and base.hex(),
+            "text": "user: hi",
+            "tokens": 100,
+            "count": 1,
+            "model": "m",
+        },
+        scope,
+        conversation=7,
+    )
 
 
 async def keep(db, scope, link, text):
-    await db.write(lambda conn: conn.execute(insert(t.summaries).values(scope_id=scope, conversation=7, chain=link, content=text, count=1, created_at=time.time())) and None)
+    await db.write(
+        lambda conn: (
+            conn.execute(
+                insert(t.summaries).values(
+                    scope_id=scope,
+                    conversation=7,
+                    chain=link,
+                    content=text,
+                    count=1,
+                    created_at=time.time(),
+                )
+            )
+            and None
+        )
+    )
 
 
 async def test_what_is_gone_asks_nobody(db, scope):
     envoy = Envoy()
-    summarise, extract = summaries.summarising(db, envoy), extraction.extracting(db, envoy, lambda: BLOCKS)
+    summarise, extract = (
+        summaries.summarising(db, envoy),
+        extraction.extracting(db, envoy, lambda: BLOCKS),
+    )
     reflect = reflection.reflecting(db, envoy, Retrieval(db), lambda: BLOCKS)
     for whose in (None, 12345):
         assert await summarise(summary_job(whose)) is None
         assert await extract(Job("extract", {"node": 1, "model": "m"}, whose)) is None
         assert await reflect(Job("reflect", {"rounds": 0, "model": "m"}, whose)) is None
-    assert await extract(Job("extract", {"node": 1, "model": "m"}, scope)) is None  # its turn was deleted
+    assert (
+        await extract(Job("extract", {"node": 1, "model": "m"}, scope)) is None
+    )  # its turn was deleted
     assert await summarise(summary_job(scope, BASE)) is None  # and the summary to go on from
     await keep(db, scope, LINK, "there")
     assert await summarise(summary_job(scope)) is None
-    assert await reflection.reflecting(db, envoy, Retrieval(db), dict)(Job("reflect", {"rounds": 0, "model": "m"}, scope)) is None  # nothing to tidy
+    assert (
+        await reflection.reflecting(db, envoy, Retrieval(db), dict)(
+            Job("reflect", {"rounds": 0, "model": "m"}, scope)
+        )
+        is None
+    )  # nothing to tidy
     assert envoy.asked == []
 
 
@@ -61,9 +102,15 @@ async def test_a_summary_goes_on_from_the_one_before(db, scope):
     await keep(db, scope, BASE, "EARLIER")
     envoy = Envoy({"content": " both "})
     effect = await summaries.summarising(db, envoy)(summary_job(scope, BASE))
-    assert envoy.asked[0][1][1]["content"].startswith("<earlier_summary>\nEARLIER\n</earlier_summary>")
+    assert envoy.asked[0][1][1]["content"].startswith(
+        "<earlier_summary>\nEARLIER\n</earlier_summary>"
+    )
     await db.write(effect)
-    found = await db.read(lambda conn: [r.content for r in conn.execute(select(t.summaries).where(t.summaries.c.chain == LINK))])
+    found = await db.read(
+        lambda conn: [
+            r.content for r in conn.execute(select(t.summaries).where(t.summaries.c.chain == LINK))
+        ]
+    )
     assert found == ["both\n(Details: conversation_search.)"]
 
 
@@ -73,24 +120,73 @@ async def test_a_summary_without_text_is_unusable(db, scope, message):
         await summaries.summarising(db, Envoy(message))(summary_job(scope))
 
 
-@pytest.mark.parametrize("calls", [None, [], "x", [5], [{"id": "a"}], [{"id": 5, "function": {"name": "x", "arguments": "{}"}}], [{"id": "a", "function": {"name": "x"}}]])
+@pytest.mark.parametrize(
+    "calls",
+    [
+        None,
+        [],
+        "x",
+        [5],
+        [{"id": "a"}],
+        [{"id": 5, "function": {"name": "x", "arguments": "{}"}}],
+        [{"id": "a", "function": {"name": "x"}}],
+    ],
+)
 async def test_reflection_ends_with_calls_that_are_none(db, scope, calls):
     envoy = Envoy({"content": "done", "tool_calls": calls})
-    await reflection.reflecting(db, envoy, Retrieval(db), lambda: BLOCKS)(Job("reflect", {"rounds": 0, "model": "m"}, scope))
+    await reflection.reflecting(db, envoy, Retrieval(db), lambda: BLOCKS)(
+        Job("reflect", {"rounds": 0, "model": "m"}, scope)
+    )
     assert len(envoy.asked) == 1
 
 
 async def test_reflection_writes_nothing_once_its_job_is_gone(db, scope):
-    call = {"id": "a", "function": {"name": "core_memory_append", "arguments": '{"label": "human", "content": "x"}'}}
+    call = {
+        "id": "a",
+        "function": {
+            "name": "core_memory_append",
+            "arguments": '{"label": "human", "content": "x"}',
+        },
+    }
     with pytest.raises(Exception, match="taken over or erased"):
-        await reflection.reflecting(db, Envoy({"tool_calls": [call]}), Retrieval(db), lambda: BLOCKS)(Job("reflect", {"rounds": 0, "model": "m"}, scope, held=(9, 1)))
+        await reflection.reflecting(
+            db, Envoy({"tool_calls": [call]}), Retrieval(db), lambda: BLOCKS
+        )(Job("reflect", {"rounds": 0, "model": "m"}, scope, held=(9, 1)))
     assert await db.read(lambda conn: conn.execute(select(t.block_versions)).all()) == []
 
 
-async def test_an_answer_without_facts_is_unusable_and_a_turn_that_is_gone_is_not_asked_about(db, scope):
-    await db.write(lambda conn: conn.execute(insert(t.conversations).values(id=7, scope_id=scope, name="c", explicit=False, created_at=1, updated_at=1)) and None)
-    await db.write(lambda conn: conn.execute(insert(t.messages).values(
-        id=1, public_id="msg_1", scope_id=scope, conversation=7, node=3, role="user", body="{}", content="I am Ada", source="chat", created_at=1)) and None)
+async def test_an_answer_without_facts_is_unusable_and_a_turn_that_is_gone_is_not_asked_about(
+    db, scope
+):
+    await db.write(
+        lambda conn: (
+            conn.execute(
+                insert(t.conversations).values(
+                    id=7, scope_id=scope, name="c", explicit=False, created_at=1, updated_at=1
+                )
+            )
+            and None
+        )
+    )
+    await db.write(
+        lambda conn: (
+            conn.execute(
+                insert(t.messages).values(
+                    id=1,
+                    public_id="msg_1",
+                    scope_id=scope,
+                    conversation=7,
+                    node=3,
+                    role="user",
+                    body="{}",
+                    content="I am Ada",
+                    source="chat",
+                    created_at=1,
+                )
+            )
+            and None
+        )
+    )
     no_user = extraction.extracting(db, Envoy({"content": "no"}), lambda: BLOCKS)
     with pytest.raises(Unusable):
         await no_user(Job("extract", {"node": 3, "model": "m"}, scope))

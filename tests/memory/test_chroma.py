@@ -1,4 +1,5 @@
 """The vector index's process: whatever becomes of it, nobody waits for it and words go on."""
+
 from __future__ import annotations
 
 import asyncio
@@ -24,7 +25,9 @@ async def index(tmp_path):
     await out.close()
 
 
-async def test_a_process_that_stands_still_costs_a_search_two_seconds_once_and_the_log_says_so_once(index, monkeypatch, caplog):
+async def test_a_process_that_stands_still_costs_a_search_two_seconds_once_and_the_log_says_so_once(
+    index, monkeypatch, caplog
+):
     monkeypatch.setattr(chroma, "CALL_SECONDS", 0.5)
     os.kill(index._child.pid, signal.SIGSTOP)
     for _ in range(3):
@@ -79,9 +82,13 @@ async def test_closing_waits_for_no_call_that_hangs(index):
         await call
 
 
-async def test_a_call_that_holds_the_interpreter_ends_the_process_by_the_systems_own_clock(tmp_path, monkeypatch):
+async def test_a_call_that_holds_the_interpreter_ends_the_process_by_the_systems_own_clock(
+    tmp_path, monkeypatch
+):
     script = tmp_path / "holding.py"
-    script.write_text("import signal, time\nsignal.setitimer(signal.ITIMER_REAL, 0.3)\nwhile True: pass\n")
+    script.write_text(
+        "import signal, time\nsignal.setitimer(signal.ITIMER_REAL, 0.3)\nwhile True: pass\n"
+    )
     monkeypatch.setattr(chroma, "CHILD", script)
     out = ChromaIndex("chroma:embedded", tmp_path / "chroma")
     with pytest.raises(StoreUnavailable, match="ended"):

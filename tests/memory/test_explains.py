@@ -1,4 +1,5 @@
 """Explain records: each under its own id, those of several attempts at one turn together."""
+
 from __future__ import annotations
 
 import pytest
@@ -18,17 +19,34 @@ async def test_each_attempt_at_a_turn_keeps_its_record(db):
     first, second = (f"{new_id('explain')}{node:016x}" for _ in range(2))
 
     def work(conn):
-        scope_id = owners.ensure(conn, owners.as_found(conn, Scope("t", "ada", "default", b"s" * 32)))
+        scope_id = owners.ensure(
+            conn, owners.as_found(conn, Scope("t", "ada", "default", b"s" * 32))
+        )
         for at, ident in ((1.0, first), (2.0, second)):
             record = f'{{"id":"{ident}","injected":{{"core":"two\\nlines"}},"created_at":{at}}}'
-            execute(conn, explaining(conn.dialect.name), {"id": node, "scope_id": scope_id, "record": record, "created_at": at})
+            execute(
+                conn,
+                explaining(conn.dialect.name),
+                {"id": node, "scope_id": scope_id, "record": record, "created_at": at},
+            )
 
     await db.write(work)
     reach = owners.Reach("t")
     for at, ident in ((1.0, first), (2.0, second)):
         found = await db.read(lambda conn, i=ident: explained(conn, reach, i))
-        assert (found["id"], found["created_at"], found["user"], found["injected"]["core"]) == (ident, at, "ada", "two\nlines")
-    for wrong in (f"{new_id('explain')}{node:016x}", first[:-1], f"{first}0", f"{new_id('explain')}{2**63:016x}", ""):
+        assert (found["id"], found["created_at"], found["user"], found["injected"]["core"]) == (
+            ident,
+            at,
+            "ada",
+            "two\nlines",
+        )
+    for wrong in (
+        f"{new_id('explain')}{node:016x}",
+        first[:-1],
+        f"{first}0",
+        f"{new_id('explain')}{2**63:016x}",
+        "",
+    ):
         assert await db.read(lambda conn, i=wrong: explained(conn, reach, i)) is None
     assert await db.read(lambda conn: explained(conn, owners.Reach("other"), first)) is None
 

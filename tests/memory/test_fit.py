@@ -1,4 +1,5 @@
 """A compaction reads what the one before it left, and no stretch of a history is summarised twice."""
+
 from __future__ import annotations
 
 import pytest
@@ -13,7 +14,15 @@ from memory.prefix import Messages, Text, encode
 from memory.tokens import Counter
 
 KEY = b"k" * 32
-MESSAGES = st.lists(st.builds(lambda role, n: {"role": role, "content": f"said {n}"}, st.sampled_from(["user", "user", "assistant", "system", "tool"]), st.integers(0, 30)), min_size=1, max_size=30)
+MESSAGES = st.lists(
+    st.builds(
+        lambda role, n: {"role": role, "content": f"said {n}"},
+        st.sampled_from(["user", "user", "assistant", "system", "tool"]),
+        st.integers(0, 30),
+    ),
+    min_size=1,
+    max_size=30,
+)
 
 
 class Counting(Seen):
@@ -42,13 +51,19 @@ def test_a_chain_that_is_hashed_from_a_message_on_is_the_whole_chain_there(messa
     chain = Chain(KEY, resumed(messages, known), seen=seen)
     chain.reach(index, data.draw(st.sampled_from([whole.before(index), b"of another one"])))
     for i in data.draw(st.permutations(range(index, len(messages)))):
-        assert (chain.link(i), chain.digest(i), chain.before(i)) == (whole.link(i), whole.digest(i), whole.before(i))
+        assert (chain.link(i), chain.digest(i), chain.before(i)) == (
+            whole.link(i),
+            whole.digest(i),
+            whole.before(i),
+        )
     assert chain.end == whole.end
     assert [chain.link(i) for i in range(len(messages))] == whole.links
 
 
 def test_what_was_cut_is_not_hashed_again():
-    messages = [{"role": "user" if i % 2 == 0 else "assistant", "content": f"said {i}"} for i in range(101)]
+    messages = [
+        {"role": "user" if i % 2 == 0 else "assistant", "content": f"said {i}"} for i in range(101)
+    ]
     seen = Counting()
     turn = Turn.of(KEY, resumed(messages, 99), seen=seen)
     tail = Tail(turn, Counter(), 79, Chain(KEY, messages).link(79))
@@ -77,14 +92,35 @@ class Store:
 
 
 def long_turn():
-    return Turn.of(KEY, [{"role": "user" if i % 2 == 0 else "assistant", "content": f"{i} " + "words about it " * 20} for i in range(61)])
+    return Turn.of(
+        KEY,
+        [
+            {
+                "role": "user" if i % 2 == 0 else "assistant",
+                "content": f"{i} " + "words about it " * 20,
+            }
+            for i in range(61)
+        ],
+    )
 
 
 def room(turn, store, tokens_share):
     """tokens_share: of the budget that the turn takes."""
     counter = Counter()
     tokens = sum(counter.message(m) for m in turn.messages)
-    return Room(counter, "m", [], "tag", 0, int(tokens / tokens_share), 0, None, store.load, store.save, coming=store.coming)
+    return Room(
+        counter,
+        "m",
+        [],
+        "tag",
+        0,
+        int(tokens / tokens_share),
+        0,
+        None,
+        store.load,
+        store.save,
+        coming=store.coming,
+    )
 
 
 @pytest.mark.parametrize("reads", [0, 1, 2])
@@ -92,7 +128,15 @@ async def test_a_summary_that_ends_while_the_store_is_asked_is_not_made_again(re
     turn = long_turn()
     plan = Plan(begun([], "tag", 0), "")
     store = Store(turn, 30, reads)
-    assert await ahead(turn, await fit(turn, plan, room(turn, store, 0.8)), room(turn, store, 0.8), [{"role": "assistant", "content": "so"}]) is None
+    assert (
+        await ahead(
+            turn,
+            await fit(turn, plan, room(turn, store, 0.8)),
+            room(turn, store, 0.8),
+            [{"role": "assistant", "content": "so"}],
+        )
+        is None
+    )
     store = Store(turn, 30, reads)
     fitted = await fit(turn, plan, room(turn, store, HARD + 0.05))
     assert fitted.how == ("waits for its summary" if reads else "summary reused")
@@ -136,7 +180,14 @@ async def test_a_cut_whose_summary_is_not_kept_gets_another_where_nothing_more_c
 
 async def test_what_a_long_tool_loop_was_for_is_in_its_summary():
     """It stays while it is the newest, and is left out like all before the cut once it is not."""
-    loop = [m for i in range(30) for m in ({"role": "assistant", "content": f"{i} " + "words about it " * 20}, {"role": "tool", "content": f"row {i}"})]
+    loop = [
+        m
+        for i in range(30)
+        for m in (
+            {"role": "assistant", "content": f"{i} " + "words about it " * 20},
+            {"role": "tool", "content": f"row {i}"},
+        )
+    ]
     asked = {"role": "user", "content": "compare the two offers"}
     texts = []
 
@@ -152,7 +203,15 @@ async def test_what_a_long_tool_loop_was_for_is_in_its_summary():
     assert fitted.cut > 0
     assert 0 not in fitted.drop
     assert "compare the two offers" in texts[0]
-    later = Turn.of(KEY, [asked, *loop, {"role": "assistant", "content": "so"}, {"role": "user", "content": "and then?"}])
+    later = Turn.of(
+        KEY,
+        [
+            asked,
+            *loop,
+            {"role": "assistant", "content": "so"},
+            {"role": "user", "content": "and then?"},
+        ],
+    )
     assert 0 in (await fit(later, Plan(fitted.plan.epoch, ""), found)).drop
 
 

@@ -1,4 +1,5 @@
 """What a search shows the model: stored text is data, all of it."""
+
 from __future__ import annotations
 
 import json

@@ -1,4 +1,5 @@
 """The search index over a store: what it finds, that it stays in its scope, and that it can be made anew."""
+
 from __future__ import annotations
 
 import asyncio
@@ -24,8 +25,12 @@ from memory.stores.sql.transcripts import Heading, Said, Transcriber, steps_of
 
 MAY, JUNE = 1683540000.0, 1686218400.0
 SECRET = b"s" * 32
-CHAT = (("user", "Ada", "What did you cook on Sunday?"), ("assistant", "Bob", "A lasagna, it was a success."), ("user", "Ada", "I went to a pottery class."),
-        ("assistant", "Bob", "Wonderful! Did you glaze it?"))
+CHAT = (
+    ("user", "Ada", "What did you cook on Sunday?"),
+    ("assistant", "Bob", "A lasagna, it was a success."),
+    ("user", "Ada", "I went to a pottery class."),
+    ("assistant", "Bob", "Wonderful! Did you glaze it?"),
+)
 
 
 def opened(path):
@@ -45,15 +50,24 @@ async def filled(memory, user="ada", at=MAY, chat=CHAT, name="c1"):
 
     def work(conn):
         scope_id = owners.ensure(conn, owners.as_found(conn, scope))
-        said = [Said({"role": role, "name": who, "content": words}, at) for role, who, words in chat]
-        Transcriber(conn, scope_id, scope.key).conversation(Heading(f"{user} {name}"), steps_of(said))
+        said = [
+            Said({"role": role, "name": who, "content": words}, at) for role, who, words in chat
+        ]
+        Transcriber(conn, scope_id, scope.key).conversation(
+            Heading(f"{user} {name}"), steps_of(said)
+        )
         return scope_id
 
     return await memory.db.write(work)
 
 
 async def asked(memory, scope_id, words, **more):
-    return [h["content"] for h in await memory.retrieval.messages(scope_id, Query(words, more.pop("roles", ("user", "assistant")), **more))]
+    return [
+        h["content"]
+        for h in await memory.retrieval.messages(
+            scope_id, Query(words, more.pop("roles", ("user", "assistant")), **more)
+        )
+    ]
 
 
 async def test_the_answer_comes_with_its_question_and_says_why(memory):
@@ -74,8 +88,13 @@ async def test_irregular_forms_and_names_are_understood(memory):
 async def test_the_filters_hold_for_neighbours_too(memory):
     scope_id = await filled(memory)
     await filled(memory, at=JUNE, name="c2")
-    assert await asked(memory, scope_id, "cook sunday", roles=("assistant",)) == [CHAT[1][2], CHAT[1][2]]
-    assert len(await asked(memory, scope_id, "cook sunday", until=MAY + 1)) == len(set(await asked(memory, scope_id, "cook sunday", until=MAY + 1)))
+    assert await asked(memory, scope_id, "cook sunday", roles=("assistant",)) == [
+        CHAT[1][2],
+        CHAT[1][2],
+    ]
+    assert len(await asked(memory, scope_id, "cook sunday", until=MAY + 1)) == len(
+        set(await asked(memory, scope_id, "cook sunday", until=MAY + 1))
+    )
     assert await asked(memory, scope_id, "cook sunday", since=JUNE + 1) == []
 
 
@@ -98,16 +117,32 @@ async def test_pages_of_hits_follow_each_other(memory):
 
 async def test_others_words_are_never_found(memory):
     mine = await filled(memory)
-    await filled(memory, "eve", chat=[("user", scope_mark(mine), f"_{scope_mark(mine)}lasagna {scope_mark(mine)}pottery zebra")])
+    await filled(
+        memory,
+        "eve",
+        chat=[
+            (
+                "user",
+                scope_mark(mine),
+                f"_{scope_mark(mine)}lasagna {scope_mark(mine)}pottery zebra",
+            )
+        ],
+    )
     assert await asked(memory, mine, "zebra") == []
     assert all("zebra" not in words for words in await asked(memory, mine, "lasagna pottery"))
 
 
 async def test_live_turns_index_the_message_before(memory):
     scope_id = await filled(memory)
-    found = await memory.db.read(lambda conn: conn.exec_driver_sql("SELECT prev FROM messages_fts ORDER BY rowid").scalars().all())
+    found = await memory.db.read(
+        lambda conn: (
+            conn.exec_driver_sql("SELECT prev FROM messages_fts ORDER BY rowid").scalars().all()
+        )
+    )
     assert [bool(p) for p in found] == [False, True, True, True]
-    assert found[2] == " ".join(f"{scope_mark(scope_id)}{w}" for w in ("lasagna", "success"))  # each once, and none that no search asks for
+    assert found[2] == " ".join(
+        f"{scope_mark(scope_id)}{w}" for w in ("lasagna", "success")
+    )  # each once, and none that no search asks for
 
 
 def old(conn):
@@ -116,7 +151,10 @@ def old(conn):
         rows = conn.exec_driver_sql(f"SELECT rowid, scope FROM {table}").all()
         for key, scope in rows:
             conn.exec_driver_sql(f"DELETE FROM {table} WHERE rowid = ?", (key,))
-            conn.exec_driver_sql(f"INSERT INTO {table} (rowid, scope, body, day) VALUES (?, ?, 'old', '2023-05-08 Monday')", (key, scope))
+            conn.exec_driver_sql(
+                f"INSERT INTO {table} (rowid, scope, body, day) VALUES (?, ?, 'old', '2023-05-08 Monday')",
+                (key, scope),
+            )
         conn.exec_driver_sql(f"INSERT INTO {table} (rowid, scope, body) VALUES (5, 's1', 'gone')")
 
 
@@ -136,9 +174,16 @@ async def test_an_index_of_an_earlier_version_is_made_anew_in_the_background(tmp
     await worker._tick()
     await worker.drain()
     assert await asked(memory, scope_id, "lasagna") == before
-    assert [h["content"] for h in await memory.retrieval.passages(scope_id, Filter(Query("pets")))] == ["Rex is a dog."]
+    assert [
+        h["content"] for h in await memory.retrieval.passages(scope_id, Filter(Query("pets")))
+    ] == ["Rex is a dog."]
     assert not await memory.db.read(index.outdated)
-    assert await memory.db.read(lambda conn: conn.exec_driver_sql("SELECT count(*) FROM messages_fts").scalar()) == 4
+    assert (
+        await memory.db.read(
+            lambda conn: conn.exec_driver_sql("SELECT count(*) FROM messages_fts").scalar()
+        )
+        == 4
+    )
     assert not await memory.db.read(lambda conn: queue.due(conn, ("reindex",)))
     await memory.close()
 
@@ -163,19 +208,35 @@ async def test_passages_of_one_moment_belong_together_and_those_of_another_do_no
 
     def work(conn):
         scope_id = owners.ensure(conn, owners.as_found(conn, scope))
-        for words, at in (("The boiler is by Vaillant.", MAY), ("Its warranty ends in 2031.", MAY), ("Rex is a dog.", MAY + 5)):
+        for words, at in (
+            ("The boiler is by Vaillant.", MAY),
+            ("Its warranty ends in 2031.", MAY),
+            ("Rex is a dog.", MAY + 5),
+        ):
             add(conn, scope_id, Insert(words, created_at=at))
         return scope_id
 
     scope_id = await memory.db.write(work)
     hits = await memory.retrieval.passages(scope_id, Filter(Query("boiler")))
-    assert [h["content"] for h in hits] == ["The boiler is by Vaillant.", "Its warranty ends in 2031."]
+    assert [h["content"] for h in hits] == [
+        "The boiler is by Vaillant.",
+        "Its warranty ends in 2031.",
+    ]
     assert "neighbour" in hits[1]["why"]
 
 
 async def test_a_chat_told_with_names_knows_its_speakers(memory):
-    scope_id = await filled(memory, chat=[("user", None, "Zoe: the lake is cold"), ("user", None, "Max: the lake is warm"), ("user", None, "note that 5: is odd")])
-    assert (await asked(memory, scope_id, "What does Max say of the lake?"))[0] == "Max: the lake is warm"
+    scope_id = await filled(
+        memory,
+        chat=[
+            ("user", None, "Zoe: the lake is cold"),
+            ("user", None, "Max: the lake is warm"),
+            ("user", None, "note that 5: is odd"),
+        ],
+    )
+    assert (await asked(memory, scope_id, "What does Max say of the lake?"))[
+        0
+    ] == "Max: the lake is warm"
 
 
 async def spoken(memory, user, *said):
@@ -186,48 +247,92 @@ async def spoken(memory, user, *said):
         scope_id = owners.ensure(conn, owners.as_found(conn, scope))
         found = turns.conversation(conn, scope_id, user)
         if found is None:
-            conn.execute(insert(t.conversations).values(id=scope_id, scope_id=scope_id, name=user, explicit=False, created_at=MAY, updated_at=MAY))
-        messages.append(conn, list(messages.rows_of(scope_id, messages.Place(scope_id, None, "chat", time.time()), [(m, b"d") for m in said])))
+            conn.execute(
+                insert(t.conversations).values(
+                    id=scope_id,
+                    scope_id=scope_id,
+                    name=user,
+                    explicit=False,
+                    created_at=MAY,
+                    updated_at=MAY,
+                )
+            )
+        messages.append(
+            conn,
+            list(
+                messages.rows_of(
+                    scope_id,
+                    messages.Place(scope_id, None, "chat", time.time()),
+                    [(m, b"d") for m in said],
+                )
+            ),
+        )
         return scope_id
 
     return await memory.db.write(work)
 
 
 async def indexed(memory):
-    return await memory.db.read(lambda conn: conn.exec_driver_sql("SELECT rowid FROM messages_fts ORDER BY rowid").scalars().all())
+    return await memory.db.read(
+        lambda conn: (
+            conn.exec_driver_sql("SELECT rowid FROM messages_fts ORDER BY rowid").scalars().all()
+        )
+    )
 
 
 async def test_each_message_is_put_in_once_by_whoever_comes_first(memory):
     await memory.retrieval.indexing.stop()
-    ada = await spoken(memory, "ada", {"role": "user", "content": "a kettle"}, {"role": "assistant", "content": "for tea"})
+    ada = await spoken(
+        memory,
+        "ada",
+        {"role": "user", "content": "a kettle"},
+        {"role": "assistant", "content": "for tea"},
+    )
     bob = await spoken(memory, "bob", {"role": "user", "content": "a teapot"})
     imported = await filled(memory, "cy")
     assert await asked(memory, ada, "kettle") == ["a kettle", "for tea"]
     assert await memory.db.read(lambda conn: messages.index_waits(conn, bob))
     assert not await memory.db.read(lambda conn: messages.index_waits(conn, imported))
-    assert await memory.db.write(lambda conn: [messages.index_new(conn, 16), messages.index_new(conn, 16)]) == [1, 0]
-    assert await indexed(memory) == await memory.db.read(lambda conn: conn.execute(select(t.messages.c.id).order_by(t.messages.c.id)).scalars().all())
+    assert await memory.db.write(
+        lambda conn: [messages.index_new(conn, 16), messages.index_new(conn, 16)]
+    ) == [1, 0]
+    assert await indexed(memory) == await memory.db.read(
+        lambda conn: conn.execute(select(t.messages.c.id).order_by(t.messages.c.id)).scalars().all()
+    )
     assert not await memory.db.read(lambda conn: messages.index_waits(conn, bob))
 
 
 async def test_a_long_import_does_not_keep_what_is_said_after_it(memory, monkeypatch):
     await memory.retrieval.indexing.stop()
     monkeypatch.setattr(messages, "WINDOW", 3)
-    await spoken(memory, "bob", {"role": "user", "content": "a teapot"})  # waits, so the import may not pass it over
+    await spoken(
+        memory, "bob", {"role": "user", "content": "a teapot"}
+    )  # waits, so the import may not pass it over
     await filled(memory, "cy")
     await spoken(memory, "ada", {"role": "user", "content": "a kettle"})
-    assert await memory.db.write(lambda conn: [messages.index_new(conn, 16) for _ in range(3)]) == [16, 16, 0]
-    assert await indexed(memory) == await memory.db.read(lambda conn: conn.execute(select(t.messages.c.id).order_by(t.messages.c.id)).scalars().all())
+    assert await memory.db.write(lambda conn: [messages.index_new(conn, 16) for _ in range(3)]) == [
+        16,
+        16,
+        0,
+    ]
+    assert await indexed(memory) == await memory.db.read(
+        lambda conn: conn.execute(select(t.messages.c.id).order_by(t.messages.c.id)).scalars().all()
+    )
 
 
 async def test_an_import_is_not_looked_through_for_what_waits(memory):
     await memory.retrieval.indexing.stop()
     await filled(memory, "cy")
     await filled(memory, "di")
-    assert await memory.db.read(messages.newest_key) == await memory.db.read(lambda conn: conn.execute(messages.MARK).scalar())
+    assert await memory.db.read(messages.newest_key) == await memory.db.read(
+        lambda conn: conn.execute(messages.MARK).scalar()
+    )
     ada = await spoken(memory, "ada", {"role": "user", "content": "a kettle"})
     assert await memory.db.read(lambda conn: messages.index_waits(conn, ada))
-    assert await memory.db.write(lambda conn: [messages.index_new(conn, 16) for _ in range(2)]) == [1, 0]
+    assert await memory.db.write(lambda conn: [messages.index_new(conn, 16) for _ in range(2)]) == [
+        1,
+        0,
+    ]
 
 
 async def test_what_is_said_with_the_clock_set_back_is_found(memory, monkeypatch):
@@ -241,9 +346,18 @@ async def test_what_is_said_with_the_clock_set_back_is_found(memory, monkeypatch
     assert await memory.db.write(lambda conn: messages.index_new(conn, 16)) == 0
 
 
-@pytest.mark.parametrize("message", [
-    {"role": "user", "content": "tea"}, {"content": "tea", "role": "user"}, {"role": "user", "content": "tea", "name": "Ada"}, {"role": "user", "content": " tea\n"},
-    {"role": "user", "content": ""}, {"role": "assistant", "content": None}, {"role": "user", "content": [{"type": "text", "text": "tea"}]}])
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": "tea"},
+        {"content": "tea", "role": "user"},
+        {"role": "user", "content": "tea", "name": "Ada"},
+        {"role": "user", "content": " tea\n"},
+        {"role": "user", "content": ""},
+        {"role": "assistant", "content": None},
+        {"role": "user", "content": [{"type": "text", "text": "tea"}]},
+    ],
+)
 def test_a_message_comes_back_from_its_row_as_it_was(message):
     (row,) = messages.rows_of(1, messages.Place(1, 1, "chat", MAY), [(message, b"d")])
     found = messages.said(row["body"], row["role"], row["content"])
@@ -280,11 +394,26 @@ async def test_the_index_waits_for_turns_under_way_but_not_for_ever(tmp_path, mo
 
 async def damaged(memory, scope_id):
     """Takes the newest message of the scope out of shape."""
-    newest = select(t.messages.c.id).where(t.messages.c.scope_id == scope_id).order_by(t.messages.c.id.desc()).limit(1).scalar_subquery()
-    await memory.db.write(lambda conn: conn.execute(update(t.messages).where(t.messages.c.id == newest).values(body='{"role": "us')) and None)
+    newest = (
+        select(t.messages.c.id)
+        .where(t.messages.c.scope_id == scope_id)
+        .order_by(t.messages.c.id.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    await memory.db.write(
+        lambda conn: (
+            conn.execute(
+                update(t.messages).where(t.messages.c.id == newest).values(body='{"role": "us')
+            )
+            and None
+        )
+    )
 
 
-async def test_an_index_pass_that_meets_a_defect_is_logged_without_words_and_goes_on_later(tmp_path, monkeypatch, caplog):
+async def test_an_index_pass_that_meets_a_defect_is_logged_without_words_and_goes_on_later(
+    tmp_path, monkeypatch, caplog
+):
     monkeypatch.setattr(indexing, "GATHER", 0.01)
     pauses, sleep, put = [], asyncio.sleep, index.put
 
@@ -315,13 +444,22 @@ async def test_an_index_pass_that_meets_a_defect_is_logged_without_words_and_goe
 
 async def test_a_message_that_cannot_be_indexed_stops_no_other(memory, caplog):
     await memory.retrieval.indexing.stop()
-    ada = await spoken(memory, "ada", {"role": "user", "content": "a kettle"}, {"role": "user", "content": "a secret cup"})
+    ada = await spoken(
+        memory,
+        "ada",
+        {"role": "user", "content": "a kettle"},
+        {"role": "user", "content": "a secret cup"},
+    )
     await damaged(memory, ada)
     bob = await spoken(memory, "bob", {"role": "user", "content": "a teapot"})
     assert (await asked(memory, ada, "kettle"))[0] == "a kettle"
-    assert await memory.db.write(lambda conn: [messages.index_new(conn, 16), messages.index_new(conn, 16)]) == [2, 0]
+    assert await memory.db.write(
+        lambda conn: [messages.index_new(conn, 16), messages.index_new(conn, 16)]
+    ) == [2, 0]
     assert len(await indexed(memory)) == 2
-    assert not await memory.db.read(lambda conn: messages.index_waits(conn, bob) or messages.index_waits(conn, ada))
+    assert not await memory.db.read(
+        lambda conn: messages.index_waits(conn, bob) or messages.index_waits(conn, ada)
+    )
     assert "cannot be put into the search index: DecodeError" in caplog.text
     assert "cup" not in caplog.text
 
@@ -338,4 +476,6 @@ async def test_a_message_that_cannot_be_indexed_waits_while_no_other_can_be(memo
     with pytest.raises(ValueError, match="truncated"):
         await memory.db.write(lambda conn: messages.index_new(conn, 16))
     await spoken(memory, "bob", {"role": "user", "content": "a teapot"})
-    assert await memory.db.write(lambda conn: [messages.index_new(conn, 16), messages.index_new(conn, 16)]) == [2, 0]
+    assert await memory.db.write(
+        lambda conn: [messages.index_new(conn, 16), messages.index_new(conn, 16)]
+    ) == [2, 0]

@@ -1,4 +1,5 @@
 """The durable queue: nothing lost, nothing run by two at once, nothing tried for ever."""
+
 from __future__ import annotations
 
 import asyncio
@@ -23,7 +24,9 @@ async def add(db, *jobs):
 
 
 async def jobs(db):
-    return await db.read(lambda conn: [dict(r._mapping) for r in conn.execute(select(t.jobs).order_by(t.jobs.c.id))])
+    return await db.read(
+        lambda conn: [dict(r._mapping) for r in conn.execute(select(t.jobs).order_by(t.jobs.c.id))]
+    )
 
 
 async def set_all(db, **values):
@@ -221,7 +224,11 @@ async def test_what_follows_an_erasure_reaches_the_index(db):
 
     worker = Worker(db)
     worker.register("erase", chores.erasing(db, forget))
-    await add(db, Job("erase", {"scopes": [1, 2], "passages": {"3": [4, 5]}}), Job("erase", {"scopes": [], "messages": {"3": [6]}}))
+    await add(
+        db,
+        Job("erase", {"scopes": [1, 2], "passages": {"3": [4, 5]}}),
+        Job("erase", {"scopes": [], "messages": {"3": [6]}}),
+    )
     await worker.drain()
     assert gone == [(1, None, None), (2, None, None), (3, "passages", [4, 5]), (3, "messages", [6])]
     without = Worker(db)
@@ -235,17 +242,56 @@ async def test_old_records_leave_and_young_ones_stay(db):
     now, day = time.time(), 86400.0
 
     def fill(conn):
-        ids = {u: owners.ensure(conn, owners.as_found(conn, Scope("t", u, "default", b"s" * 32))) for u in ("ada", None)}
+        ids = {
+            u: owners.ensure(conn, owners.as_found(conn, Scope("t", u, "default", b"s" * 32)))
+            for u in ("ada", None)
+        }
         for i, age in enumerate((1, 8, 40)):
-            conn.execute(insert(t.explains).values(id=key_at(now - age * day), scope_id=ids["ada"], record="{}", created_at=now - age * day))
+            conn.execute(
+                insert(t.explains).values(
+                    id=key_at(now - age * day),
+                    scope_id=ids["ada"],
+                    record="{}",
+                    created_at=now - age * day,
+                )
+            )
             for user, scope_id in ids.items():
                 key = i * 2 + bool(user) + 1
-                conn.execute(insert(t.conversations).values(
-                    id=key, scope_id=scope_id, name=f"{user}{age}", explicit=False, created_at=now - age * day, updated_at=now - age * day))
-                conn.execute(insert(t.nodes).values(
-                    id=key, scope_id=scope_id, conversation=key, turn=key, depth=1, state="done", branch=key, at=now - age * day + 3600, request=b"r" if user else None))
-                conn.execute(insert(t.passages).values(
-                    id=key, public_id=f"p{key}", scope_id=scope_id, node=0 if user else key, content="x", digest=bytes([key]), actor="model", created_at=now))
+                conn.execute(
+                    insert(t.conversations).values(
+                        id=key,
+                        scope_id=scope_id,
+                        name=f"{user}{age}",
+                        explicit=False,
+                        created_at=now - age * day,
+                        updated_at=now - age * day,
+                    )
+                )
+                conn.execute(
+                    insert(t.nodes).values(
+                        id=key,
+                        scope_id=scope_id,
+                        conversation=key,
+                        turn=key,
+                        depth=1,
+                        state="done",
+                        branch=key,
+                        at=now - age * day + 3600,
+                        request=b"r" if user else None,
+                    )
+                )
+                conn.execute(
+                    insert(t.passages).values(
+                        id=key,
+                        public_id=f"p{key}",
+                        scope_id=scope_id,
+                        node=0 if user else key,
+                        content="x",
+                        digest=bytes([key]),
+                        actor="model",
+                        created_at=now,
+                    )
+                )
 
     await db.write(fill)
     gone = []
@@ -261,8 +307,12 @@ async def test_old_records_leave_and_young_ones_stay(db):
     await worker.drain()
 
     def left(conn):
-        return ({*conn.execute(select(t.explains.c.created_at)).scalars()}, {r.name for r in conn.execute(select(t.conversations.c.name))},
-                len(conn.execute(select(t.nodes).where(t.nodes.c.request.is_not(None))).all()), len(conn.execute(select(t.passages)).all()))
+        return (
+            {*conn.execute(select(t.explains.c.created_at)).scalars()},
+            {r.name for r in conn.execute(select(t.conversations.c.name))},
+            len(conn.execute(select(t.nodes).where(t.nodes.c.request.is_not(None))).all()),
+            len(conn.execute(select(t.passages)).all()),
+        )
 
     assert await db.read(left) == ({now - day}, {"ada1", "ada8", "ada40", "None1", "None8"}, 1, 5)
     assert gone == [5]
@@ -316,7 +366,14 @@ async def test_a_job_without_a_credential_waits_with_its_attempts_unspent(db):
 
     worker = Worker(db, poll=0.01)
     worker.register("k", handle, slow=True)
-    scopes = [await db.write(lambda conn, n=n: owners.ensure(conn, owners.as_found(conn, Scope(n, "ada", "default", b"s" * 32)))) for n in ("acme", "other")]
+    scopes = [
+        await db.write(
+            lambda conn, n=n: owners.ensure(
+                conn, owners.as_found(conn, Scope(n, "ada", "default", b"s" * 32))
+            )
+        )
+        for n in ("acme", "other")
+    ]
     await add(db, *(Job("k", scope_id=s) for s in scopes))
     await worker.drain()
     assert [(j["state"], j["attempts"]) for j in await jobs(db)] == [("waiting", 0)] * 2
@@ -334,7 +391,9 @@ async def test_a_job_without_a_credential_waits_with_its_attempts_unspent(db):
 
 async def test_a_conversation_has_one_job_of_a_kind_that_wants_to_be_alone(db):
     one = Job("k", conversation=7, alone=True)
-    await add(db, one, one, Job("k", conversation=8, alone=True), Job("other", conversation=7, alone=True))
+    await add(
+        db, one, one, Job("k", conversation=8, alone=True), Job("other", conversation=7, alone=True)
+    )
     assert len(await jobs(db)) == 3
     claimed = await claim(db)
     await add(db, one)

@@ -1,4 +1,5 @@
 """How far back a history kept here is read: what there is room for, and what a summary stands for."""
+
 from __future__ import annotations
 
 from collections import namedtuple
@@ -17,7 +18,9 @@ def line(count, size=10):
 
 
 def read(walked, there=(), cut=None, room=100):
-    return _chosen(iter(walked), {b"%d" % i for i in there}, None if cut is None else b"%d" % cut, room)
+    return _chosen(
+        iter(walked), {b"%d" % i for i in there}, None if cut is None else b"%d" % cut, room
+    )
 
 
 def test_a_line_that_there_is_room_for_is_read_whole():

@@ -1,5 +1,6 @@
 """The laws of placement, over random lives of conversations: edits, regenerations, trims, tool loops, API edits,
 evictions, idle gaps, two users and strangers at once. A model client keeps its history; a model store keeps the nodes."""
+
 from __future__ import annotations
 
 import itertools
@@ -37,7 +38,11 @@ class Store:
         return [n for n in self.nodes.values() if n.chain == chain and n.state == "done"]
 
     def aborted(self, asked, parent):
-        return [n for n in self.nodes.values() if n.state == "aborted" and (n.asked == asked or (parent and n.parent == parent))]
+        return [
+            n
+            for n in self.nodes.values()
+            if n.state == "aborted" and (n.asked == asked or (parent and n.parent == parent))
+        ]
 
     def past(self, turn):
         node, at = recognise(turn, self.scope.named, self)
@@ -45,7 +50,9 @@ class Store:
             return Past()
         ids = [*node.carriers, node.id]
         held = [self.nodes[i] for i in ids if self.nodes[i].note or self.nodes[i].hidden]
-        return Past(node, at, self.epochs.get(node.epoch), [n for n in held if n.epoch == node.epoch])
+        return Past(
+            node, at, self.epochs.get(node.epoch), [n for n in held if n.epoch == node.epoch]
+        )
 
     def ancestors(self, node):
         while node is not None:
@@ -70,7 +77,9 @@ class Life(RuleBasedStateMachine):
     @rule(data=st.data())
     def say(self, data):
         if chat := self._chat(data):
-            chat[1].append({"role": "user", "content": data.draw(st.sampled_from(["hi", "more", "why?"]))})
+            chat[1].append(
+                {"role": "user", "content": data.draw(st.sampled_from(["hi", "more", "why?"]))}
+            )
             self._request(chat, data)
 
     @rule(data=st.data())
@@ -97,7 +106,9 @@ class Life(RuleBasedStateMachine):
     @rule(data=st.data())
     def edit_from_outside(self, data):
         store = self.stores[data.draw(st.sampled_from(["ada", "bob"]))]
-        store.blocks[0]["human"] = Block("human", data.draw(st.sampled_from(["", "set by API", "a\nb"])))
+        store.blocks[0]["human"] = Block(
+            "human", data.draw(st.sampled_from(["", "set by API", "a\nb"]))
+        )
         store.edits += 1
 
     @rule(seconds=st.sampled_from([1, 400]))
@@ -114,16 +125,40 @@ class Life(RuleBasedStateMachine):
         past = store.past(turn)
         branch = past.node.branch if past.node and not user else 0
         blocks = store.blocks[branch]
-        made = plan(turn, past, Present(list(blocks.values()), store.scope.tag, store.edits, self.clock), Rules(note_chars=300))
+        made = plan(
+            turn,
+            past,
+            Present(list(blocks.values()), store.scope.tag, store.edits, self.clock),
+            Rules(note_chars=300),
+        )
         drop = Gap()
-        if len(history) > 8 and data.draw(st.booleans()):  # eviction: a fresh epoch that stands for a beginning
+        if len(history) > 8 and data.draw(
+            st.booleans()
+        ):  # eviction: a fresh epoch that stands for a beginning
             last = max(i for i, m in enumerate(history[:-2]) if m["role"] == "user" and i > 0)
-            made.epoch = begun(list(blocks.values()), store.scope.tag, store.edits, summary="so far", cut=turn.chain.before(last))
-            made.reason, made.notes, made.splices, made.places, made.note, made.told = "compaction", {}, {}, {}, "", {}
+            made.epoch = begun(
+                list(blocks.values()),
+                store.scope.tag,
+                store.edits,
+                summary="so far",
+                cut=turn.chain.before(last),
+            )
+            made.reason, made.notes, made.splices, made.places, made.note, made.told = (
+                "compaction",
+                {},
+                {},
+                {},
+                "",
+                {},
+            )
         if made.epoch.cut in turn.chain.links:
             last = turn.chain.links.index(made.epoch.cut)
-            drop = Gap(last, tuple(i for i in range(last + 1) if i == 0 or history[i]["role"] == "system"))
-        body = placed({"messages": history}, Placement(made.epoch.core, made.notes, made.splices, drop))
+            drop = Gap(
+                last, tuple(i for i in range(last + 1) if i == 0 or history[i]["role"] == "system")
+            )
+        body = placed(
+            {"messages": history}, Placement(made.epoch.core, made.notes, made.splices, drop)
+        )
         self._check_invariant(store, body, made, blocks, turn)
         self._check_valid(body["messages"])
         self._check_prefix(made, body["messages"], past, turn)
@@ -133,11 +168,16 @@ class Life(RuleBasedStateMachine):
     def _check_invariant(self, store, body, made, blocks, turn):
         told = dict(made.epoch.blocks)
         assert made.epoch.core in body["messages"][0]["content"]
-        frozen = compiled([Block(k, v, blocks[k].description) for k, v in made.epoch.blocks.items()], store.scope.tag)
+        frozen = compiled(
+            [Block(k, v, blocks[k].description) for k, v in made.epoch.blocks.items()],
+            store.scope.tag,
+        )
         assert made.epoch.core.startswith(frozen)
         for m in body["messages"]:
             if m["role"] == "user":
-                for span in re.findall(r"<memory_updates tag=.*?</memory_updates>", m["content"], re.DOTALL):
+                for span in re.findall(
+                    r"<memory_updates tag=.*?</memory_updates>", m["content"], re.DOTALL
+                ):
                     told = apply_note(told, span)
         waiting = turn.messages[-1]["role"] != "user"
         assert told == {k: b.value for k, b in blocks.items()} or waiting
@@ -155,7 +195,11 @@ class Life(RuleBasedStateMachine):
 
     def _check_prefix(self, made, messages, past, turn):
         """What an epoch sent down one line is a prefix of what it sends later down that line."""
-        if not made.reason and past.node and (before := self.sent.get((made.epoch.id, past.node.id))):
+        if (
+            not made.reason
+            and past.node
+            and (before := self.sent.get((made.epoch.id, past.node.id)))
+        ):
             own, out = before
             if turn.messages[: len(own)] == own:  # the client itself kept its past as it was
                 assert messages[: len(out)] == out
@@ -176,20 +220,37 @@ class Life(RuleBasedStateMachine):
         kind = data.draw(st.sampled_from(["text", "text", "edit", "mixed", "fail"]))
         if kind == "fail":
             return
-        answer = {"role": "assistant", "content": data.draw(st.sampled_from(["ok", f"answer {node.id}"]))}
+        answer = {
+            "role": "assistant",
+            "content": data.draw(st.sampled_from(["ok", f"answer {node.id}"])),
+        }
         if kind in ("edit", "mixed"):
             self._edit(store, node, branch)
         if kind == "mixed":
-            theirs = {"id": f"call_{node.id}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-            ours = {"id": "call_0", "type": "function", "function": {"name": OUR_CALL, "arguments": f"hidden by {node.id}"}}
+            theirs = {
+                "id": f"call_{node.id}",
+                "type": "function",
+                "function": {"name": "f", "arguments": "{}"},
+            }
+            ours = {
+                "id": "call_0",
+                "type": "function",
+                "function": {"name": OUR_CALL, "arguments": f"hidden by {node.id}"},
+            }
             answer["tool_calls"] = [theirs]
-            node.hidden = [{**answer, "tool_calls": [ours, theirs]}, {"role": "tool", "tool_call_id": "call_0", "content": "Saved."}]
+            node.hidden = [
+                {**answer, "tool_calls": [ours, theirs]},
+                {"role": "tool", "tool_call_id": "call_0", "content": "Saved."},
+            ]
         closed(node, past.node, *after(store.scope.key, node.asked, answer))
         node.at = self.clock
         store.nodes[node.id] = node
         store.epochs[made.epoch.id] = made.epoch
         last = turn.chain.links.index(made.epoch.cut) if made.epoch.cut in turn.chain.links else 0
-        sent = placed({"messages": turn.messages}, Placement(made.epoch.core, made.notes, made.splices, Gap(last, (0,))))
+        sent = placed(
+            {"messages": turn.messages},
+            Placement(made.epoch.core, made.notes, made.splices, Gap(last, (0,))),
+        )
         self.sent[made.epoch.id, node.id] = list(turn.messages), sent["messages"]
         chat[1].append(answer)
         if kind == "mixed":
@@ -203,7 +264,10 @@ class Life(RuleBasedStateMachine):
             store.blocks[0]["human"] = appended(store.blocks[0]["human"], word)
         else:
             self.secrets[node.id] = word
-            store.blocks[node.id] = {**store.blocks[branch], "human": appended(store.blocks[branch]["human"], word)}
+            store.blocks[node.id] = {
+                **store.blocks[branch],
+                "human": appended(store.blocks[branch]["human"], word),
+            }
             node.branch = node.id
 
 

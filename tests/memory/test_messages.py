@@ -1,4 +1,5 @@
 """The chain: messages that say the same are the same; any other difference makes another history."""
+
 import json
 
 import pytest
@@ -9,7 +10,9 @@ from memory.history import Chain
 from memory.messages import Seen, canonical, squeeze, text_of
 
 KEY = b"k" * 32
-message = st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "tool"]), "content": st.text(max_size=8)})
+message = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "assistant", "tool"]), "content": st.text(max_size=8)}
+)
 
 
 def user(content, **more):
@@ -30,7 +33,10 @@ def test_a_longer_history_keeps_the_links_of_the_shorter(messages):
 
 
 def test_system_text_is_left_out_unless_it_seeds_the_chain():
-    a, b = [{"role": "system", "content": "x"}, user("hi")], [{"role": "developer", "content": "y"}, user("hi")]
+    a, b = (
+        [{"role": "system", "content": "x"}, user("hi")],
+        [{"role": "developer", "content": "y"}, user("hi")],
+    )
     assert Chain(KEY, a).end == Chain(KEY, b).end
     assert Chain(KEY, a, True).end != Chain(KEY, b, True).end
     assert Chain(b"o" * 32, a).end != Chain(KEY, a).end
@@ -46,11 +52,41 @@ def test_a_message_is_not_taken_for_one_whose_text_it_quotes():
 
 SAME = [
     (user("hello  world\n"), user([{"type": "text", "text": "hello world"}])),
-    ({"role": "assistant", "content": None, "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"a":1, "b":2}'}}]},
-     {"role": "assistant", "tool_calls": [{"id": "z", "type": "function", "function": {"name": "f", "arguments": '{"b": 2,"a": 1}'}}]}),
-    ({"role": "assistant", "content": "<think>hm</think>\n\nYes"}, {"role": "assistant", "content": "Yes", "reasoning_content": "hm"}),
-    (user([{"type": "image_url", "image_url": {"url": "https://x/a.png?sig=1"}}]), user([{"type": "image_url", "image_url": {"url": "https://x/a.png?sig=2"}}])),
-    ({"role": "tool", "tool_call_id": "a", "content": "3"}, {"role": "tool", "tool_call_id": "b", "content": "3"}),
+    (
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {
+                    "id": "a",
+                    "type": "function",
+                    "function": {"name": "f", "arguments": '{"a":1, "b":2}'},
+                }
+            ],
+        },
+        {
+            "role": "assistant",
+            "tool_calls": [
+                {
+                    "id": "z",
+                    "type": "function",
+                    "function": {"name": "f", "arguments": '{"b": 2,"a": 1}'},
+                }
+            ],
+        },
+    ),
+    (
+        {"role": "assistant", "content": "<think>hm</think>\n\nYes"},
+        {"role": "assistant", "content": "Yes", "reasoning_content": "hm"},
+    ),
+    (
+        user([{"type": "image_url", "image_url": {"url": "https://x/a.png?sig=1"}}]),
+        user([{"type": "image_url", "image_url": {"url": "https://x/a.png?sig=2"}}]),
+    ),
+    (
+        {"role": "tool", "tool_call_id": "a", "content": "3"},
+        {"role": "tool", "tool_call_id": "b", "content": "3"},
+    ),
 ]
 
 
@@ -62,7 +98,10 @@ def test_messages_that_say_the_same(a, b):
 OTHER = [
     (user("a"), {"role": "assistant", "content": "a"}),
     (user("a"), user("a", name="bob")),
-    (user([{"type": "image_url", "image_url": {"url": "data:1"}}]), user([{"type": "image_url", "image_url": {"url": "data:2"}}])),
+    (
+        user([{"type": "image_url", "image_url": {"url": "data:1"}}]),
+        user([{"type": "image_url", "image_url": {"url": "data:2"}}]),
+    ),
     (user("a"), user(["a", {"type": "file", "file": {"file_id": "1"}}])),
 ]
 
@@ -72,7 +111,13 @@ def test_messages_that_differ(a, b):
     assert canonical(a) != canonical(b)
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=3), lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=8), x, max_size=3), max_leaves=8))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+        lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=8), x, max_size=3),
+        max_leaves=8,
+    )
+)
 def test_any_json_as_content_has_a_canonical_form(content):
     hash(canonical({"role": "user", "content": content}))
     assert isinstance(text_of({"content": content}), str)

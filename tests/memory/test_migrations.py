@@ -1,4 +1,5 @@
 """The two ways to a schema meet; after a vacuum nothing erased is left in the files."""
+
 from __future__ import annotations
 
 import asyncio
@@ -22,12 +23,34 @@ from memory.stores.sql.vacuum import vacuum
 def shape(path):
     """Every table, column, key and index, without the wording of the DDL."""
     with sqlite3.connect(path) as conn:
-        tables = [name for (name,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
-        told = {name: (conn.execute(f"PRAGMA table_info('{name}')").fetchall(),
-                       sorted(row[2:] for row in conn.execute(f"PRAGMA foreign_key_list('{name}')"))) for name in tables}
-        indexes = {(table, name, re.sub(r"\s+", " ", sql or "")) for table, name, sql in conn.execute("SELECT tbl_name, name, sql FROM sqlite_master WHERE type = 'index'")}
-        columns = {name: list(conn.execute(f"PRAGMA index_info('{name}')")) for _, name, _ in indexes}
-        virtual = sorted(sql for (sql,) in conn.execute("SELECT sql FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL%'"))
+        tables = [
+            name
+            for (name,) in conn.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+            )
+        ]
+        told = {
+            name: (
+                conn.execute(f"PRAGMA table_info('{name}')").fetchall(),
+                sorted(row[2:] for row in conn.execute(f"PRAGMA foreign_key_list('{name}')")),
+            )
+            for name in tables
+        }
+        indexes = {
+            (table, name, re.sub(r"\s+", " ", sql or ""))
+            for table, name, sql in conn.execute(
+                "SELECT tbl_name, name, sql FROM sqlite_master WHERE type = 'index'"
+            )
+        }
+        columns = {
+            name: list(conn.execute(f"PRAGMA index_info('{name}')")) for _, name, _ in indexes
+        }
+        virtual = sorted(
+            sql
+            for (sql,) in conn.execute(
+                "SELECT sql FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL%'"
+            )
+        )
         revision = conn.execute("SELECT version_num FROM alembic_version").fetchall()
     conn.close()
     return told, indexes, columns, virtual, revision
@@ -80,7 +103,9 @@ async def test_after_an_erase_and_a_vacuum_no_byte_is_left(tmp_path):
     def fill(conn):
         scope_id = owners.ensure(conn, owners.as_found(conn, scope))
         for i in range(200):
-            passages.add(conn, scope_id, passages.Insert(f"Sentinelword {i} zwhatever", tags=["sentineltag"]))
+            passages.add(
+                conn, scope_id, passages.Insert(f"Sentinelword {i} zwhatever", tags=["sentineltag"])
+            )
         other = owners.ensure(conn, owners.as_found(conn, Scope("acme", "bob", "default", secret)))
         passages.add(conn, other, passages.Insert("Keeps bees"))
         return other
@@ -97,7 +122,10 @@ async def test_after_an_erase_and_a_vacuum_no_byte_is_left(tmp_path):
         if running:
             await db.close()
     with sqlite3.connect(tmp_path / "a.db") as conn:
-        assert conn.execute("SELECT count(*) FROM passages_fts WHERE passages_fts MATCH '\"' || ? || 'bees\"'", (scope_mark(other),)).fetchone() == (1,)
+        assert conn.execute(
+            "SELECT count(*) FROM passages_fts WHERE passages_fts MATCH '\"' || ? || 'bees\"'",
+            (scope_mark(other),),
+        ).fetchone() == (1,)
     conn.close()
 
 

@@ -1,4 +1,5 @@
 """The embedder that runs here, over a model of a few bytes made by the test in the published files' shape."""
+
 from __future__ import annotations
 
 import asyncio
@@ -14,7 +15,13 @@ from memory.embed.base import EmbedUnavailable
 from memory.embed.onnx import OnnxEmbed, Unusable, installed, unpack
 
 WORDS = ["[PAD]", "[UNK]", "tea", "green", "dog"]
-ROWS = [[9.0, 9.0, 9.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]  # the padding's would show
+ROWS = [
+    [9.0, 9.0, 9.0],
+    [0.0, 0.0, 0.0],
+    [1.0, 0.0, 0.0],
+    [0.0, 1.0, 0.0],
+    [0.0, 0.0, 1.0],
+]  # the padding's would show
 
 
 def varint(n: int) -> bytes:
@@ -41,11 +48,22 @@ def value(name: str, kind: int, dims: list[str | int]) -> bytes:
 
 def tiny_model() -> bytes:
     """ONNX by hand: each token's row of a table (Gather), with the inputs and the output of the published model."""
-    node = part(1, "table") + part(1, "input_ids") + part(2, "last_hidden_state") + part(4, "Gather")
+    node = (
+        part(1, "table") + part(1, "input_ids") + part(2, "last_hidden_state") + part(4, "Gather")
+    )
     raw = b"".join(struct.pack("<3f", *row) for row in ROWS)
     table = number(1, len(ROWS)) + number(1, 3) + number(2, 1) + part(8, "table") + part(9, raw)
-    inputs = b"".join(part(11, value(n, 7, ["batch", "tokens"])) for n in ("input_ids", "attention_mask", "token_type_ids"))
-    graph = part(1, node) + part(2, "tiny") + part(5, table) + inputs + part(12, value("last_hidden_state", 1, ["batch", "tokens", 3]))
+    inputs = b"".join(
+        part(11, value(n, 7, ["batch", "tokens"]))
+        for n in ("input_ids", "attention_mask", "token_type_ids")
+    )
+    graph = (
+        part(1, node)
+        + part(2, "tiny")
+        + part(5, table)
+        + inputs
+        + part(12, value("last_hidden_state", 1, ["batch", "tokens", 3]))
+    )
     return number(1, 8) + part(7, graph) + part(8, part(1, "") + number(2, 13))
 
 
@@ -59,14 +77,21 @@ def archive(path, **files: bytes):
 
 
 def tokenizer() -> bytes:
-    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
+    made = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]")
+    )
     made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     return made.to_str().encode()
 
 
 @pytest.fixture
 def folder(tmp_path):
-    unpack(*_turned(archive(tmp_path / "a.tar.gz", model__onnx=tiny_model(), tokenizer__json=tokenizer()), tmp_path / "embedder"))
+    unpack(
+        *_turned(
+            archive(tmp_path / "a.tar.gz", model__onnx=tiny_model(), tokenizer__json=tokenizer()),
+            tmp_path / "embedder",
+        )
+    )
     return tmp_path / "embedder"
 
 
@@ -84,7 +109,9 @@ async def test_the_mean_of_a_texts_tokens_at_unit_length_without_its_padding(fol
 
 async def test_many_texts_and_long_ones_come_back_in_order(folder):
     embed = OnnxEmbed(folder)
-    made, other = await asyncio.gather(embed("t", ["tea " * 1000, *["dog"] * 30, "what"]), embed("t", ["green"]))
+    made, other = await asyncio.gather(
+        embed("t", ["tea " * 1000, *["dog"] * 30, "what"]), embed("t", ["green"])
+    )
     assert made[0] == pytest.approx([1, 0, 0])
     assert made[-2] == pytest.approx([0, 0, 1])
     assert made[-1] == [0, 0, 0]

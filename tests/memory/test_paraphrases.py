@@ -1,4 +1,5 @@
 """What an embedder is for: questions that share no word with their answer, asked through the gateway's own search."""
+
 from __future__ import annotations
 
 import pytest
@@ -19,7 +20,10 @@ async def asked(embed=None):
         user = await store.user("ada", SAID)
         while await store.memory.retrieval.embed_scope(user.scope_id):
             pass
-        return [(wanted, await store.memory.retrieval.messages(user.scope_id, Query(q, limit=50))) for q, wanted in paraphrases.questions()]
+        return [
+            (wanted, await store.memory.retrieval.messages(user.scope_id, Query(q, limit=50)))
+            for q, wanted in paraphrases.questions()
+        ]
 
 
 def found(answers, first):
@@ -28,7 +32,12 @@ def found(answers, first):
 
 async def test_the_words_find_none_of_the_answers_by_themselves():
     alone = await asked()
-    assert [wanted for wanted, hits in alone for h in hits if h["content"] == TEXTS[wanted] and "keyword" in h["why"]] == []
+    assert [
+        wanted
+        for wanted, hits in alone
+        for h in hits
+        if h["content"] == TEXTS[wanted] and "keyword" in h["why"]
+    ] == []
 
 
 async def test_an_embedder_that_knows_finds_what_words_miss():
@@ -42,4 +51,6 @@ async def test_an_embedder_that_knows_nothing_leaves_the_hits_of_the_words_in_th
     alone = await asked()
     for (_, before), (_, after) in zip(alone, await asked(embedder(name, ())), strict=True):
         if before:
-            assert [(h["content"], h["score"]) for h in after][: len(before)] == [(h["content"], h["score"]) for h in before]
+            assert [(h["content"], h["score"]) for h in after][: len(before)] == [
+                (h["content"], h["score"]) for h in before
+            ]

@@ -1,4 +1,5 @@
 """The one writer between long works and everybody else's writes."""
+
 from __future__ import annotations
 
 import asyncio
@@ -27,7 +28,9 @@ async def test_a_write_waits_for_one_piece_and_no_more(db, small):
     for _ in range(5):
         before = len(made)
         await db.write(lambda conn: made.append("write"), small=small)
-        assert len(made) - before <= 3  # the piece that was being made, the write, and one that began before we looked
+        assert (
+            len(made) - before <= 3
+        )  # the piece that was being made, the write, and one that began before we looked
     await asyncio.gather(*works)
 
 
@@ -35,8 +38,16 @@ async def test_a_piece_shares_its_commit_with_no_other_write(db):
     def failing(conn):
         raise ValueError("this piece")
 
-    tasks = [asyncio.create_task(db.write(work, **how)) for work, how in (
-        (lambda conn: 1, {}), (failing, {"piece": True}), (lambda conn: 2, {}), (lambda conn: 3, {"piece": True}), (lambda conn: 4, {}))]
+    tasks = [
+        asyncio.create_task(db.write(work, **how))
+        for work, how in (
+            (lambda conn: 1, {}),
+            (failing, {"piece": True}),
+            (lambda conn: 2, {}),
+            (lambda conn: 3, {"piece": True}),
+            (lambda conn: 4, {}),
+        )
+    ]
     found = await asyncio.gather(*tasks, return_exceptions=True)
     assert [x if isinstance(x, int) else str(x) for x in found] == [1, "this piece", 2, 3, 4]
 

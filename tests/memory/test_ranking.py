@@ -1,4 +1,5 @@
 """The order of hits, and its reasons."""
+
 from __future__ import annotations
 
 import random
@@ -15,11 +16,26 @@ from memory.vectors import JUDGES, near, packed, unpacked
 DAY = 86400.0
 
 
-@pytest.mark.parametrize(("query", "dates"), [
-    ("What happened in May 2023?", [When(2023, 5)]), ("on 8 May, 2023", [When(2023, 5, 8)]), ("on June 3rd", [When(None, 6, 3)]), ("the 4th of July of 2022", [When(2022, 7, 4)]),
-    ("in 2021", [When(2021)]), ("since 2023-05", [When(2023, 5)]), ("2023-05-08", [When(2023, 5, 8)]), ("may I march on?", []), ("in march", [When(None, 3)]),
-    ("in June or July", [When(None, 6), When(None, 7)]), ("2023年5月8日", [When(2023, 5, 8)]), ("五月去了哪里", [When(None, 5)]), ("三个月", []), ("yesterday, last week", []), ("room 2041", [When(2041)]),
-])
+@pytest.mark.parametrize(
+    ("query", "dates"),
+    [
+        ("What happened in May 2023?", [When(2023, 5)]),
+        ("on 8 May, 2023", [When(2023, 5, 8)]),
+        ("on June 3rd", [When(None, 6, 3)]),
+        ("the 4th of July of 2022", [When(2022, 7, 4)]),
+        ("in 2021", [When(2021)]),
+        ("since 2023-05", [When(2023, 5)]),
+        ("2023-05-08", [When(2023, 5, 8)]),
+        ("may I march on?", []),
+        ("in march", [When(None, 3)]),
+        ("in June or July", [When(None, 6), When(None, 7)]),
+        ("2023年5月8日", [When(2023, 5, 8)]),
+        ("五月去了哪里", [When(None, 5)]),
+        ("三个月", []),
+        ("yesterday, last week", []),
+        ("room 2041", [When(2041)]),
+    ],
+)
 def test_the_dates_that_a_question_names(query, dates):
     assert list(dates_in(query)) == dates
 
@@ -38,7 +54,16 @@ def test_a_date_holds_its_moments():
 
 
 def test_rare_words_weigh_more_and_every_column_counts():
-    out = weighed([(0, "body", [1, 2, 3, 4, 5]), (1, "body", [1]), (1, "prev", [6]), (2, "speaker", [5]), (3, "voice", [2])], 10)
+    out = weighed(
+        [
+            (0, "body", [1, 2, 3, 4, 5]),
+            (1, "body", [1]),
+            (1, "prev", [6]),
+            (2, "speaker", [5]),
+            (3, "voice", [2]),
+        ],
+        10,
+    )
     assert out.best()[0] == 1
     assert out.weight[1] - out.weight[2] > out.weight[2]
     assert 0 < out.weight[6] < out.weight[1]
@@ -51,13 +76,21 @@ def test_a_name_alone_finds_what_they_said():
 
 def order(weight, pool, query="q", beside=None, near=None, **matches):
     hits, others = ([f for f in pool if (f.key in weight) == found] for found in (True, False))
-    return Ranking(query, Matches(dict(weight), **matches), hits, near or Near(), others).order(beside or {})
+    return Ranking(query, Matches(dict(weight), **matches), hits, near or Near(), others).order(
+        beside or {}
+    )
 
 
 def test_a_row_that_words_hardly_found_comes_in_by_a_meaning_that_is_believed_alone():
     matches = Matches({1: 9.0, 2: 8.0, 3: 0.1}, asked=90.0)  # the third is beyond the pool
     for believed in (True, False):
-        out = Ranking("q", matches, ALL[:2], Near({1: 0.1, 2: 0.1, 3: 0.9}, knows=lambda hits, told=believed: told), [ALL[2]]).order({})
+        out = Ranking(
+            "q",
+            matches,
+            ALL[:2],
+            Near({1: 0.1, 2: 0.1, 3: 0.9}, knows=lambda hits, told=believed: told),
+            [ALL[2]],
+        ).order({})
         assert ("keyword" in out[3].why, out[3].score > 0) == (believed, believed)
 
 
@@ -84,13 +117,20 @@ def test_speaker_date_and_time_words_count():
 
 WORDS = {k: 10.0 - k for k in range(1, 9)}  # what the words found, the best first
 ALL = [Found(k, k, 0, "") for k in range(1, 61)]
-KNOWS = Near({**{k: 0.5 + k / 100 for k in WORDS}, 40: 0.9, **dict.fromkeys(range(50, 58), 0.1)}, 0.1)  # an embedder that found the 40th beside them
+KNOWS = Near(
+    {**{k: 0.5 + k / 100 for k in WORDS}, 40: 0.9, **dict.fromkeys(range(50, 58), 0.1)}, 0.1
+)  # an embedder that found the 40th beside them
 
 
 def test_meaning_counts_for_as_much_of_the_query_as_the_words_left_uncovered():
-    said = {k: order(WORDS, ALL, near=KNOWS, asked=asked)[40].why.get("meaning") for k, asked in (("half", 18.0), ("most", 90.0))}
+    said = {
+        k: order(WORDS, ALL, near=KNOWS, asked=asked)[40].why.get("meaning")
+        for k, asked in (("half", 18.0), ("most", 90.0))
+    }
     assert said == {"half": pytest.approx(MEANING / 2), "most": pytest.approx(MEANING * 0.9)}
-    assert [r.why for k, r in order(WORDS, ALL, near=KNOWS, asked=9.0).items() if k not in WORDS] == [{}] * (len(ALL) - len(WORDS))
+    assert [
+        r.why for k, r in order(WORDS, ALL, near=KNOWS, asked=9.0).items() if k not in WORDS
+    ] == [{}] * (len(ALL) - len(WORDS))
 
 
 def test_what_the_words_found_well_keeps_its_order():
@@ -102,15 +142,25 @@ def test_what_the_words_found_well_keeps_its_order():
 
 
 def test_what_the_words_found_badly_and_the_meaning_well_gains_by_both():
-    out = order({1: 9.0, 2: 0.9, 3: 0.9}, ALL[:3], near=Near({1: 0.2, 2: 0.9, 3: 0.2}, 0.1), asked=90.0)
+    out = order(
+        {1: 9.0, 2: 0.9, 3: 0.9}, ALL[:3], near=Near({1: 0.2, 2: 0.9, 3: 0.2}, 0.1), asked=90.0
+    )
     assert list(out) == [1, 2, 3]
     assert out[2].why["meaning"] > out[3].why["meaning"]
 
 
 def test_words_alone_say_which_conversations_matter():
-    pool = [Found(k, 7 if k < 5 else 8, 0, "") for k in WORDS] + [Found(40, 9, 0, ""), Found(50, 9, 0, "")]
-    alone, with_meaning = order(WORDS, pool[:-2], asked=90.0), order(WORDS, pool, near=KNOWS, asked=90.0)
-    assert {k: with_meaning[k].why.get("session") for k in WORDS} == {k: alone[k].why.get("session") for k in WORDS}
+    pool = [Found(k, 7 if k < 5 else 8, 0, "") for k in WORDS] + [
+        Found(40, 9, 0, ""),
+        Found(50, 9, 0, ""),
+    ]
+    alone, with_meaning = (
+        order(WORDS, pool[:-2], asked=90.0),
+        order(WORDS, pool, near=KNOWS, asked=90.0),
+    )
+    assert {k: with_meaning[k].why.get("session") for k in WORDS} == {
+        k: alone[k].why.get("session") for k in WORDS
+    }
     assert "session" not in with_meaning[40].why
 
 
@@ -120,7 +170,10 @@ MANY = {k: 30.0 - k for k in range(1, 21)}
 def ignorant(kind, size):
     """What an embedder says that knows nothing: the vectors of rows 1 to `size`, and of a query."""
     chosen = random.Random(kind)
-    texts = {k: packed([1.0, 0.0] if kind == "constant" else [chosen.gauss(0, 1) for _ in range(32)]) for k in range(size + 1)}
+    texts = {
+        k: packed([1.0, 0.0] if kind == "constant" else [chosen.gauss(0, 1) for _ in range(32)])
+        for k in range(size + 1)
+    }
     return near(unpacked(texts.pop(0)), texts)
 
 
@@ -134,10 +187,13 @@ def test_where_the_words_find_nothing_no_proof_is_asked_for():
 @pytest.mark.parametrize("asked", [30.0, 300.0])
 def test_an_embedder_that_knows_nothing_changes_nothing_that_words_found(kind, size, asked):
     said = ignorant(kind, size)
-    alone, out = (order(MANY, [Found(k, k % 3, 0, "") for k in keys], near=n, asked=asked) for keys, n in ((MANY, Near()), (dict.fromkeys([*MANY, *said.nearest()]), said)))
+    alone, out = (
+        order(MANY, [Found(k, k % 3, 0, "") for k in keys], near=n, asked=asked)
+        for keys, n in ((MANY, Near()), (dict.fromkeys([*MANY, *said.nearest()]), said))
+    )
     assert list(out)[: len(MANY)] == list(alone)
     assert all(out[k] == alone[k] for k in MANY)
-    assert [r.score for r in list(out.values())[len(MANY):]] == [0.0] * (len(out) - len(MANY))
+    assert [r.score for r in list(out.values())[len(MANY) :]] == [0.0] * (len(out) - len(MANY))
 
 
 def test_noise_is_hardly_ever_believed():
@@ -151,14 +207,22 @@ def test_rows_of_the_very_same_words_prove_nothing():
         chosen = random.Random(kind)
         words = {k: 0 if k % 5 < 3 else k for k in range(1, 120)}
         noise = {w: packed([chosen.gauss(0, 1) for _ in range(64)]) for w in {*words.values()}}
-        assert not near([1.0] * 64, {k: noise[w] for k, w in words.items()}).knows([k for k in words if k % 5 < 3][:JUDGES[1]])
+        assert not near([1.0] * 64, {k: noise[w] for k, w in words.items()}).knows(
+            [k for k in words if k % 5 < 3][: JUDGES[1]]
+        )
 
 
 def worded(texts, words=8, dims=512):
     """An embedder to which each word is a direction. texts: by row, what it says beside `words` words at random."""
     chosen = random.Random(1)
-    return near([1.0] + [0.0] * (dims - 1), {
-        key: packed([float(d in told) for d in range(dims)]) for key, said in texts.items() for told in [{*said, *(chosen.randrange(dims // 2, dims) for _ in range(words))}]})
+    return near(
+        [1.0] + [0.0] * (dims - 1),
+        {
+            key: packed([float(d in told) for d in range(dims)])
+            for key, said in texts.items()
+            for told in [{*said, *(chosen.randrange(dims // 2, dims) for _ in range(words))}]
+        },
+    )
 
 
 @pytest.mark.parametrize("size", [40, 600])
@@ -177,26 +241,47 @@ def test_what_an_index_of_its_own_found_is_believed():
     assert Near({1: 0.5}).knows([])
 
 
-@given(st.dictionaries(st.integers(1, 20), st.floats(0.1, 9), min_size=1, max_size=8), st.dictionaries(st.integers(1, 20), st.floats(-1, 1), max_size=8), st.floats(1, 50))
-def test_whatever_the_meaning_says_words_that_found_half_as_well_as_the_best_keep_their_order(weight, said, asked):
+@given(
+    st.dictionaries(st.integers(1, 20), st.floats(0.1, 9), min_size=1, max_size=8),
+    st.dictionaries(st.integers(1, 20), st.floats(-1, 1), max_size=8),
+    st.floats(1, 50),
+)
+def test_whatever_the_meaning_says_words_that_found_half_as_well_as_the_best_keep_their_order(
+    weight, said, asked
+):
     keys = {*weight, *said}
-    alone, out = (order(weight, [Found(k, k, 0, "") for k in some], near=n, asked=asked) for some, n in ((weight, Near()), (keys, Near(said))))
+    alone, out = (
+        order(weight, [Found(k, k, 0, "") for k in some], near=n, asked=asked)
+        for some, n in ((weight, Near()), (keys, Near(said)))
+    )
     well = {k for k in weight if weight[k] >= FADED * max(weight.values())}
     assert [k for k in out if k in well] == [k for k in alone if k in well]
 
 
 def test_what_has_no_vector_yet_loses_nothing():
     pool = [Found(k, k, 0, "") for k in (1, 2, 3)]
-    alone, partly = order({1: 4.0, 2: 3.0}, pool[:2]), order({1: 4.0, 2: 3.0}, pool, near=Near({3: 0.9}, 0.1), asked=20.0)
+    alone, partly = (
+        order({1: 4.0, 2: 3.0}, pool[:2]),
+        order({1: 4.0, 2: 3.0}, pool, near=Near({3: 0.9}, 0.1), asked=20.0),
+    )
     assert [partly[k].why["keyword"] for k in (1, 2)] == [alone[k].why["keyword"] for k in (1, 2)]
     assert list(partly) == [1, 2, 3]
 
 
 def test_where_no_word_is_found_meaning_is_all():
-    assert order({}, [Found(1, 1, 0, ""), Found(2, 2, 0, "")], near=Near({1: 0.9, 2: 0.1}))[1].why["meaning"] == 1.0
+    assert (
+        order({}, [Found(1, 1, 0, ""), Found(2, 2, 0, "")], near=Near({1: 0.9, 2: 0.1}))[1].why[
+            "meaning"
+        ]
+        == 1.0
+    )
 
 
-@given(st.dictionaries(st.integers(1, 20), st.floats(0.1, 9), max_size=8), st.dictionaries(st.integers(1, 20), st.floats(-1, 1), max_size=8), st.none() | st.floats(-1, 1))
+@given(
+    st.dictionaries(st.integers(1, 20), st.floats(0.1, 9), max_size=8),
+    st.dictionaries(st.integers(1, 20), st.floats(-1, 1), max_size=8),
+    st.none() | st.floats(-1, 1),
+)
 def test_every_candidate_is_ranked_once_and_explained(weight, near, floor):
     pool = [Found(k, k % 3, k * DAY, "") for k in {*weight, *near}]
     out = order(weight, pool, near=Near(near, floor), asked=20.0)
@@ -207,7 +292,10 @@ def test_every_candidate_is_ranked_once_and_explained(weight, near, floor):
 
 def test_without_words_similarities_that_are_all_equal_say_found():
     pool = [Found(1, 1, 0, ""), Found(2, 2, 0, "")]
-    assert [r.why["meaning"] for r in order({}, pool, near=Near({1: 0.3, 2: 0.3})).values()] == [1.0, 1.0]
+    assert [r.why["meaning"] for r in order({}, pool, near=Near({1: 0.3, 2: 0.3})).values()] == [
+        1.0,
+        1.0,
+    ]
     assert order({}, pool, near=Near()) == order({}, pool, near=Near({3: 0.3}))
 
 

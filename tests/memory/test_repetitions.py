@@ -1,4 +1,5 @@
 """A text that is there already in the same words, or nearly, is kept once, and a search of the whole store is not needed to see it."""
+
 from __future__ import annotations
 
 import json
@@ -18,62 +19,133 @@ SECRET = b"s" * 32
 
 @pytest.fixture
 async def hands(db):
-    scope = await db.write(lambda conn: owners.ensure(conn, owners.as_found(conn, Scope("acme", "ada", "default", SECRET))))
+    scope = await db.write(
+        lambda conn: owners.ensure(
+            conn, owners.as_found(conn, Scope("acme", "ada", "default", SECRET))
+        )
+    )
     return Hands(scope, block_rows.Shelf(scope, {}), Retrieval(db), "req", {})
 
 
 async def insert(db, hands, text, **more):
-    (result,) = (await db.write(lambda conn: run_edits(conn, [Call("c", "archival_memory_insert", json.dumps({"content": text, **more}))], hands))).values()
+    (result,) = (
+        await db.write(
+            lambda conn: run_edits(
+                conn,
+                [Call("c", "archival_memory_insert", json.dumps({"content": text, **more}))],
+                hands,
+            )
+        )
+    ).values()
     return result
 
 
 async def there(db, hands):
     p = t.passages.c
-    return await db.read(lambda conn: list(conn.execute(select(p.content).where(p.scope_id == hands.scope_id, p.deleted_at.is_(None)).order_by(p.id)).scalars()))
+    return await db.read(
+        lambda conn: list(
+            conn.execute(
+                select(p.content)
+                .where(p.scope_id == hands.scope_id, p.deleted_at.is_(None))
+                .order_by(p.id)
+            ).scalars()
+        )
+    )
 
 
-@pytest.mark.parametrize("again", [
-    "Ada plays the violin in a quartet.", "ada plays violin in the quartet", "Ada  plays the violin, in a quartet!", "ADA PLAYS THE VIOLIN IN A QUARTET"])
+@pytest.mark.parametrize(
+    "again",
+    [
+        "Ada plays the violin in a quartet.",
+        "ada plays violin in the quartet",
+        "Ada  plays the violin, in a quartet!",
+        "ADA PLAYS THE VIOLIN IN A QUARTET",
+    ],
+)
 async def test_a_repetition_is_told_and_not_stored(db, hands, again):
-    assert await insert(db, hands, "Ada plays the violin in a quartet.") == "Stored in archival memory."
+    assert (
+        await insert(db, hands, "Ada plays the violin in a quartet.")
+        == "Stored in archival memory."
+    )
     assert await insert(db, hands, again) == "Already stored: nothing was added."
     assert await there(db, hands) == ["Ada plays the violin in a quartet."]
     assert len(set(hands.inserted)) == 1
 
 
-@pytest.mark.parametrize(("one", "other"), [
-    ("Her sister arrives on 4 May", "Her sister arrives on 5 May"), ("Her sister Eva arrives by train", "Her sister Eve arrives by train"),
-    ("She eats the fish at the harbour", "She never eats the fish at the harbour"), ("The code of the door is 4711", "The code of the door is 4712")])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Her sister arrives on 4 May", "Her sister arrives on 5 May"),
+        ("Her sister Eva arrives by train", "Her sister Eve arrives by train"),
+        ("She eats the fish at the harbour", "She never eats the fish at the harbour"),
+        ("The code of the door is 4711", "The code of the door is 4712"),
+    ],
+)
 async def test_what_differs_in_a_number_a_name_or_a_negation_is_stored(db, hands, one, other):
     for text in (one, other):
         assert await insert(db, hands, text) == "Stored in archival memory."
     assert await there(db, hands) == [one, other]
 
 
-async def test_a_fuller_wording_stands_in_place_of_the_shorter_one_which_can_be_brought_back(db, hands):
+async def test_a_fuller_wording_stands_in_place_of_the_shorter_one_which_can_be_brought_back(
+    db, hands
+):
     await insert(db, hands, "Ada works at the big bakery in Lyon")
-    assert await insert(db, hands, "Ada works at the big old bakery in Lyon") == "Stored in archival memory, in place of a shorter wording."
+    assert (
+        await insert(db, hands, "Ada works at the big old bakery in Lyon")
+        == "Stored in archival memory, in place of a shorter wording."
+    )
     assert await there(db, hands) == ["Ada works at the big old bakery in Lyon"]
     (aside,) = await db.read(lambda conn: facts.aside(conn, hands.scope_id, None, 10))
-    assert (aside["content"], aside["forgotten_by"]) == ("Ada works at the big bakery in Lyon", "model")
-    assert await insert(db, hands, "Ada works at the big bakery in Lyon") == "Already stored: nothing was added."
+    assert (aside["content"], aside["forgotten_by"]) == (
+        "Ada works at the big bakery in Lyon",
+        "model",
+    )
+    assert (
+        await insert(db, hands, "Ada works at the big bakery in Lyon")
+        == "Already stored: nothing was added."
+    )
 
 
 async def test_a_repetition_is_found_in_a_full_store_of_texts_alike(db, hands):
     def fill(conn):
         for i in range(300):
-            passages.add(conn, hands.scope_id, passages.Insert(f"Ada reported quarterly revenue of {i * 37} crowns for department number {i % 7}"))
+            passages.add(
+                conn,
+                hands.scope_id,
+                passages.Insert(
+                    f"Ada reported quarterly revenue of {i * 37} crowns for department number {i % 7}"
+                ),
+            )
 
     await db.write(fill)
-    assert await insert(db, hands, "Ada reported the quarterly revenue of 111 crowns for department number 3!") == "Already stored: nothing was added."
-    assert await insert(db, hands, "Ada reported quarterly revenue of 112 crowns for department number 3") == "Stored in archival memory."
+    assert (
+        await insert(
+            db, hands, "Ada reported the quarterly revenue of 111 crowns for department number 3!"
+        )
+        == "Already stored: nothing was added."
+    )
+    assert (
+        await insert(
+            db, hands, "Ada reported quarterly revenue of 112 crowns for department number 3"
+        )
+        == "Stored in archival memory."
+    )
 
 
 async def test_others_and_other_branches_are_not_looked_at(db, hands):
     await insert(db, hands, "Ada plays the violin")
-    bob = await db.write(lambda conn: owners.ensure(conn, owners.as_found(conn, Scope("acme", "bob", "default", SECRET))))
+    bob = await db.write(
+        lambda conn: owners.ensure(
+            conn, owners.as_found(conn, Scope("acme", "bob", "default", SECRET))
+        )
+    )
     for scope, node in ((bob, 0), (hands.scope_id, 7)):
-        kept = await db.write(lambda conn, s=scope, n=node: facts.keep(conn, s, passages.Insert("Ada plays violin", node=n)))
+        kept = await db.write(
+            lambda conn, s=scope, n=node: facts.keep(
+                conn, s, passages.Insert("Ada plays violin", node=n)
+            )
+        )
         assert kept.made == 1
 
 

@@ -1,4 +1,5 @@
 """Scopes never share a key, whatever their names hold."""
+
 import asyncio
 import time
 from pathlib import Path
@@ -34,7 +35,15 @@ async def test_an_erased_users_spilled_turns_are_forgotten(tmp_path):
     spill = Spill(tmp_path / "spill.ndjson", SECRET)
     for user in ("ada", "bob", None):
         node = Node(1, 1, digest=b"d", chain=b"c", asked=b"a", trail=b"t")
-        await spill.keep(Record(Owner(Scope("t", user, "default", SECRET), 0), 1, [node], [{"role": "assistant", "content": f"of {user}"}], False))
+        await spill.keep(
+            Record(
+                Owner(Scope("t", user, "default", SECRET), 0),
+                1,
+                [node],
+                [{"role": "assistant", "content": f"of {user}"}],
+                False,
+            )
+        )
     spill.forget("t", "ada")
     assert [r.owner.scope.user for r in spill.load()] == ["bob", None]
     assert spill.load()[0].nodes[0] == Node(1, 1, digest=b"d", chain=b"c", asked=b"a", trail=b"t")
@@ -47,7 +56,13 @@ def record(conversation, said):
     from memory.stores.sql.turns import Record
 
     node = Node(1, 1, digest=b"d", chain=b"c", asked=b"a", trail=b"t")
-    return Record(Owner(Scope("t", "ada", "default", SECRET), 0), conversation, [node], [{"role": "assistant", "content": said}], False)
+    return Record(
+        Owner(Scope("t", "ada", "default", SECRET), 0),
+        conversation,
+        [node],
+        [{"role": "assistant", "content": said}],
+        False,
+    )
 
 
 async def test_a_deleted_conversations_spilled_turns_are_forgotten_and_no_others(tmp_path):

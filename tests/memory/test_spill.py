@@ -1,4 +1,5 @@
 """The spill file: what could be replayed is, what could not be is set aside and told, and a full disk tears nothing."""
+
 from __future__ import annotations
 
 import errno
@@ -28,11 +29,19 @@ def edited(line, how):
     return msgspec.json.encode(data)
 
 
-@pytest.mark.parametrize("how", [
-    lambda d: d.pop("answers"), lambda d: d.pop("scope"), lambda d: d["nodes"][0].pop("digest"),
-    lambda d: d["nodes"][0].update(colour="red"), lambda d: d.update(colour="red"), lambda d: d.update(nodes=7),
-    lambda d: d.update(scope=["t"]), lambda d: d.update(jobs=[{"knd": "x"}]),
-])
+@pytest.mark.parametrize(
+    "how",
+    [
+        lambda d: d.pop("answers"),
+        lambda d: d.pop("scope"),
+        lambda d: d["nodes"][0].pop("digest"),
+        lambda d: d["nodes"][0].update(colour="red"),
+        lambda d: d.update(colour="red"),
+        lambda d: d.update(nodes=7),
+        lambda d: d.update(scope=["t"]),
+        lambda d: d.update(jobs=[{"knd": "x"}]),
+    ],
+)
 async def test_a_line_that_is_no_record_is_set_aside_and_the_rest_is_read(tmp_path, caplog, how):
     path = tmp_path / "spill.ndjson"
     spill = Spill(path, SECRET)
@@ -79,7 +88,11 @@ async def test_a_write_that_fails_half_way_leaves_nothing_behind(tmp_path, monke
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(spilling.os, "write", lambda fd, data: real(fd, bytes(data[:100])) if len(data) > 200 else full(fd, data))
+        patch.setattr(
+            spilling.os,
+            "write",
+            lambda fd, data: real(fd, bytes(data[:100])) if len(data) > 200 else full(fd, data),
+        )
         with pytest.raises(OSError):
             await spill.keep(record(ident=2))
     assert path.read_bytes() == whole
@@ -90,7 +103,10 @@ async def test_what_was_set_aside_is_erased_with_its_user(tmp_path):
     spill = Spill(path, SECRET)
     for user in ("ada", "bob"):
         await spill.keep(record(user))
-    path.write_bytes(path.read_bytes().replace(b'"prove"', b'"proved"') + b'{"scope":["t","ada","default"],"nod\n')
+    path.write_bytes(
+        path.read_bytes().replace(b'"prove"', b'"proved"')
+        + b'{"scope":["t","ada","default"],"nod\n'
+    )
     assert spill.load() == []
     spill.forget("t", "ada")
     kept = (tmp_path / "spill.bad").read_bytes()

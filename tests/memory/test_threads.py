@@ -1,4 +1,5 @@
 """SQLite's write-ahead log under writes that never stop."""
+
 import asyncio
 import os
 import re
@@ -23,7 +24,9 @@ def writing(name):
 
 
 async def names(db):
-    return await db.read(lambda conn: conn.execute(text("SELECT name FROM marks ORDER BY name")).scalars().all())
+    return await db.read(
+        lambda conn: conn.execute(text("SELECT name FROM marks ORDER BY name")).scalars().all()
+    )
 
 
 async def test_the_log_does_not_grow_without_bound_and_nothing_is_lost(db, tmp_path, monkeypatch):
@@ -74,7 +77,9 @@ async def test_writes_that_outrun_a_checkpoint_wait_for_it(db, monkeypatch):
     assert await names(db) == [f"{i:03}" for i in range(300)]
 
 
-async def test_a_close_gives_up_on_a_log_that_is_not_brought_in_and_whoever_waits_is_told(db, monkeypatch):
+async def test_a_close_gives_up_on_a_log_that_is_not_brought_in_and_whoever_waits_is_told(
+    db, monkeypatch
+):
     monkeypatch.setattr(engine, "CLOSE_SECONDS", 0.2)
     writer, go = db._connections._writer, threading.Event()
     checkpoint_rest = writer.checkpoint_rest
@@ -114,16 +119,23 @@ async def test_small_writes_wait_for_the_end_of_a_long_log_and_what_is_kept_stay
 
 
 @pytest.mark.parametrize("reading", [True, False])
-async def test_works_that_take_long_on_the_loops_thread_have_a_thread_of_their_own_for_a_while(db, monkeypatch, reading):
+async def test_works_that_take_long_on_the_loops_thread_have_a_thread_of_their_own_for_a_while(
+    db, monkeypatch, reading
+):
     def where(conn):
         return threading.get_ident()
 
     async def once():
-        return await (db.read(where, small=True) if reading else db.write(where, small=True)) == threading.get_ident()
+        return (
+            await (db.read(where, small=True) if reading else db.write(where, small=True))
+            == threading.get_ident()
+        )
 
     assert await once()
     clock = iter(range(1000))
-    monkeypatch.setattr(threads, "time", SimpleNamespace(monotonic=lambda: next(clock)))  # each takes a second
+    monkeypatch.setattr(
+        threads, "time", SimpleNamespace(monotonic=lambda: next(clock))
+    )  # each takes a second
     assert await once()
     assert not await once()
     monkeypatch.setattr(threads, "time", SimpleNamespace(monotonic=lambda: 1000 + threads.REST))
@@ -135,19 +147,35 @@ async def test_a_small_read_sees_what_others_wrote_and_waits_for_nobody(db, tmp_
         other.execute("INSERT INTO marks (name, upto) VALUES ('theirs', 1)")
         other.execute("BEGIN IMMEDIATE")
         other.execute("INSERT INTO marks (name, upto) VALUES ('unfinished', 1)")
-        assert await db.read(lambda conn: conn.execute(text("SELECT name FROM marks")).scalars().all(), small=True) == ["theirs"]
+        assert await db.read(
+            lambda conn: conn.execute(text("SELECT name FROM marks")).scalars().all(), small=True
+        ) == ["theirs"]
         other.execute("ROLLBACK")
 
 
 def test_no_statement_of_a_turn_compares_a_state_with_a_parameter():
     """SQLite looks at such a one for its partial indexes, and prepares the statement anew with every use."""
-    of_nodes = [turns._by_digest(4), turns.BY_CHAIN, turns.ABORTED, turns.ABORTED_AFTER, turns.ONE, turns.WAITING, turns.ATTEMPT]
-    assert not [sql for s in of_nodes if re.search(r"state\W+\?", sql := str(s.compile(dialect=sqlite.dialect())))]
+    of_nodes = [
+        turns._by_digest(4),
+        turns.BY_CHAIN,
+        turns.ABORTED,
+        turns.ABORTED_AFTER,
+        turns.ONE,
+        turns.WAITING,
+        turns.ATTEMPT,
+    ]
+    assert not [
+        sql
+        for s in of_nodes
+        if re.search(r"state\W+\?", sql := str(s.compile(dialect=sqlite.dialect())))
+    ]
 
 
 async def test_the_files_are_their_owners_alone(db, tmp_path):
     await db.write(writing("a"))
-    assert {f.name: oct(f.stat().st_mode & 0o777) for f in tmp_path.iterdir()} == dict.fromkeys(("a.db", "a.db-wal", "a.db-shm"), "0o600")
+    assert {f.name: oct(f.stat().st_mode & 0o777) for f in tmp_path.iterdir()} == dict.fromkeys(
+        ("a.db", "a.db-wal", "a.db-shm"), "0o600"
+    )
 
 
 async def test_a_file_that_cannot_be_set_up_leaves_no_connection(tmp_path):

@@ -1,4 +1,5 @@
 """Token counts: of any script near the truth, corrected by what upstreams tell, short whatever the text."""
+
 from __future__ import annotations
 
 import base64
@@ -28,25 +29,82 @@ def grown(turn, plan, before, room):
 # Each with its true count: the greater one of cl100k_base and o200k_base.
 TEXTS = {
     "base64": (base64.b64encode(NOISE).decode(), 3039),
-    "base64 in JSON": (json.dumps({"type": "image", "data": base64.b64encode(NOISE).decode()}), 3050),
+    "base64 in JSON": (
+        json.dumps({"type": "image", "data": base64.b64encode(NOISE).decode()}),
+        3050,
+    ),
     "hex": (NOISE.hex(), 3623),
     "emoji": ("🙂🎉👍🏽🔥❤️😂🤔👨‍👩‍👧‍👦🇩🇪🚀" * 30, 1470),
     "emoji in words": ("So happy today! 🎉🎉 Thank you all ❤️ see you soon 👋🏽 🚀 " * 20, 521),
-    "Arabic": ("السلام عليكم ورحمة الله وبركاته، كيف حالك اليوم؟ أود أن أسألك عن موعد الاجتماع القادم وما إذا كان بإمكاننا تأجيله. " * 8, 657),
-    "Hebrew": ("שלום, מה שלומך היום? רציתי לשאול אותך לגבי הפגישה בשבוע הבא ואם אפשר לדחות אותה ליום אחר. " * 8, 665),
-    "Thai": ("สวัสดีครับ วันนี้อากาศดีมาก ผมอยากจะไปเที่ยวทะเลกับเพื่อนๆ ในวันหยุดสุดสัปดาห์นี้ คุณมีแผนจะทำอะไรบ้างครับ " * 8, 808),
-    "Hindi": ("नमस्ते, आप कैसे हैं? मुझे आशा है कि आप अच्छे होंगे। मैं आपसे अगले सप्ताह की बैठक के बारे में पूछना चाहता था। " * 8, 896),
-    "Bengali": ("নমস্কার, আপনি কেমন আছেন? আমি আশা করি আপনি ভালো আছেন। আগামী সপ্তাহের সভা সম্পর্কে জিজ্ঞাসা করতে চেয়েছিলাম। " * 8, 1024),
-    "Greek": ("Γεια σας, πώς είστε; Ήθελα να σας ρωτήσω για τη συνάντηση της επόμενης εβδομάδας. " * 8, 570),
-    "Russian": ("Здравствуйте, как ваши дела? Я хотел бы спросить вас о встрече на следующей неделе. " * 8, 305),
-    "Korean": ("안녕하세요, 오늘 기분이 어떠세요? 다음 주 회의에 대해 여쭤보고 싶었습니다. " * 8, 298),
-    "Japanese": ("こんにちは、お元気ですか。来週の会議についてお聞きしたいのですが、別の日に変更することは可能でしょうか。" * 8, 392),
-    "Chinese": ("你好，今天过得怎么样？我想问一下下周会议的安排，以及我们是否可以把它推迟到另一天，因为我有一个重要的出差。" * 8, 448),
-    "English": ("I would like to ask you about the meeting next week, and whether we could postpone it until another day. " * 8, 177),
-    "German": ("Ich wollte Sie zur Besprechung in der nächsten Woche befragen und ob wir die Versicherungsangelegenheiten verschieben könnten. " * 8, 241),
+    "Arabic": (
+        "السلام عليكم ورحمة الله وبركاته، كيف حالك اليوم؟ أود أن أسألك عن موعد الاجتماع القادم وما إذا كان بإمكاننا تأجيله. "
+        * 8,
+        657,
+    ),
+    "Hebrew": (
+        "שלום, מה שלומך היום? רציתי לשאול אותך לגבי הפגישה בשבוע הבא ואם אפשר לדחות אותה ליום אחר. "
+        * 8,
+        665,
+    ),
+    "Thai": (
+        "สวัสดีครับ วันนี้อากาศดีมาก ผมอยากจะไปเที่ยวทะเลกับเพื่อนๆ ในวันหยุดสุดสัปดาห์นี้ คุณมีแผนจะทำอะไรบ้างครับ " * 8,
+        808,
+    ),
+    "Hindi": (
+        "नमस्ते, आप कैसे हैं? मुझे आशा है कि आप अच्छे होंगे। मैं आपसे अगले सप्ताह की बैठक के बारे में पूछना चाहता था। " * 8,
+        896,
+    ),
+    "Bengali": (
+        "নমস্কার, আপনি কেমন আছেন? আমি আশা করি আপনি ভালো আছেন। আগামী সপ্তাহের সভা সম্পর্কে জিজ্ঞাসা করতে চেয়েছিলাম। "
+        * 8,
+        1024,
+    ),
+    "Greek": (
+        "Γεια σας, πώς είστε; Ήθελα να σας ρωτήσω για τη συνάντηση της επόμενης εβδομάδας. " * 8,
+        570,
+    ),
+    "Russian": (
+        "Здравствуйте, как ваши дела? Я хотел бы спросить вас о встрече на следующей неделе. " * 8,
+        305,
+    ),
+    "Korean": (
+        "안녕하세요, 오늘 기분이 어떠세요? 다음 주 회의에 대해 여쭤보고 싶었습니다. " * 8,
+        298,
+    ),
+    "Japanese": (
+        "こんにちは、お元気ですか。来週の会議についてお聞きしたいのですが、別の日に変更することは可能でしょうか。"
+        * 8,
+        392,
+    ),
+    "Chinese": (
+        "你好，今天过得怎么样？我想问一下下周会议的安排，以及我们是否可以把它推迟到另一天，因为我有一个重要的出差。"
+        * 8,
+        448,
+    ),
+    "English": (
+        "I would like to ask you about the meeting next week, and whether we could postpone it until another day. "
+        * 8,
+        177,
+    ),
+    "German": (
+        "Ich wollte Sie zur Besprechung in der nächsten Woche befragen und ob wir die Versicherungsangelegenheiten verschieben könnten. "
+        * 8,
+        241,
+    ),
     "code": (CODE * 4, 501),
-    "JSON": (json.dumps([{"id": i, "name": f"user{i}", "email": f"u{i}@example.com", "ok": i % 2 == 0} for i in range(80)]), 2161),
-    "JSON in lines": (json.dumps([{"id": i, "tags": ["a", "b"], "ok": True} for i in range(60)], indent=2), 1922),
+    "JSON": (
+        json.dumps(
+            [
+                {"id": i, "name": f"user{i}", "email": f"u{i}@example.com", "ok": i % 2 == 0}
+                for i in range(80)
+            ]
+        ),
+        2161,
+    ),
+    "JSON in lines": (
+        json.dumps([{"id": i, "tags": ["a", "b"], "ok": True} for i in range(60)], indent=2),
+        1922,
+    ),
 }
 
 
@@ -67,11 +125,23 @@ def test_twenty_reports_correct_a_count_within_five_percent(kind):
 
 
 REFUSALS = {
-    "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (8000 in the messages, 1000 in the completion).": (8000, 8192),
-    "This model's maximum context length is 128,000 tokens. However, your messages resulted in 131,072 tokens.": (131072, 128000),
+    "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (8000 in the messages, 1000 in the completion).": (
+        8000,
+        8192,
+    ),
+    "This model's maximum context length is 128,000 tokens. However, your messages resulted in 131,072 tokens.": (
+        131072,
+        128000,
+    ),
     "prompt is too long: 210000 tokens > 200000 maximum": (210000, 200000),
-    "The input token count (40000) exceeds the maximum number of tokens allowed (32768).": (40000, 32768),
-    '{"error":{"n_prompt_tokens":5000,"n_ctx":4096,"type":"exceed_context_size_error"}}': (5000, 4096),
+    "The input token count (40000) exceeds the maximum number of tokens allowed (32768).": (
+        40000,
+        32768,
+    ),
+    '{"error":{"n_prompt_tokens":5000,"n_ctx":4096,"type":"exceed_context_size_error"}}': (
+        5000,
+        4096,
+    ),
     "the request exceeds the available context size": None,
     "maximum context length exceeded": None,
 }
@@ -112,10 +182,14 @@ def panics():
     """A real encoding without a vocabulary: it panics on long runs as those with one do."""
     pattern = r"""'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s"""
     ranks = {bytes([i]): i for i in range(256)}
-    return tiktoken.Encoding("bytes", pat_str=pattern, mergeable_ranks=ranks, special_tokens={}).encode_ordinary
+    return tiktoken.Encoding(
+        "bytes", pat_str=pattern, mergeable_ranks=ranks, special_tokens={}
+    ).encode_ordinary
 
 
-@pytest.mark.parametrize("text", [" " * 1_100_000 + "a", "\t" * 1_100_000 + "a", " \n" * 600_000 + "a"])
+@pytest.mark.parametrize(
+    "text", [" " * 1_100_000 + "a", "\t" * 1_100_000 + "a", " \n" * 600_000 + "a"]
+)
 def test_a_text_on_which_the_tokenizer_panics_is_counted(panics, monkeypatch, text):
     counter = Counter(panics)
     assert counter.message({"role": "user", "content": text}) > 0
@@ -157,7 +231,10 @@ def test_a_count_takes_no_longer_for_sixty_times_the_text():
 @given(st.text(max_size=200), st.integers(2, 40))
 def test_no_count_of_one_text_is_taken_for_that_of_another_with_the_same_words(text, n):
     counter = Counter()
-    plain, wide = {"role": "user", "content": "a b"}, {"role": "user", "content": "a" + "\n" * 50 * n + "b"}
+    plain, wide = (
+        {"role": "user", "content": "a b"},
+        {"role": "user", "content": "a" + "\n" * 50 * n + "b"},
+    )
     digest = b"d" * 16  # of the normalised message: the same for both
     small = counter.message(plain, digest)
     assert counter.message(wide, digest) == Counter().message(wide) > small

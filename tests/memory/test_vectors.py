@@ -1,4 +1,5 @@
 """Search by meaning: fusion, exact scoring, and Chroma under the same contract."""
+
 from __future__ import annotations
 
 import asyncio
@@ -48,14 +49,20 @@ class Concepts:
         return [self.vector(x) for x in texts]
 
     def vector(self, text):
-        out = [0.01 * b for b in hashlib.blake2b(text.encode(), digest_size=4).digest()[:1]] + [0.0] * 3
+        out = [0.01 * b for b in hashlib.blake2b(text.encode(), digest_size=4).digest()[:1]] + [
+            0.0
+        ] * 3
         for word in text.lower().replace(".", "").split():
             if word in CONCEPTS:
                 out[1 + CONCEPTS[word]] += 1.0
         return out
 
 
-@given(st.lists(st.floats(-1, 1, width=32), min_size=3, max_size=3).filter(lambda v: sum(x * x for x in v) > 0.01))
+@given(
+    st.lists(st.floats(-1, 1, width=32), min_size=3, max_size=3).filter(
+        lambda v: sum(x * x for x in v) > 0.01
+    )
+)
 def test_a_packed_vector_has_unit_length_and_is_nearest_to_itself(vector):
     assert abs(sum(x * x for x in unpacked(packed(vector))) - 1) < 1e-4
     assert abs(near(vector, {1: packed(vector)})[1] - 1) < 1e-4
@@ -63,14 +70,27 @@ def test_a_packed_vector_has_unit_length_and_is_nearest_to_itself(vector):
 
 SECRET = b"s" * 32
 ADA = Scope("t", "ada", "default", SECRET)
-CHAT = (("user", "My dog is called Rex."), ("assistant", "A fine dog."), ("user", "We went by car."), ("assistant", "How was the trip?"), ("tool", "dog dog dog"))
+CHAT = (
+    ("user", "My dog is called Rex."),
+    ("assistant", "A fine dog."),
+    ("user", "We went by car."),
+    ("assistant", "How was the trip?"),
+    ("tool", "dog dog dog"),
+)
 
 
 @pytest.fixture(params=["exact", "chroma"])
 async def memory(request, tmp_path):
     """With an embedder; scored exactly or in embedded Chroma."""
-    index = ChromaIndex("chroma:embedded", tmp_path / "chroma") if request.param == "chroma" else None
-    out = Memory(Database(f"sqlite+aiosqlite:///{tmp_path}/m.db"), Policy(), SECRET, meaning=Meaning(Concepts(), index, 1))
+    index = (
+        ChromaIndex("chroma:embedded", tmp_path / "chroma") if request.param == "chroma" else None
+    )
+    out = Memory(
+        Database(f"sqlite+aiosqlite:///{tmp_path}/m.db"),
+        Policy(),
+        SECRET,
+        meaning=Meaning(Concepts(), index, 1),
+    )
     await out.open()
     yield out
     await out.close()
@@ -95,7 +115,9 @@ async def said(memory, chat=CHAT, scope=ADA, name="c", at=1683540000.0):
 
     def work(conn):
         scope_id = owners.ensure(conn, owners.as_found(conn, scope))
-        steps = steps_of([Said({"role": role, "content": words}, at + i) for i, (role, words) in enumerate(chat)])
+        steps = steps_of(
+            [Said({"role": role, "content": words}, at + i) for i, (role, words) in enumerate(chat)]
+        )
         Transcriber(conn, scope_id, scope.key).conversation(Heading(name), steps)
         return scope_id
 
@@ -109,7 +131,9 @@ async def drained(memory):
 
 
 async def found(memory, scope_id, words, roles=("user", "assistant"), **more):
-    return [h["content"] for h in await memory.retrieval.messages(scope_id, Query(words, roles, **more))]
+    return [
+        h["content"] for h in await memory.retrieval.messages(scope_id, Query(words, roles, **more))
+    ]
 
 
 async def many(memory, table):
@@ -131,38 +155,75 @@ async def test_messages_are_found_by_meaning_and_say_why(memory):
     assert not await memory.retrieval.embed_scope(scope_id)
     hits = await memory.retrieval.messages(scope_id, Query("pet", ("user", "assistant")))
     assert {h["content"] for h in hits[:2]} == {"My dog is called Rex.", "A fine dog."}
-    assert all(h["score"] == pytest.approx(sum(x for part, x in h["why"].items() if part != "similarity"), abs=0.001) for h in hits)
+    assert all(
+        h["score"]
+        == pytest.approx(sum(x for part, x in h["why"].items() if part != "similarity"), abs=0.001)
+        for h in hits
+    )
     assert hits[0]["why"]["similarity"] > 0.5
     assert await many(memory, t.message_vectors) == 4  # a tool's result has none
 
 
 async def test_who_spoke_or_is_tagged_is_no_part_of_what_is_meant(memory, monkeypatch):
-    scope_id = await said(memory, [("user", "Grace: My dog is called Rex."), ("assistant", "A fine dog, Grace."), ("user", "Adam went by car.")])
+    scope_id = await said(
+        memory,
+        [
+            ("user", "Grace: My dog is called Rex."),
+            ("assistant", "A fine dog, Grace."),
+            ("user", "Adam went by car."),
+        ],
+    )
     await kept(memory, "Rex is a dog.", tags=["Grace"])
-    await said(memory, [("user", "Zoe: hello")], scope=Scope("t", "bob", "default", SECRET))  # nobody here
+    await said(
+        memory, [("user", "Zoe: hello")], scope=Scope("t", "bob", "default", SECRET)
+    )  # nobody here
     await memory.retrieval.embed_scope(scope_id)
     asked = []
     vector = memory.retrieval.meaning.embed.vector
-    monkeypatch.setattr(memory.retrieval.meaning.embed, "vector", lambda text: asked.append(text) or vector(text))
+    monkeypatch.setattr(
+        memory.retrieval.meaning.embed, "vector", lambda text: asked.append(text) or vector(text)
+    )
     hits = await found(memory, scope_id, "What pet is Grace's?")
     assert set(hits[:2]) == {"Grace: My dog is called Rex.", "A fine dog, Grace."}
     await memory.retrieval.passages(scope_id, Filter(Query("Grace and a vehicle")))
-    for whole in ("Where did Adam go?", "Who is Grace?", "what did the user say?", "Has Zoe a pet?"):
+    for whole in (
+        "Where did Adam go?",
+        "Who is Grace?",
+        "what did the user say?",
+        "Has Zoe a pet?",
+    ):
         await found(memory, scope_id, whole)
-    assert asked == ["What pet is ?", "and a vehicle", "Where did Adam go?", "Who is Grace?", "what did the user say?", "Has Zoe a pet?"]
+    assert asked == [
+        "What pet is ?",
+        "and a vehicle",
+        "Where did Adam go?",
+        "Who is Grace?",
+        "what did the user say?",
+        "Has Zoe a pet?",
+    ]
 
 
 async def test_the_filters_hold_for_what_is_found_by_meaning(memory):
     scope_id = await said(memory)
-    await said(memory, [("user", "The tea shop is closed."), ("assistant", "What a pity.")], name="later", at=1686218400.0)
+    await said(
+        memory,
+        [("user", "The tea shop is closed."), ("assistant", "What a pity.")],
+        name="later",
+        at=1686218400.0,
+    )
     await memory.retrieval.embed_scope(scope_id)
     assert (await found(memory, scope_id, "pet", roles=("assistant",)))[0] == "A fine dog."
     assert "My dog is called Rex." not in await found(memory, scope_id, "pet", roles=("assistant",))
     assert "My dog is called Rex." not in await found(memory, scope_id, "pet", since=1686218400.0)
-    assert (await found(memory, scope_id, "vehicle", since=1683540002.0, until=1683540002.0)) == ["We went by car."]
+    assert (await found(memory, scope_id, "vehicle", since=1683540002.0, until=1683540002.0)) == [
+        "We went by car."
+    ]
     await kept(memory, "Rex is a dog.", tags=["home"])
     await kept(memory, "Max is a dog.", tags=["work"])
-    assert [h["content"] for h in await memory.retrieval.passages(scope_id, Filter(Query("pet"), ["work"]))] == ["Max is a dog."]
+    assert [
+        h["content"]
+        for h in await memory.retrieval.passages(scope_id, Filter(Query("pet"), ["work"]))
+    ] == ["Max is a dog."]
 
 
 async def test_while_vectors_are_being_made_words_find_what_they_found_before(memory):
@@ -183,7 +244,9 @@ async def test_messages_of_nobody_cost_no_embedding(memory):
 async def test_a_failing_embedder_leaves_keywords(memory):
     scope_id = await kept(memory, "Rex is a dog.")
     memory.retrieval.meaning.embed.down = True
-    assert [h["content"] for h in await memory.retrieval.passages(scope_id, Filter(Query("Rex")))] == ["Rex is a dog."]
+    assert [
+        h["content"] for h in await memory.retrieval.passages(scope_id, Filter(Query("Rex")))
+    ] == ["Rex is a dog."]
     assert await memory.retrieval.passages(scope_id, Filter(Query("pet"))) == []
 
 
@@ -201,7 +264,10 @@ async def test_an_index_keeps_what_a_deletion_leaves_and_no_more(memory):
     await said(memory, [("user", "Max is a dog too.")], name="other")
     await kept(memory, "Rex is a dog.")
     await drained(memory)
-    index, vector = memory.retrieval.meaning.index, await memory.retrieval.meaning.embed("t", ["dog"])
+    index, vector = (
+        memory.retrieval.meaning.index,
+        await memory.retrieval.meaning.embed("t", ["dog"]),
+    )
     gone = await memory.db.read(lambda conn: conversations.named(conn, scope_id, "c"))
     await erasing.delete_conversation(memory.db, lambda conn: gone)
     await drained(memory)
@@ -217,7 +283,9 @@ async def test_an_index_keeps_what_a_deletion_leaves_and_no_more(memory):
         assert [len(await index.nearest(name, vector[0], 9)) for name in names] == [0, 0]
 
 
-async def test_a_job_that_was_interrupted_before_it_was_settled_goes_on_and_doubles_nothing(memory, monkeypatch):
+async def test_a_job_that_was_interrupted_before_it_was_settled_goes_on_and_doubles_nothing(
+    memory, monkeypatch
+):
     monkeypatch.setattr("memory.retrieval.BATCH", 1)
     scope_id = await said(memory)
     made = memory.retrieval.meaning.embed.calls
@@ -233,25 +301,39 @@ async def test_a_job_that_was_interrupted_before_it_was_settled_goes_on_and_doub
 
 
 def refused(conn, model="concepts"):
-    return [conn.execute(select(kind.key).where(kind.vectors.c.model == f"refused by {model}")).scalars().all() for kind in KINDS]
+    return [
+        conn.execute(select(kind.key).where(kind.vectors.c.model == f"refused by {model}"))
+        .scalars()
+        .all()
+        for kind in KINDS
+    ]
 
 
 async def test_a_text_that_is_refused_costs_its_own_vector_alone_and_is_not_asked_for_again(memory):
     embed = memory.retrieval.meaning.embed
     embed.refuses = ("obscene", "endless")
     lines = [f"Note {i} of the voyage." for i in range(70)]
-    lines[9], lines[40], lines[41], lines[69] = "An obscene song.", "An endless list.", "Another endless list.", "The last obscene word."
+    lines[9], lines[40], lines[41], lines[69] = (
+        "An obscene song.",
+        "An endless list.",
+        "Another endless list.",
+        "The last obscene word.",
+    )
     scope_id = await said(memory, [("user", x) for x in lines])
     await kept(memory, "An endless passage.")
     assert [len(found) for found in await memory.db.read(refused)] == [1, 4]
-    assert await memory.db.read(lambda conn: [vectors.made(conn, "concepts"), vectors.refused(conn, "concepts")]) == [66, 5]
+    assert await memory.db.read(
+        lambda conn: [vectors.made(conn, "concepts"), vectors.refused(conn, "concepts")]
+    ) == [66, 5]
     assert embed.calls < 60
     before = embed.calls
     assert not await memory.retrieval.embed_scope(scope_id)
     assert not await memory.retrieval.embed_scope(scope_id, whole=True)
     assert embed.calls == before
     assert (await found(memory, scope_id, "obscene song"))[0] == "An obscene song."
-    assert [h["content"] for h in await memory.retrieval.passages(scope_id, Filter(Query("endless")))] == ["An endless passage."]
+    assert [
+        h["content"] for h in await memory.retrieval.passages(scope_id, Filter(Query("endless")))
+    ] == ["An endless passage."]
     await said(memory, [("user", "My dog is called Rex.")], name="later")
     assert not await memory.retrieval.embed_scope(scope_id)
     assert await memory.db.read(lambda conn: vectors.made(conn, "concepts")) == 67
@@ -271,7 +353,13 @@ async def test_a_rebuilt_index_asks_for_refused_texts_again_and_another_model_fo
     assert (await found(memory, scope_id, "pet"))[0] == "My dog is called Rex."
     embed.model, embed.refuses = "concepts-2", ()
     await memory.retrieval.embed_scope(scope_id)
-    assert await memory.db.read(lambda conn: [vectors.made(conn, "concepts-2"), vectors.refused(conn, "concepts"), vectors.refused(conn, "concepts-2")]) == [4, 0, 0]
+    assert await memory.db.read(
+        lambda conn: [
+            vectors.made(conn, "concepts-2"),
+            vectors.refused(conn, "concepts"),
+            vectors.refused(conn, "concepts-2"),
+        ]
+    ) == [4, 0, 0]
 
 
 async def test_an_embedder_that_refuses_every_text_is_unavailable_and_marks_none(memory):
@@ -323,12 +411,20 @@ async def test_another_embedder_makes_its_own_vectors(memory):
     memory.retrieval.meaning.embed.model = "concepts-2"
     assert await found(memory, scope_id, "pet") == []
     await memory.retrieval.embed_scope(scope_id)
-    assert set((await found(memory, scope_id, "pet"))[:2]) == {"My dog is called Rex.", "A fine dog."}
+    assert set((await found(memory, scope_id, "pet"))[:2]) == {
+        "My dog is called Rex.",
+        "A fine dog.",
+    }
 
 
 async def test_a_scope_that_grows_large_goes_into_the_index_whole(tmp_path):
     index = ChromaIndex("chroma:embedded", tmp_path / "chroma")
-    memory = Memory(Database(f"sqlite+aiosqlite:///{tmp_path}/m.db"), Policy(), SECRET, meaning=Meaning(Concepts(), index, 4))
+    memory = Memory(
+        Database(f"sqlite+aiosqlite:///{tmp_path}/m.db"),
+        Policy(),
+        SECRET,
+        meaning=Meaning(Concepts(), index, 4),
+    )
     await memory.open()
     scope_id = await said(memory, CHAT[:2])
     await memory.retrieval.embed_scope(scope_id)

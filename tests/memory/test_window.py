@@ -1,11 +1,22 @@
 """What is evicted: whole groups, oldest first, as few as will do; never the newest message of the user."""
+
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.tokens import Counter, estimate
-from memory.window import LARGE, budget, cut_at, elidable, groups, kept, reserved_output, stub, within_turn
+from memory.window import (
+    LARGE,
+    budget,
+    cut_at,
+    elidable,
+    groups,
+    kept,
+    reserved_output,
+    stub,
+    within_turn,
+)
 
 
 @st.composite
@@ -16,8 +27,17 @@ def chats(draw):
         out.append({"role": "user", "content": f"u{turn}"})
         for step in range(draw(st.integers(0, 2))):
             n = draw(st.integers(1, 2))
-            out.append({"role": "assistant", "content": None, "tool_calls": [{"id": f"{turn}.{step}.{i}"} for i in range(n)]})
-            out += [{"role": "tool", "tool_call_id": f"{turn}.{step}.{i}", "content": "r"} for i in range(n)]
+            out.append(
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [{"id": f"{turn}.{step}.{i}"} for i in range(n)],
+                }
+            )
+            out += [
+                {"role": "tool", "tool_call_id": f"{turn}.{step}.{i}", "content": "r"}
+                for i in range(n)
+            ]
         out.append({"role": "assistant", "content": f"a{turn}"})
     return [*out, {"role": "user", "content": "newest"}] if draw(st.booleans()) else out
 
@@ -70,10 +90,22 @@ def test_more_text_is_never_fewer_tokens(a, b):
 
 def test_images_and_calls_count_and_known_messages_are_counted_once():
     counter = Counter()
-    image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:" + "x" * 100_000, "detail": "low"}}]}
+    image = {
+        "role": "user",
+        "content": [
+            {"type": "image_url", "image_url": {"url": "data:" + "x" * 100_000, "detail": "low"}}
+        ],
+    }
     assert counter.message(image) < 200
-    assert counter.message({"role": "assistant", "tool_calls": [{"function": {"arguments": "x " * 100}}]}) > 50
-    assert counter.message({"role": "user", "content": "a b c"}, b"d") == counter.message({"role": "user", "content": "x-y-z"[:5]}, b"d")
+    assert (
+        counter.message(
+            {"role": "assistant", "tool_calls": [{"function": {"arguments": "x " * 100}}]}
+        )
+        > 50
+    )
+    assert counter.message({"role": "user", "content": "a b c"}, b"d") == counter.message(
+        {"role": "user", "content": "x-y-z"[:5]}, b"d"
+    )
 
 
 def test_what_an_upstream_reports_corrects_the_estimate():

@@ -1,4 +1,5 @@
 """Core memory rows: edits as pure functions applied inside the write transaction, each with its version row."""
+
 from __future__ import annotations
 
 import time
@@ -15,7 +16,9 @@ from memory.stores.sql import schema as t
 from memory.stores.sql.rows import execute
 
 b, v = t.blocks.c, t.block_versions.c
-SHELF = select(t.blocks).where(b.scope_id == bindparam("scope"), b.branch == bindparam("branch"))  # built once: it runs in every turn
+SHELF = select(t.blocks).where(
+    b.scope_id == bindparam("scope"), b.branch == bindparam("branch")
+)  # built once: it runs in every turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,16 @@ class Shelf:
 
 
 def _block(row: Row[Any]) -> Block:
-    return Block(row.label, row.value, row.description, row.limit, row.read_only, row.version, row.id, row.updated_at)
+    return Block(
+        row.label,
+        row.value,
+        row.description,
+        row.limit,
+        row.read_only,
+        row.version,
+        row.id,
+        row.updated_at,
+    )
 
 
 def _rows(conn: Connection, scope_id: int, branch: int) -> list[Row[Any]]:
@@ -68,11 +80,19 @@ def all_of(conn: Connection, shelf: Shelf) -> dict[str, Block]:
 def _operators(block: Block, defaults: Mapping[str, Block]) -> Block:
     """read_only is the operator's word while the block is one of theirs."""
     mine = defaults.get(block.label)
-    return replace(block, read_only=mine.read_only) if mine and mine.read_only != block.read_only else block
+    return (
+        replace(block, read_only=mine.read_only)
+        if mine and mine.read_only != block.read_only
+        else block
+    )
 
 
 def _row(conn: Connection, shelf: Shelf, label: str) -> Row[Any] | None:
-    return conn.execute(select(t.blocks).where(b.scope_id == shelf.scope_id, b.branch == shelf.branch, b.label == label).with_for_update()).first()
+    return conn.execute(
+        select(t.blocks)
+        .where(b.scope_id == shelf.scope_id, b.branch == shelf.branch, b.label == label)
+        .with_for_update()
+    ).first()
 
 
 def _branch_off(conn: Connection, shelf: Shelf) -> None:
@@ -80,7 +100,11 @@ def _branch_off(conn: Connection, shelf: Shelf) -> None:
     if shelf.branch == shelf.parent or _rows(conn, shelf.scope_id or 0, shelf.branch):
         return
     for row in conn.execute(SHELF, {"scope": shelf.scope_id or 0, "branch": shelf.parent}).all():
-        conn.execute(insert(t.blocks).values(**{**row._mapping, "id": new_id("block"), "branch": shelf.branch}))
+        conn.execute(
+            insert(t.blocks).values(
+                **{**row._mapping, "id": new_id("block"), "branch": shelf.branch}
+            )
+        )
 
 
 Edit = Callable[[Block | None], Block | None]
@@ -98,7 +122,9 @@ def edit(conn: Connection, shelf: Shelf, label: str, how: Edit, source: Source) 
     before = stored if row is not None else shelf.defaults.get(label)
     version = before.version if before else 0
     if source.expect is not None and source.expect != version:
-        raise Conflict(f"the block {label!r} is at version {version}, not {source.expect}: read it again and repeat the edit")
+        raise Conflict(
+            f"the block {label!r} is at version {version}, not {source.expect}: read it again and repeat the edit"
+        )
     after = how(before)
     if after == before:
         return before
@@ -114,7 +140,9 @@ class Change:
     undoes: int | None = None
 
 
-def _write(conn: Connection, shelf: Shelf, row: Row[Any] | None, change: Change, source: Source) -> Block | None:
+def _write(
+    conn: Connection, shelf: Shelf, row: Row[Any] | None, change: Change, source: Source
+) -> Block | None:
     """Puts the block as it is now and its version row. Raises Conflict."""
     before, after = change.before, change.after
     now = time.time()
@@ -122,26 +150,60 @@ def _write(conn: Connection, shelf: Shelf, row: Row[Any] | None, change: Change,
     ident = row.id if row else new_id("block")
     kept = after or before
     assert kept is not None  # noqa: S101 - one of the two exists
-    values = {"label": kept.label, "description": kept.description, "value": after.value if after else "", "limit": kept.limit,
-              "read_only": kept.read_only, "version": version, "deleted": after is None, "updated_at": now}
+    values = {
+        "label": kept.label,
+        "description": kept.description,
+        "value": after.value if after else "",
+        "limit": kept.limit,
+        "read_only": kept.read_only,
+        "version": version,
+        "deleted": after is None,
+        "updated_at": now,
+    }
     if row is None:
-        conn.execute(insert(t.blocks).values(id=ident, scope_id=shelf.scope_id, branch=shelf.branch, **values))
-    elif conn.execute(update(t.blocks).where(b.id == ident, b.version == row.version).values(**values)).rowcount != 1:
-        raise Conflict(f"the block {kept.label!r} changed meanwhile: read it again and repeat the edit")
-    conn.execute(insert(t.block_versions).values(
-        scope_id=shelf.scope_id, block_id=ident, version=version, before=before.value if before else None, after=after.value if after else None,
-        actor=source.actor, request_id=source.request_id, tool_call_id=source.tool_call_id, undoes=change.undoes, created_at=now))
+        conn.execute(
+            insert(t.blocks).values(
+                id=ident, scope_id=shelf.scope_id, branch=shelf.branch, **values
+            )
+        )
+    elif (
+        conn.execute(
+            update(t.blocks).where(b.id == ident, b.version == row.version).values(**values)
+        ).rowcount
+        != 1
+    ):
+        raise Conflict(
+            f"the block {kept.label!r} changed meanwhile: read it again and repeat the edit"
+        )
+    conn.execute(
+        insert(t.block_versions).values(
+            scope_id=shelf.scope_id,
+            block_id=ident,
+            version=version,
+            before=before.value if before else None,
+            after=after.value if after else None,
+            actor=source.actor,
+            request_id=source.request_id,
+            tool_call_id=source.tool_call_id,
+            undoes=change.undoes,
+            created_at=now,
+        )
+    )
     return replace(after, version=version, id=ident, updated_at=now) if after else None
 
 
-def versions(conn: Connection, shelf: Shelf, label: str, before: int | None, limit: int) -> list[dict[str, Any]]:
+def versions(
+    conn: Connection, shelf: Shelf, label: str, before: int | None, limit: int
+) -> list[dict[str, Any]]:
     """Newest first. Raises NotFound for a block that never was edited and is no default."""
     row = _row(conn, shelf, label)
     if row is None:
         if label in shelf.defaults:
             return []
         raise NotFound(f"there is no block {label!r}")
-    query = select(t.block_versions).where(v.block_id == row.id).order_by(v.version.desc()).limit(limit)
+    query = (
+        select(t.block_versions).where(v.block_id == row.id).order_by(v.version.desc()).limit(limit)
+    )
     if before is not None:
         query = query.where(v.version < before)
     names = ("version", "before", "after", "actor", "request_id", "tool_call_id", "created_at")
@@ -158,7 +220,12 @@ def undo(conn: Connection, shelf: Shelf, label: str, source: Source) -> Block | 
     if row is None:
         raise NotFound(f"there is no block {label!r} with a history")
     undone = select(v.undoes).where(v.block_id == row.id, v.undoes.is_not(None))
-    edits = select(t.block_versions).where(v.block_id == row.id, v.undoes.is_(None), v.version.not_in(undone), v.before.is_distinct_from(v.after))
+    edits = select(t.block_versions).where(
+        v.block_id == row.id,
+        v.undoes.is_(None),
+        v.version.not_in(undone),
+        v.before.is_distinct_from(v.after),
+    )
     last = conn.execute(edits.order_by(v.version.desc()).limit(1)).first()
     if last is None:
         raise NotFound(f"nothing is left to undo in {label!r}")
@@ -180,15 +247,30 @@ def known_labels(blocks: Mapping[str, Block]) -> str:
 def need(block: Block | None, label: str, blocks: Mapping[str, Block]) -> Block:
     """The block, or UnknownBlock naming those there are."""
     if block is None:
-        raise UnknownBlock(f"There is no memory block {label!r:.200}. The blocks are: {known_labels(blocks)}.")
+        raise UnknownBlock(
+            f"There is no memory block {label!r:.200}. The blocks are: {known_labels(blocks)}."
+        )
     return block
 
 
 def history(conn: Connection, scope_ids: Sequence[int], limit: int) -> list[dict[str, Any]]:
     """The newest versions over all blocks of these scopes, with their labels."""
-    query = (select(t.block_versions, b.label).join(t.blocks, b.id == v.block_id).where(v.scope_id.in_(scope_ids)).order_by(v.id.desc()).limit(limit))
+    query = (
+        select(t.block_versions, b.label)
+        .join(t.blocks, b.id == v.block_id)
+        .where(v.scope_id.in_(scope_ids))
+        .order_by(v.id.desc())
+        .limit(limit)
+    )
     return [dict(r._mapping) for r in conn.execute(query)]
 
 
 def count(conn: Connection, scope_id: int) -> int:
-    return int(conn.execute(select(func.count()).select_from(t.blocks).where(b.scope_id == scope_id, b.deleted.is_(False))).scalar() or 0)
+    return int(
+        conn.execute(
+            select(func.count())
+            .select_from(t.blocks)
+            .where(b.scope_id == scope_id, b.deleted.is_(False))
+        ).scalar()
+        or 0
+    )

@@ -1,4 +1,5 @@
 """Conversations as rows: listed, found by name within what a key may see, removed with all that hangs on them."""
+
 from __future__ import annotations
 
 import re
@@ -14,7 +15,9 @@ from memory.stores.sql.owners import Reach
 
 c, m = t.conversations.c, t.messages.c
 decode = msgspec.json.decode
-EXPLAIN = re.compile(r"explain_[0-9a-f]{32}([0-7][0-9a-f]{15})")  # 128 random bits, and the key of its row
+EXPLAIN = re.compile(
+    r"explain_[0-9a-f]{32}([0-7][0-9a-f]{15})"
+)  # 128 random bits, and the key of its row
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +37,33 @@ class Found:
 
 
 def _select(conn: Connection, limit: int, *which: ColumnElement[bool]) -> list[Found]:
-    counted = select(func.count()).select_from(t.messages).where(m.conversation == c.id).scalar_subquery()
+    counted = (
+        select(func.count()).select_from(t.messages).where(m.conversation == c.id).scalar_subquery()
+    )
     scope = t.scopes.c
     query = select(
-        c.id.label("key"), c.scope_id, c.name, scope.tenant, scope.user, scope.agent, c.forked_from, c.created_at, c.updated_at,
-        counted.label("messages")).join(t.scopes, scope.id == c.scope_id)
-    return [Found(**row._mapping) for row in conn.execute(query.where(*which).order_by(c.id.desc()).limit(limit))]
+        c.id.label("key"),
+        c.scope_id,
+        c.name,
+        scope.tenant,
+        scope.user,
+        scope.agent,
+        c.forked_from,
+        c.created_at,
+        c.updated_at,
+        counted.label("messages"),
+    ).join(t.scopes, scope.id == c.scope_id)
+    return [
+        Found(**row._mapping)
+        for row in conn.execute(query.where(*which).order_by(c.id.desc()).limit(limit))
+    ]
 
 
 def page(conn: Connection, scope_id: int, before: int | None, limit: int) -> list[Found]:
     """Newest first, before a row key."""
-    return _select(conn, limit, c.scope_id == scope_id, *([c.id < before] if before is not None else []))
+    return _select(
+        conn, limit, c.scope_id == scope_id, *([c.id < before] if before is not None else [])
+    )
 
 
 def named(conn: Connection, scope_id: int, name: str) -> Found | None:
@@ -52,9 +71,14 @@ def named(conn: Connection, scope_id: int, name: str) -> Found | None:
     return found[0] if found else None
 
 
-def reached(conn: Connection, reach: Reach, name: str, user: str | None = None, agent: str | None = None) -> list[Found]:
+def reached(
+    conn: Connection, reach: Reach, name: str, user: str | None = None, agent: str | None = None
+) -> list[Found]:
     """The conversations of that name that the key may see: several where users chose the same name. At most two."""
-    more = [*([t.scopes.c.user == user] if user is not None else []), *([t.scopes.c.agent == agent] if agent is not None else [])]
+    more = [
+        *([t.scopes.c.user == user] if user is not None else []),
+        *([t.scopes.c.agent == agent] if agent is not None else []),
+    ]
     return _select(conn, 2, c.name == name, *reach.conditions(), *more)
 
 
@@ -62,7 +86,9 @@ def remove(conn: Connection, scope_id: int, keys: Sequence[int]) -> None:
     """Removes the conversations' own rows, after which nobody finds them. What hangs on them is for
     `wiping` to take out."""
     conn.execute(delete(t.conversations).where(c.scope_id == scope_id, c.id.in_(keys)))
-    conn.execute(delete(t.jobs).where(t.jobs.c.scope_id == scope_id, t.jobs.c.conversation.in_(keys)))
+    conn.execute(
+        delete(t.jobs).where(t.jobs.c.scope_id == scope_id, t.jobs.c.conversation.in_(keys))
+    )
 
 
 def explained(conn: Connection, reach: Reach, ident: str) -> Json | None:
@@ -70,11 +96,27 @@ def explained(conn: Connection, reach: Reach, ident: str) -> Json | None:
     named, x = EXPLAIN.fullmatch(ident), t.explains.c
     if named is None:
         return None
-    query = select(x.record, t.scopes.c.user).join(t.scopes, t.scopes.c.id == x.scope_id).where(x.id == int(named[1], 16), *reach.conditions())
+    query = (
+        select(x.record, t.scopes.c.user)
+        .join(t.scopes, t.scopes.c.id == x.scope_id)
+        .where(x.id == int(named[1], 16), *reach.conditions())
+    )
     row = conn.execute(query).first()
-    record = next((found for line in row.record.split("\n") if (found := decode(line))["id"] == ident), None) if row else None
+    record = (
+        next(
+            (found for line in row.record.split("\n") if (found := decode(line))["id"] == ident),
+            None,
+        )
+        if row
+        else None
+    )
     if row is None or record is None:
         return None
     if record["injected"]["core"] is None:
-        record["injected"]["core"] = conn.execute(select(t.epochs.c.core).where(t.epochs.c.id == record["epoch"]["id"])).scalar() or ""
+        record["injected"]["core"] = (
+            conn.execute(
+                select(t.epochs.c.core).where(t.epochs.c.id == record["epoch"]["id"])
+            ).scalar()
+            or ""
+        )
     return {**record, "user": row.user}

@@ -9,6 +9,7 @@
 - On SQLite a whole work is one hop to a connection's thread, or none (see `threads`): through the asynchronous engine every
   statement is three or four, which measured 114 hops and 26 ms of CPU a turn.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -106,7 +107,9 @@ class Database:
         self.url = url
         parsed = make_url(url)
         lite = parsed.get_backend_name() == "sqlite"
-        self._connections: Connections = SqliteThreads(parsed.database or ":memory:", synchronous) if lite else Engine(url)
+        self._connections: Connections = (
+            SqliteThreads(parsed.database or ":memory:", synchronous) if lite else Engine(url)
+        )
         self._queue: asyncio.Queue[Waiting] = asyncio.Queue()
         self._writer: asyncio.Task[None] | None = None
         self._reads: set[asyncio.Task[Any]] = set()
@@ -132,7 +135,9 @@ class Database:
             await self._connections.open()
             await self._connections.write([_prepare])
         except (SQLAlchemyError, OSError) as e:
-            raise StoreUnavailable(f"the database {make_url(self.url).render_as_string()} cannot be opened: {e}") from e
+            raise StoreUnavailable(
+                f"the database {make_url(self.url).render_as_string()} cannot be opened: {e}"
+            ) from e
         self._writer = asyncio.create_task(self._write_on(), name="memory-writer")
 
     async def close(self) -> None:
@@ -141,7 +146,9 @@ class Database:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     if self._connections.pause is not None:
-                        await asyncio.wait([self._connections.pause])  # not itself: to give up waiting would cancel it for all
+                        await asyncio.wait(
+                            [self._connections.pause]
+                        )  # not itself: to give up waiting would cancel it for all
                     await self._queue.join()
             self._writer.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -172,8 +179,14 @@ class Database:
         task.add_done_callback(self._reads.discard)
         begun = time.monotonic()
         done, _ = await asyncio.wait({task}, timeout=deadline)
-        if not done and deadline is not None and (late := time.monotonic() - begun - deadline) > BUSY_SECONDS:
-            done, _ = await asyncio.wait({task}, timeout=late)  # this loop was busy, and heard of nothing
+        if (
+            not done
+            and deadline is not None
+            and (late := time.monotonic() - begun - deadline) > BUSY_SECONDS
+        ):
+            done, _ = await asyncio.wait(
+                {task}, timeout=late
+            )  # this loop was busy, and heard of nothing
         if not done:
             task.add_done_callback(lambda t: t.cancelled() or t.exception())
             raise StoreUnavailable(f"the store did not answer within {deadline} s")
@@ -200,21 +213,27 @@ class Database:
             raise StoreUnavailable("the store is not open")
         if small:
             if not self._small:
-                one.done.get_loop().call_soon(self._write_small)  # once whatever else is ready had its turn: what comes together is written together
+                one.done.get_loop().call_soon(
+                    self._write_small
+                )  # once whatever else is ready had its turn: what comes together is written together
             self._small.append(one)
         else:
             self._queue.put_nowait(one)
 
     def _write_small(self, _: object = None) -> None:
         """Makes the small writes that came together at once, or else lets them wait their turn."""
-        if self._connections.pause is not None:  # some ms: to be made by another connection costs every cached line its validity
+        if (
+            self._connections.pause is not None
+        ):  # some ms: to be made by another connection costs every cached line its validity
             self._connections.pause.add_done_callback(self._write_small)
             return
         group, self._small = self._small, []
         if not group:
             return
         if self._queue.empty() and not self._committing:
-            with contextlib.suppress(Exception):  # one of them failed, and is told so where it runs alone
+            with contextlib.suppress(
+                Exception
+            ):  # one of them failed, and is told so where it runs alone
                 made = self._connections.at_once([_unless_taken_back(one) for one in group])
                 if made is not None:
                     _tell(group, made)
@@ -270,18 +289,34 @@ def _unless_taken_back(one: Waiting) -> Work[Any]:
 
 
 def _told(error: Exception) -> Exception:
-    return StoreUnavailable(f"the store failed: {type(error).__name__}") if isinstance(error, SQLAlchemyError | OSError) else error
+    return (
+        StoreUnavailable(f"the store failed: {type(error).__name__}")
+        if isinstance(error, SQLAlchemyError | OSError)
+        else error
+    )
 
 
 def _prepare(conn: Connection) -> None:
     names = set(inspect(conn).get_table_names())
     if "scopes" not in names:
         schema.metadata.create_all(conn)
-        conn.exec_driver_sql("CREATE TABLE IF NOT EXISTS alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
-        conn.exec_driver_sql(f"INSERT INTO alembic_version (version_num) VALUES ('{schema.REVISION}')")  # noqa: S608 - a constant of ours
+        conn.exec_driver_sql(
+            "CREATE TABLE IF NOT EXISTS alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
+        )
+        conn.exec_driver_sql(
+            f"INSERT INTO alembic_version (version_num) VALUES ('{schema.REVISION}')"
+        )  # noqa: S608 - a constant of ours
         return
-    found = conn.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() if "alembic_version" in names else None
+    found = (
+        conn.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+        if "alembic_version" in names
+        else None
+    )
     if found != schema.REVISION:
-        raise NotUpgraded(f"the database is at version {found}, this Mnemogate needs {schema.REVISION}: run `mnemogate db upgrade`")
+        raise NotUpgraded(
+            f"the database is at version {found}, this Mnemogate needs {schema.REVISION}: run `mnemogate db upgrade`"
+        )
     if lacks := sorted(schema.metadata.tables.keys() - names):
-        raise NotUpgraded(f"the database lacks {', '.join(lacks)}: an unreleased version made it. Export its memory with that version, or move its folder away")
+        raise NotUpgraded(
+            f"the database lacks {', '.join(lacks)}: an unreleased version made it. Export its memory with that version, or move its folder away"
+        )

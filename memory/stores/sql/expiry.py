@@ -1,4 +1,5 @@
 """What leaves by age: explain records, memory that names nobody, and retries nobody will make any more."""
+
 from __future__ import annotations
 
 from sqlalchemy import Connection, delete, select, update
@@ -33,7 +34,11 @@ def expire_unnamed(conn: Connection, before: float) -> dict[int, list[int]]:
     Returns their row keys by scope, for `wiping` to take out what hangs on them; call again until there are none.
     """
     c = t.conversations.c
-    query = select(c.id, c.scope_id).join(t.scopes, t.scopes.c.id == c.scope_id).where(t.scopes.c.user.is_(None), c.updated_at < before)
+    query = (
+        select(c.id, c.scope_id)
+        .join(t.scopes, t.scopes.c.id == c.scope_id)
+        .where(t.scopes.c.user.is_(None), c.updated_at < before)
+    )
     by_scope: dict[int, list[int]] = {}
     for row in conn.execute(query.limit(BATCH)).all():
         by_scope.setdefault(row.scope_id, []).append(row.id)

@@ -2,6 +2,7 @@
 
 Nothing is removed here: a passage that is set aside is out of every search, and `restore` brings it back.
 """
+
 from __future__ import annotations
 
 import time
@@ -22,7 +23,12 @@ from memory.strength import LIMIT, RATES
 
 p, m = t.passages.c, t.messages.c
 NEIGHBOURS = 10
-LOOKED_AT = select(p.id, p.content).where(p.id.in_(bindparam("keys", expanding=True)), p.scope_id == bindparam("scope"), p.node == bindparam("node"), p.deleted_at.is_(None))
+LOOKED_AT = select(p.id, p.content).where(
+    p.id.in_(bindparam("keys", expanding=True)),
+    p.scope_id == bindparam("scope"),
+    p.node == bindparam("node"),
+    p.deleted_at.is_(None),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +43,42 @@ class Said:
 
 def said_in(conn: Connection, scope_id: int, node: int) -> list[Said]:
     """What user and assistant said in the turn, in order; no tool's output, nothing of an earlier turn."""
-    query = select(m.public_id, m.role, m.content, m.created_at).where(
-        m.scope_id == scope_id, m.node == node, m.role.in_(("user", "assistant")), m.source.in_(("chat", "answer")), m.content != "").order_by(m.id)
+    query = (
+        select(m.public_id, m.role, m.content, m.created_at)
+        .where(
+            m.scope_id == scope_id,
+            m.node == node,
+            m.role.in_(("user", "assistant")),
+            m.source.in_(("chat", "answer")),
+            m.content != "",
+        )
+        .order_by(m.id)
+    )
     return [Said(r.public_id, r.role, r.content, r.created_at) for r in conn.execute(query)]
 
 
-def neighbours(conn: Connection, scope_id: int, text: str, limit: int = NEIGHBOURS) -> list[dict[str, Any]]:
+def neighbours(
+    conn: Connection, scope_id: int, text: str, limit: int = NEIGHBOURS
+) -> list[dict[str, Any]]:
     """Passages that share words with the text."""
     return passage_rows.search(conn, scope_id, passage_rows.Filter(Query(text[:2000], limit=limit)))
 
 
 def alike(conn: Connection, scope_id: int, text: str, node: int = 0) -> list[dict[str, Any]]:
     """Passages that say the same in nearly the same words, newest first. node: as of an `Insert`."""
-    found = conn.execute(LOOKED_AT, {"keys": index.sharing(conn, scope_id, sought(text)), "scope": scope_id, "node": node}).all()
+    found = conn.execute(
+        LOOKED_AT,
+        {"keys": index.sharing(conn, scope_id, sought(text)), "scope": scope_id, "node": node},
+    ).all()
     keys = [found[i].id for i in repetitions(text, [r.content for r in found])]
-    return [passage_rows.shown(r) for r in conn.execute(select(t.passages).where(p.id.in_(keys)).order_by(p.id.desc()))] if keys else []
+    return (
+        [
+            passage_rows.shown(r)
+            for r in conn.execute(select(t.passages).where(p.id.in_(keys)).order_by(p.id.desc()))
+        ]
+        if keys
+        else []
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +96,9 @@ def keep(conn: Connection, scope_id: int, new: passage_rows.Insert) -> Kept:
     kept = Kept([], 0, 0)
     for piece in passages_of(new.content):
         known = alike(conn, scope_id, piece, new.node)
-        if fuller := next((k for k in known if len(words(k["content"])) >= len(words(piece))), None):
+        if fuller := next(
+            (k for k in known if len(words(k["content"])) >= len(words(piece))), None
+        ):
             kept = replace(kept, passages=[*kept.passages, fuller])
             continue
         stored, made = passage_rows.add(conn, scope_id, replace(new, content=piece, created_at=at))
@@ -78,25 +107,44 @@ def keep(conn: Connection, scope_id: int, new: passage_rows.Insert) -> Kept:
     return kept
 
 
-def set_aside(conn: Connection, scope_id: int, ident: str, actor: str, by: str | None = None) -> bool:
+def set_aside(
+    conn: Connection, scope_id: int, ident: str, actor: str, by: str | None = None
+) -> bool:
     """Takes a passage out of every search. by: what stands in its place. Returns whether it was there."""
     there = (p.scope_id == scope_id) & (p.public_id == ident) & p.deleted_at.is_(None)
-    return conn.execute(update(t.passages).where(there).values(deleted_at=time.time(), deleted_by=actor, superseded_by=by)).rowcount > 0
+    return (
+        conn.execute(
+            update(t.passages)
+            .where(there)
+            .values(deleted_at=time.time(), deleted_by=actor, superseded_by=by)
+        ).rowcount
+        > 0
+    )
 
 
 def restore(conn: Connection, scope_id: int, ident: str) -> dict[str, Any] | None:
     """Brings a passage back that was set aside; None when there is none of that name. It counts as used now, so that it does not fade at once."""
     there = (p.scope_id == scope_id) & (p.public_id == ident)
     values = {"deleted_at": None, "deleted_by": None, "superseded_by": None, "used_at": time.time()}
-    if conn.execute(update(t.passages).where(there, p.deleted_at.is_not(None)).values(**values)).rowcount:
+    if conn.execute(
+        update(t.passages).where(there, p.deleted_at.is_not(None)).values(**values)
+    ).rowcount:
         enqueue(conn, vectors.job_of(scope_id))
     return passage_rows.get(conn, [scope_id], ident)
 
 
 def aside(conn: Connection, scope_id: int, before: int | None, limit: int) -> list[dict[str, Any]]:
     """Passages that were set aside, newest first, before a row key."""
-    query = select(t.passages).where(p.scope_id == scope_id, p.deleted_at.is_not(None)).order_by(p.id.desc()).limit(limit)
-    return [passage_rows.shown(r) for r in conn.execute(query.where(p.id < before) if before is not None else query)]
+    query = (
+        select(t.passages)
+        .where(p.scope_id == scope_id, p.deleted_at.is_not(None))
+        .order_by(p.id.desc())
+        .limit(limit)
+    )
+    return [
+        passage_rows.shown(r)
+        for r in conn.execute(query.where(p.id < before) if before is not None else query)
+    ]
 
 
 def _faint(now: float) -> ColumnElement[bool]:
@@ -120,4 +168,6 @@ def fade(conn: Connection, now: float, keys: Sequence[int]) -> int:
 def used(conn: Connection, keys: Sequence[int]) -> None:
     """Counts passages as found just now: what is used fades later."""
     if keys:
-        conn.execute(update(t.passages).where(p.id.in_(keys)).values(uses=p.uses + 1, used_at=time.time()))
+        conn.execute(
+            update(t.passages).where(p.id.in_(keys)).values(uses=p.uses + 1, used_at=time.time())
+        )

@@ -2,6 +2,7 @@
 
 Who may call is to be known before the port is bound (and by commands that open no store), so this does not wait for the database.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -32,8 +33,12 @@ def glance(path: Path) -> Made | None:
     if not path.is_file():
         return NONE
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=BUSY_SECONDS)) as connection:
-            if not connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'keys'").fetchone():
+        with contextlib.closing(
+            sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+        ) as connection:
+            if not connection.execute(
+                "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'keys'"
+            ).fetchone():
                 return NONE
             rows = connection.execute("SELECT spec, revoked_at IS NULL FROM keys").fetchall()
     except sqlite3.Error:
@@ -44,25 +49,37 @@ def glance(path: Path) -> Made | None:
 
 def remembered(path: Path) -> dict[str, tuple[int, str]]:
     """The tenants with memory of named users: how many those are, and one of them. Nothing where it cannot be read."""
-    rows = _asked(path, "SELECT tenant, count(DISTINCT user), min(user) FROM scopes WHERE user IS NOT NULL GROUP BY tenant ORDER BY tenant")
+    rows = _asked(
+        path,
+        "SELECT tenant, count(DISTINCT user), min(user) FROM scopes WHERE user IS NOT NULL GROUP BY tenant ORDER BY tenant",
+    )
     return {tenant: (count, one) for tenant, count, one in rows}
 
 
 def tenants_of(path: Path, user: str) -> list[str]:
     """The tenants that know a user of this name. Nothing where it cannot be read."""
-    return [row[0] for row in _asked(path, "SELECT DISTINCT tenant FROM scopes WHERE user = ? ORDER BY tenant", user)]
+    return [
+        row[0]
+        for row in _asked(
+            path, "SELECT DISTINCT tenant FROM scopes WHERE user = ? ORDER BY tenant", user
+        )
+    ]
 
 
 def tenants_of_keys(path: Path) -> set[str]:
     """The tenants of the keys made at run time that are not revoked."""
-    return {row[0] for row in _asked(path, "SELECT DISTINCT tenant FROM keys WHERE revoked_at IS NULL")}
+    return {
+        row[0] for row in _asked(path, "SELECT DISTINCT tenant FROM keys WHERE revoked_at IS NULL")
+    }
 
 
 def _asked(path: Path, query: str, *values: str) -> list[tuple[Any, ...]]:
     if not path.is_file():
         return []
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=BUSY_SECONDS)) as connection:
+        with contextlib.closing(
+            sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+        ) as connection:
             return connection.execute(query, values).fetchall()
     except sqlite3.Error:  # told by whoever opens it
         return []

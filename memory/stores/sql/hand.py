@@ -1,4 +1,5 @@
 """A hand that reaches into a memory from outside a conversation."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

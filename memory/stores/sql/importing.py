@@ -7,6 +7,7 @@ pieces, between which others write.
   they are found is written last.
 - A user who is erased meanwhile stays erased: the import ends there.
 """
+
 from __future__ import annotations
 
 import re
@@ -78,11 +79,15 @@ async def bring(db: Database, hand: Hand, said: Sequence[Said], name: str | None
     owner = await db.read(lambda conn: owners.as_found(conn, hand.scope))
     desk = Desk(hand, owner.generation, outside=False)
     times = [s.at for s in said]
-    heading = Heading(name or new_id("conv"), name is not None, created_at=min(times), updated_at=max(times))
+    heading = Heading(
+        name or new_id("conv"), name is not None, created_at=min(times), updated_at=max(times)
+    )
 
     def writing() -> Iterator[int]:
         desk.free(heading.name)
-        yield from desk.conversation(Transcriber(None, desk.scope_id, hand.scope.key), heading, steps_of(said))
+        yield from desk.conversation(
+            Transcriber(None, desk.scope_id, hand.scope.key), heading, steps_of(said)
+        )
         enqueue(desk.conn, vectors.job_of(desk.scope_id))
 
     await performed(db, writing(), desk.open)
@@ -127,14 +132,22 @@ class Desk:
     def free(self, name: str) -> None:
         """Raises Conflict for the name of a conversation that is there."""
         if conversation_rows.named(self.conn, self.scope_id, name) is not None:
-            raise Conflict(f"there is a conversation {name!r} of this user already: choose another id, or delete that one")
+            raise Conflict(
+                f"there is a conversation {name!r} of this user already: choose another id, or delete that one"
+            )
 
-    def conversation(self, transcriber: Transcriber, heading: Heading, steps: list[Step]) -> Iterator[int]:
+    def conversation(
+        self, transcriber: Transcriber, heading: Heading, steps: list[Step]
+    ) -> Iterator[int]:
         """Writes a conversation. What would be left of it, were this cut short, a job takes out."""
         ident = new_key()
         self._unfinished = Job(
-            "erase", {"scopes": [], "conversations": {str(self.scope_id): [ident]}}, dedupe=new_id("erase"),
-            delay=LEFT, again=True)
+            "erase",
+            {"scopes": [], "conversations": {str(self.scope_id): [ident]}},
+            dedupe=new_id("erase"),
+            delay=LEFT,
+            again=True,
+        )
         enqueue(self.conn, self._unfinished)
         transcriber.conn = self.conn
         for stored in transcriber.writing(ident, heading, steps):
@@ -142,7 +155,9 @@ class Desk:
             transcriber.conn = self.conn
         gone, self._unfinished = self._unfinished, None
         if self.conn.execute(delete(t.jobs).where(t.jobs.c.dedupe == gone.dedupe)).rowcount == 0:
-            raise Conflict("the store was so slow that a conversation was given up half written: do it again")
+            raise Conflict(
+                "the store was so slow that a conversation was given up half written: do it again"
+            )
 
 
 class _Reader:
@@ -176,15 +191,19 @@ class _Reader:
 
     def _there(self, label: str) -> bool:
         b, desk = t.blocks.c, self._desk
-        mine, here = desk.hand.defaults.get(label), select(b.id).where(
-            b.scope_id == desk.scope_id, b.branch == 0, b.label == label)
+        mine, here = (
+            desk.hand.defaults.get(label),
+            select(b.id).where(b.scope_id == desk.scope_id, b.branch == 0, b.label == label),
+        )
         return bool(mine and mine.read_only) or desk.conn.execute(here).first() is not None
 
     def _ident(self, label: str) -> str:
         """The id of a block that comes back. It is always the same, so that versions which are here already,
         of an import that was cut short, are its own."""
         desk = self._desk
-        return "block_" + mac(desk.hand.scope.key, str(desk.scope_id).encode(), label.encode()).hex()
+        return (
+            "block_" + mac(desk.hand.scope.key, str(desk.scope_id).encode(), label.encode()).hex()
+        )
 
     def _edited(self, number: int, line: BlockLine) -> None:
         """A block that is here is changed like by any other hand."""
@@ -202,18 +221,44 @@ class _Reader:
     def _restored(self, ident: str, line: BlockLine, newest: int) -> None:
         """A block that was not here comes back as it was; its versions are here. newest: of those."""
         desk = self._desk
-        desk.conn.execute(insert(t.blocks).values(
-            id=ident, scope_id=desk.scope_id, branch=0, label=line.label, description=line.description, value="" if line.deleted else line.value,
-            limit=line.limit, read_only=line.read_only, version=max(newest, line.version), deleted=line.deleted, updated_at=_at(line.updated_at)))
+        desk.conn.execute(
+            insert(t.blocks).values(
+                id=ident,
+                scope_id=desk.scope_id,
+                branch=0,
+                label=line.label,
+                description=line.description,
+                value="" if line.deleted else line.value,
+                limit=line.limit,
+                read_only=line.read_only,
+                version=max(newest, line.version),
+                deleted=line.deleted,
+                updated_at=_at(line.updated_at),
+            )
+        )
         self._receipt.imported["blocks"] += not line.deleted
 
     def _version(self, ident: str, line: VersionLine) -> bool:
         v, conn = t.block_versions.c, self._desk.conn
-        if conn.execute(select(v.id).where(v.block_id == ident, v.version == line.version)).first() is not None:
+        if (
+            conn.execute(select(v.id).where(v.block_id == ident, v.version == line.version)).first()
+            is not None
+        ):
             return False
         add_row(
-            conn, t.block_versions, scope_id=self._desk.scope_id, block_id=ident, version=line.version, before=line.before, after=line.after, actor=line.actor,
-            request_id=line.request_id, tool_call_id=line.tool_call_id, undoes=line.undoes, created_at=_at(line.created_at))
+            conn,
+            t.block_versions,
+            scope_id=self._desk.scope_id,
+            block_id=ident,
+            version=line.version,
+            before=line.before,
+            after=line.after,
+            actor=line.actor,
+            request_id=line.request_id,
+            tool_call_id=line.tool_call_id,
+            undoes=line.undoes,
+            created_at=_at(line.created_at),
+        )
         return True
 
     def _passages(self, lines: Lines) -> Iterator[int]:
@@ -223,16 +268,31 @@ class _Reader:
 
     def _passage(self, line: PassageLine) -> int:
         p, desk = t.passages.c, self._desk
-        holder = desk.conn.execute(select(p.scope_id).where(p.public_id == line.id)).scalar() if line.id else None
+        holder = (
+            desk.conn.execute(select(p.scope_id).where(p.public_id == line.id)).scalar()
+            if line.id
+            else None
+        )
         if holder == desk.scope_id:
             return 1
-        new = passage_rows.Insert(line.content, line.tags, line.type, line.importance, line.actor, created_at=_at(line.created_at))
+        new = passage_rows.Insert(
+            line.content,
+            line.tags,
+            line.type,
+            line.importance,
+            line.actor,
+            created_at=_at(line.created_at),
+        )
         stored, made = passage_rows.add(desk.conn, desk.scope_id, new)
         self._receipt.imported["passages"] += made
         values: dict[str, str | float | None] = {}
         if made == len(stored) == 1:
             if line.forgotten_at:
-                values = {"deleted_at": _at(line.forgotten_at), "deleted_by": line.forgotten_by, "superseded_by": line.superseded_by and line.superseded_by[:64]}
+                values = {
+                    "deleted_at": _at(line.forgotten_at),
+                    "deleted_by": line.forgotten_by,
+                    "superseded_by": line.superseded_by and line.superseded_by[:64],
+                }
             if line.id and holder is None and OURS.fullmatch(line.id):
                 values["public_id"] = line.id
         if values:
@@ -243,7 +303,12 @@ class _Reader:
         c, desk = t.conversations.c, self._desk
         transcriber = Transcriber(None, desk.scope_id, desk.hand.scope.key)
         for name, chat in part.chats.items():
-            if desk.conn.execute(select(c.id).where(c.scope_id == desk.scope_id, c.name == name)).first() is not None:
+            if (
+                desk.conn.execute(
+                    select(c.id).where(c.scope_id == desk.scope_id, c.name == name)
+                ).first()
+                is not None
+            ):
                 self._receipt.skip(chat.lines.first, "conversation", name, "already there")
                 yield 1
                 continue
@@ -267,7 +332,9 @@ def _gathered(name: str, chat: Chat) -> Generator[int, None, tuple[Heading, list
         if isinstance(line, ConversationLine):
             told = line
         elif isinstance(line, NodeLine):
-            by_name[line.id] = Step(line.id, line.parent, line.first, line.state, _at(line.created_at))
+            by_name[line.id] = Step(
+                line.id, line.parent, line.first, line.state, _at(line.created_at)
+            )
         elif isinstance(line, MessageLine):
             said = Said(line.message, _at(line.created_at), line.source, line.aborted)
             (plain if line.node is None else by_name[line.node].said).append(said)
@@ -278,8 +345,19 @@ def _gathered(name: str, chat: Chat) -> Generator[int, None, tuple[Heading, list
         step.parent = step.parent and f"plain {chat.lines.first} {step.parent}"
     steps = [*by_name.values(), *loose]
     first, last = min((s.at for s in steps), default=0.0), max((s.at for s in steps), default=0.0)
-    heading = Heading(name, True, created_at=first, updated_at=last) if told is None else Heading(
-        name, told.explicit, told.resent, told.forked_from, told.head, _at(told.created_at, first), _at(told.updated_at, last))
+    heading = (
+        Heading(name, True, created_at=first, updated_at=last)
+        if told is None
+        else Heading(
+            name,
+            told.explicit,
+            told.resent,
+            told.forked_from,
+            told.head,
+            _at(told.created_at, first),
+            _at(told.updated_at, last),
+        )
+    )
     return heading, steps
 
 

@@ -2,6 +2,7 @@
 
 SQLite's FTS5. A search reads the postings of its words in its own scope and scores them here (see memory.ranking).
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +23,10 @@ from memory.stores.sql.rows import driver
 NEWEST = 5000  # of a word's occurrences in one scope that count; what is said everywhere tells nothing apart
 COUNTED = 20_000  # documents counted to weigh how rare a word is
 CHUNK = 400
-LONGEST, HEAD = 100_000, 75_000  # characters of a text that are indexed, and of these from its beginning; the others from its end
+LONGEST, HEAD = (
+    100_000,
+    75_000,
+)  # characters of a text that are indexed, and of these from its beginning; the others from its end
 DAY = 86400  # seconds
 TEXT = 400  # characters of a candidate that are looked at
 SHARED, RAREST = 32, 6  # words of a text by which its repetition is looked for
@@ -48,10 +52,18 @@ def put(conn: Connection, table: str, key: int, doc: Doc) -> None:
         return
     s, body = doc.scope_id, doc.body
     if len(body) > LONGEST:
-        body = f"{body[:HEAD]} {body[HEAD - LONGEST:]}"
+        body = f"{body[:HEAD]} {body[HEAD - LONGEST :]}"
     raw.execute(
         f"INSERT OR REPLACE INTO {table} (rowid, scope, body, speaker, prev, day) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608 - table is ours
-        (key, scope_mark(s)[:-1], indexed(s, body), indexed(s, doc.speaker[:500]), indexed(s, doc.before[:500], telling=True), indexed(s, _day(int(doc.at // DAY)))))
+        (
+            key,
+            scope_mark(s)[:-1],
+            indexed(s, body),
+            indexed(s, doc.speaker[:500]),
+            indexed(s, doc.before[:500], telling=True),
+            indexed(s, _day(int(doc.at // DAY))),
+        ),
+    )
 
 
 @lru_cache(64)
@@ -69,11 +81,25 @@ def sharing(conn: Connection, scope_id: int, words: Sequence[str]) -> list[int]:
     if (raw := driver(conn)) is None or not words:
         return []
     terms = [f'"{scope_mark(scope_id)}{w}"' for w in words[:SHARED]]
-    pairs = " OR ".join(f"({a} AND {b})" for a, b in combinations(terms[: len(terms) // 5 + 2], 2)) or terms[0]
-    last = raw.execute("SELECT id FROM passages WHERE scope_id = ? ORDER BY id DESC LIMIT 1 OFFSET ?", (scope_id, LATELY)).fetchone()
+    pairs = (
+        " OR ".join(f"({a} AND {b})" for a, b in combinations(terms[: len(terms) // 5 + 2], 2))
+        or terms[0]
+    )
+    last = raw.execute(
+        "SELECT id FROM passages WHERE scope_id = ? ORDER BY id DESC LIMIT 1 OFFSET ?",
+        (scope_id, LATELY),
+    ).fetchone()
     look = f"SELECT * FROM (SELECT rowid FROM passages_fts WHERE passages_fts MATCH ? AND rowid > ? ORDER BY rowid DESC LIMIT {ALIKE})"  # noqa: S608 - no input in it
-    found = raw.execute(f"{look} UNION {look}", (f"body : ({pairs})", last[0] if last else 0, f"body : ({' AND '.join(terms[:RAREST])})", 0))
-    return [key for key, in found]
+    found = raw.execute(
+        f"{look} UNION {look}",
+        (
+            f"body : ({pairs})",
+            last[0] if last else 0,
+            f"body : ({' AND '.join(terms[:RAREST])})",
+            0,
+        ),
+    )
+    return [key for (key,) in found]
 
 
 def drop(conn: Connection, table: str, key: int) -> None:
@@ -94,7 +120,9 @@ class Corner:
     beside: Beside | None = None
 
 
-def found(conn: Connection, corner: Corner, query: str, near: Near, wanted: int) -> dict[int, Ranked] | None:
+def found(
+    conn: Connection, corner: Corner, query: str, near: Near, wanted: int
+) -> dict[int, Ranked] | None:
     """Row keys with their scores, best first, at least `wanted` where there are so many; None when there are no words to look
     for. near: the rows nearest by meaning. Raises StoreUnavailable."""
     if conn.dialect.name != "sqlite":
@@ -117,7 +145,12 @@ def speakers(conn: Connection, kind: str, scope_id: int, query: str) -> list[str
         return []
     one = f"SELECT %d WHERE EXISTS (SELECT 1 FROM {kind}_fts WHERE {kind}_fts MATCH ?)"  # noqa: S608 - the name is ours
     sql = " UNION ALL ".join(one % i for i in range(len(asked)))
-    return [asked[i] for i, in conn.exec_driver_sql(sql, tuple(f'speaker : "{scope_mark(scope_id)}{w}"' for w in asked))]
+    return [
+        asked[i]
+        for (i,) in conn.exec_driver_sql(
+            sql, tuple(f'speaker : "{scope_mark(scope_id)}{w}"' for w in asked)
+        )
+    ]
 
 
 def _matches(conn: Connection, corner: Corner, asked: Sequence[tuple[int, str, str]]) -> Matches:
@@ -129,8 +162,13 @@ def _matches(conn: Connection, corner: Corner, asked: Sequence[tuple[int, str, s
         keys[i].append(key)
     rows = "messages" if table == "messages_fts" else "passages"
     size = conn.exec_driver_sql(
-        f"SELECT count(*) FROM (SELECT 1 FROM {rows} WHERE scope_id = ? LIMIT {COUNTED})", (corner.scope_id,)).scalar()  # noqa: S608 - table is ours
-    return weighed(((term, column, k) for (term, column, _), k in zip(asked, keys, strict=True)), int(size or 0))
+        f"SELECT count(*) FROM (SELECT 1 FROM {rows} WHERE scope_id = ? LIMIT {COUNTED})",
+        (corner.scope_id,),
+    ).scalar()  # noqa: S608 - table is ours
+    return weighed(
+        ((term, column, k) for (term, column, _), k in zip(asked, keys, strict=True)),
+        int(size or 0),
+    )
 
 
 def _pool(conn: Connection, corner: Corner, keys: Sequence[int], wanted: int) -> list[Found]:
@@ -153,11 +191,17 @@ def _rows(conn: Connection, corner: Corner, keys: Sequence[int]) -> dict[int, Fo
     return {row[0]: Found(row[0], row[1], row[2], row[3]) for row in rows}
 
 
-def _neighbours(conn: Connection, corner: Corner, keys: Sequence[int], have: dict[int, Found]) -> dict[int, tuple[Found | None, Found | None]]:
+def _neighbours(
+    conn: Connection, corner: Corner, keys: Sequence[int], have: dict[int, Found]
+) -> dict[int, tuple[Found | None, Found | None]]:
     if corner.beside is None or not keys:
         return {}
     beside = corner.beside(conn, keys)
-    there = have | _rows(conn, corner, sorted({k for pair in beside.values() for k in pair if k is not None and k not in have}))
+    there = have | _rows(
+        conn,
+        corner,
+        sorted({k for pair in beside.values() for k in pair if k is not None and k not in have}),
+    )
     return {key: (there.get(a or 0), there.get(b or 0)) for key, (a, b) in beside.items()}
 
 
@@ -166,7 +210,9 @@ def outdated(conn: Connection) -> bool:
     if conn.dialect.name != "sqlite":
         return False
     for table, rows in zip(t.FTS, (t.messages, t.passages), strict=True):
-        row = conn.exec_driver_sql(f"SELECT r.scope_id, f.day FROM {table} f JOIN {rows.name} r ON r.id = f.rowid ORDER BY f.rowid LIMIT 1").first()  # noqa: S608 - tables of ours
+        row = conn.exec_driver_sql(
+            f"SELECT r.scope_id, f.day FROM {table} f JOIN {rows.name} r ON r.id = f.rowid ORDER BY f.rowid LIMIT 1"
+        ).first()  # noqa: S608 - tables of ours
         if row is not None and not str(row.day).startswith(scope_mark(row.scope_id)):
             return True
     return False

@@ -3,6 +3,7 @@
 A line is read from its newest turn back: as much as the window holds, with the kept summary that stands
 for the rest. So a turn that finds nothing in memory costs the same however long its conversation is.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
@@ -21,10 +22,13 @@ n, m, s = t.nodes.c, t.messages.c, t.summaries.c
 MOST = 8 << 20  # bytes that are read where no summary stands for anything
 STEPS, MOST_STEPS = 64, 1024  # turns that one query walks back, at first and at most
 LEFT_OUT = "[Earlier messages were left out. conversation_search finds them.]"
-SUMMARISED = select(s.chain).where(s.scope_id == bindparam("scope"), s.conversation == bindparam("which"))
+SUMMARISED = select(s.chain).where(
+    s.scope_id == bindparam("scope"), s.conversation == bindparam("which")
+)
 CUT = select(t.epochs.c.cut).where(
     t.epochs.c.scope_id == bindparam("scope"),
-    t.epochs.c.id == select(n.epoch).where(n.id == bindparam("head")).scalar_subquery())
+    t.epochs.c.id == select(n.epoch).where(n.id == bindparam("head")).scalar_subquery(),
+)
 SUMMARY = select(s.content).where(s.scope_id == bindparam("scope"), s.chain == bindparam("link"))
 
 
@@ -42,22 +46,34 @@ def _back() -> Any:
     """The turns of a line from `head` back, `most` of them, each with the bytes that it holds."""
     scope: Any = bindparam("scope")
     older = t.nodes.alias("older")
-    line = select(n.id, n.parent, n.chain, literal(1).label("step")).where(
-        n.id == bindparam("head"), n.scope_id == scope).cte("line", recursive=True)
-    line = line.union_all(select(older.c.id, older.c.parent, older.c.chain, line.c.step + 1).where(
-        older.c.id == line.c.parent, older.c.scope_id == scope, line.c.step < bindparam("most")))
-    size = select(func.coalesce(func.sum(func.length(m.body) + func.length(m.content)), 0)).where(
-        m.node == line.c.id, m.scope_id == scope, m.source != "evicted").scalar_subquery()
+    line = (
+        select(n.id, n.parent, n.chain, literal(1).label("step"))
+        .where(n.id == bindparam("head"), n.scope_id == scope)
+        .cte("line", recursive=True)
+    )
+    line = line.union_all(
+        select(older.c.id, older.c.parent, older.c.chain, line.c.step + 1).where(
+            older.c.id == line.c.parent, older.c.scope_id == scope, line.c.step < bindparam("most")
+        )
+    )
+    size = (
+        select(func.coalesce(func.sum(func.length(m.body) + func.length(m.content)), 0))
+        .where(m.node == line.c.id, m.scope_id == scope, m.source != "evicted")
+        .scalar_subquery()
+    )
     return select(line.c.id, line.c.parent, line.c.chain, size.label("size")).order_by(line.c.step)
 
 
 @cache
 def _said(size: int) -> Any:
     return select(m.id, m.node, m.body, m.role, m.content).where(
-        m.scope_id == bindparam("scope"), any_of(m.node, size), m.source != "evicted")
+        m.scope_id == bindparam("scope"), any_of(m.node, size), m.source != "evicted"
+    )
 
 
-def end(conn: Connection, scope_id: int, conversation: tuple[int, int], asked: Sequence[Json], room: int) -> End:
+def end(
+    conn: Connection, scope_id: int, conversation: tuple[int, int], asked: Sequence[Json], room: int
+) -> End:
     """The end of a line, about `room` bytes. conversation: its row key and its head. asked: the request's own
     messages; where they ask the newest again, the end is that of the turn before."""
     which, head = conversation
@@ -88,7 +104,10 @@ def _walked(conn: Connection, scope_id: int, head: int) -> Iterator[Any]:
 
 
 def _chosen(
-        walked: Iterator[Any], there: Collection[bytes], cut: bytes | None, room: int,
+    walked: Iterator[Any],
+    there: Collection[bytes],
+    cut: bytes | None,
+    room: int,
 ) -> tuple[list[int], bytes | None]:
     """The turns to read, newest first, and the link of what comes before them; None where that is nothing.
 

@@ -1,4 +1,5 @@
 """Recall memory rows: every message once, with its search document beside it."""
+
 from __future__ import annotations
 
 import itertools
@@ -48,16 +49,31 @@ def said(body: str, role: str, content: str) -> Json:
     return decode(body) if body else {"role": role, "content": content}
 
 
-def rows_of(scope_id: int, place: Place, found: Sequence[tuple[Json, bytes]]) -> Iterator[dict[str, Any]]:
+def rows_of(
+    scope_id: int, place: Place, found: Sequence[tuple[Json, bytes]]
+) -> Iterator[dict[str, Any]]:
     """Messages, each with its digest, as rows without a key; system text is the app's, not the user's: left out."""
     for message, digest in found:
         if is_system(message):
             continue
         words, role = text_of(message), str(message.get("role") or "")
-        plain = list(message.items()) == [("role", role), ("content", words)]  # as most are: their text is stored once
-        yield {"public_id": new_id("msg"), "scope_id": scope_id, "conversation": place.conversation, "node": place.node, "role": role,
-               "body": "" if plain else encode(message).decode(), "content": words, "digest": digest, "aborted": place.aborted, "source": place.source,
-               "created_at": place.at}
+        plain = list(message.items()) == [
+            ("role", role),
+            ("content", words),
+        ]  # as most are: their text is stored once
+        yield {
+            "public_id": new_id("msg"),
+            "scope_id": scope_id,
+            "conversation": place.conversation,
+            "node": place.node,
+            "role": role,
+            "body": "" if plain else encode(message).decode(),
+            "content": words,
+            "digest": digest,
+            "aborted": place.aborted,
+            "source": place.source,
+            "created_at": place.at,
+        }
 
 
 def append(conn: Connection, rows: Sequence[dict[str, Any]], newest: int | None = None) -> None:
@@ -69,7 +85,10 @@ def append(conn: Connection, rows: Sequence[dict[str, Any]], newest: int | None 
 
 
 # Messages are put into the index in the order of their keys, so the key of one to be stored has to be greater than all, even with a clock set back.
-GREATEST, INDEXED_TO = select(func.max(m.id)).scalar_subquery(), select(t.marks.c.upto).where(t.marks.c.name == "messages").scalar_subquery()
+GREATEST, INDEXED_TO = (
+    select(func.max(m.id)).scalar_subquery(),
+    select(t.marks.c.upto).where(t.marks.c.name == "messages").scalar_subquery(),
+)
 NEWEST = select(GREATEST.label("stored"), INDEXED_TO.label("indexed"))
 
 
@@ -79,36 +98,73 @@ def newest_key(conn: Connection) -> int:
     return max(found.stored or 0, found.indexed or 0)
 
 
-def add(conn: Connection, scope_id: int, place: Place, found: Sequence[tuple[Json, bytes]], once: bool = False) -> int:
+def add(
+    conn: Connection,
+    scope_id: int,
+    place: Place,
+    found: Sequence[tuple[Json, bytes]],
+    once: bool = False,
+) -> int:
     """Stores messages, each with its digest, in order, and puts them into the search index. Returns how many.
 
     once: a message that is in the conversation already is not stored again.
     """
     # What compaction evicts is older than what stands there already.
-    before = place.before or ("" if place.source == "evicted" else words_before(conn, place.conversation, place.node, None))
+    before = place.before or (
+        ""
+        if place.source == "evicted"
+        else words_before(conn, place.conversation, place.node, None)
+    )
     there = _there(conn, place.conversation, [digest for _, digest in found]) if once else set()
-    new = list({digest: (message, digest) for message, digest in reversed(found) if digest not in there}.values())[::-1] if once else found
+    new = (
+        list(
+            {
+                digest: (message, digest)
+                for message, digest in reversed(found)
+                if digest not in there
+            }.values()
+        )[::-1]
+        if once
+        else found
+    )
     rows, known = list(rows_of(scope_id, place, new)), execute(conn, NEWEST, {}).one()
     greatest = indexed = known.indexed or 0
     for i, row in enumerate(rows):
         key = new_key() + i
         greatest = max(greatest, key)
         add_row(conn, t.messages, id=key, **row)
-        index.put(conn, "messages_fts", key, Doc(scope_id, row["content"], speaker(said(row["body"], row["role"], row["content"])), before, place.at))
+        index.put(
+            conn,
+            "messages_fts",
+            key,
+            Doc(
+                scope_id,
+                row["content"],
+                speaker(said(row["body"], row["role"], row["content"])),
+                before,
+                place.at,
+            ),
+        )
         before = row["content"]
-    if rows and driver(conn) is not None and (known.stored or 0) <= indexed:  # nothing waits: a search need not look through an import for it
+    if (
+        rows and driver(conn) is not None and (known.stored or 0) <= indexed
+    ):  # nothing waits: a search need not look through an import for it
         put_row(conn, t.marks, ("name",), name="messages", upto=greatest)
     return len(rows)
 
 
 def _there(conn: Connection, conversation: int, digests: Sequence[bytes]) -> set[bytes]:
     """Those of the digests that are in the conversation already: asked in a few queries, for a long past is evicted at once."""
-    return {row.digest for row in among(conn, _with_digest, {"conversation": conversation}, digests)}
+    return {
+        row.digest for row in among(conn, _with_digest, {"conversation": conversation}, digests)
+    }
 
 
 @cache
 def _with_digest(size: int) -> Any:
-    return select(m.digest).where(m.conversation == bindparam("conversation"), any_of(m.digest, size))
+    return select(m.digest).where(
+        m.conversation == bindparam("conversation"), any_of(m.digest, size)
+    )
 
 
 def speaker(message: Json) -> str:
@@ -119,7 +175,8 @@ def speaker(message: Json) -> str:
 LAST = 2**63 - 1
 BEFORE = text(
     "SELECT content FROM messages WHERE conversation = :conversation AND id < :key AND (node = :node OR node = (SELECT parent FROM nodes WHERE id = :node))"
-    " AND role IN ('user', 'assistant') AND content != '' AND source != 'evicted' ORDER BY id DESC LIMIT 1")
+    " AND role IN ('user', 'assistant') AND content != '' AND source != 'evicted' ORDER BY id DESC LIMIT 1"
+)
 
 
 def words_before(conn: Connection, conversation: int, node: int | None, key: int | None) -> str:
@@ -127,7 +184,11 @@ def words_before(conn: Connection, conversation: int, node: int | None, key: int
     another branch."""
     if node is None:
         return ""
-    row = execute(conn, BEFORE, {"conversation": conversation, "node": node, "key": LAST if key is None else key}).first()
+    row = execute(
+        conn,
+        BEFORE,
+        {"conversation": conversation, "node": node, "key": LAST if key is None else key},
+    ).first()
     return str(row[0]) if row else ""
 
 
@@ -138,7 +199,16 @@ def remove(conn: Connection, which: Any) -> int:
         index.drop(conn, "messages_fts", key)
     if keys:
         if embedded := vectors.drop(conn, vectors.MESSAGES, keys):
-            enqueue(conn, Job("erase", {"scopes": [], "messages": {str(scope): found for scope, found in embedded.items()}}))
+            enqueue(
+                conn,
+                Job(
+                    "erase",
+                    {
+                        "scopes": [],
+                        "messages": {str(scope): found for scope, found in embedded.items()},
+                    },
+                ),
+            )
         conn.execute(delete(t.messages).where(m.id.in_(keys)))
     return len(keys)
 
@@ -156,7 +226,9 @@ def paired(found: Sequence[Json], asked: Sequence[Json] = ()) -> list[Json]:
 
     asked: what follows them; results at its beginning count.
     """
-    following = itertools.takewhile(lambda x: x.get("role") in ("tool", "system", "developer"), asked)
+    following = itertools.takewhile(
+        lambda x: x.get("role") in ("tool", "system", "developer"), asked
+    )
     answered = {str(x.get("tool_call_id")) for x in [*found, *following] if x.get("role") == "tool"}
     out: list[Json] = []
     open_calls: set[str] = set()
@@ -168,7 +240,9 @@ def paired(found: Sequence[Json], asked: Sequence[Json] = ()) -> list[Json]:
         calls = [c for c in message.get("tool_calls") or [] if str(c.get("id")) in answered]
         open_calls = {str(c.get("id")) for c in calls}
         if message.get("tool_calls") and len(calls) != len(message["tool_calls"]):
-            message = {k: v for k, v in message.items() if k != "tool_calls"} | ({"tool_calls": calls} if calls else {})
+            message = {k: v for k, v in message.items() if k != "tool_calls"} | (
+                {"tool_calls": calls} if calls else {}
+            )
             if not calls and not message.get("content"):
                 continue
         out.append(message)
@@ -190,19 +264,44 @@ class Query:
     skip: int = 0
 
 
-def search(conn: Connection, scope_id: int, q: Query, near: Near | None = None) -> list[dict[str, Any]]:
+def search(
+    conn: Connection, scope_id: int, q: Query, near: Near | None = None
+) -> list[dict[str, Any]]:
     """Hits, best first; without words: the newest. Each with id, role, content, conversation, created_at, score and why. near: the rows
     nearest by meaning."""
-    rows = _allowed(select(m.id, m.conversation, m.created_at, func.substr(m.content, 1, TEXT)).where(m.scope_id + 0 == scope_id), q)  # + 0: by row key
-    hits = select(m.id, m.public_id, m.role, m.content, m.created_at, m.aborted, t.conversations.c.name.label("conversation")).join(
-        t.conversations, t.conversations.c.id == m.conversation)
+    rows = _allowed(
+        select(m.id, m.conversation, m.created_at, func.substr(m.content, 1, TEXT)).where(
+            m.scope_id + 0 == scope_id
+        ),
+        q,
+    )  # + 0: by row key
+    hits = select(
+        m.id,
+        m.public_id,
+        m.role,
+        m.content,
+        m.created_at,
+        m.aborted,
+        t.conversations.c.name.label("conversation"),
+    ).join(t.conversations, t.conversations.c.id == m.conversation)
     newest = _allowed(hits.where(m.scope_id == scope_id), q)
-    return ranked(conn, Corner("messages_fts", scope_id, rows, m.id, _beside), (hits, newest), q, near or Near())
+    return ranked(
+        conn,
+        Corner("messages_fts", scope_id, rows, m.id, _beside),
+        (hits, newest),
+        q,
+        near or Near(),
+    )
 
 
 def narrowed(scope_id: int, q: Query) -> Any:
     """The rows that the filters leave, as a query of row keys; None where they leave every row that has a vector."""
-    if q.since is None and q.until is None and q.within is None and (not q.roles or {"user", "assistant"} <= set(q.roles)):
+    if (
+        q.since is None
+        and q.until is None
+        and q.within is None
+        and (not q.roles or {"user", "assistant"} <= set(q.roles))
+    ):
         return None
     return _allowed(select(m.id).where(m.scope_id == scope_id), q)
 
@@ -223,9 +322,17 @@ _named = msgspec.json.Decoder(_Named).decode
 
 
 def _doc(conn: Connection, row: Any) -> Doc:
-    before = "" if row.source == "evicted" else words_before(conn, row.conversation, row.node, row.id)
+    before = (
+        "" if row.source == "evicted" else words_before(conn, row.conversation, row.node, row.id)
+    )
     name = _named(row.body).name if row.body else None
-    return Doc(row.scope_id, row.content, speaker({"name": name, "role": row.role, "content": row.content}), before, row.created_at)
+    return Doc(
+        row.scope_id,
+        row.content,
+        speaker({"name": name, "role": row.role, "content": row.content}),
+        before,
+        row.created_at,
+    )
 
 
 MARK = select(t.marks.c.upto).where(t.marks.c.name == "messages")
@@ -233,8 +340,10 @@ THERE = "EXISTS (SELECT 1 FROM messages_fts WHERE rowid = m.id)"  # those that w
 AHEAD = "FROM messages WHERE id > :mark ORDER BY id LIMIT :ahead"
 NEXT = text(f"SELECT * FROM (SELECT * {AHEAD}) m WHERE NOT {THERE} LIMIT :most")  # noqa: S608 - no input in it
 PASSED = text(f"SELECT count(*), max(id) FROM (SELECT id {AHEAD})")  # noqa: S608 - no input in it
-NEXT_HERE = text(f"SELECT m.* FROM messages m WHERE m.scope_id = :scope AND m.created_at >= :since AND m.id > :mark AND NOT {THERE}"  # noqa: S608 - no input in it
-                 " ORDER BY m.id DESC LIMIT :most")
+NEXT_HERE = text(
+    f"SELECT m.* FROM messages m WHERE m.scope_id = :scope AND m.created_at >= :since AND m.id > :mark AND NOT {THERE}"  # noqa: S608 - no input in it
+    " ORDER BY m.id DESC LIMIT :most"
+)
 WINDOW = 512  # messages that one look passes over, where an import put them in
 SET_BACK = 60.0  # seconds by which a clock may be set back and a search still find at once what is said then
 
@@ -247,10 +356,16 @@ def index_new(conn: Connection, most: int, scope_id: int | None = None) -> int:
     if rows and len(failed) == len(rows):
         raise failed[rows[0].id]
     for key, e in failed.items():
-        log.warning("message row %d cannot be put into the search index: %s", key, type(e).__name__)  # not what it says: that may be what the user said
+        log.warning(
+            "message row %d cannot be put into the search index: %s", key, type(e).__name__
+        )  # not what it says: that may be what the user said
     done = len(rows)
     if scope_id is None and driver(conn) is not None:
-        passed, upto = (done, rows[-1].id) if done == most else conn.execute(PASSED, {"mark": _mark(conn), "ahead": WINDOW}).one()
+        passed, upto = (
+            (done, rows[-1].id)
+            if done == most
+            else conn.execute(PASSED, {"mark": _mark(conn), "ahead": WINDOW}).one()
+        )
         if upto is not None:
             put_row(conn, t.marks, ("name",), name="messages", upto=upto)
         done = most if passed == WINDOW else done
@@ -284,7 +399,10 @@ def _waiting(conn: Connection, most: int, scope_id: int | None = None) -> Sequen
     if scope_id is None:
         return conn.execute(NEXT, {"mark": _mark(conn), "ahead": WINDOW, "most": most}).all()
     mark = _mark(conn)
-    return conn.execute(NEXT_HERE, {"scope": scope_id, "since": time_of(mark) - SET_BACK, "mark": mark, "most": most}).all()
+    return conn.execute(
+        NEXT_HERE,
+        {"scope": scope_id, "since": time_of(mark) - SET_BACK, "mark": mark, "most": most},
+    ).all()
 
 
 def _mark(conn: Connection) -> int:
@@ -306,7 +424,9 @@ def _allowed(query: Any, q: Query) -> Any:
     return query
 
 
-def ranked(conn: Connection, corner: Corner, queries: tuple[Any, Any], q: Query, near: Near) -> list[dict[str, Any]]:
+def ranked(
+    conn: Connection, corner: Corner, queries: tuple[Any, Any], q: Query, near: Near
+) -> list[dict[str, Any]]:
     """Runs a search over an index, or by date when there are no words to look for. queries: for whole rows, and for the newest
     of those that may be shown."""
     hits, newest = queries
@@ -318,7 +438,15 @@ def ranked(conn: Connection, corner: Corner, queries: tuple[Any, Any], q: Query,
         return []
     wanted = list(order)[q.offset : q.offset + q.limit]
     by_key = {row.id: row for row in conn.execute(hits.where(corner.key.in_(wanted)))}
-    return [{**by_key[k]._mapping, "score": round(order[k].score, 4), "why": order[k].why | ({"similarity": round(near[k], 4)} if k in near else {})} for k in wanted if k in by_key]
+    return [
+        {
+            **by_key[k]._mapping,
+            "score": round(order[k].score, 4),
+            "why": order[k].why | ({"similarity": round(near[k], 4)} if k in near else {}),
+        }
+        for k in wanted
+        if k in by_key
+    ]
 
 
 def _beside(conn: Connection, keys: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
@@ -326,15 +454,27 @@ def _beside(conn: Connection, keys: Sequence[int]) -> dict[int, tuple[int | None
     said = "SELECT n.id FROM messages n WHERE n.conversation = m.conversation AND n.role IN ('user', 'assistant') AND n.content != '' AND n.id"
     rows = conn.exec_driver_sql(
         f"SELECT m.id, ({said} < m.id ORDER BY n.id DESC LIMIT 1), ({said} > m.id ORDER BY n.id LIMIT 1)"  # noqa: S608 - no input in it
-        " FROM json_each(?) k JOIN messages m ON m.id = k.value", (encode(keys).decode(),))
+        " FROM json_each(?) k JOIN messages m ON m.id = k.value",
+        (encode(keys).decode(),),
+    )
     return {key: (before, after) for key, before, after in rows}
 
 
 def page(conn: Connection, conversation: int, after: int, limit: int) -> list[dict[str, Any]]:
     """Messages of a conversation in order, after a row key."""
-    rows = conn.execute(select(t.messages).where(m.conversation == conversation, m.id > after).order_by(m.id).limit(limit))
+    rows = conn.execute(
+        select(t.messages)
+        .where(m.conversation == conversation, m.id > after)
+        .order_by(m.id)
+        .limit(limit)
+    )
     return [dict(r._mapping) for r in rows]
 
 
 def count(conn: Connection, conversation: int) -> int:
-    return int(conn.execute(select(func.count()).select_from(t.messages).where(m.conversation == conversation)).scalar() or 0)
+    return int(
+        conn.execute(
+            select(func.count()).select_from(t.messages).where(m.conversation == conversation)
+        ).scalar()
+        or 0
+    )

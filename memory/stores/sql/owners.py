@@ -1,4 +1,5 @@
 """Scopes as rows, and their generation: the one place that decides whether a write may still happen."""
+
 from __future__ import annotations
 
 import time
@@ -40,17 +41,44 @@ ERASED_MEANWHILE = "the user was erased while this ran; nothing of it is kept"
 # Built once: they run in every turn, and building a statement costs more than running it.
 _c = t.scopes.c
 GENERATION = select(t.generations.c.generation).where(t.generations.c.owner == bindparam("owner"))
-FIND = select(_c.id).where(_c.tenant == bindparam("tenant"), _c.user == bindparam("user"), _c.agent == bindparam("agent"))
-FIND_UNNAMED = select(_c.id).where(_c.tenant == bindparam("tenant"), _c.user.is_(None), _c.agent == bindparam("agent"))
+FIND = select(_c.id).where(
+    _c.tenant == bindparam("tenant"), _c.user == bindparam("user"), _c.agent == bindparam("agent")
+)
+FIND_UNNAMED = select(_c.id).where(
+    _c.tenant == bindparam("tenant"), _c.user.is_(None), _c.agent == bindparam("agent")
+)
 
 
-STANDING = select(
-    _c.id, _c.active_at, _c.proven, func.coalesce(select(t.generations.c.generation).where(t.generations.c.owner == bindparam("owner")).scalar_subquery(), 0).label("generation"),
-    t.conversations.c.id.label("conversation"), t.conversations.c.head, t.conversations.c.explicit, t.conversations.c.resent, *NEWEST.selected_columns,
-).join_from(t.scopes, t.conversations, (t.conversations.c.id == bindparam("conversation")) & (t.conversations.c.scope_id == _c.id), isouter=True).where(_c.id == bindparam("which"))
+STANDING = (
+    select(
+        _c.id,
+        _c.active_at,
+        _c.proven,
+        func.coalesce(
+            select(t.generations.c.generation)
+            .where(t.generations.c.owner == bindparam("owner"))
+            .scalar_subquery(),
+            0,
+        ).label("generation"),
+        t.conversations.c.id.label("conversation"),
+        t.conversations.c.head,
+        t.conversations.c.explicit,
+        t.conversations.c.resent,
+        *NEWEST.selected_columns,
+    )
+    .join_from(
+        t.scopes,
+        t.conversations,
+        (t.conversations.c.id == bindparam("conversation")) & (t.conversations.c.scope_id == _c.id),
+        isouter=True,
+    )
+    .where(_c.id == bindparam("which"))
+)
 TOUCH = update(t.scopes).where(_c.id == bindparam("which")).values(active_at=bindparam("now"))
 TOUCH_OUTSIDE = TOUCH.values(edits=_c.edits + 1)
-PROVE = update(t.scopes).where(_c.id == bindparam("which"), _c.proven.is_(False)).values(proven=True)
+PROVE = (
+    update(t.scopes).where(_c.id == bindparam("which"), _c.proven.is_(False)).values(proven=True)
+)
 
 
 def generation(conn: Connection, owner: bytes) -> int:
@@ -60,7 +88,11 @@ def generation(conn: Connection, owner: bytes) -> int:
 def find(conn: Connection, scope: Scope) -> int | None:
     """The scope's row id, if it has one."""
     values = {"tenant": scope.tenant, "agent": scope.agent}
-    found: int | None = execute(conn, FIND, {**values, "user": scope.user}).scalar() if scope.named else execute(conn, FIND_UNNAMED, values).scalar()
+    found: int | None = (
+        execute(conn, FIND, {**values, "user": scope.user}).scalar()
+        if scope.named
+        else execute(conn, FIND_UNNAMED, values).scalar()
+    )
     return found
 
 
@@ -69,8 +101,14 @@ def standing(conn: Connection, owner: Owner, scope_id: int | None, conversation:
     not there), head, explicit, resent, stored and indexed (see `messages.newest_key`). None when the scope is not there. Raises Erased when the owner was erased after this turn began."""
     if scope_id is None:
         return None
-    found = execute(conn, STANDING, {"which": scope_id, "owner": owner.scope.owner, "conversation": conversation}).first()
-    if (found.generation if found is not None else generation(conn, owner.scope.owner)) != owner.generation:
+    found = execute(
+        conn,
+        STANDING,
+        {"which": scope_id, "owner": owner.scope.owner, "conversation": conversation},
+    ).first()
+    if (
+        found.generation if found is not None else generation(conn, owner.scope.owner)
+    ) != owner.generation:
         raise Erased(ERASED_MEANWHILE)
     return found
 
@@ -87,8 +125,16 @@ def ensure(conn: Connection, owner: Owner) -> int:
         return found
     now = time.time()
     ident = new_key()
-    conn.execute(insert(t.scopes).values(
-        id=ident, tenant=owner.scope.tenant, user=owner.scope.user, agent=owner.scope.agent, created_at=now, active_at=now))
+    conn.execute(
+        insert(t.scopes).values(
+            id=ident,
+            tenant=owner.scope.tenant,
+            user=owner.scope.user,
+            agent=owner.scope.agent,
+            created_at=now,
+            active_at=now,
+        )
+    )
     return ident
 
 
@@ -100,7 +146,11 @@ def touch(conn: Connection, scope_id: int, *, outside: bool = False) -> None:
 def nth_turn(conn: Connection, scope_id: int, every: int) -> bool:
     """Counts a turn of the scope. Whether it is the last of `every` many."""
     conn.execute(update(t.scopes).where(_c.id == scope_id).values(turns=_c.turns + 1))
-    return bool(conn.execute(update(t.scopes).where(_c.id == scope_id, _c.turns >= every).values(turns=0)).rowcount)
+    return bool(
+        conn.execute(
+            update(t.scopes).where(_c.id == scope_id, _c.turns >= every).values(turns=0)
+        ).rowcount
+    )
 
 
 def prove(conn: Connection, scope_id: int) -> None:
@@ -109,7 +159,12 @@ def prove(conn: Connection, scope_id: int) -> None:
 
 
 def proven(conn: Connection, tenant: str) -> bool:
-    return conn.execute(select(t.scopes.c.id).where(t.scopes.c.tenant == tenant, t.scopes.c.proven).limit(1)).first() is not None
+    return (
+        conn.execute(
+            select(t.scopes.c.id).where(t.scopes.c.tenant == tenant, t.scopes.c.proven).limit(1)
+        ).first()
+        is not None
+    )
 
 
 def probe(conn: Connection) -> None:
@@ -119,7 +174,11 @@ def probe(conn: Connection) -> None:
 
 def scopes_of(conn: Connection, tenant: str, user: str) -> list[int]:
     """Every agent's scope of this user."""
-    return list(conn.execute(select(t.scopes.c.id).where(t.scopes.c.tenant == tenant, t.scopes.c.user == user)).scalars())
+    return list(
+        conn.execute(
+            select(t.scopes.c.id).where(t.scopes.c.tenant == tenant, t.scopes.c.user == user)
+        ).scalars()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,26 +198,49 @@ class Reach:
         return found
 
 
-COUNTED = {"blocks": t.blocks, "passages": t.passages, "messages": t.messages, "conversations": t.conversations}
+COUNTED = {
+    "blocks": t.blocks,
+    "passages": t.passages,
+    "messages": t.messages,
+    "conversations": t.conversations,
+}
 UserName = tuple[str, str]  # tenant, user
 
 
-def users(conn: Connection, reach: Reach, after: UserName | None, limit: int) -> list[dict[str, Any]]:
+def users(
+    conn: Connection, reach: Reach, after: UserName | None, limit: int
+) -> list[dict[str, Any]]:
     """Users by tenant and name after `after`, with counts over all their agents."""
     c = t.scopes.c
-    query = select(c.tenant, c.user, func.min(c.created_at), func.max(c.active_at)).where(c.user.is_not(None), *reach.conditions())
+    query = select(c.tenant, c.user, func.min(c.created_at), func.max(c.active_at)).where(
+        c.user.is_not(None), *reach.conditions()
+    )
     if after is not None:
         query = query.where(tuple_(c.tenant, c.user) > tuple_(*map(literal, after)))
-    rows = conn.execute(query.group_by(c.tenant, c.user).order_by(c.tenant, c.user).limit(limit)).all()
+    rows = conn.execute(
+        query.group_by(c.tenant, c.user).order_by(c.tenant, c.user).limit(limit)
+    ).all()
     names = [(r[0], r[1]) for r in rows]
     counts = {kind: _counts(conn, table, names) for kind, table in COUNTED.items()} if names else {}
-    return [{"tenant": r[0], "id": r[1], "created_at": r[2], "last_active_at": r[3], **{kind: counts[kind].get((r[0], r[1]), 0) for kind in COUNTED}}
-            for r in rows]
+    return [
+        {
+            "tenant": r[0],
+            "id": r[1],
+            "created_at": r[2],
+            "last_active_at": r[3],
+            **{kind: counts[kind].get((r[0], r[1]), 0) for kind in COUNTED},
+        }
+        for r in rows
+    ]
 
 
 def _counts(conn: Connection, table: Table, names: Sequence[UserName]) -> dict[UserName, int]:
     c = t.scopes.c
-    query = select(c.tenant, c.user, func.count()).select_from(table.join(t.scopes, c.id == table.c.scope_id)).where(tuple_(c.tenant, c.user).in_(names))
+    query = (
+        select(c.tenant, c.user, func.count())
+        .select_from(table.join(t.scopes, c.id == table.c.scope_id))
+        .where(tuple_(c.tenant, c.user).in_(names))
+    )
     if "deleted" in table.c:
         query = query.where(table.c.deleted.is_(False))
     if "deleted_at" in table.c:

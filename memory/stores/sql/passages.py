@@ -1,4 +1,5 @@
 """Archival memory rows: passages, each with its search document; exact duplicates are stored once."""
+
 from __future__ import annotations
 
 import time
@@ -24,13 +25,16 @@ p = t.passages.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
 Passage = dict[str, Any]
 TOGETHER = 0.0  # seconds between passages that belong together: pieces of one text, and what is said to be of one moment
-BEFORE = text("SELECT content, created_at FROM passages WHERE scope_id = :scope AND node = :node AND id < :key AND deleted_at IS NULL ORDER BY id DESC LIMIT 1")
+BEFORE = text(
+    "SELECT content, created_at FROM passages WHERE scope_id = :scope AND node = :node AND id < :key AND deleted_at IS NULL ORDER BY id DESC LIMIT 1"
+)
 _SAME = "SELECT n.id FROM passages n WHERE n.scope_id = p.scope_id AND n.node = p.node AND n.deleted_at IS NULL AND n.id"
 _NEAR = f"abs((SELECT created_at FROM passages WHERE id = %s) - at) <= {TOGETHER}"  # noqa: S608 - no input in it
 BESIDE = (
     f"SELECT id, CASE WHEN {_NEAR % 'a'} THEN a END, CASE WHEN {_NEAR % 'b'} THEN b END FROM ("  # noqa: S608 - no input in it
     f"SELECT p.id, p.created_at AS at, ({_SAME} < p.id ORDER BY n.id DESC LIMIT 1) AS a, ({_SAME} > p.id ORDER BY n.id LIMIT 1) AS b"
-    " FROM json_each(?) k JOIN passages p ON p.id = k.value)")
+    " FROM json_each(?) k JOIN passages p ON p.id = k.value)"
+)
 TYPES = ("identity", "preference", "fact", "context", "trivial")
 
 
@@ -72,14 +76,46 @@ def add(conn: Connection, scope_id: int, new: Insert) -> tuple[list[dict[str, An
     now = new.created_at if new.created_at is not None else time.time()
     out, made = [], 0
     for i, content in enumerate(passages_of(new.content)):
-        digest = mac(b"passage", str(new.node).encode(), squeeze(content).casefold().encode("utf-8", "surrogatepass"))
-        found = conn.execute(select(t.passages).where(p.scope_id == scope_id, p.digest == digest, p.deleted_at.is_(None))).first()
+        digest = mac(
+            b"passage",
+            str(new.node).encode(),
+            squeeze(content).casefold().encode("utf-8", "surrogatepass"),
+        )
+        found = conn.execute(
+            select(t.passages).where(
+                p.scope_id == scope_id, p.digest == digest, p.deleted_at.is_(None)
+            )
+        ).first()
         if found is None:
             key = new_key() + i
-            conn.execute(insert(t.passages).values(
-                id=key, public_id=new_id("passage"), scope_id=scope_id, node=new.node, content=content, tags=encode(list(new.tags)).decode(), type=new.type,
-                importance=new.importance, digest=digest, actor=new.actor, created_at=now, source=new.source))
-            index.put(conn, "passages_fts", key, Doc(scope_id, content, _labels(content, new.tags), _before(conn, (scope_id, new.node, key), now), now))
+            conn.execute(
+                insert(t.passages).values(
+                    id=key,
+                    public_id=new_id("passage"),
+                    scope_id=scope_id,
+                    node=new.node,
+                    content=content,
+                    tags=encode(list(new.tags)).decode(),
+                    type=new.type,
+                    importance=new.importance,
+                    digest=digest,
+                    actor=new.actor,
+                    created_at=now,
+                    source=new.source,
+                )
+            )
+            index.put(
+                conn,
+                "passages_fts",
+                key,
+                Doc(
+                    scope_id,
+                    content,
+                    _labels(content, new.tags),
+                    _before(conn, (scope_id, new.node, key), now),
+                    now,
+                ),
+            )
             found = conn.execute(select(t.passages).where(p.id == key)).one()
             made += 1
         out.append(shown(found))
@@ -89,19 +125,55 @@ def add(conn: Connection, scope_id: int, new: Insert) -> tuple[list[dict[str, An
 
 
 def shown(row: Row[Any]) -> dict[str, Any]:
-    return {"key": row.id, "id": row.public_id, "content": row.content, "tags": decode(row.tags), "type": row.type, "importance": row.importance,
-            "actor": row.actor, "created_at": row.created_at, "source": row.source, "forgotten_at": row.deleted_at, "forgotten_by": row.deleted_by,
-            "superseded_by": row.superseded_by}
+    return {
+        "key": row.id,
+        "id": row.public_id,
+        "content": row.content,
+        "tags": decode(row.tags),
+        "type": row.type,
+        "importance": row.importance,
+        "actor": row.actor,
+        "created_at": row.created_at,
+        "source": row.source,
+        "forgotten_at": row.deleted_at,
+        "forgotten_by": row.deleted_by,
+        "superseded_by": row.superseded_by,
+    }
 
 
-def search(conn: Connection, scope_id: int, f: Filter, near: Near | None = None) -> list[dict[str, Any]]:
+def search(
+    conn: Connection, scope_id: int, f: Filter, near: Near | None = None
+) -> list[dict[str, Any]]:
     """Hits, best first, or the newest when there are no words to look for. near: the rows nearest by meaning."""
-    rows = _allowed(select(p.id, literal(0), p.created_at, func.substr(p.content, 1, TEXT)).where(p.scope_id + 0 == scope_id), f)  # + 0: by row key
+    rows = _allowed(
+        select(p.id, literal(0), p.created_at, func.substr(p.content, 1, TEXT)).where(
+            p.scope_id + 0 == scope_id
+        ),
+        f,
+    )  # + 0: by row key
     hits = select(t.passages)
     newest = _allowed(hits.where(p.scope_id == scope_id), f)
-    found = ranked(conn, Corner("passages_fts", scope_id, rows, p.id, _beside), (hits, newest), f.query, near or Near())
-    return [{"key": h["id"], "id": h["public_id"], "content": h["content"], "tags": decode(h["tags"]), "type": h["type"], "importance": h["importance"],
-             "created_at": h["created_at"], "score": h["score"], "why": h["why"]} for h in found]
+    found = ranked(
+        conn,
+        Corner("passages_fts", scope_id, rows, p.id, _beside),
+        (hits, newest),
+        f.query,
+        near or Near(),
+    )
+    return [
+        {
+            "key": h["id"],
+            "id": h["public_id"],
+            "content": h["content"],
+            "tags": decode(h["tags"]),
+            "type": h["type"],
+            "importance": h["importance"],
+            "created_at": h["created_at"],
+            "score": h["score"],
+            "why": h["why"],
+        }
+        for h in found
+    ]
 
 
 def narrowed(scope_id: int, f: Filter) -> Any:
@@ -143,18 +215,35 @@ def _beside(conn: Connection, keys: Sequence[int]) -> dict[int, tuple[int | None
 def docs(conn: Connection, after: int, limit: int) -> list[tuple[int, Doc]]:
     """Row keys and what is indexed of them, in order, after a row key."""
     rows = conn.execute(select(t.passages).where(p.id > after).order_by(p.id).limit(limit))
-    return [(r.id, Doc(
-        r.scope_id, r.content, _labels(r.content, decode(r.tags)), _before(conn, (r.scope_id, r.node, r.id), r.created_at), r.created_at)) for r in rows]
+    return [
+        (
+            r.id,
+            Doc(
+                r.scope_id,
+                r.content,
+                _labels(r.content, decode(r.tags)),
+                _before(conn, (r.scope_id, r.node, r.id), r.created_at),
+                r.created_at,
+            ),
+        )
+        for r in rows
+    ]
 
 
 def get(conn: Connection, scope_ids: Sequence[int], ident: str) -> dict[str, Any] | None:
-    row = conn.execute(select(t.passages).where(p.scope_id.in_(scope_ids), p.public_id == ident, p.deleted_at.is_(None))).first()
+    row = conn.execute(
+        select(t.passages).where(
+            p.scope_id.in_(scope_ids), p.public_id == ident, p.deleted_at.is_(None)
+        )
+    ).first()
     return shown(row) if row else None
 
 
 def remove(conn: Connection, scope_ids: Sequence[int], ident: str) -> int | None:
     """Forgets one passage. Returns its row key, or None when there is none."""
-    key: int | None = conn.execute(select(p.id).where(p.scope_id.in_(scope_ids), p.public_id == ident)).scalar()
+    key: int | None = conn.execute(
+        select(p.id).where(p.scope_id.in_(scope_ids), p.public_id == ident)
+    ).scalar()
     if key is None:
         return None
     index.drop(conn, "passages_fts", key)
@@ -165,5 +254,12 @@ def remove(conn: Connection, scope_ids: Sequence[int], ident: str) -> int | None
 
 def page(conn: Connection, scope_id: int, before: int | None, limit: int) -> list[dict[str, Any]]:
     """Newest first, before a row key."""
-    query = select(t.passages).where(p.scope_id == scope_id, p.deleted_at.is_(None)).order_by(p.id.desc()).limit(limit)
-    return [shown(r) for r in conn.execute(query.where(p.id < before) if before is not None else query)]
+    query = (
+        select(t.passages)
+        .where(p.scope_id == scope_id, p.deleted_at.is_(None))
+        .order_by(p.id.desc())
+        .limit(limit)
+    )
+    return [
+        shown(r) for r in conn.execute(query.where(p.id < before) if before is not None else query)
+    ]

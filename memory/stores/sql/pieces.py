@@ -4,6 +4,7 @@ writes waits for a moment at most.
 How much a piece does is measured, not guessed: it ends after `ROWS` rows or `SECONDS`, whichever comes
 first. So it is as short on a slow machine, and with rows of any size, as on a fast one.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -48,7 +49,9 @@ async def written(db: Pieces, piece: Callable[[Connection, Share], T | None]) ->
     return found
 
 
-async def performed(db: Pieces, steps: Iterator[int], opening: Callable[[Connection], None]) -> None:
+async def performed(
+    db: Pieces, steps: Iterator[int], opening: Callable[[Connection], None]
+) -> None:
     """Writes what a generator writes, which yields after each row (how many it were): every piece goes on
     with it where the one before ended. opening: called first in each piece, with its connection."""
 

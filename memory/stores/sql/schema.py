@@ -4,6 +4,7 @@ Everything hangs on `scopes` (one tenant, user, agent); every row of a user carr
 erasure are one predicate. `generations` outlives an erasure and holds no name, only its keyed hash.
 JSON is kept as text, hashes as bytes, times as seconds since 1970.
 """
+
 from __future__ import annotations
 
 from sqlalchemy import (
@@ -26,9 +27,14 @@ from sqlalchemy import (
 )
 from sqlalchemy import text as sql_text
 
-metadata = MetaData(naming_convention={
-    "ix": "ix_%(table_name)s_%(column_0_N_name)s", "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-    "pk": "pk_%(table_name)s", "fk": "fk_%(table_name)s_%(column_0_name)s"})
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+    }
+)
 
 Key = BigInteger().with_variant(Integer, "sqlite")  # SQLite's rowid alias must be spelled INTEGER
 
@@ -50,52 +56,148 @@ def at(name: str = "created_at") -> Column[float]:
 
 
 scopes = Table(
-    "scopes", metadata, key(), text("tenant"), Column("user", Text), text("agent"),
-    Column("edits", Integer, nullable=False, server_default="0"), at(), at("active_at"), Column("proven", Boolean, nullable=False, server_default="0"),
-    Column("turns", Integer, nullable=False, server_default="0"), UniqueConstraint("tenant", "user", "agent"))
+    "scopes",
+    metadata,
+    key(),
+    text("tenant"),
+    Column("user", Text),
+    text("agent"),
+    Column("edits", Integer, nullable=False, server_default="0"),
+    at(),
+    at("active_at"),
+    Column("proven", Boolean, nullable=False, server_default="0"),
+    Column("turns", Integer, nullable=False, server_default="0"),
+    UniqueConstraint("tenant", "user", "agent"),
+)
 
-generations = Table("generations", metadata, Column("owner", LargeBinary, primary_key=True), Column("generation", Integer, nullable=False))
+generations = Table(
+    "generations",
+    metadata,
+    Column("owner", LargeBinary, primary_key=True),
+    Column("generation", Integer, nullable=False),
+)
 
 blocks = Table(
-    "blocks", metadata, Column("id", String(64), primary_key=True), scoped(), Column("branch", Key, nullable=False, server_default="0"),
-    text("label"), text("description"), text("value"), Column("limit", Integer, nullable=False),
-    Column("read_only", Boolean, nullable=False), Column("version", Integer, nullable=False),
-    Column("deleted", Boolean, nullable=False, server_default="0"), at("updated_at"), UniqueConstraint("scope_id", "branch", "label"))
+    "blocks",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    scoped(),
+    Column("branch", Key, nullable=False, server_default="0"),
+    text("label"),
+    text("description"),
+    text("value"),
+    Column("limit", Integer, nullable=False),
+    Column("read_only", Boolean, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("deleted", Boolean, nullable=False, server_default="0"),
+    at("updated_at"),
+    UniqueConstraint("scope_id", "branch", "label"),
+)
 
 block_versions = Table(
-    "block_versions", metadata, Column("id", Integer, primary_key=True), scoped(), Column("block_id", String(64), nullable=False, index=True),
-    Column("version", Integer, nullable=False), Column("before", Text), Column("after", Text), text("actor"),
-    Column("request_id", Text), Column("tool_call_id", Text), Column("undoes", Integer), at(),
-    Index("ix_block_versions_scope_id", "scope_id"), UniqueConstraint("block_id", "version"))
+    "block_versions",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    scoped(),
+    Column("block_id", String(64), nullable=False, index=True),
+    Column("version", Integer, nullable=False),
+    Column("before", Text),
+    Column("after", Text),
+    text("actor"),
+    Column("request_id", Text),
+    Column("tool_call_id", Text),
+    Column("undoes", Integer),
+    at(),
+    Index("ix_block_versions_scope_id", "scope_id"),
+    UniqueConstraint("block_id", "version"),
+)
 
 shared_blocks = Table(
-    "shared_blocks", metadata, Column("id", String(64), primary_key=True), text("tenant"), text("label"), text("description"), text("value"),
-    Column("limit", Integer, nullable=False), Column("version", Integer, nullable=False), at("updated_at"))
+    "shared_blocks",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    text("tenant"),
+    text("label"),
+    text("description"),
+    text("value"),
+    Column("limit", Integer, nullable=False),
+    Column("version", Integer, nullable=False),
+    at("updated_at"),
+)
 
 shared_members = Table(
-    "shared_members", metadata, Column("block_id", String(64), ForeignKey("shared_blocks.id"), primary_key=True),
-    Column("scope_id", Key, ForeignKey("scopes.id"), primary_key=True), Column("write", Boolean, nullable=False, server_default="0"))
+    "shared_members",
+    metadata,
+    Column("block_id", String(64), ForeignKey("shared_blocks.id"), primary_key=True),
+    Column("scope_id", Key, ForeignKey("scopes.id"), primary_key=True),
+    Column("write", Boolean, nullable=False, server_default="0"),
+)
 
 conversations = Table(
-    "conversations", metadata, key(), scoped(), text("name"), Column("explicit", Boolean, nullable=False),
-    Column("resent", Boolean, nullable=False, server_default="0"), Column("forked_from", Text), Column("head", Key), at(), at("updated_at"),
-    UniqueConstraint("scope_id", "name"), Index("ix_conversations_name", "name"))
+    "conversations",
+    metadata,
+    key(),
+    scoped(),
+    text("name"),
+    Column("explicit", Boolean, nullable=False),
+    Column("resent", Boolean, nullable=False, server_default="0"),
+    Column("forked_from", Text),
+    Column("head", Key),
+    at(),
+    at("updated_at"),
+    UniqueConstraint("scope_id", "name"),
+    Index("ix_conversations_name", "name"),
+)
 
 epochs = Table(
-    "epochs", metadata, Column("id", String(64), primary_key=True), scoped(), text("core"), text("blocks"), Column("edits", Integer, nullable=False),
-    Column("cut", LargeBinary), Column("elide", LargeBinary), at(), Index("ix_epochs_scope_id", "scope_id"))
+    "epochs",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    scoped(),
+    text("core"),
+    text("blocks"),
+    Column("edits", Integer, nullable=False),
+    Column("cut", LargeBinary),
+    Column("elide", LargeBinary),
+    at(),
+    Index("ix_epochs_scope_id", "scope_id"),
+)
 
 nodes = Table(
-    "nodes", metadata, key(), scoped(), Column("conversation", Key, ForeignKey("conversations.id"), nullable=False, index=True),
-    Column("parent", Key), Column("turn", Key, nullable=False), Column("digest", LargeBinary), Column("chain", LargeBinary),
-    Column("asked", LargeBinary), Column("trail", LargeBinary), Column("depth", Integer, nullable=False), Column("state", String(8), nullable=False),
-    Column("epoch", String(64)), Column("note", Text), Column("recall", Text), Column("told", Text), Column("hidden", Text), Column("carriers", Text),
-    Column("branch", Key, nullable=False), Column("at", Float, nullable=False), Column("text", Text),
-    Column("request", LargeBinary), Column("rounds", Text),  # what names the request among its retries, and the finished hidden rounds of it
-    Index("ix_nodes_digest", "scope_id", "digest"), Index("ix_nodes_request", "request"))
+    "nodes",
+    metadata,
+    key(),
+    scoped(),
+    Column("conversation", Key, ForeignKey("conversations.id"), nullable=False, index=True),
+    Column("parent", Key),
+    Column("turn", Key, nullable=False),
+    Column("digest", LargeBinary),
+    Column("chain", LargeBinary),
+    Column("asked", LargeBinary),
+    Column("trail", LargeBinary),
+    Column("depth", Integer, nullable=False),
+    Column("state", String(8), nullable=False),
+    Column("epoch", String(64)),
+    Column("note", Text),
+    Column("recall", Text),
+    Column("told", Text),
+    Column("hidden", Text),
+    Column("carriers", Text),
+    Column("branch", Key, nullable=False),
+    Column("at", Float, nullable=False),
+    Column("text", Text),
+    Column("request", LargeBinary),
+    Column(
+        "rounds", Text
+    ),  # what names the request among its retries, and the finished hidden rounds of it
+    Index("ix_nodes_digest", "scope_id", "digest"),
+    Index("ix_nodes_request", "request"),
+)
 # An index costs every turn a page to write: these hold what is not answered, and what was cut off.
 _PARTIAL = (
-    (Index("ix_nodes_asked", nodes.c.scope_id, nodes.c.asked), sql_text("state != 'done'")), (Index("ix_nodes_parent", nodes.c.parent), sql_text("state = 'aborted'")))
+    (Index("ix_nodes_asked", nodes.c.scope_id, nodes.c.asked), sql_text("state != 'done'")),
+    (Index("ix_nodes_parent", nodes.c.parent), sql_text("state = 'aborted'")),
+)
 
 
 @event.listens_for(metadata, "before_create")
@@ -106,58 +208,165 @@ def _partial(target: MetaData, connection: Connection, **_: object) -> None:
 
 
 messages = Table(
-    "messages", metadata, key(), Column("public_id", String(64), nullable=False), scoped(),  # nobody asks for one by it
-    Column("conversation", Key, ForeignKey("conversations.id"), nullable=False), Column("node", Key, index=True), text("role"), text("body"),
-    text("content"), Column("digest", LargeBinary), Column("aborted", Boolean, nullable=False, server_default="0"), text("source"), at(),
-    Index("ix_messages_conversation", "conversation", "id"), Index("ix_messages_scope_id", "scope_id", "created_at"))
+    "messages",
+    metadata,
+    key(),
+    Column("public_id", String(64), nullable=False),
+    scoped(),  # nobody asks for one by it
+    Column("conversation", Key, ForeignKey("conversations.id"), nullable=False),
+    Column("node", Key, index=True),
+    text("role"),
+    text("body"),
+    text("content"),
+    Column("digest", LargeBinary),
+    Column("aborted", Boolean, nullable=False, server_default="0"),
+    text("source"),
+    at(),
+    Index("ix_messages_conversation", "conversation", "id"),
+    Index("ix_messages_scope_id", "scope_id", "created_at"),
+)
 
 # How far something has come, by its name. messages: the row key up to which messages are in the search index, into which they are put
 # behind the turns, since that costs more than all else that a turn writes.
-marks = Table("marks", metadata, Column("name", String(64), primary_key=True), Column("upto", Key, nullable=False))
+marks = Table(
+    "marks",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("upto", Key, nullable=False),
+)
 
 passages = Table(
-    "passages", metadata, key(), Column("public_id", String(64), nullable=False, unique=True), scoped(), Column("node", Key, nullable=False, server_default="0"),
-    text("content"), text("tags", "[]"), text("type", "fact"), Column("importance", Float, nullable=False, server_default="0.5"),
-    Column("digest", LargeBinary, nullable=False), text("actor"), at(), Column("deleted_at", Float),
-    Column("deleted_by", Text), Column("superseded_by", String(64)), Column("source", String(64)),
-    Column("uses", Integer, nullable=False, server_default="0"), Column("used_at", Float),
-    Index("ix_passages_scope_id", "scope_id", "id"), Index("ix_passages_digest", "scope_id", "digest"))
+    "passages",
+    metadata,
+    key(),
+    Column("public_id", String(64), nullable=False, unique=True),
+    scoped(),
+    Column("node", Key, nullable=False, server_default="0"),
+    text("content"),
+    text("tags", "[]"),
+    text("type", "fact"),
+    Column("importance", Float, nullable=False, server_default="0.5"),
+    Column("digest", LargeBinary, nullable=False),
+    text("actor"),
+    at(),
+    Column("deleted_at", Float),
+    Column("deleted_by", Text),
+    Column("superseded_by", String(64)),
+    Column("source", String(64)),
+    Column("uses", Integer, nullable=False, server_default="0"),
+    Column("used_at", Float),
+    Index("ix_passages_scope_id", "scope_id", "id"),
+    Index("ix_passages_digest", "scope_id", "digest"),
+)
 
 vectors = Table(
-    "vectors", metadata, Column("passage", Key, primary_key=True), scoped(), text("model"), Column("vector", LargeBinary, nullable=False),
-    Index("ix_vectors_scope_id", "scope_id", "model"))
+    "vectors",
+    metadata,
+    Column("passage", Key, primary_key=True),
+    scoped(),
+    text("model"),
+    Column("vector", LargeBinary, nullable=False),
+    Index("ix_vectors_scope_id", "scope_id", "model"),
+)
 
 message_vectors = Table(
-    "message_vectors", metadata, Column("message", Key, primary_key=True, autoincrement=False), scoped(), text("model"),
-    Column("vector", LargeBinary, nullable=False), Index("ix_message_vectors_scope_id", "scope_id", "model", "message"))
+    "message_vectors",
+    metadata,
+    Column("message", Key, primary_key=True, autoincrement=False),
+    scoped(),
+    text("model"),
+    Column("vector", LargeBinary, nullable=False),
+    Index("ix_message_vectors_scope_id", "scope_id", "model", "message"),
+)
 
 summaries = Table(
-    "summaries", metadata, Column("id", Integer, primary_key=True), scoped(), Column("conversation", Key, nullable=False),
-    Column("chain", LargeBinary, nullable=False), text("content"), Column("count", Integer, nullable=False), at(), UniqueConstraint("scope_id", "chain"))
+    "summaries",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    scoped(),
+    Column("conversation", Key, nullable=False),
+    Column("chain", LargeBinary, nullable=False),
+    text("content"),
+    Column("count", Integer, nullable=False),
+    at(),
+    UniqueConstraint("scope_id", "chain"),
+)
 
 # By their turn's node, which ends their public id: they need no index of their own. record: a line of JSON for each attempt at the turn.
 explains = Table("explains", metadata, key(), scoped(), text("record"), at())
 
 jobs = Table(
-    "jobs", metadata, Column("id", Integer, primary_key=True), Column("scope_id", Key), text("kind"), text("payload", "{}"), Column("dedupe", Text, unique=True),
-    Column("state", String(8), nullable=False, server_default="ready"), Column("attempts", Integer, nullable=False, server_default="0"),
-    Column("run_at", Float, nullable=False), Column("lease_until", Float), Column("error", Text), at(),
-    Column("conversation", Key), Index("ix_jobs_conversation", "conversation"), Index("ix_jobs_scope_id", "scope_id"), Index("ix_jobs_ready", "state", "run_at"))
+    "jobs",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("scope_id", Key),
+    text("kind"),
+    text("payload", "{}"),
+    Column("dedupe", Text, unique=True),
+    Column("state", String(8), nullable=False, server_default="ready"),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("run_at", Float, nullable=False),
+    Column("lease_until", Float),
+    Column("error", Text),
+    at(),
+    Column("conversation", Key),
+    Index("ix_jobs_conversation", "conversation"),
+    Index("ix_jobs_scope_id", "scope_id"),
+    Index("ix_jobs_ready", "state", "run_at"),
+)
 
 # Managed keys made at run time: only the hash is kept. spec: what it may do, as JSON. A revoked row stays, so that its name is told.
 keys = Table(
-    "keys", metadata, Column("id", String(64), primary_key=True), Column("name", Text, nullable=False), Column("hash", String(64), nullable=False, unique=True),
-    text("tenant"), text("spec", "{}"), at(), Column("revoked_at", Float), Index("ix_keys_name", "name"))
+    "keys",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("hash", String(64), nullable=False, unique=True),
+    text("tenant"),
+    text("spec", "{}"),
+    at(),
+    Column("revoked_at", Float),
+    Index("ix_keys_name", "name"),
+)
 
 # What each request used. cost in USD, NULL where a price is unknown; user NULL where nobody was named, or was erased since.
 usage = Table(
-    "usage", metadata, Column("id", Integer, primary_key=True), text("request_id"), at(), text("tenant"), Column("user", Text), text("key"),
-    text("model"), text("target"), text("path"), text("mode"), *(Column(name, Integer, nullable=False, server_default="0") for name in (
-        "attempts", "rounds", "input", "cached_input", "cache_write", "output", "reasoning", "hidden_input", "hidden_output")),
-    Column("estimated", Boolean, nullable=False, server_default="0"), Column("cost", Float), Column("latency_ms", Float, nullable=False),
-    Column("first_token_ms", Float), Column("status", Integer, nullable=False), Column("code", Text),
-    Index("ix_usage_tenant", "tenant", "created_at"), Index("ix_usage_key", "key", "created_at"),
-    Index("ix_usage_user", "tenant", "user"))
+    "usage",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    text("request_id"),
+    at(),
+    text("tenant"),
+    Column("user", Text),
+    text("key"),
+    text("model"),
+    text("target"),
+    text("path"),
+    text("mode"),
+    *(
+        Column(name, Integer, nullable=False, server_default="0")
+        for name in (
+            "attempts",
+            "rounds",
+            "input",
+            "cached_input",
+            "cache_write",
+            "output",
+            "reasoning",
+            "hidden_input",
+            "hidden_output",
+        )
+    ),
+    Column("estimated", Boolean, nullable=False, server_default="0"),
+    Column("cost", Float),
+    Column("latency_ms", Float, nullable=False),
+    Column("first_token_ms", Float),
+    Column("status", Integer, nullable=False),
+    Column("code", Text),
+    Index("ix_usage_tenant", "tenant", "created_at"),
+    Index("ix_usage_key", "key", "created_at"),
+    Index("ix_usage_user", "tenant", "user"),
+)
 
 # Columns: scope, and with the scope before each word (memory.search.indexed): body, speaker, previous message, date.
 FTS = ("messages_fts", "passages_fts")

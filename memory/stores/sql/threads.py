@@ -8,6 +8,7 @@ one on the event loop's own thread for small reads and writes.
 - SQLAlchemy works on a connection's own sqlite3 connection, synchronously. Transactions are begun and ended on the driver, reads
   deferred and writes immediate: SQLAlchemy's own begin and commit cost as much as three inserts.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -27,14 +28,24 @@ T = TypeVar("T")
 Work = Callable[[Connection], T]
 READERS = 3
 READING, WRITING = "BEGIN", "BEGIN IMMEDIATE"
-SLOW, SHARE, REST = 0.01, 0.02, 10.0  # seconds that works on the loop's thread may take on average, the newest one's share in that, and seconds without
+SLOW, SHARE, REST = (
+    0.01,
+    0.02,
+    10.0,
+)  # seconds that works on the loop's thread may take on average, the newest one's share in that, and seconds without
 PAGE = 2048  # bytes, of a database that is new: a turn touches a dozen pages and a commit writes each of them whole
 CHECKPOINT = 512  # works on the loop's thread between checkpoints: some 8 MB of log
 BEHIND = 2048  # works beside one checkpoint, after which they wait for it
 LONG = 2048  # pages in the log (4 MB) after which it is begun anew
 BUSY = 5000  # ms that a write waits for another's
-PAGES_HERE, PAGES = 2 << 20, {READING: 1 << 19, WRITING: 1 << 20}  # bytes of the database that connections keep at hand: on the loop's thread, and others by what they do
-EVERYWHERE = ("temp_store=MEMORY", f"journal_size_limit={64 << 20}")  # bytes to which the log's file is cut once a larger write is over
+PAGES_HERE, PAGES = (
+    2 << 20,
+    {READING: 1 << 19, WRITING: 1 << 20},
+)  # bytes of the database that connections keep at hand: on the loop's thread, and others by what they do
+EVERYWHERE = (
+    "temp_store=MEMORY",
+    f"journal_size_limit={64 << 20}",
+)  # bytes to which the log's file is cut once a larger write is over
 
 
 class Lite:
@@ -42,12 +53,16 @@ class Lite:
 
     def __init__(self, raw: sqlite3.Connection, begin: str) -> None:
         self.raw, self._begin = raw, begin
-        self._engine = create_engine("sqlite://", creator=lambda: raw, poolclass=StaticPool, hide_parameters=True)
+        self._engine = create_engine(
+            "sqlite://", creator=lambda: raw, poolclass=StaticPool, hide_parameters=True
+        )
         self._over: Connection | None = None
 
     def run(self, works: Sequence[Work[Any]]) -> list[Any]:
         """Runs the works in one transaction. Raises what they raised, sqlite3.Error from the transaction itself."""
-        if self._over is None:  # held for good: to check one out and in again costs as much as three statements
+        if (
+            self._over is None
+        ):  # held for good: to check one out and in again costs as much as three statements
             self._over = self._engine.connect()
         over = self._over
         self.raw.execute(self._begin)
@@ -100,7 +115,9 @@ class Thread:
 
 def _set(raw: sqlite3.Connection, *pragmas: str) -> None:
     for pragma in pragmas:
-        raw.execute(f"PRAGMA {pragma}").fetchall()  # a statement with a row left keeps its connection busy
+        raw.execute(
+            f"PRAGMA {pragma}"
+        ).fetchall()  # a statement with a row left keeps its connection busy
 
 
 def _pages(size: int) -> str:
@@ -125,15 +142,25 @@ class SqliteThreads:
         """Connects; safe to call again after a failure. Raises OSError."""
         await self.close()
         if self._path != ":memory:":
-            with contextlib.suppress(FileExistsError):  # whose memories they are may read them; what SQLite puts beside it has the same mode
+            with contextlib.suppress(
+                FileExistsError
+            ):  # whose memories they are may read them; what SQLite puts beside it has the same mode
                 os.close(os.open(self._path, os.O_CREAT | os.O_EXCL, 0o600))
         try:
             self._writer = await self._connected(WRITING)
             for _ in range(READERS):
                 self._readers.put_nowait(await self._connected(READING))
             if self._synchronous == "NORMAL" and self._path != ":memory:":
-                raw = sqlite3.connect(self._path, isolation_level=None, timeout=0, cached_statements=256)
-                _set(raw, "synchronous=NORMAL", "wal_autocheckpoint=0", _pages(PAGES_HERE), *EVERYWHERE)
+                raw = sqlite3.connect(
+                    self._path, isolation_level=None, timeout=0, cached_statements=256
+                )
+                _set(
+                    raw,
+                    "synchronous=NORMAL",
+                    "wal_autocheckpoint=0",
+                    _pages(PAGES_HERE),
+                    *EVERYWHERE,
+                )
                 self._here = Lite(raw, READING), Lite(raw, WRITING)
         except sqlite3.Error as e:
             await self.close()
@@ -146,7 +173,16 @@ class SqliteThreads:
         conn = aiosqlite.connect(self._path, isolation_level=None, cached_statements=256)
         await conn
         self._all.append(thread := Thread(conn, begin))
-        await thread.call(_set, conn._conn, f"page_size={PAGE}", "journal_mode=WAL", f"synchronous={self._synchronous}", f"busy_timeout={BUSY}", _pages(PAGES[begin]), *EVERYWHERE)
+        await thread.call(
+            _set,
+            conn._conn,
+            f"page_size={PAGE}",
+            "journal_mode=WAL",
+            f"synchronous={self._synchronous}",
+            f"busy_timeout={BUSY}",
+            _pages(PAGES[begin]),
+            *EVERYWHERE,
+        )
         return thread
 
     async def read(self, work: Work[T]) -> T:
@@ -186,7 +222,9 @@ class SqliteThreads:
         if self._checkpoint is None or self._checkpoint.done():
             if self._since_checkpoint >= CHECKPOINT:
                 self._since_checkpoint = 0
-                self._checkpoint = asyncio.create_task(self._checkpointed(), name="memory-checkpoint")
+                self._checkpoint = asyncio.create_task(
+                    self._checkpointed(), name="memory-checkpoint"
+                )
         elif self._since_checkpoint >= BEHIND and self.pause is None:
             self.pause = asyncio.get_running_loop().create_future()
 
@@ -195,7 +233,9 @@ class SqliteThreads:
         and a file that grows costs more to write to. So they wait for the end of a long one, by when little is left to do, and for one
         that they outrun."""
         try:
-            if self._writer is not None and (await self._writer.call(self._writer.checkpoint) >= LONG or self.pause is not None):
+            if self._writer is not None and (
+                await self._writer.call(self._writer.checkpoint) >= LONG or self.pause is not None
+            ):
                 self.pause = self.pause or asyncio.get_running_loop().create_future()
                 await self._writer.call(self._writer.checkpoint_rest)
         finally:

@@ -1,5 +1,6 @@
 """A chat brought along, stored as if its turns had happened here: its assistant messages count as ours, so that a client that
 resends this history is recognised (MEMORY.md 5)."""
+
 from __future__ import annotations
 
 import time
@@ -58,7 +59,9 @@ def steps_of(messages: Sequence[Said]) -> list[Step]:
     out: list[Step] = []
     for one in messages:
         if not out or out[-1].state == "done":
-            out.append(Step(str(len(out)), str(len(out) - 1) if out else None, state="open", at=one.at))
+            out.append(
+                Step(str(len(out)), str(len(out) - 1) if out else None, state="open", at=one.at)
+            )
         out[-1].said.append(one)
         out[-1].at = one.at
         if one.message.get("role") == "assistant":
@@ -91,11 +94,25 @@ class Transcriber:
         answered = [s.id for s in steps if self.nodes[s.id].state != "open"]
         head = heading.head if heading.head in self.nodes else answered[-1] if answered else None
         c = t.conversations.c
-        if self._open.execute(select(c.id).where(c.scope_id == self._scope, c.name == heading.name)).first():
-            raise Conflict(f"there is a conversation {heading.name!r} of this user already: choose another id, or delete that one")
-        self._open.execute(insert(t.conversations).values(
-            id=ident, scope_id=self._scope, name=heading.name, explicit=heading.explicit, resent=heading.resent, forked_from=heading.forked_from,
-            head=None if head is None else self.nodes[head].turn, created_at=heading.created_at or now, updated_at=heading.updated_at or now))
+        if self._open.execute(
+            select(c.id).where(c.scope_id == self._scope, c.name == heading.name)
+        ).first():
+            raise Conflict(
+                f"there is a conversation {heading.name!r} of this user already: choose another id, or delete that one"
+            )
+        self._open.execute(
+            insert(t.conversations).values(
+                id=ident,
+                scope_id=self._scope,
+                name=heading.name,
+                explicit=heading.explicit,
+                resent=heading.resent,
+                forked_from=heading.forked_from,
+                head=None if head is None else self.nodes[head].turn,
+                created_at=heading.created_at or now,
+                updated_at=heading.updated_at or now,
+            )
+        )
 
     @property
     def _open(self) -> Connection:
@@ -106,15 +123,22 @@ class Transcriber:
         parent = self.nodes.get(step.parent) if step.parent else None
         first = self.nodes.get(step.first) if step.first and step.first != step.id else None
         digests: list[bytes] = []
-        asked = (parent.chain or parent.asked) if parent else self._start  # the history, then what this step asked
+        asked = (
+            (parent.chain or parent.asked) if parent else self._start
+        )  # the history, then what this step asked
         for s in step.said:
             digests.append(EMPTY if is_system(s.message) else mac(self._key, canonical(s.message)))
             if s.source != "evicted" and not _answers(s) and not is_system(s.message):
                 asked = mac(self._key, asked, digests[-1])
             yield 0
         node = Node(
-            id=new_key(), conversation=conversation, parent=parent.id if parent else None, asked=first.asked if first else asked,
-            at=step.at, turn=first.id if first else 0)
+            id=new_key(),
+            conversation=conversation,
+            parent=parent.id if parent else None,
+            asked=first.asked if first else asked,
+            at=step.at,
+            turn=first.id if first else 0,
+        )
         answer = next((s.message for s in step.said if _answers(s)), None)
         if answer is not None:
             closed(node, parent, *after(self._key, node.asked, answer))

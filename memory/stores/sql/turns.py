@@ -1,4 +1,5 @@
 """One turn's database work: the snapshot it reads once, the rows it opens, and what it records at the end."""
+
 from __future__ import annotations
 
 import time
@@ -31,15 +32,29 @@ encode, decode = msgspec.json.encode, msgspec.json.decode
 CANDIDATES = 64
 # Built once, like those below: they run in every turn, and building a statement costs more than running it.
 EDITS = select(t.scopes.c.edits).where(t.scopes.c.id == bindparam("scope"))
-BY_NAME = select(t.conversations).where(cv.scope_id == bindparam("scope"), cv.name == bindparam("which"))
-BY_KEY = select(t.conversations).where(cv.scope_id == bindparam("scope"), cv.id == bindparam("which"))
-EPOCH = select(t.epochs).where(t.epochs.c.scope_id == bindparam("scope"), t.epochs.c.id == bindparam("epoch"))
-ATTEMPT = select(t.nodes).where(n.request == bindparam("request"), n.scope_id == bindparam("scope")).order_by(n.id.desc()).limit(1)
+BY_NAME = select(t.conversations).where(
+    cv.scope_id == bindparam("scope"), cv.name == bindparam("which")
+)
+BY_KEY = select(t.conversations).where(
+    cv.scope_id == bindparam("scope"), cv.id == bindparam("which")
+)
+EPOCH = select(t.epochs).where(
+    t.epochs.c.scope_id == bindparam("scope"), t.epochs.c.id == bindparam("epoch")
+)
+ATTEMPT = (
+    select(t.nodes)
+    .where(n.request == bindparam("request"), n.scope_id == bindparam("scope"))
+    .order_by(n.id.desc())
+    .limit(1)
+)
 TRIED = update(t.nodes).where(n.id == bindparam("node")).values(at=bindparam("now"))
 PLANNED = ("epoch", "note", "told", "carriers")
 TRIED_ANEW = TRIED.values(**{name: bindparam(name) for name in ("request", "rounds", *PLANNED)})
-MOVED = update(t.conversations).where(cv.id == bindparam("which"), cv.scope_id == bindparam("scope")).values(
-    head=bindparam("head"), resent=bindparam("resent"), updated_at=bindparam("updated_at"))
+MOVED = (
+    update(t.conversations)
+    .where(cv.id == bindparam("which"), cv.scope_id == bindparam("scope"))
+    .values(head=bindparam("head"), resent=bindparam("resent"), updated_at=bindparam("updated_at"))
+)
 TURN_OF = select(n.turn).where(n.id == bindparam("which"))
 _m = t.messages.c
 SAID = select(_m.digest).where(_m.node == bindparam("node"), _m.source == "chat").order_by(_m.id)
@@ -86,17 +101,25 @@ class Snapshot:
     turn: Turn
     prepended: int = 0  # messages of server-kept history, after the `lead` system messages that the client begins with
     lead: int = 0
-    behind: tuple[bytes, str] | None = None  # the link of what was said before the kept messages, and what stands for it
+    behind: tuple[bytes, str] | None = (
+        None  # the link of what was said before the kept messages, and what stands for it
+    )
     edits: int = 0
     blocks: dict[str, Block] = field(default_factory=dict)
     defaults: Mapping[str, Block] = field(default_factory=dict)
     past: Past = field(default_factory=Past)
     conversation: Conversation | None = None  # the one named, or the one of the recognised node
-    waiting: Node | None = None  # the earlier attempt's node, else an unanswered one for exactly this history
+    waiting: Node | None = (
+        None  # the earlier attempt's node, else an unanswered one for exactly this history
+    )
     waiting_in: Conversation | None = None  # and its conversation
     ledger: Ledger | None = None
-    sent: Sent | None = None  # what the turn before sent, where this one goes on from its very messages
-    kept: Kept | None = None  # the conversation as the turn before left it, where its history is kept here
+    sent: Sent | None = (
+        None  # what the turn before sent, where this one goes on from its very messages
+    )
+    kept: Kept | None = (
+        None  # the conversation as the turn before left it, where its history is kept here
+    )
     own: int = 0  # bytes, apart from those two, while it is kept for the next turn
 
     @property
@@ -116,7 +139,12 @@ def snapshot(conn: Connection, ask: Ask) -> Snapshot:
     out.edits = execute(conn, EDITS, {"scope": scope_id}).scalar_one()
     if ask.explicit:
         out.conversation = conversation(conn, scope_id, ask.explicit)
-    if out.conversation and out.conversation.head and turn.newest < 0 and not out.conversation.resent:
+    if (
+        out.conversation
+        and out.conversation.head
+        and turn.newest < 0
+        and not out.conversation.resent
+    ):
         out.turn = turn = _prepended(conn, out, out.conversation.head, ask)
     node, at = recognise(turn, ask.scope.named, Nodes(conn, scope_id))
     if node:
@@ -128,7 +156,9 @@ def snapshot(conn: Connection, ask: Ask) -> Snapshot:
     nodes = Nodes(conn, scope_id)
     if ask.request:
         out.ledger = _ledger(conn, ask.request, scope_id)
-    out.waiting = out.ledger.node if out.ledger else nodes.waiting(turn.chain.end, node.id if node else None)
+    out.waiting = (
+        out.ledger.node if out.ledger else nodes.waiting(turn.chain.end, node.id if node else None)
+    )
     if out.waiting:
         out.waiting_in = conversation(conn, scope_id, out.waiting.conversation)
         if ask.explicit not in (None, out.waiting_in.name if out.waiting_in else None):
@@ -143,12 +173,18 @@ def _prepended(conn: Connection, out: Snapshot, head: int, ask: Ask) -> Turn:
     end = kept.end(conn, out.scope_id, (line.id, head), messages, ask.room)
     out.lead, out.prepended, out.behind = leading(messages), len(end.messages), end.behind
     whole = [*messages[: out.lead], *end.messages, *messages[out.lead :]]
-    return Turn.of(ask.scope.key, Messages(Prefix(behind=end.behind[0] if end.behind else b""), whole), not ask.scope.named)
+    return Turn.of(
+        ask.scope.key,
+        Messages(Prefix(behind=end.behind[0] if end.behind else b""), whole),
+        not ask.scope.named,
+    )
 
 
 def conversation(conn: Connection, scope_id: int, which: str | int) -> Conversation | None:
     """A conversation of the scope by its name or its row key."""
-    row = execute(conn, BY_NAME if isinstance(which, str) else BY_KEY, {"scope": scope_id, "which": which}).first()
+    row = execute(
+        conn, BY_NAME if isinstance(which, str) else BY_KEY, {"scope": scope_id, "which": which}
+    ).first()
     return Conversation(row.id, row.name, row.explicit, row.resent, row.head) if row else None
 
 
@@ -156,16 +192,31 @@ def _past(conn: Connection, scope_id: int, node: Node, at: int) -> Past:
     if node.epoch is None:
         return Past(node, at)
     row = execute(conn, EPOCH, {"scope": scope_id, "epoch": node.epoch}).first()
-    epoch = Epoch(row.id, row.core, decode(row.blocks), row.edits, row.cut, row.elide) if row else None
+    epoch = (
+        Epoch(row.id, row.core, decode(row.blocks), row.edits, row.cut, row.elide) if row else None
+    )
     carriers = [node] if node.note or node.hidden else []
     if node.carriers:
-        carriers = [*map(node_of, conn.execute(select(t.nodes).where(n.scope_id == scope_id, n.id.in_(node.carriers)).order_by(n.id))), *carriers]
+        carriers = [
+            *map(
+                node_of,
+                conn.execute(
+                    select(t.nodes)
+                    .where(n.scope_id == scope_id, n.id.in_(node.carriers))
+                    .order_by(n.id)
+                ),
+            ),
+            *carriers,
+        ]
     return Past(node, at, epoch, carriers)
 
 
 def summaries(conn: Connection, scope_id: int, links: Sequence[bytes]) -> list[tuple[bytes, str]]:
     """The kept summaries of histories that end in one of these links, each with its link."""
-    return [(row.chain, row.content) for row in among(conn, _summarised, {"scope": scope_id}, list(dict.fromkeys(links)))]
+    return [
+        (row.chain, row.content)
+        for row in among(conn, _summarised, {"scope": scope_id}, list(dict.fromkeys(links)))
+    ]
 
 
 @cache
@@ -176,7 +227,12 @@ def _summarised(size: int) -> Any:
 
 def _nodes(*which: Any) -> Any:
     """Built once: these run in every turn, and building a statement costs more than running it."""
-    return select(t.nodes).where(n.scope_id == bindparam("scope"), *which).order_by(n.id.desc()).limit(CANDIDATES)
+    return (
+        select(t.nodes)
+        .where(n.scope_id == bindparam("scope"), *which)
+        .order_by(n.id.desc())
+        .limit(CANDIDATES)
+    )
 
 
 @cache
@@ -186,9 +242,17 @@ def _by_digest(size: int) -> Any:
 
 # States as the partial indexes spell them: a parameter in their place is looked at with each use, and the statement prepared anew (30 us).
 OPEN, ANSWERED, NOT_DONE, CUT_OFF = (
-    n.state == literal_column("'open'"), n.state != literal_column("'open'"), n.state != literal_column("'done'"), n.state == literal_column("'aborted'"))
+    n.state == literal_column("'open'"),
+    n.state != literal_column("'open'"),
+    n.state != literal_column("'done'"),
+    n.state == literal_column("'aborted'"),
+)
 BY_CHAIN = _nodes(n.digest == bindparam("digest"), n.chain == bindparam("chain"), ANSWERED)
-OF_DIGEST = select(n.id).where(n.scope_id == bindparam("scope"), n.digest == bindparam("digest"), ANSWERED).limit(2)
+OF_DIGEST = (
+    select(n.id)
+    .where(n.scope_id == bindparam("scope"), n.digest == bindparam("digest"), ANSWERED)
+    .limit(2)
+)
 ABORTED = _nodes(NOT_DONE, CUT_OFF, n.asked == bindparam("asked"))
 ABORTED_AFTER = _nodes(CUT_OFF, n.parent == bindparam("parent"))
 ONE = _nodes(n.id == bindparam("node"))
@@ -202,10 +266,14 @@ class Nodes:
         self._conn, self._scope = conn, scope_id
 
     def _read(self, query: Any, **values: Any) -> list[Node]:
-        return [node_of(row) for row in execute(self._conn, query, {"scope": self._scope, **values})]
+        return [
+            node_of(row) for row in execute(self._conn, query, {"scope": self._scope, **values})
+        ]
 
     def by_digest(self, digests: Sequence[bytes]) -> list[Node]:
-        return [node_of(row) for row in among(self._conn, _by_digest, {"scope": self._scope}, digests)]
+        return [
+            node_of(row) for row in among(self._conn, _by_digest, {"scope": self._scope}, digests)
+        ]
 
     def only(self, digest: bytes) -> int | None:
         """The one answered node of this digest; None for none, and for several."""
@@ -230,18 +298,51 @@ class Nodes:
 
 def node_of(row: Row[Any]) -> Node:
     return Node(
-        id=row.id, conversation=row.conversation, parent=row.parent, digest=row.digest or b"", chain=row.chain or b"", asked=row.asked or b"",
-        trail=row.trail or b"", depth=row.depth, state=row.state, epoch=row.epoch, note=row.note, told=decode(row.told) if row.told else {}, recall=row.recall,
-        hidden=decode(row.hidden) if row.hidden else None, carriers=decode(row.carriers) if row.carriers else [], branch=row.branch, at=row.at,
-        text=row.text or "", turn=row.turn)
+        id=row.id,
+        conversation=row.conversation,
+        parent=row.parent,
+        digest=row.digest or b"",
+        chain=row.chain or b"",
+        asked=row.asked or b"",
+        trail=row.trail or b"",
+        depth=row.depth,
+        state=row.state,
+        epoch=row.epoch,
+        note=row.note,
+        told=decode(row.told) if row.told else {},
+        recall=row.recall,
+        hidden=decode(row.hidden) if row.hidden else None,
+        carriers=decode(row.carriers) if row.carriers else [],
+        branch=row.branch,
+        at=row.at,
+        text=row.text or "",
+        turn=row.turn,
+    )
 
 
 def columns(node: Node, scope_id: int) -> dict[str, Any]:
     return {
-        "id": node.id, "scope_id": scope_id, "conversation": node.conversation, "parent": node.parent, "turn": node.turn, "digest": node.digest or None,
-        "chain": node.chain or None, "asked": node.asked, "trail": node.trail or None, "depth": node.depth, "state": node.state, "epoch": node.epoch,
-        "note": node.note, "recall": node.recall, "told": encode(node.told).decode() if node.told else None, "hidden": encode(node.hidden).decode() if node.hidden else None,
-        "carriers": encode(node.carriers).decode() if node.carriers else None, "branch": node.branch, "at": node.at, "text": node.text or None}
+        "id": node.id,
+        "scope_id": scope_id,
+        "conversation": node.conversation,
+        "parent": node.parent,
+        "turn": node.turn,
+        "digest": node.digest or None,
+        "chain": node.chain or None,
+        "asked": node.asked,
+        "trail": node.trail or None,
+        "depth": node.depth,
+        "state": node.state,
+        "epoch": node.epoch,
+        "note": node.note,
+        "recall": node.recall,
+        "told": encode(node.told).decode() if node.told else None,
+        "hidden": encode(node.hidden).decode() if node.hidden else None,
+        "carriers": encode(node.carriers).decode() if node.carriers else None,
+        "branch": node.branch,
+        "at": node.at,
+        "text": node.text or None,
+    }
 
 
 def _ledger(conn: Connection, request: bytes, scope_id: int) -> Ledger | None:
@@ -279,13 +380,39 @@ def open_turn(conn: Connection, o: Opening, *, answered: bool = False) -> int:
     if there is None or there.conversation is None:
         found = conversation(conn, scope_id, c.name) if c.explicit else None
         if found is not None:
-            c.id = o.node.conversation = found.id  # another turn of the same name may have been first
+            c.id = o.node.conversation = (
+                found.id
+            )  # another turn of the same name may have been first
         else:
-            add_row(conn, t.conversations, id=c.id, scope_id=scope_id, name=c.name, explicit=c.explicit, resent=c.resent, forked_from=o.forked_from, head=None, created_at=now, updated_at=now)
+            add_row(
+                conn,
+                t.conversations,
+                id=c.id,
+                scope_id=scope_id,
+                name=c.name,
+                explicit=c.explicit,
+                resent=c.resent,
+                forked_from=o.forked_from,
+                head=None,
+                created_at=now,
+                updated_at=now,
+            )
     rounds = encode(o.rounds).decode() if o.rounds else None
     if o.adopted:
-        row = columns(o.node, scope_id)  # what this attempt is told: a later one that resumes its rounds is told the same
-        execute(conn, TRIED_ANEW, {"node": o.node.id, "now": now, "request": o.request, "rounds": rounds, **{name: row[name] for name in PLANNED}})
+        row = columns(
+            o.node, scope_id
+        )  # what this attempt is told: a later one that resumes its rounds is told the same
+        execute(
+            conn,
+            TRIED_ANEW,
+            {
+                "node": o.node.id,
+                "now": now,
+                "request": o.request,
+                "rounds": rounds,
+                **{name: row[name] for name in PLANNED},
+            },
+        )
         return scope_id
     if not answered:
         add_row(conn, t.nodes, **columns(o.node, scope_id), request=o.request, rounds=rounds)
@@ -295,7 +422,11 @@ def open_turn(conn: Connection, o: Opening, *, answered: bool = False) -> int:
 
 def _asked(o: Opening, scope_id: int, now: float) -> list[dict[str, Any]]:
     """The rows of the messages that the request adds."""
-    return list(message_rows.rows_of(scope_id, message_rows.Place(o.conversation.id, o.node.id, "chat", now), o.messages))
+    return list(
+        message_rows.rows_of(
+            scope_id, message_rows.Place(o.conversation.id, o.node.id, "chat", now), o.messages
+        )
+    )
 
 
 def _newest(there: Any) -> int | None:
@@ -304,7 +435,9 @@ def _newest(there: Any) -> int | None:
 
 def round_done(conn: Connection, node: int, rounds: Sequence[Json]) -> None:
     """Enters the finished hidden rounds of this attempt; commits with what their calls wrote."""
-    conn.execute(update(t.nodes).where(n.id == node).values(rounds=encode(rounds).decode(), at=time.time()))
+    conn.execute(
+        update(t.nodes).where(n.id == node).values(rounds=encode(rounds).decode(), at=time.time())
+    )
 
 
 def attempt_failed(conn: Connection, node: int) -> None:
@@ -314,15 +447,23 @@ def attempt_failed(conn: Connection, node: int) -> None:
 
 def drop_turn(conn: Connection, scope_id: int, node: int) -> None:
     """Takes an opened turn back: nothing is kept of a request that the upstream refused for its credentials."""
-    row = conn.execute(select(n.conversation).where(n.id == node, n.scope_id == scope_id, n.state == "open")).first()
+    row = conn.execute(
+        select(n.conversation).where(n.id == node, n.scope_id == scope_id, n.state == "open")
+    ).first()
     if row is None:
         return
     message_rows.remove(conn, t.messages.c.node == node)
     conn.execute(delete(t.nodes).where(n.id == node))
-    if conn.execute(select(n.id).where(n.conversation == row.conversation).limit(1)).first() is None:
+    if (
+        conn.execute(select(n.id).where(n.conversation == row.conversation).limit(1)).first()
+        is None
+    ):
         conn.execute(delete(t.conversations).where(cv.id == row.conversation))
     kinds = (t.conversations, t.blocks, t.passages)
-    if all(conn.execute(select(k.c.id).where(k.c.scope_id == scope_id).limit(1)).first() is None for k in kinds):
+    if all(
+        conn.execute(select(k.c.id).where(k.c.scope_id == scope_id).limit(1)).first() is None
+        for k in kinds
+    ):
         conn.execute(delete(t.scopes).where(t.scopes.c.id == scope_id))
 
 
@@ -343,7 +484,9 @@ class Record:
     key: bytes = b""  # the scope's, for the links of a line that is joined anew
     seen_head: int | None = None  # the line's end as this turn found it
     kept: bool = False  # the line is kept here (a client that sends its newest message alone)
-    again: bool = False  # an earlier attempt may have left an answer of its own, which this one replaces
+    again: bool = (
+        False  # an earlier attempt may have left an answer of its own, which this one replaces
+    )
     jobs: list[Job] = field(default_factory=list)  # what follows in the background
     used: list[int] = field(default_factory=list)  # passages that automatic recall showed
     scope_id: int | None = None  # the scope's row, where it is known
@@ -362,7 +505,13 @@ def record(conn: Connection, r: Record, opening: Opening | None = None) -> int:
         r.conversation = opening.conversation.id
         for node in r.nodes:
             node.conversation = r.conversation
-    there = opening.there if opening is not None and opening.there is not None else owners.standing(conn, r.owner, r.scope_id or owners.ensure(conn, r.owner), r.conversation)
+    there = (
+        opening.there
+        if opening is not None and opening.there is not None
+        else owners.standing(
+            conn, r.owner, r.scope_id or owners.ensure(conn, r.owner), r.conversation
+        )
+    )
     if there is None or there.conversation is None:
         raise Erased("the conversation was deleted while this ran; nothing of it is kept")
     scope_id: int = there.id
@@ -370,22 +519,53 @@ def record(conn: Connection, r: Record, opening: Opening | None = None) -> int:
         _join(conn, there, r)
     if r.epoch is not None:
         e = r.epoch
-        put_row(conn, t.epochs, ("id",), id=e.id, scope_id=scope_id, core=e.core, blocks=encode(dict(e.blocks)).decode(), edits=e.edits, cut=e.cut,
-               elide=e.elide, created_at=now)
+        put_row(
+            conn,
+            t.epochs,
+            ("id",),
+            id=e.id,
+            scope_id=scope_id,
+            core=e.core,
+            blocks=encode(dict(e.blocks)).decode(),
+            edits=e.edits,
+            cut=e.cut,
+            elide=e.elide,
+            created_at=now,
+        )
     for node, answer in zip(r.nodes, r.answers, strict=True):
         node.at = now
         if r.again:
-            message_rows.remove(conn, (t.messages.c.node == node.id) & (t.messages.c.source == "answer"))
+            message_rows.remove(
+                conn, (t.messages.c.node == node.id) & (t.messages.c.source == "answer")
+            )
         put_row(conn, t.nodes, ("id",), **columns(node, scope_id), **request)
         request = {}
-        said += message_rows.rows_of(scope_id, message_rows.Place(r.conversation, node.id, "answer", now, node.state == "aborted"), [(answer, node.digest)])
+        said += message_rows.rows_of(
+            scope_id,
+            message_rows.Place(r.conversation, node.id, "answer", now, node.state == "aborted"),
+            [(answer, node.digest)],
+        )
     message_rows.append(conn, said, _newest(there))
     head = _move(conn, there, r, now)
     if r.evicted:
-        message_rows.add(conn, scope_id, message_rows.Place(r.conversation, r.nodes[0].id, "evicted", now), r.evicted, once=True)
+        message_rows.add(
+            conn,
+            scope_id,
+            message_rows.Place(r.conversation, r.nodes[0].id, "evicted", now),
+            r.evicted,
+            once=True,
+        )
     if r.explain:
-        execute(conn, explaining(conn.dialect.name), {
-            "id": r.nodes[0].id, "scope_id": scope_id, "record": encode({**r.explain[1], "created_at": now}).decode(), "created_at": now})
+        execute(
+            conn,
+            explaining(conn.dialect.name),
+            {
+                "id": r.nodes[0].id,
+                "scope_id": scope_id,
+                "record": encode({**r.explain[1], "created_at": now}).decode(),
+                "created_at": now,
+            },
+        )
     fact_rows.used(conn, r.used)
     for job in r.jobs:
         if not job.every or owners.nth_turn(conn, scope_id, job.every):
@@ -400,8 +580,13 @@ def explaining(dialect: str) -> Any:
     """Keeps a turn's explain record; those of other attempts at the turn stay before it."""
     x = t.explains.c
     statement = inserting(dialect, t.explains, x.keys())
-    return statement.on_conflict_do_update(index_elements=["id"], set_={
-        "record": x.record + "\n" + statement.excluded.record, "created_at": statement.excluded.created_at})
+    return statement.on_conflict_do_update(
+        index_elements=["id"],
+        set_={
+            "record": x.record + "\n" + statement.excluded.record,
+            "created_at": statement.excluded.created_at,
+        },
+    )
 
 
 def _join(conn: Connection, line: Any, r: Record) -> None:
@@ -424,8 +609,23 @@ def _move(conn: Connection, line: Any, r: Record, now: float) -> int:
     """Moves the conversation's head to this answer, and returns it. The first continuation keeps the line: a later sibling does not
     move it. line: see `owners.standing`."""
     first, head = r.nodes[0], line.head
-    sibling = head is not None and not line.explicit and first.parent is not None and first.turn != head
-    stays = sibling and (r.parent_turn or execute(conn, TURN_OF, {"which": first.parent}).scalar()) != head
+    sibling = (
+        head is not None and not line.explicit and first.parent is not None and first.turn != head
+    )
+    stays = (
+        sibling
+        and (r.parent_turn or execute(conn, TURN_OF, {"which": first.parent}).scalar()) != head
+    )
     to: int = head if stays else first.turn
-    execute(conn, MOVED, {"which": r.conversation, "scope": line.id, "head": to, "resent": line.resent or r.resent, "updated_at": now})
+    execute(
+        conn,
+        MOVED,
+        {
+            "which": r.conversation,
+            "scope": line.id,
+            "head": to,
+            "resent": line.resent or r.resent,
+            "updated_at": now,
+        },
+    )
     return to

@@ -1,4 +1,5 @@
 """Brings a database to this version's schema. The one place that knows Alembic; an empty database needs none of it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -21,7 +22,9 @@ def upgrade(url: str) -> str:
         else:
             asyncio.run(_there(target))
     except (SQLAlchemyError, OSError) as e:
-        raise StoreUnavailable(f"the database could not be upgraded: {type(e).__name__}: {e}") from e
+        raise StoreUnavailable(
+            f"the database could not be upgraded: {type(e).__name__}: {e}"
+        ) from e
     return schema.REVISION
 
 
@@ -49,6 +52,8 @@ def _migrate(conn: Connection) -> None:
     from alembic.config import Config
 
     config = Config(attributes={"connection": conn})
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option(
+        "script_location", str(Path(__file__).parent / "migrations").replace("%", "%%")
+    )
     config.set_main_option("path_separator", "os")
     command.upgrade(config, "head")

@@ -2,6 +2,7 @@
 
 Days are UTC. A cost of NULL is unknown: sums leave it out, and a group says how many it holds.
 """
+
 from __future__ import annotations
 
 import sqlite3
@@ -31,13 +32,27 @@ from memory.stores.sql.rows import add_rows
 c = t.usage.c
 DAY = 86400.0
 BATCH = 1000  # rows removed in a transaction: the one writer is not kept long
-SUMMED = ("input", "cached_input", "cache_write", "output", "reasoning", "hidden_input", "hidden_output")
+SUMMED = (
+    "input",
+    "cached_input",
+    "cache_write",
+    "output",
+    "reasoning",
+    "hidden_input",
+    "hidden_output",
+)
 
 _days = c.created_at / DAY
 _day = cast(_days, Integer)
 # What a group can be made of, as it is sorted: newest day first, nobody first among users. Some databases round a cast, some cut.
 MEMBERS: Mapping[str, ColumnElement[Any]] = {
-    "tenant": c.tenant, "key": c.key, "user": func.coalesce(c.user, ""), "model": c.model, "target": c.target, "day": case((_day > _days, 1), else_=0) - _day}
+    "tenant": c.tenant,
+    "key": c.key,
+    "user": func.coalesce(c.user, ""),
+    "model": c.model,
+    "target": c.target,
+    "day": case((_day > _days, 1), else_=0) - _day,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +67,16 @@ class Which:
     until: float | None = None
 
     def conditions(self) -> list[ColumnElement[bool]]:
-        exact = [c[name] == value for name in ("tenant", "user", "key", "model") if (value := getattr(self, name)) is not None]
-        return [*exact, *([c.created_at >= self.since] if self.since is not None else []), *([c.created_at <= self.until] if self.until is not None else [])]
+        exact = [
+            c[name] == value
+            for name in ("tenant", "user", "key", "model")
+            if (value := getattr(self, name)) is not None
+        ]
+        return [
+            *exact,
+            *([c.created_at >= self.since] if self.since is not None else []),
+            *([c.created_at <= self.until] if self.until is not None else []),
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +92,14 @@ def insert(conn: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
     """Adds records: the table's columns, without `id`. Raises ValueError for those that no database would take."""
     try:
         add_rows(conn, t.usage, rows)
-    except (DataError, IntegrityError, sqlite3.IntegrityError, sqlite3.InterfaceError, OverflowError, UnicodeEncodeError) as e:
+    except (
+        DataError,
+        IntegrityError,
+        sqlite3.IntegrityError,
+        sqlite3.InterfaceError,
+        OverflowError,
+        UnicodeEncodeError,
+    ) as e:
         raise ValueError(f"a usage record does not fit its table: {type(e).__name__}") from e
 
 
@@ -77,22 +107,39 @@ def _counted(which: ColumnElement[bool]) -> ColumnElement[int]:
     return func.sum(case((which, 1), else_=0))
 
 
-def grouped(conn: Connection, by: Sequence[str], which: Which, after: Sequence[Any] | None, limit: int) -> list[Group]:
+def grouped(
+    conn: Connection, by: Sequence[str], which: Which, after: Sequence[Any] | None, limit: int
+) -> list[Group]:
     """Sums by any of `MEMBERS`, in that order, after a group's place."""
     members = [MEMBERS[name] for name in by]
     sums = [
-        func.count().label("requests"), _counted(c.status >= 400).label("errors"), *(func.sum(c[name]).label(f"{name}_tokens") for name in SUMMED),
-        func.sum(c.cost).label("cost_usd"), _counted(c.cost.is_(None)).label("unpriced_requests"),
+        func.count().label("requests"),
+        _counted(c.status >= 400).label("errors"),
+        *(func.sum(c[name]).label(f"{name}_tokens") for name in SUMMED),
+        func.sum(c.cost).label("cost_usd"),
+        _counted(c.cost.is_(None)).label("unpriced_requests"),
         _counted(c.estimated.is_(True)).label("estimated_requests"),
-        func.avg(c.latency_ms).label("latency_ms"), func.avg(c.first_token_ms).label("first_token_ms")]
-    names = [f"by_{name}" for name in by]  # grouped by name: a parameter written twice is two expressions to Postgres
-    query = select(*(m.label(n) for m, n in zip(members, names, strict=True)), *sums).where(*which.conditions())
+        func.avg(c.latency_ms).label("latency_ms"),
+        func.avg(c.first_token_ms).label("first_token_ms"),
+    ]
+    names = [
+        f"by_{name}" for name in by
+    ]  # grouped by name: a parameter written twice is two expressions to Postgres
+    query = select(*(m.label(n) for m, n in zip(members, names, strict=True)), *sums).where(
+        *which.conditions()
+    )
     if after is not None:
         query = query.where(tuple_(*members) > tuple_(*map(literal, after)))
     rows = conn.execute(query.group_by(*names).order_by(*names).limit(limit)).all()
     told = [s.name for s in sums]
-    return [Group(tuple(r[:len(by)]), {name: _shown(name, value) for name, value in zip(by, r, strict=False)}, dict(zip(told, r[len(by):], strict=True)))
-            for r in rows]
+    return [
+        Group(
+            tuple(r[: len(by)]),
+            {name: _shown(name, value) for name, value in zip(by, r, strict=False)},
+            dict(zip(told, r[len(by) :], strict=True)),
+        )
+        for r in rows
+    ]
 
 
 def _shown(name: str, value: Any) -> Any:
@@ -101,17 +148,25 @@ def _shown(name: str, value: Any) -> Any:
     return (value or None) if name == "user" else value
 
 
-def listed(conn: Connection, which: Which, before: tuple[float, int] | None, limit: int) -> list[dict[str, Any]]:
+def listed(
+    conn: Connection, which: Which, before: tuple[float, int] | None, limit: int
+) -> list[dict[str, Any]]:
     """Single records, newest first. before: created_at and id of the last one of the page before."""
     query = select(t.usage).where(*which.conditions())
     if before is not None:
         query = query.where(tuple_(c.created_at, c.id) < tuple_(*map(literal, before)))
-    return [dict(row._mapping) for row in conn.execute(query.order_by(c.created_at.desc(), c.id.desc()).limit(limit))]
+    return [
+        dict(row._mapping)
+        for row in conn.execute(query.order_by(c.created_at.desc(), c.id.desc()).limit(limit))
+    ]
 
 
 def spent(conn: Connection, key: str, since: float) -> float:
     """USD that a key spent, as far as the costs are known, by requests that began at `since` (seconds since 1970) or later."""
-    return conn.execute(select(func.sum(c.cost)).where(c.key == key, c.created_at >= since)).scalar() or 0.0
+    return (
+        conn.execute(select(func.sum(c.cost)).where(c.key == key, c.created_at >= since)).scalar()
+        or 0.0
+    )
 
 
 def forget(conn: Connection, tenant: str, user: str, most: int = BATCH) -> int:
@@ -126,5 +181,11 @@ def older(conn: Connection, before: float) -> int:
 
     Looks at the oldest rows alone, by their ids: they were written in order of time, but for the length of a request.
     """
-    last = conn.execute(select(func.max(select(c.id).order_by(c.id).limit(BATCH).subquery().c.id))).scalar()
-    return 0 if last is None else conn.execute(delete(t.usage).where(c.id <= last, c.created_at < before)).rowcount
+    last = conn.execute(
+        select(func.max(select(c.id).order_by(c.id).limit(BATCH).subquery().c.id))
+    ).scalar()
+    return (
+        0
+        if last is None
+        else conn.execute(delete(t.usage).where(c.id <= last, c.created_at < before)).rowcount
+    )

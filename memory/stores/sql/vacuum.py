@@ -1,4 +1,5 @@
 """Leaves nothing of what was erased in the database's files."""
+
 from __future__ import annotations
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -20,10 +21,18 @@ async def vacuum(url: str) -> None:
         async with engine.connect() as conn:
             for statement in SQLITE if lite else ("VACUUM FULL",):
                 await conn.exec_driver_sql(statement)
-            cut = (await conn.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")).first() if lite else None
+            cut = (
+                (await conn.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")).first()
+                if lite
+                else None
+            )
     except (SQLAlchemyError, OSError) as e:
-        raise StoreUnavailable(f"the database could not be rewritten: {type(e).__name__}: {e}") from e
+        raise StoreUnavailable(
+            f"the database could not be rewritten: {type(e).__name__}: {e}"
+        ) from e
     finally:
         await engine.dispose()
     if cut is not None and cut[0]:
-        raise StoreUnavailable("readers kept the database's log from being cut: run it again when the gateway is idle, or stop it first")
+        raise StoreUnavailable(
+            "readers kept the database's log from being cut: run it again when the gateway is idle, or stop it first"
+        )

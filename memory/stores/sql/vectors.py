@@ -2,6 +2,7 @@
 
 A text that the embedder refused has an empty one, of a model of its own name: it is missing no more, and no vector of its scope.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
@@ -29,11 +30,23 @@ class Kind:
     worth: ColumnElement[bool]
 
 
-PASSAGES = Kind("passages", t.passages, t.vectors, t.vectors.c.passage, t.passages.c.deleted_at.is_(None))
-MESSAGES = Kind("messages", t.messages, t.message_vectors, t.message_vectors.c.message,
-                and_(t.messages.c.role.in_(("user", "assistant")), func.trim(t.messages.c.content) != ""))
+PASSAGES = Kind(
+    "passages", t.passages, t.vectors, t.vectors.c.passage, t.passages.c.deleted_at.is_(None)
+)
+MESSAGES = Kind(
+    "messages",
+    t.messages,
+    t.message_vectors,
+    t.message_vectors.c.message,
+    and_(t.messages.c.role.in_(("user", "assistant")), func.trim(t.messages.c.content) != ""),
+)
 KINDS = (PASSAGES, MESSAGES)
-ALL = {k.name: select(k.key, k.vectors.c.vector).where(k.vectors.c.scope_id == bindparam("scope"), k.vectors.c.model == bindparam("model")) for k in KINDS}
+ALL = {
+    k.name: select(k.key, k.vectors.c.vector).where(
+        k.vectors.c.scope_id == bindparam("scope"), k.vectors.c.model == bindparam("model")
+    )
+    for k in KINDS
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +71,28 @@ class Part:
 def job_of(scope_id: int, *, whole: bool = False) -> Job:
     """Has a scope's missing vectors made. One waits at a time, so that what comes together is embedded together. whole: every row is
     looked at, and a large scope is put into the index anew."""
-    return Job("embed", {"whole": True} if whole else {}, scope_id, dedupe=f"embed{'-whole' if whole else ''}-{scope_id}")
+    return Job(
+        "embed",
+        {"whole": True} if whole else {},
+        scope_id,
+        dedupe=f"embed{'-whole' if whole else ''}-{scope_id}",
+    )
 
 
 def missing(conn: Connection, part: Part, after: int, limit: int) -> list[tuple[int, str]]:
     """(row key, text) of those of the scope that have no vector of this model yet and were not refused, in order, after a row key."""
     kind, rows = part.kind, part.kind.rows.c
     # + 0: by scope, not by walking through everyone's rows in the order of their keys.
-    query = (select(rows.id, func.substr(rows.content, 1, LONGEST)).outerjoin(kind.vectors, and_(kind.key == rows.id, kind.vectors.c.model.in_((part.model, part.refused))))
-             .where(rows.scope_id == part.scope_id, rows.id + 0 > after, kind.key.is_(None), kind.worth).order_by(rows.id + 0).limit(limit))
+    query = (
+        select(rows.id, func.substr(rows.content, 1, LONGEST))
+        .outerjoin(
+            kind.vectors,
+            and_(kind.key == rows.id, kind.vectors.c.model.in_((part.model, part.refused))),
+        )
+        .where(rows.scope_id == part.scope_id, rows.id + 0 > after, kind.key.is_(None), kind.worth)
+        .order_by(rows.id + 0)
+        .limit(limit)
+    )
     return [(row[0], row[1]) for row in conn.execute(query)]
 
 
@@ -78,8 +104,18 @@ def newest(conn: Connection, part: Part) -> int:
 def store(conn: Connection, part: Part, found: Mapping[int, bytes]) -> None:
     """Keeps vectors by row key. Those whose row is gone by now are left out."""
     rows = part.kind.rows.c
-    for key in conn.execute(select(rows.id).where(rows.scope_id == part.scope_id, rows.id.in_(found))).scalars():
-        put_row(conn, part.kind.vectors, (part.kind.key.name,), **{part.kind.key.name: key}, scope_id=part.scope_id, model=part.model, vector=found[key])
+    for key in conn.execute(
+        select(rows.id).where(rows.scope_id == part.scope_id, rows.id.in_(found))
+    ).scalars():
+        put_row(
+            conn,
+            part.kind.vectors,
+            (part.kind.key.name,),
+            **{part.kind.key.name: key},
+            scope_id=part.scope_id,
+            model=part.model,
+            vector=found[key],
+        )
 
 
 def pass_over(conn: Connection, part: Part, key: int) -> None:
@@ -108,7 +144,9 @@ def drop(conn: Connection, kind: Kind, keys: Collection[int]) -> dict[int, list[
 
 def owner(conn: Connection, scope_id: int) -> tuple[str, bool] | None:
     """(the scope's tenant, whether it names a user); None when it is gone."""
-    row = conn.execute(select(t.scopes.c.tenant, t.scopes.c.user).where(t.scopes.c.id == scope_id)).first()
+    row = conn.execute(
+        select(t.scopes.c.tenant, t.scopes.c.user).where(t.scopes.c.id == scope_id)
+    ).first()
     return (row.tenant, row.user is not None) if row else None
 
 
@@ -123,19 +161,37 @@ def of_scope(conn: Connection, part: Part, allowed: Any = None) -> dict[int, byt
     if allowed is None:
         rows = execute(conn, ALL[part.kind.name], {"scope": part.scope_id, "model": part.model})
     else:
-        rows = conn.execute(select(part.kind.key, part.kind.vectors.c.vector).where(_within(part, allowed)))
+        rows = conn.execute(
+            select(part.kind.key, part.kind.vectors.c.vector).where(_within(part, allowed))
+        )
     return {row[0]: row[1] for row in rows}
 
 
 def page(conn: Connection, part: Part, after: int, limit: int) -> dict[int, bytes]:
     """Row key to vector, in order, after a row key."""
     key = part.kind.key
-    return {row[0]: row[1] for row in conn.execute(select(key, part.kind.vectors.c.vector).where(part.mine, key > after).order_by(key).limit(limit))}
+    return {
+        row[0]: row[1]
+        for row in conn.execute(
+            select(key, part.kind.vectors.c.vector)
+            .where(part.mine, key > after)
+            .order_by(key)
+            .limit(limit)
+        )
+    }
 
 
 def made(conn: Connection, model: str) -> int:
     """How many texts of everyone's have a vector of this model."""
-    return sum(int(conn.execute(select(func.count()).select_from(k.vectors).where(k.vectors.c.model == model)).scalar() or 0) for k in KINDS)
+    return sum(
+        int(
+            conn.execute(
+                select(func.count()).select_from(k.vectors).where(k.vectors.c.model == model)
+            ).scalar()
+            or 0
+        )
+        for k in KINDS
+    )
 
 
 def refused(conn: Connection, model: str) -> int:
@@ -147,7 +203,11 @@ def wanted(conn: Connection) -> int:
     """How many texts are to have one: every passage, and what named users and their assistants said."""
     kept = select(func.count()).select_from(t.passages).where(PASSAGES.worth)
     named = select(t.scopes.c.id).where(t.scopes.c.user.is_not(None))
-    said = select(func.count()).select_from(t.messages).where(MESSAGES.worth, t.messages.c.scope_id.in_(named))
+    said = (
+        select(func.count())
+        .select_from(t.messages)
+        .where(MESSAGES.worth, t.messages.c.scope_id.in_(named))
+    )
     return int(conn.execute(kept).scalar() or 0) + int(conn.execute(said).scalar() or 0)
 
 

@@ -3,6 +3,7 @@
 Nobody finds a row whose scope is gone, nor one whose conversation is: so these two leave first, in one
 transaction with all that may be seen, and the many rows follow. Each step may be done again.
 """
+
 from __future__ import annotations
 
 from collections import Counter
@@ -19,8 +20,13 @@ from memory.stores.sql.vectors import MESSAGES, PASSAGES, Kind
 
 n, p, b = t.nodes.c, t.passages.c, t.blocks.c
 OF_A_SCOPE = {
-    "versions": t.block_versions, "blocks": t.blocks, "conversations": t.conversations,
-    "summaries": t.summaries, "vectors": t.vectors, "jobs": t.jobs}
+    "versions": t.block_versions,
+    "blocks": t.blocks,
+    "conversations": t.conversations,
+    "summaries": t.summaries,
+    "vectors": t.vectors,
+    "jobs": t.jobs,
+}
 ALSO = (t.message_vectors, t.epochs, t.shared_members)
 
 
@@ -52,8 +58,11 @@ class Wiped:
 def wipe(conn: Connection, share: Share, which: Doomed) -> Wiped | None:
     """Removes the next rows. Returns None where none was left."""
     wiping = _Wiping(conn, share, which)
-    whole = wiping.messages() and (bool(which.conversations) or wiping.passages()) and (
-        wiping.nodes() and wiping.rest())
+    whole = (
+        wiping.messages()
+        and (bool(which.conversations) or wiping.passages())
+        and (wiping.nodes() and wiping.rest())
+    )
     return None if whole and not wiping.wiped.counts else wiping.wiped
 
 
@@ -113,7 +122,8 @@ class _Wiping:
         blocks = select(b.id).where(b.scope_id == scope_id, b.branch.in_(nodes))
         of_them = t.block_versions.c.block_id.in_(list(self._conn.execute(blocks).scalars()))
         return self._all("versions", t.block_versions, of_them) and self._all(
-            "blocks", t.blocks, and_(b.scope_id == scope_id, b.branch.in_(nodes)))
+            "blocks", t.blocks, and_(b.scope_id == scope_id, b.branch.in_(nodes))
+        )
 
     def _epochs(self, rows: Sequence[Any]) -> None:
         """Takes out the epochs that no node has any more: a fork may go on in one."""
@@ -127,8 +137,12 @@ class _Wiping:
         if self._which.conversations:
             of = self._which.of
             return self._all("jobs", t.jobs, of(t.jobs)) and self._all(
-                "summaries", t.summaries, of(t.summaries))
-        kinds = [*OF_A_SCOPE.items(), *(("vectors" if x is t.message_vectors else x.name, x) for x in ALSO)]
+                "summaries", t.summaries, of(t.summaries)
+            )
+        kinds = [
+            *OF_A_SCOPE.items(),
+            *(("vectors" if x is t.message_vectors else x.name, x) for x in ALSO),
+        ]
         return all(self._all(name, table, self._which.of(table)) for name, table in kinds)
 
     def _all(self, name: str, table: Table, mine: ColumnElement[bool]) -> bool:
@@ -138,7 +152,9 @@ class _Wiping:
                 return False
         return True
 
-    def _gone(self, name: str, table: Table, keys: Sequence[Any], *mine: ColumnElement[bool]) -> bool:
+    def _gone(
+        self, name: str, table: Table, keys: Sequence[Any], *mine: ColumnElement[bool]
+    ) -> bool:
         """Removes rows. Returns whether the piece has to end with them."""
         self.wiped.counts[name] += self._deleted(table, keys, *mine)
         return self._share.spent(len(keys))

@@ -3,6 +3,7 @@
 For each size: the status and what was said of the memory, how long it took, the gateway's CPU, its peak, and the worst wait of others
 (`/health`, and a chat with memory). Growth is the CPU of the last size over that of half of it; below `FREE` seconds it is noise.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -35,7 +36,11 @@ def verdict(played: list[Outcome], usual: float) -> str:
     faults = []
     if worst > HELD + usual:
         faults.append("HOLDS")
-    if len(played) > 1 and played[-1].cpu > FREE and played[-1].cpu > STEEP * max(played[-2].cpu, FREE / 4):
+    if (
+        len(played) > 1
+        and played[-1].cpu > FREE
+        and played[-1].cpu > STEEP * max(played[-2].cpu, FREE / 4)
+    ):
         faults.append("STEEP")
     if played[-1].status in (0, 500):
         faults.append("NO ANSWER")
@@ -43,8 +48,10 @@ def verdict(played: list[Outcome], usual: float) -> str:
 
 
 def row(o: Outcome) -> str:
-    return (f"   {o.size:>10,} {o.status:>4} {o.memory or '-':9} {o.took:7.2f} s {o.cpu:7.2f} s CPU {o.grown / 2**20:+7.0f} MiB"
-            f"   health {o.waits.get('health', 0) * 1e3:6.0f} ms  chat {o.waits.get('chat', 0) * 1e3:6.0f} ms  machine {o.waits.get('machine', 0) * 1e3:4.0f} ms  degraded {o.waits.get('degraded', 0):.0f}")
+    return (
+        f"   {o.size:>10,} {o.status:>4} {o.memory or '-':9} {o.took:7.2f} s {o.cpu:7.2f} s CPU {o.grown / 2**20:+7.0f} MiB"
+        f"   health {o.waits.get('health', 0) * 1e3:6.0f} ms  chat {o.waits.get('chat', 0) * 1e3:6.0f} ms  machine {o.waits.get('machine', 0) * 1e3:4.0f} ms  degraded {o.waits.get('degraded', 0):.0f}"
+    )
 
 
 HEAD = """# What one request can do to the others
@@ -71,9 +78,15 @@ def cells(name: str, played: list[Outcome]) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="freeze", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="play the dimensions whose names hold these words")
-    parser.add_argument("--steps", type=int, default=3, help="sizes of each: its limit, half of it, and so on")
+    parser = argparse.ArgumentParser(
+        prog="freeze", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", default="", help="play the dimensions whose names hold these words"
+    )
+    parser.add_argument(
+        "--steps", type=int, default=3, help="sizes of each: its limit, half of it, and so on"
+    )
     parser.add_argument("--json", help="also write the figures to this file")
     parser.add_argument("--markdown", help="also write the table to this file")
     args = parser.parse_args(argv)
@@ -85,7 +98,9 @@ def main(argv: list[str] | None = None) -> int:
         stage.settle()
         quiet = stage.waits()
         usual = max(quiet.get("health", 0.0), quiet.get("chat", 0.0))
-        print(f"usual wait of others: health {quiet.get('health', 0) * 1e3:.0f} ms, chat {quiet.get('chat', 0) * 1e3:.0f} ms at worst")
+        print(
+            f"usual wait of others: health {quiet.get('health', 0) * 1e3:.0f} ms, chat {quiet.get('chat', 0) * 1e3:.0f} ms at worst"
+        )
         for dimension in chosen:
             played = []
             for size in sizes(dimension, args.steps):
@@ -97,13 +112,23 @@ def main(argv: list[str] | None = None) -> int:
             print(f"{dimension.name}: {found}")
             print("\n".join(map(row, played)), flush=True)
             rows.append(cells(dimension.name, played))
-            told[dimension.name] = {"verdict": found, "played": [[o.size, o.status, o.took, o.cpu, o.grown, o.waits] for o in played]}
+            told[dimension.name] = {
+                "verdict": found,
+                "played": [[o.size, o.status, o.took, o.cpu, o.grown, o.waits] for o in played],
+            }
     print(f"{len(chosen)} dimensions, {failed} with a fault")
     if args.json:
         Path(args.json).write_text(json.dumps(told, indent=1))
     if args.markdown:
-        waits = ", ".join(f"{name} {quiet.get(name, 0.0) * 1e3:.0f} ms" for name in ("health", "chat"))
-        head = HEAD.format(day=time.strftime("%Y-%m-%d"), cores=os.cpu_count(), load=os.getloadavg()[0], usual=waits)
+        waits = ", ".join(
+            f"{name} {quiet.get(name, 0.0) * 1e3:.0f} ms" for name in ("health", "chat")
+        )
+        head = HEAD.format(
+            day=time.strftime("%Y-%m-%d"),
+            cores=os.cpu_count(),
+            load=os.getloadavg()[0],
+            usual=waits,
+        )
         Path(args.markdown).write_text(head + "\n".join(rows) + "\n")
     return 1 if failed else 0
 

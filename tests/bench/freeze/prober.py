@@ -3,6 +3,7 @@
 Two things are asked in turn: `/health`, and a chat with memory of a user of its own, which another upstream answers at once. A line on
 standard input begins anew, and the worst waits since the line before are told as one line of JSON, in seconds.
 """
+
 from __future__ import annotations
 
 import http.client
@@ -13,7 +14,9 @@ import time
 
 APART = 0.01  # seconds
 TIMEOUT = 120.0
-BODY = json.dumps({"model": "probe", "user": "bob", "messages": [{"role": "user", "content": "hi"}]})
+BODY = json.dumps(
+    {"model": "probe", "user": "bob", "messages": [{"role": "user", "content": "hi"}]}
+)
 HEADERS = {"content-type": "application/json", "authorization": "Bearer k"}
 
 
@@ -71,8 +74,13 @@ def ask(port: int, waits: Waits, name: str, method: str, path: str, body: str | 
 
 def main() -> None:
     port, waits = int(sys.argv[1]), Waits()
-    for name, method, path, body in (("health", "GET", "/health", None), ("chat", "POST", "/v1/chat/completions", BODY)):
-        threading.Thread(target=ask, args=(port, waits, name, method, path, body), daemon=True).start()
+    for name, method, path, body in (
+        ("health", "GET", "/health", None),
+        ("chat", "POST", "/v1/chat/completions", BODY),
+    ):
+        threading.Thread(
+            target=ask, args=(port, waits, name, method, path, body), daemon=True
+        ).start()
     for _ in sys.stdin:
         print(json.dumps(waits.take()), flush=True)
 

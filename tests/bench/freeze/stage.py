@@ -1,4 +1,5 @@
 """What a dimension is played on: a gateway in a process of its own, an upstream that answers as told, and a prober beside them."""
+
 from __future__ import annotations
 
 import asyncio
@@ -134,18 +135,39 @@ class Stage:
         self.mock, self.odd, port = Mock(), OddUpstream(), free_port()
         self._data.mkdir(parents=True, exist_ok=True)
         config = self._data / "gateway.toml"
-        config.write_text(CONFIG.format(
-            port=port, data=self._data / "store", odd=f"http://127.0.0.1:{self.odd.port}/v1", mock=self.mock.base))
+        config.write_text(
+            CONFIG.format(
+                port=port,
+                data=self._data / "store",
+                odd=f"http://127.0.0.1:{self.odd.port}/v1",
+                mock=self.mock.base,
+            )
+        )
         self.odd.answers = [[b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"]]
         self.port = port
-        self.gateway = Subject("freeze", ["gateway", "serve", "--config", str(config)], port, headers={"x-memory": "off"})
+        self.gateway = Subject(
+            "freeze",
+            ["gateway", "serve", "--config", str(config)],
+            port,
+            headers={"x-memory": "off"},
+        )
         self.prober = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.freeze.prober", str(port)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            [sys.executable, "-m", "tests.bench.freeze.prober", str(port)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         time.sleep(0.5)
         self.waits()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.prober.kill()
         self.prober.communicate()
         self.gateway.stop()
@@ -171,7 +193,15 @@ class Stage:
         took = time.perf_counter() - begun
         if settle:
             self.settle()
-        return Outcome(size, status, memory, took, self.gateway.cpu() - before, self.peak() - resident, self.waits())
+        return Outcome(
+            size,
+            status,
+            memory,
+            took,
+            self.gateway.cpu() - before,
+            self.peak() - resident,
+            self.waits(),
+        )
 
     def settle(self) -> None:
         """Waits for what the gateway put off until after its answer: until it uses a twentieth of a core at most."""
@@ -208,7 +238,16 @@ def written(exchange: Exchange, port: int) -> bytes:
     """The request as bytes, on a connection of its own."""
     packed = exchange.gzip or exchange.packed
     body = exchange.packed or (gzip.compress(exchange.body, 6) if packed else exchange.body)
-    headers = [("host", f"127.0.0.1:{port}"), ("authorization", "Bearer k"), ("content-type", exchange.kind), ("connection", "close"),
-               ("content-length", str(len(body))), *([("content-encoding", "gzip")] if packed else []), *exchange.headers]
-    head = f"POST {exchange.path} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in headers) + "\r\n"
+    headers = [
+        ("host", f"127.0.0.1:{port}"),
+        ("authorization", "Bearer k"),
+        ("content-type", exchange.kind),
+        ("connection", "close"),
+        ("content-length", str(len(body))),
+        *([("content-encoding", "gzip")] if packed else []),
+        *exchange.headers,
+    ]
+    head = (
+        f"POST {exchange.path} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in headers) + "\r\n"
+    )
     return head.encode() + body

@@ -4,6 +4,7 @@ A real one: `onnx:<folder>`, where `mnemogate fetch embedder` put its files. `ra
 what they mean; `trigrams` is the bundled demo model's; `topics` and `context` learn from the very chats they are asked about, which words are
 in the same messages and which stand near each other.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -39,7 +40,12 @@ def embedder(name: str, corpus: Texts) -> Embed:
     """The embedder of that name. corpus: what `topics` and `context` learn from. Raises ValueError."""
     if name.startswith("onnx:"):
         return OnnxEmbed(Path(name.removeprefix("onnx:")))
-    made = {"random": noise, "constant": lambda text: [1.0, 0.0], "hashing": _hashing, "trigrams": vector}.get(name)
+    made = {
+        "random": noise,
+        "constant": lambda text: [1.0, 0.0],
+        "hashing": _hashing,
+        "trigrams": vector,
+    }.get(name)
     learnt = {"topics": _topics, "context": _context}.get(name)
     if made is None and learnt is None:
         raise ValueError(f"the embedder is {name!r}: use {', '.join(STAND_INS)} or onnx:<folder>")
@@ -60,7 +66,11 @@ def _hashing(text: str) -> list[float]:
 
 
 def _words(text: str) -> list[str]:
-    return [re.sub(r"(?<=\w{3})(?:ing|ed|es|s|ly)$", "", w) for w in re.findall(r"[^\W_]+", text.lower()) if w not in STOP]
+    return [
+        re.sub(r"(?<=\w{3})(?:ing|ed|es|s|ly)$", "", w)
+        for w in re.findall(r"[^\W_]+", text.lower())
+        if w not in STOP
+    ]
 
 
 @dataclass(frozen=True, slots=True)

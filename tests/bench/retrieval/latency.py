@@ -1,4 +1,5 @@
 """How long a search takes, in process, as stores grow; and whether insertion slows with them."""
+
 from __future__ import annotations
 
 import itertools
@@ -22,7 +23,12 @@ from tests.bench.retrieval.stored import SECRET, Store
 
 USERS = 1000
 SAMPLE = 50  # users whose messages have vectors
-WORDS = [f"{a}{b}{c}" for a in ("ba", "ko", "mi", "tu", "re", "sha", "lo", "ne") for b in ("lin", "ter", "gor", "pam", "vik", "dun", "sel", "rok") for c in (*"abcdefghijklmnopqrstuvwxyz", *map(str, range(100)))]
+WORDS = [
+    f"{a}{b}{c}"
+    for a in ("ba", "ko", "mi", "tu", "re", "sha", "lo", "ne")
+    for b in ("lin", "ter", "gor", "pam", "vik", "dun", "sel", "rok")
+    for c in (*"abcdefghijklmnopqrstuvwxyz", *map(str, range(100)))
+]
 WEIGHTS = list(itertools.accumulate(1 / (i + 10) for i in range(len(WORDS))))
 DIMENSIONS = 384
 SEARCHES = 400
@@ -59,31 +65,53 @@ async def timed(search: Callable[[], Awaitable[Any]], times: int = SEARCHES) -> 
 
 async def scopes(store: Store, count: int) -> list[int]:
     def work(conn: Any) -> list[int]:
-        return [owners.ensure(conn, owners.as_found(conn, Scope("bench", f"u{i}", "default", SECRET))) for i in range(count)]
+        return [
+            owners.ensure(conn, owners.as_found(conn, Scope("bench", f"u{i}", "default", SECRET)))
+            for i in range(count)
+        ]
 
     return await store.memory.db.write(work)
 
 
-async def in_bulk(store: Store, table: str, rows: Iterator[tuple[tuple[Any, ...], tuple[int, int, str, str]]]) -> None:
+async def in_bulk(
+    store: Store, table: str, rows: Iterator[tuple[tuple[Any, ...], tuple[int, int, str, str]]]
+) -> None:
     """rows: (values of the table, (key, scope, text, words before)), interleaved over the scopes as time would."""
-    columns = {"passages": "id, public_id, scope_id, content, digest, created_at",
-               "messages": "id, public_id, scope_id, conversation, node, role, body, content, source, created_at"}[table]
+    columns = {
+        "passages": "id, public_id, scope_id, content, digest, created_at",
+        "messages": "id, public_id, scope_id, conversation, node, role, body, content, source, created_at",
+    }[table]
 
     def work(conn: Any) -> bool:
         some = list(itertools.islice(rows, 20_000))
         if not some:
             return False
         marks = ", ".join("?" * len(some[0][0]))
-        conn.exec_driver_sql(f"INSERT INTO {table} ({columns}) VALUES ({marks})", [values for values, _ in some])
+        conn.exec_driver_sql(
+            f"INSERT INTO {table} ({columns}) VALUES ({marks})", [values for values, _ in some]
+        )
         conn.exec_driver_sql(
             f"INSERT INTO {table}_fts (rowid, scope, body, speaker, prev, day) VALUES (?, ?, ?, ?, ?, ?)",
-            [(key, f"s{s}", indexed(s, body), indexed(s, "user"), indexed(s, before), indexed(s, spoken_day(BEGIN + key))) for _, (key, s, body, before) in some])
+            [
+                (
+                    key,
+                    f"s{s}",
+                    indexed(s, body),
+                    indexed(s, "user"),
+                    indexed(s, before),
+                    indexed(s, spoken_day(BEGIN + key)),
+                )
+                for _, (key, s, body, before) in some
+            ],
+        )
         return True
 
     while await store.memory.db.write(work):
         pass
     if table == "messages":  # as an import leaves it, see `messages.add`
-        await store.memory.db.write(lambda conn: put_row(conn, marks, ("name",), name=table, upto=newest_key(conn)))
+        await store.memory.db.write(
+            lambda conn: put_row(conn, marks, ("name",), name=table, upto=newest_key(conn))
+        )
 
 
 async def of_passages(count: int) -> None:
@@ -94,25 +122,45 @@ async def of_passages(count: int) -> None:
         def rows() -> Iterator[Any]:
             for i in range(1, count + 1):
                 scope, text = found[i % USERS], said(chosen)
-                yield (i, f"passage_{i}", scope, text, mac(b"bench", str(i).encode()), BEGIN + i), (i, scope, text, "")
+                yield (
+                    (i, f"passage_{i}", scope, text, mac(b"bench", str(i).encode()), BEGIN + i),
+                    (i, scope, text, ""),
+                )
 
         await in_bulk(store, "passages", rows())
         retrieval = store.memory.retrieval
-        print(f"{count} passages of {USERS} users, keyword   {await timed(lambda: retrieval.passages(chosen.choice(found), Filter(Query(asked(chosen)))))}")
+        print(
+            f"{count} passages of {USERS} users, keyword   {await timed(lambda: retrieval.passages(chosen.choice(found), Filter(Query(asked(chosen)))))}"
+        )
 
         def vectors(conn: Any) -> None:
-            made = [(i, found[i % USERS], "random", packed([chosen.gauss(0, 1) for _ in range(DIMENSIONS)])) for i in range(1, 1001)]
+            made = [
+                (
+                    i,
+                    found[i % USERS],
+                    "random",
+                    packed([chosen.gauss(0, 1) for _ in range(DIMENSIONS)]),
+                )
+                for i in range(1, 1001)
+            ]
             conn.exec_driver_sql(
                 "INSERT INTO vectors (passage, scope_id, model, vector) VALUES (?, ?, ?, ?)",
-                [(i, found[i % USERS], "random", made[i % 1000][3]) for i in range(1, count + 1)])
+                [(i, found[i % USERS], "random", made[i % 1000][3]) for i in range(1, count + 1)],
+            )
 
         await store.memory.db.write(vectors)
         meaning = Retrieval(store.memory.db, Meaning(Random()))
-        print(f"{count} passages of {USERS} users, vectors   {await timed(lambda: meaning.passages(chosen.choice(found), Filter(Query(asked(chosen)))))}")
-        print(f"one passage more, there                    p50 {await one_more(store, found[3], chosen):6.2f} ms")
+        print(
+            f"{count} passages of {USERS} users, vectors   {await timed(lambda: meaning.passages(chosen.choice(found), Filter(Query(asked(chosen)))))}"
+        )
+        print(
+            f"one passage more, there                    p50 {await one_more(store, found[3], chosen):6.2f} ms"
+        )
     async with Store() as store:
         found = await scopes(store, 1)
-        print(f"one passage more, in an empty store        p50 {await one_more(store, found[0], chosen):6.2f} ms")
+        print(
+            f"one passage more, in an empty store        p50 {await one_more(store, found[0], chosen):6.2f} ms"
+        )
 
 
 async def one_more(store: Store, scope: int, chosen: random.Random) -> float:
@@ -120,7 +168,9 @@ async def one_more(store: Store, scope: int, chosen: random.Random) -> float:
     taken = []
     for _ in range(100):
         begun = time.perf_counter()
-        await store.memory.db.write(lambda conn: facts.keep(conn, scope, passages.Insert(said(chosen))))
+        await store.memory.db.write(
+            lambda conn: facts.keep(conn, scope, passages.Insert(said(chosen)))
+        )
         taken.append(time.perf_counter() - begun)
     return statistics.median(taken) * 1e3
 
@@ -129,32 +179,58 @@ async def of_messages(count: int) -> None:
     chosen = random.Random(2)
     async with Store() as store:
         found = await scopes(store, USERS)
-        await store.memory.db.write(lambda conn: conn.exec_driver_sql(
-            "INSERT INTO conversations (id, scope_id, name, explicit, resent, created_at, updated_at) VALUES (?, ?, ?, 1, 0, 0, 0)",
-            [(i + 1, scope, f"c{i}") for i, scope in enumerate(found)]))
+        await store.memory.db.write(
+            lambda conn: conn.exec_driver_sql(
+                "INSERT INTO conversations (id, scope_id, name, explicit, resent, created_at, updated_at) VALUES (?, ?, ?, 1, 0, 0, 0)",
+                [(i + 1, scope, f"c{i}") for i, scope in enumerate(found)],
+            )
+        )
 
         def rows() -> Iterator[Any]:
             before = [""] * USERS
             for i in range(1, count + 1):
                 u, text = i % USERS, said(chosen)
-                yield (i, f"msg_{i}", found[u], u + 1, None, ("user", "assistant")[i // USERS % 2], "{}", text, "chat", BEGIN + i), (i, found[u], text, before[u])
+                yield (
+                    (
+                        i,
+                        f"msg_{i}",
+                        found[u],
+                        u + 1,
+                        None,
+                        ("user", "assistant")[i // USERS % 2],
+                        "{}",
+                        text,
+                        "chat",
+                        BEGIN + i,
+                    ),
+                    (i, found[u], text, before[u]),
+                )
                 before[u] = text
 
         await in_bulk(store, "messages", rows())
         wanted = ("user", "assistant")
         search = store.memory.retrieval.messages
-        print(f"{count} messages of one tenant, {USERS} users    {await timed(lambda: search(chosen.choice(found), Query(asked(chosen), wanted)))}")
+        print(
+            f"{count} messages of one tenant, {USERS} users    {await timed(lambda: search(chosen.choice(found), Query(asked(chosen), wanted)))}"
+        )
         sample = found[:SAMPLE]
 
         def vectors(conn: Any) -> None:
             made = [packed([chosen.gauss(0, 1) for _ in range(DIMENSIONS)]) for _ in range(1000)]
             conn.exec_driver_sql(
                 "INSERT INTO message_vectors (message, scope_id, model, vector) VALUES (?, ?, ?, ?)",
-                [(i, found[i % USERS], "random", made[i % 1000]) for i in range(1, count + 1) if i % USERS < SAMPLE])
+                [
+                    (i, found[i % USERS], "random", made[i % 1000])
+                    for i in range(1, count + 1)
+                    if i % USERS < SAMPLE
+                ],
+            )
 
         await store.memory.db.write(vectors)
         meaning = Retrieval(store.memory.db, Meaning(Random()))
-        print(f"the same, {SAMPLE} of them with vectors     {await timed(lambda: meaning.messages(chosen.choice(sample), Query(asked(chosen), wanted)))}")
+        print(
+            f"the same, {SAMPLE} of them with vectors     {await timed(lambda: meaning.messages(chosen.choice(sample), Query(asked(chosen), wanted)))}"
+        )
 
 
 async def report(messages: int) -> None:

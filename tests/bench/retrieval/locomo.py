@@ -1,4 +1,5 @@
 """LoCoMo: long chats of two people, with questions and the turns that answer them. Read where it lies; never copied here."""
+
 from __future__ import annotations
 
 import importlib.util
@@ -32,6 +33,13 @@ def metrics() -> ModuleType | None:
 def utterances(conv: Any) -> list[Utterance]:
     """The first speaker as the user, the second as the assistant, both by name; each session a conversation of its date."""
     return [
-        Utterance(t.id, f"{conv.id} session {t.session}", t.speaker, "user" if t.speaker == conv.speakers[0] else "assistant", t.body,
-                  t.when.replace(tzinfo=UTC).timestamp())
-        for t in conv.turns]
+        Utterance(
+            t.id,
+            f"{conv.id} session {t.session}",
+            t.speaker,
+            "user" if t.speaker == conv.speakers[0] else "assistant",
+            t.body,
+            t.when.replace(tzinfo=UTC).timestamp(),
+        )
+        for t in conv.turns
+    ]

@@ -1,4 +1,5 @@
 """Conversations put into a store of the gateway's own, and asked for through the gateway's own tool."""
+
 from __future__ import annotations
 
 import json
@@ -47,16 +48,28 @@ class Stored:
         sessions: dict[str, list[Utterance]] = {}
         for one in found:
             sessions.setdefault(one.session, []).append(one)
-            self._ids.setdefault((one.session, escape(one.text[:2000]), iso(one.at)), []).append(one.id)
+            self._ids.setdefault((one.session, escape(one.text[:2000]), iso(one.at)), []).append(
+                one.id
+            )
 
         def work(conn: Any) -> int:
             scope_id = owners.ensure(conn, owners.as_found(conn, self.scope))
             transcriber = Transcriber(conn, scope_id, self.scope.key)
             for name, said in sessions.items():
-                steps = steps_of([Said({"role": u.role, "name": u.speaker, "content": u.text}, u.at) for u in said])
+                steps = steps_of(
+                    [
+                        Said({"role": u.role, "name": u.speaker, "content": u.text}, u.at)
+                        for u in said
+                    ]
+                )
                 for step in steps:  # step names are the transcript's
-                    step.id, step.parent = f"{name} {step.id}", step.parent and f"{name} {step.parent}"
-                transcriber.conversation(Heading(name, created_at=said[0].at, updated_at=said[-1].at), steps)
+                    step.id, step.parent = (
+                        f"{name} {step.id}",
+                        step.parent and f"{name} {step.parent}",
+                    )
+                transcriber.conversation(
+                    Heading(name, created_at=said[0].at, updated_at=said[-1].at), steps
+                )
             return scope_id
 
         self.scope_id = await self.memory.db.write(work)
@@ -67,7 +80,9 @@ class Stored:
         def work(conn: Any) -> int:
             scope_id = owners.ensure(conn, owners.as_found(conn, self.scope))
             for one in found:
-                for made in passages.add(conn, scope_id, passages.Insert(one.text, [one.speaker], created_at=one.at))[0]:
+                for made in passages.add(
+                    conn, scope_id, passages.Insert(one.text, [one.speaker], created_at=one.at)
+                )[0]:
                     self._kept.setdefault(escape(made["content"]), []).append(one.id)
             return scope_id
 
@@ -79,11 +94,21 @@ class Stored:
 
     async def search(self, query: str, depth: int = DEPTH) -> list[str]:
         hits = await self._told("conversation_search", query, depth)
-        return list(dict.fromkeys(ident for hit in hits for ident in self._ids[hit["conversation"], hit["content"], hit["time"]]))
+        return list(
+            dict.fromkeys(
+                ident
+                for hit in hits
+                for ident in self._ids[hit["conversation"], hit["content"], hit["time"]]
+            )
+        )
 
     async def _told(self, tool: str, query: str, depth: int) -> list[dict[str, Any]]:
-        hands = Hands(self.scope_id, blocks.Shelf(self.scope_id, {}), self.memory.retrieval, "bench", {})
-        told = await run_searches([Call("1", tool, json.dumps({"query": query, "limit": min(depth, DEPTH)}))], hands)
+        hands = Hands(
+            self.scope_id, blocks.Shelf(self.scope_id, {}), self.memory.retrieval, "bench", {}
+        )
+        told = await run_searches(
+            [Call("1", tool, json.dumps({"query": query, "limit": min(depth, DEPTH)}))], hands
+        )
         return [json.loads(line) for line in told[0].splitlines() if line.startswith("{")]
 
 
@@ -92,7 +117,12 @@ class Store:
 
     def __init__(self, meaning: Meaning | None = None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="mnemogate-bench-")
-        self.memory = Memory(Database(f"sqlite+aiosqlite:///{Path(self._folder.name) / 'm.db'}"), Policy(), SECRET, meaning=meaning)
+        self.memory = Memory(
+            Database(f"sqlite+aiosqlite:///{Path(self._folder.name) / 'm.db'}"),
+            Policy(),
+            SECRET,
+            meaning=meaning,
+        )
 
     async def __aenter__(self) -> Store:
         await self.memory.open()

@@ -1,4 +1,5 @@
 """A gateway in a process of its own, with a configuration file, whose every output is kept."""
+
 from __future__ import annotations
 
 import asyncio
@@ -56,7 +57,9 @@ class Child:
 
 
 @contextlib.asynccontextmanager
-async def child(folder: Path, config: str, *, code: str = "", **env: str) -> AsyncIterator[tuple[Child, httpx.AsyncClient]]:
+async def child(
+    folder: Path, config: str, *, code: str = "", **env: str
+) -> AsyncIterator[tuple[Child, httpx.AsyncClient]]:
     """`mnemogate serve` on a file with this text, in `folder`; a client for it. Its data is in folder/data. code: run in place of
     the command."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -65,8 +68,19 @@ async def child(folder: Path, config: str, *, code: str = "", **env: str) -> Asy
     command = ["-c", code] if code else ["-m", "gateway"]
     with log.open("wb") as out:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, *command, "serve", "--config", str(folder / "gateway.toml"), "--port", "0", cwd=ROOT, env=environment(folder / "data", **env),
-            stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=out)
+            sys.executable,
+            *command,
+            "serve",
+            "--config",
+            str(folder / "gateway.toml"),
+            "--port",
+            "0",
+            cwd=ROOT,
+            env=environment(folder / "data", **env),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+        )
     started = Child(process, log)
     try:
         started.url = (await started.waited(r"Mnemogate serves (http://[\d.]+:\d+)/v1"))[1]

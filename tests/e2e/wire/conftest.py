@@ -1,4 +1,5 @@
 """Gateways that many tests share, each in front of a model whose script a test sets: starting one costs more than a test."""
+
 from __future__ import annotations
 
 import itertools
@@ -37,8 +38,14 @@ class Line:
         self.wake()
         return self.live
 
-    async def post(self, raw: bytes, mode: str = "full", path: str = "/chat/completions", **headers: str) -> Any:
-        return await self.live.http.post(f"{self.live.url}{path}", content=raw, headers={"x-memory": mode, "content-type": "application/json", **headers})
+    async def post(
+        self, raw: bytes, mode: str = "full", path: str = "/chat/completions", **headers: str
+    ) -> Any:
+        return await self.live.http.post(
+            f"{self.live.url}{path}",
+            content=raw,
+            headers={"x-memory": mode, "content-type": "application/json", **headers},
+        )
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -50,7 +57,14 @@ async def line(tmp_path_factory) -> AsyncIterator[Line]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def _shared(tmp_path_factory) -> AsyncIterator[Line]:
-    async with Model("ok") as up, running(up.url, tmp_path_factory.mktemp("wire") / "data", {**ALIAS, "server.max_body_mib": 33, "routing.retries": 0}) as live:
+    async with (
+        Model("ok") as up,
+        running(
+            up.url,
+            tmp_path_factory.mktemp("wire") / "data",
+            {**ALIAS, "server.max_body_mib": 33, "routing.retries": 0},
+        ) as live,
+    ):
         yield Line(up, live)
 
 

@@ -1,4 +1,5 @@
 """What a strict client makes of an answer, streamed or plain; and upstreams that stream exactly what a test says."""
+
 from __future__ import annotations
 
 import contextlib
@@ -13,8 +14,17 @@ from tests.models import Model
 
 both = pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
 
-WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}
-CLOCK = {"type": "function", "function": {"name": "get_time", "parameters": {"type": "object", "properties": {}}}}
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
+}
+CLOCK = {
+    "type": "function",
+    "function": {"name": "get_time", "parameters": {"type": "object", "properties": {}}},
+}
 HEAD = {"id": "up-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
 
 
@@ -46,11 +56,28 @@ def strict(found: list[Any]) -> dict[str, Any]:
             assert c["choices"] == []
             usage = c["usage"]
         for choice in c["choices"]:
-            _add(lanes.setdefault(choice["index"], {"index": choice["index"], "roles": 0, "content": None, "calls": [], "finish_reason": None}), choice)
+            _add(
+                lanes.setdefault(
+                    choice["index"],
+                    {
+                        "index": choice["index"],
+                        "roles": 0,
+                        "content": None,
+                        "calls": [],
+                        "finish_reason": None,
+                    },
+                ),
+                choice,
+            )
     for lane in lanes.values():
         assert lane.pop("roles") == 1
         assert lane["finish_reason"]
-    return {"id": chunks[0]["id"], "model": chunks[0]["model"], "choices": [lanes[i] for i in sorted(lanes)], "usage": usage}
+    return {
+        "id": chunks[0]["id"],
+        "model": chunks[0]["model"],
+        "choices": [lanes[i] for i in sorted(lanes)],
+        "usage": usage,
+    }
 
 
 def _add(lane: dict[str, Any], choice: dict[str, Any]) -> None:
@@ -63,7 +90,9 @@ def _add(lane: dict[str, Any], choice: dict[str, Any]) -> None:
         lane["content"] = (lane["content"] or "") + delta["content"]
     for call in delta.get("tool_calls") or []:
         if call["index"] == len(lane["calls"]):
-            lane["calls"].append({"id": call["id"], "name": call["function"]["name"], "arguments": ""})
+            lane["calls"].append(
+                {"id": call["id"], "name": call["function"]["name"], "arguments": ""}
+            )
         else:
             assert not call.get("id") or call["id"] == lane["calls"][call["index"]]["id"]
         lane["calls"][call["index"]]["arguments"] += call["function"].get("arguments") or ""
@@ -77,12 +106,29 @@ def plain(body: dict[str, Any]) -> dict[str, Any]:
         message = choice["message"]
         assert message["role"] == "assistant"
         assert "content" in message
-        calls = [{"id": c["id"], "name": c["function"]["name"], "arguments": c["function"]["arguments"]} for c in message.get("tool_calls") or []]
-        choices.append({"index": choice["index"], "content": message["content"], "calls": calls, "finish_reason": choice["finish_reason"]})
-    return {"id": body["id"], "model": body["model"], "choices": choices, "usage": body.get("usage")}
+        calls = [
+            {"id": c["id"], "name": c["function"]["name"], "arguments": c["function"]["arguments"]}
+            for c in message.get("tool_calls") or []
+        ]
+        choices.append(
+            {
+                "index": choice["index"],
+                "content": message["content"],
+                "calls": calls,
+                "finish_reason": choice["finish_reason"],
+            }
+        )
+    return {
+        "id": body["id"],
+        "model": body["model"],
+        "choices": choices,
+        "usage": body.get("usage"),
+    }
 
 
-async def asked(live: Live, stream: bool, messages: Any, headers: dict[str, str] | None = None, **body: Any) -> tuple[httpx.Response, dict[str, Any]]:
+async def asked(
+    live: Live, stream: bool, messages: Any, headers: dict[str, str] | None = None, **body: Any
+) -> tuple[httpx.Response, dict[str, Any]]:
     """The response, and the answer as a strict client reads it."""
     options = {"stream_options": {"include_usage": True}} if stream else {}
     response = await live.chat(messages, headers, stream=stream, **options, **body)
@@ -93,8 +139,19 @@ async def asked(live: Live, stream: bool, messages: Any, headers: dict[str, str]
 def message_of(answer: dict[str, Any]) -> dict[str, Any]:
     """The assistant's message as a client would send it back."""
     choice = answer["choices"][0]
-    found = [{"id": c["id"], "type": "function", "function": {"name": c["name"], "arguments": c["arguments"]}} for c in choice["calls"]]
-    return {"role": "assistant", "content": choice["content"], **({"tool_calls": found} if found else {})}
+    found = [
+        {
+            "id": c["id"],
+            "type": "function",
+            "function": {"name": c["name"], "arguments": c["arguments"]},
+        }
+        for c in choice["calls"]
+    ]
+    return {
+        "role": "assistant",
+        "content": choice["content"],
+        **({"tool_calls": found} if found else {}),
+    }
 
 
 def check_valid(messages: list[Any]) -> None:
@@ -128,13 +185,28 @@ def streamed(*parts: Any) -> Any:
 def chunk(part: Any) -> dict[str, Any]:
     if isinstance(part, str):
         return {**HEAD, "choices": [{"index": 0, "delta": {}, "finish_reason": part}]}
-    return part if "choices" in part else {**HEAD, "choices": [{"index": 0, "delta": part, "finish_reason": None}]}
+    return (
+        part
+        if "choices" in part
+        else {**HEAD, "choices": [{"index": 0, "delta": part, "finish_reason": None}]}
+    )
 
 
 def fragments(*calls: dict[str, Any], size: int = 5) -> list[dict[str, Any]]:
     """The deltas of several calls, interleaved: every start, then a piece of each in turn."""
-    out = [{"tool_calls": [{"index": i, **c, "function": {"name": c["function"]["name"], "arguments": ""}}]} for i, c in enumerate(calls)]
+    out = [
+        {
+            "tool_calls": [
+                {"index": i, **c, "function": {"name": c["function"]["name"], "arguments": ""}}
+            ]
+        }
+        for i, c in enumerate(calls)
+    ]
     texts = [c["function"]["arguments"] for c in calls]
     for at in range(0, max(map(len, texts)), size):
-        out += [{"tool_calls": [{"index": i, "function": {"arguments": t[at : at + size]}}]} for i, t in enumerate(texts) if t[at : at + size]]
+        out += [
+            {"tool_calls": [{"index": i, "function": {"arguments": t[at : at + size]}}]}
+            for i, t in enumerate(texts)
+            if t[at : at + size]
+        ]
     return out

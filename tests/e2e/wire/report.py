@@ -1,4 +1,5 @@
 """Pytest's hooks for the wire: which rows were tried, which hold, by priority, at the end of a run."""
+
 from __future__ import annotations
 
 from collections import defaultdict
@@ -36,5 +37,14 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         elsewhere = sorted(n for n in rows if n in ELSEWHERE)
         later = sorted(n for n in rows if n not in held and n in LATER)
         parts = [f"{sum(held[n] for n in rows if n in held)} of {len(rows)} rows hold"]
-        parts += [f"{what}: {', '.join(map(str, found))}" for what, found in (("BROKEN", broken), ("not tried", untried), ("by a command of their own", elsewhere), ("later", later)) if found]
+        parts += [
+            f"{what}: {', '.join(map(str, found))}"
+            for what, found in (
+                ("BROKEN", broken),
+                ("not tried", untried),
+                ("by a command of their own", elsewhere),
+                ("later", later),
+            )
+            if found
+        ]
         terminalreporter.line(f"{name}: {'; '.join(parts)}")

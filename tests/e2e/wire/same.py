@@ -1,4 +1,5 @@
 """Comparing what crossed the gateway: JSON with its order, duplicates and kinds of number kept, and what memory may add."""
+
 from __future__ import annotations
 
 import json
@@ -20,14 +21,20 @@ def ordered(value: Any) -> str:
 
 def assert_only_memory_added(sent: dict[str, Any], got: dict[str, Any]) -> None:
     """Every difference between the client's body and the upstream's is one that the documentation names."""
-    assert ordered({k: v for k, v in got.items() if k not in KEPT_ALIKE}) == ordered({k: v for k, v in sent.items() if k not in KEPT_ALIKE})
+    assert ordered({k: v for k, v in got.items() if k not in KEPT_ALIKE}) == ordered(
+        {k: v for k, v in sent.items() if k not in KEPT_ALIKE}
+    )
     assert list(sent) == list(got)[: len(sent)]
     assert set(got) - set(sent) <= {"tools", "stream_options"}
     theirs = sent.get("tools") or []
     assert ordered(got.get("tools", [])[: len(theirs)]) == ordered(theirs)
     assert {t["function"]["name"] for t in got.get("tools", [])[len(theirs) :]} <= OURS
     options = got.get("stream_options")
-    assert ordered({**(sent.get("stream_options") or {}), "include_usage": True} if sent.get("stream") else sent.get("stream_options")) == ordered(options)
+    assert ordered(
+        {**(sent.get("stream_options") or {}), "include_usage": True}
+        if sent.get("stream")
+        else sent.get("stream_options")
+    ) == ordered(options)
     assert_messages(sent["messages"], got["messages"])
 
 
@@ -49,5 +56,9 @@ def _plain(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     if isinstance(now, str):
         assert isinstance(was, str | None)
         assert now.startswith(was or "")
-        return {**ours, "content": was} if "content" in theirs else {k: v for k, v in ours.items() if k != "content"}
+        return (
+            {**ours, "content": was}
+            if "content" in theirs
+            else {k: v for k, v in ours.items() if k != "content"}
+        )
     return {**ours, "content": now[: len(was or [])]} if isinstance(now, list) else ours

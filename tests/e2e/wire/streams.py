@@ -1,4 +1,5 @@
 """What the tests of streams share: upstreams that write bytes as told, and a reader that forgives nothing."""
+
 from __future__ import annotations
 
 import asyncio
@@ -17,27 +18,48 @@ WAYS = pytest.mark.parametrize("stream", [True, False])
 SHARED = pytest.mark.asyncio(loop_scope="module")
 HEAD = {"id": "c1", "object": "chat.completion.chunk", "created": 7, "model": "m"}
 BARE = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
-USAGE = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7, "prompt_tokens_details": {"cached_tokens": 0}}
+USAGE = {
+    "prompt_tokens": 5,
+    "completion_tokens": 2,
+    "total_tokens": 7,
+    "prompt_tokens_details": {"cached_tokens": 0},
+}
 
 
-def piece(delta: Any = None, finish: str | None = None, lane: int = 0, **top: Any) -> dict[str, Any]:
+def piece(
+    delta: Any = None, finish: str | None = None, lane: int = 0, **top: Any
+) -> dict[str, Any]:
     """One chunk of one choice."""
-    return {**HEAD, "choices": [{"index": lane, "delta": delta or {}, "finish_reason": finish}], **top}
+    return {
+        **HEAD,
+        "choices": [{"index": lane, "delta": delta or {}, "finish_reason": finish}],
+        **top,
+    }
 
 
 def hello(*words: str, finish: str | None = "stop") -> list[Any]:
     """The chunks of a short answer."""
     said = [piece({"content": word}) for word in words or ("Hel", "lo")]
-    return [piece({"role": "assistant", "content": ""}), *said, *([piece(finish=finish)] if finish else [])]
+    return [
+        piece({"role": "assistant", "content": ""}),
+        *said,
+        *([piece(finish=finish)] if finish else []),
+    ]
 
 
 def text(body: Any) -> bytes:
-    return body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    return (
+        body
+        if isinstance(body, bytes)
+        else json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    )
 
 
 def framed(*bodies: Any, end: bytes = b"\n", done: bool = True) -> bytes:
     """A stream of these events."""
-    return b"".join(b"data: " + text(b) + end * 2 for b in [*bodies, *([b"[DONE]"] if done else [])])
+    return b"".join(
+        b"data: " + text(b) + end * 2 for b in [*bodies, *([b"[DONE]"] if done else [])]
+    )
 
 
 def writing(*parts: bytes, then: str = "close", pause: float = 0.0) -> Any:
@@ -84,7 +106,9 @@ def strict(body: bytes, comments: bool = False) -> list[Any]:
 
 async def asked(live: Live, mode: str, **body: Any) -> bytes:
     """The bytes of a streamed answer. Each request is another user's, so that none is another's repetition."""
-    return (await live.chat("hi", {"x-memory": mode}, **{"stream": True, "user": new_id("u"), **body})).content
+    return (
+        await live.chat("hi", {"x-memory": mode}, **{"stream": True, "user": new_id("u"), **body})
+    ).content
 
 
 async def chunks(live: Live, mode: str, **body: Any) -> list[Any]:
@@ -134,11 +158,34 @@ class Client:
 
 
 @contextlib.asynccontextmanager
-async def client(root: str, mode: str = "full", limit: int = 2**16, path: str = "/v1/chat/completions", **body: Any) -> AsyncIterator[Client]:
+async def client(
+    root: str,
+    mode: str = "full",
+    limit: int = 2**16,
+    path: str = "/v1/chat/completions",
+    **body: Any,
+) -> AsyncIterator[Client]:
     """A request on its own connection."""
-    sent = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True, "user": new_id("u"), **body})
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(root.rpartition(":")[2]), limit=limit)
-    lines = [f"POST {path} HTTP/1.1", "host: 127.0.0.1", f"authorization: Bearer {SENTINEL_KEY}", f"x-memory: {mode}", "content-type: application/json", f"content-length: {len(sent)}"]
+    sent = json.dumps(
+        {
+            "model": "m",
+            "messages": [{"role": "user", "content": "hi"}],
+            "stream": True,
+            "user": new_id("u"),
+            **body,
+        }
+    )
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", int(root.rpartition(":")[2]), limit=limit
+    )
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "host: 127.0.0.1",
+        f"authorization: Bearer {SENTINEL_KEY}",
+        f"x-memory: {mode}",
+        "content-type: application/json",
+        f"content-length: {len(sent)}",
+    ]
     writer.write(("\r\n".join(lines) + "\r\n\r\n" + sent).encode())
     try:
         yield Client(reader, writer)

@@ -1,4 +1,5 @@
 """B. An upstream that compresses what nobody asked it to compress: headers and body agree, and the body can be read."""
+
 from __future__ import annotations
 
 import gzip
@@ -25,7 +26,9 @@ async def test_an_answer_compressed_unasked_can_be_read(shared, mode, model, cod
     response = await shared.post(HI.replace(b'"m"', b'"%s"' % model) % b"", mode)
     assert response.status_code == 200
     assert response.json()["model"] == ("m-2024-08-06" if model == b"m" else "alias")
-    assert exact(json.dumps({**response.json(), "model": ""})) == exact(json.dumps(changed(model="")))
+    assert exact(json.dumps({**response.json(), "model": ""})) == exact(
+        json.dumps(changed(model=""))
+    )
 
 
 @row(28)
@@ -40,4 +43,8 @@ async def test_a_stream_compressed_unasked_can_be_read(shared, mode):
 
     shared.up.script = [packed]
     found = events((await shared.post(HI % b',"stream":true', mode)).text)
-    assert [e if e == "[DONE]" else e["choices"][0]["delta"].get("content") for e in found] == ["x", None, "[DONE]"]
+    assert [e if e == "[DONE]" else e["choices"][0]["delta"].get("content") for e in found] == [
+        "x",
+        None,
+        "[DONE]",
+    ]

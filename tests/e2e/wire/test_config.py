@@ -1,4 +1,5 @@
 """K. The configuration: what cannot be used stops the start by name, and a reload is one swap or none."""
+
 from __future__ import annotations
 
 import asyncio
@@ -17,19 +18,49 @@ from tests.models import Model, call, calls
 SECRET = "sk-value-SENTINEL"
 PROVIDER = '[providers.openai]\nbase_url = "http://127.0.0.1:9/v1"\n'
 CANNOT = {
-    "an unset variable": (PROVIDER + 'api_key = "${NOT_SET_ANYWHERE}"', ["providers.openai.api_key", "${NOT_SET_ANYWHERE}"]),
-    "an empty variable": (PROVIDER + 'api_key = "${EMPTY_ONE}"', ["providers.openai.api_key", "${EMPTY_ONE}"]),
-    "one of two variables": (PROVIDER + 'api_key = "${SET_ONE}-${NOT_SET_ANYWHERE}"', ["providers.openai.api_key", "${NOT_SET_ANYWHERE}"]),
-    "an unset variable in a list": ('[server]\ncors_origins = ["${NOT_SET_ANYWHERE}"]', ["server.cors_origins[0]", "${NOT_SET_ANYWHERE}"]),
-    "an unset key of a client": ('[[keys]]\nname = "a"\ntenant = "t"\nkey = "${NOT_SET_ANYWHERE}"', ["keys[0].key", "${NOT_SET_ANYWHERE}"]),
-    "no name for a variable": (PROVIDER + 'api_key = "${MY-KEY}"', ["providers.openai.api_key", "${MY-KEY}"]),
+    "an unset variable": (
+        PROVIDER + 'api_key = "${NOT_SET_ANYWHERE}"',
+        ["providers.openai.api_key", "${NOT_SET_ANYWHERE}"],
+    ),
+    "an empty variable": (
+        PROVIDER + 'api_key = "${EMPTY_ONE}"',
+        ["providers.openai.api_key", "${EMPTY_ONE}"],
+    ),
+    "one of two variables": (
+        PROVIDER + 'api_key = "${SET_ONE}-${NOT_SET_ANYWHERE}"',
+        ["providers.openai.api_key", "${NOT_SET_ANYWHERE}"],
+    ),
+    "an unset variable in a list": (
+        '[server]\ncors_origins = ["${NOT_SET_ANYWHERE}"]',
+        ["server.cors_origins[0]", "${NOT_SET_ANYWHERE}"],
+    ),
+    "an unset key of a client": (
+        '[[keys]]\nname = "a"\ntenant = "t"\nkey = "${NOT_SET_ANYWHERE}"',
+        ["keys[0].key", "${NOT_SET_ANYWHERE}"],
+    ),
+    "no name for a variable": (
+        PROVIDER + 'api_key = "${MY-KEY}"',
+        ["providers.openai.api_key", "${MY-KEY}"],
+    ),
     "an unknown table": ("[servers]\nport = 1", ["servers: there is no such setting"]),
     "an unknown member": ("[server]\nprot = 1", ["server.prot: there is no such setting"]),
-    "an unknown member, deep": (PROVIDER + 'timeouts = { first_tokn = "${SET_ONE}" }', ["providers.openai.timeouts.first_tokn: there is no such setting"]),
-    "an unknown member of a key": ('[[keys]]\nname = "a"\ntenant = "t"\nkey = "${SET_ONE}"\nroles = []', ["keys.0.roles: there is no such setting"]),
+    "an unknown member, deep": (
+        PROVIDER + 'timeouts = { first_tokn = "${SET_ONE}" }',
+        ["providers.openai.timeouts.first_tokn: there is no such setting"],
+    ),
+    "an unknown member of a key": (
+        '[[keys]]\nname = "a"\ntenant = "t"\nkey = "${SET_ONE}"\nroles = []',
+        ["keys.0.roles: there is no such setting"],
+    ),
     "a secret where a number belongs": ('[server]\nport = "${SET_ONE}"', ["server.port"]),
-    "a provider nobody knows": (PROVIDER + '[models."m"]\ntargets = [{ provider = "nobody" }]', ["'nobody'"]),
-    "a provider's key and none for clients": (PROVIDER + 'api_key = "${SET_ONE}"', ["providers.openai.api_key", "[[keys]]"]),
+    "a provider nobody knows": (
+        PROVIDER + '[models."m"]\ntargets = [{ provider = "nobody" }]',
+        ["'nobody'"],
+    ),
+    "a provider's key and none for clients": (
+        PROVIDER + 'api_key = "${SET_ONE}"',
+        ["providers.openai.api_key", "[[keys]]"],
+    ),
     "a pattern that is none": ('[memory]\nignore = ["("]', ["memory.ignore", "regular expression"]),
     "a table that is a number": ("providers = 3", ["providers"]),
     "no TOML": ("[server\n", ["not valid TOML"]),
@@ -52,7 +83,9 @@ def test_what_cannot_be_used_is_named_with_its_path_and_never_a_value(tmp_path, 
 def test_the_start_fails_naming_variable_member_and_file(tmp_path):
     path = tmp_path / "gateway.toml"
     path.write_text(CANNOT["one of two variables"][0])
-    ended = mnemogate(tmp_path / "data", "serve", "--config", str(path), "--port", "0", SET_ONE=SECRET)
+    ended = mnemogate(
+        tmp_path / "data", "serve", "--config", str(path), "--port", "0", SET_ONE=SECRET
+    )
     assert ended.returncode == 2
     for word in ("providers.openai.api_key", "${NOT_SET_ANYWHERE}", str(path)):
         assert word in ended.stderr
@@ -85,18 +118,33 @@ tenant = "acme"
 
 
 async def status(client, key, model="m", **more):
-    response = await client.post("/v1/chat/completions", json={"model": model, "messages": [{"role": "user", "content": "hi"}], **more}, headers={"authorization": f"Bearer {key}"})
+    response = await client.post(
+        "/v1/chat/completions",
+        json={"model": model, "messages": [{"role": "user", "content": "hi"}], **more},
+        headers={"authorization": f"Bearer {key}"},
+    )
     return response.status_code
 
 
 @row(163)
 async def test_a_sighup_swaps_what_it_can_and_an_invalid_file_changes_nothing(tmp_path):
     file = tmp_path / "gateway.toml"
-    async with Model("one") as up, Model("two") as other, child(tmp_path, config(up.url)) as (gateway, client):
+    async with (
+        Model("one") as up,
+        Model("two") as other,
+        child(tmp_path, config(up.url)) as (gateway, client),
+    ):
         await settled(client)
         assert [await status(client, k) for k in ("mg-one", "mg-two")] == [200, 401]
-        for broken, fault in ((config(other.url, "mg-two") + "\n[routing]\nretrys = 3\n", r"routing\.retrys"), ("[server\n", "not valid TOML"), (config(other.url, "${NOT_SET_ANYWHERE}"), "NOT_SET_ANYWHERE"),
-                              (config(other.url, "mg-two").replace('provider = "openai"', 'provider = "nobody"'), "nobody")):
+        for broken, fault in (
+            (config(other.url, "mg-two") + "\n[routing]\nretrys = 3\n", r"routing\.retrys"),
+            ("[server\n", "not valid TOML"),
+            (config(other.url, "${NOT_SET_ANYWHERE}"), "NOT_SET_ANYWHERE"),
+            (
+                config(other.url, "mg-two").replace('provider = "openai"', 'provider = "nobody"'),
+                "nobody",
+            ),
+        ):
             file.write_text(broken)
             await gateway.reloaded(f"keeps its running configuration.*{fault}")
             assert [await status(client, k) for k in ("mg-one", "mg-two")] == [200, 401]
@@ -104,9 +152,13 @@ async def test_a_sighup_swaps_what_it_can_and_an_invalid_file_changes_nothing(tm
         await gateway.reloaded("keeps its running configuration.*cannot read")
         file.write_text(config(other.url, "mg-two", "n"))
         await gateway.reloaded("anew")
-        assert [await status(client, "mg-one"), await status(client, "mg-two", "m"), await status(client, "mg-two", "n")] == [401, 404, 200]
+        assert [
+            await status(client, "mg-one"),
+            await status(client, "mg-two", "m"),
+            await status(client, "mg-two", "n"),
+        ] == [401, 404, 200]
         assert len(other.requests) == 1
-        file.write_text(config(other.url, "mg-two", "n", "host = \"0.0.0.0\""))
+        file.write_text(config(other.url, "mg-two", "n", 'host = "0.0.0.0"'))
         await gateway.reloaded(r"anew\n.*server\.host")
         assert await status(client, "mg-two", "n") == 200
         assert "Traceback" not in gateway.said
@@ -121,18 +173,54 @@ async def test_a_request_on_its_way_keeps_the_settings_it_began_with(data):
     async def first(seen, wire):
         arrived.set()
         await go.wait()
-        await up._streamed(seen, wire, [calls(call("core_memory_append", {"label": "human", "content": "Likes tea"}))])
+        await up._streamed(
+            seen,
+            wire,
+            [calls(call("core_memory_append", {"label": "human", "content": "Likes tea"}))],
+        )
 
     def settings(url, key, **memory):
-        return {"providers": {"openai": {"base_url": url, "api_key": key}}, "models": {"alias": {"targets": [{"provider": "openai", "model": f"real-{key}"}]}}, "memory": memory,
-                "keys": [{"name": "app", "key": "mg", "tenant": "acme"}], "storage.data": str(data), "storage.vectors": "none"}
+        return {
+            "providers": {"openai": {"base_url": url, "api_key": key}},
+            "models": {"alias": {"targets": [{"provider": "openai", "model": f"real-{key}"}]}},
+            "memory": memory,
+            "keys": [{"name": "app", "key": "mg", "tenant": "acme"}],
+            "storage.data": str(data),
+            "storage.vectors": "none",
+        }
 
-    async with Model(first, "Old.") as up, Model("New.") as other, running(up.url, data, {**settings(up.url, "old", read_deadline_ms=2000), "upstream": None}, key="mg") as live:
+    async with (
+        Model(first, "Old.") as up,
+        Model("New.") as other,
+        running(
+            up.url,
+            data,
+            {**settings(up.url, "old", read_deadline_ms=2000), "upstream": None},
+            key="mg",
+        ) as live,
+    ):
         task = asyncio.create_task(live.stream("hi", user="ada", model="alias"))
         asyncio.get_running_loop().call_later(8, go.set)  # so that a failure ends
         await asyncio.wait_for(arrived.wait(), 10)
-        assert live.app.reload(load(None, {}, settings(other.url, "new", max_rounds=1, blocks=[{"label": "other"}], read_deadline_ms=2000))) == []
-        assert (await live.chat("hi", user="bob", model="alias")).json()["choices"][0]["message"]["content"] == "New."
+        assert (
+            live.app.reload(
+                load(
+                    None,
+                    {},
+                    settings(
+                        other.url,
+                        "new",
+                        max_rounds=1,
+                        blocks=[{"label": "other"}],
+                        read_deadline_ms=2000,
+                    ),
+                )
+            )
+            == []
+        )
+        assert (await live.chat("hi", user="bob", model="alias")).json()["choices"][0]["message"][
+            "content"
+        ] == "New."
         assert live.gateway.process.busy >= 1  # the counters outlive the swap
         go.set()
         _, found = await asyncio.wait_for(task, 10)
@@ -153,7 +241,9 @@ async def test_a_failed_reload_in_the_middle_of_a_stream_is_not_noticed(data):
         before = live.gateway
         (data / "token").write_text("not one of ours")
         with pytest.raises(ConfigError, match="does not hold a secret"):
-            live.app.reload(load(None, {}, {"upstream": "http://127.0.0.1:9/v1", "storage.data": str(data)}))
+            live.app.reload(
+                load(None, {}, {"upstream": "http://127.0.0.1:9/v1", "storage.data": str(data)})
+            )
         _, found = await live.stream("hi")
         assert said(found) == "a b c d"
         assert live.gateway is before
@@ -162,7 +252,19 @@ async def test_a_failed_reload_in_the_middle_of_a_stream_is_not_noticed(data):
 @row(163)
 async def test_what_waits_for_a_restart_is_named_and_left_alone(data):
     async with Model("ok") as up, running(up.url, data) as live:
-        names = live.app.reload(load(None, {}, {"upstream": up.url, "storage.data": str(data / "other"), "server.port": 1, "memory.embedder": "upstream:e", "memory.max_rounds": 2}))
+        names = live.app.reload(
+            load(
+                None,
+                {},
+                {
+                    "upstream": up.url,
+                    "storage.data": str(data / "other"),
+                    "server.port": 1,
+                    "memory.embedder": "upstream:e",
+                    "memory.max_rounds": 2,
+                },
+            )
+        )
         assert set(names) == {"storage.data", "storage.vectors", "server.port", "memory.embedder"}
         assert live.gateway.settings.storage.data == str(data)
         assert live.gateway.settings.memory.max_rounds == 2

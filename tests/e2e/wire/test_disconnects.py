@@ -1,4 +1,5 @@
 """D. Disconnects and resources: a client that leaves ends the work in every phase, and nothing is left behind."""
+
 from __future__ import annotations
 
 import asyncio
@@ -15,7 +16,13 @@ from tests.models import Model, call, calls
 from tests.sockets import RawServer
 
 REMEMBER = calls(call("core_memory_append", {"label": "human", "content": "Likes tea"}))
-CHUNK = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [{"index": 0, "delta": {"role": "assistant", "content": "a"}}]}
+CHUNK = {
+    "id": "1",
+    "object": "chat.completion.chunk",
+    "created": 1,
+    "model": "m",
+    "choices": [{"index": 0, "delta": {"role": "assistant", "content": "a"}}],
+}
 
 
 async def left(live, up, requests=1, before=0.05, **asked):
@@ -41,7 +48,9 @@ async def talks(seen, wire):
         while True:
             await wire.event(CHUNK)
             await asyncio.sleep(0.01)
-    await wire.raw(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100000\r\n\r\n")
+    await wire.raw(
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100000\r\n\r\n"
+    )
     while True:
         await wire.raw(b" ")
         await asyncio.sleep(0.01)
@@ -81,12 +90,20 @@ async def test_a_client_that_leaves_between_two_tries_starts_no_other(data, stre
 
 @row(68)
 @each_mode
-async def test_a_client_that_leaves_in_a_tool_round_starts_no_other_and_the_write_is_whole(data, stream):
+async def test_a_client_that_leaves_in_a_tool_round_starts_no_other_and_the_write_is_whole(
+    data, stream
+):
     async with Model(REMEMBER, never, REMEMBER, "fine") as up, running(up.url, data) as live:
         await left(live, up, requests=2, way="full", stream=stream, user="ada")
         await asyncio.sleep(0.1)
         assert len(up.requests) == 2
-        value = (await live.memory("GET", "/users/ada/blocks/human", headers={"authorization": f"Bearer {live.gateway.keys._token}"})).json()["value"]
+        value = (
+            await live.memory(
+                "GET",
+                "/users/ada/blocks/human",
+                headers={"authorization": f"Bearer {live.gateway.keys._token}"},
+            )
+        ).json()["value"]
         assert value in ("", "Likes tea")
         assert not live.gateway.memory.busy_nodes
 
@@ -115,10 +132,12 @@ def unkind(rng):
             wire.reset()
         elif how == 4 and stream:
             await wire.start_stream()
-            await wire.part(b"data: {\"cho")
+            await wire.part(b'data: {"cho')
             await asyncio.sleep(5)
         elif how == 5:
-            await wire.raw(b"HTTP/1.1 500 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+            await wire.raw(
+                b"HTTP/1.1 500 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+            )
             await asyncio.sleep(5)
         else:
             await talks(seen, wire)
@@ -134,7 +153,10 @@ async def test_after_a_thousand_aborts_a_hundred_requests_wait_for_nothing(data)
     good = Model("fine")
     async with RawServer(good._behave) as up, running(up.url, data, config) as live:
         await ask(live, "off")
-        tasks, descriptors = len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+        tasks, descriptors = (
+            len(asyncio.all_tasks()),
+            len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0,
+        )
         up.behave = unkind(rng)
         for _ in range(40):
             await asyncio.gather(*(shortlived(live, up, rng) for _ in range(25)))
@@ -149,14 +171,24 @@ async def test_after_a_thousand_aborts_a_hundred_requests_wait_for_nothing(data)
             loop = asyncio.get_running_loop()
             begun = loop.time()
             for _ in range(4):
-                answers = await asyncio.gather(*(ask(live, way, stream) for way in ("full", "off") for stream in (False, True) for _ in range(6)), ask(live, "off"))
+                answers = await asyncio.gather(
+                    *(
+                        ask(live, way, stream)
+                        for way in ("full", "off")
+                        for stream in (False, True)
+                        for _ in range(6)
+                    ),
+                    ask(live, "off"),
+                )
                 assert {a.status_code for a in answers} == {200}
             assert loop.time() - begun < 15
         await asyncio.sleep(0.3)
         assert live.gateway.process.busy == 0
         assert not live.gateway.process.live
         assert not live.gateway.memory.busy_nodes
-        assert len(asyncio.all_tasks()) <= tasks + 60  # those of connections that are kept open on both sides
+        assert (
+            len(asyncio.all_tasks()) <= tasks + 60
+        )  # those of connections that are kept open on both sides
         if descriptors:
             assert len(os.listdir("/proc/self/fd")) <= descriptors + 60
 
@@ -164,7 +196,10 @@ async def test_after_a_thousand_aborts_a_hundred_requests_wait_for_nothing(data)
 @row(73)
 @pytest.mark.parametrize("way", ["full", "off"])
 async def test_a_full_pool_is_waited_for_within_the_connect_budget_then_503(data, way):
-    async with RawServer(never) as up, running(up.url, data, provider(max_connections=1, timeouts={"connect": 0.3})) as live:
+    async with (
+        RawServer(never) as up,
+        running(up.url, data, provider(max_connections=1, timeouts={"connect": 0.3})) as live,
+    ):
         holder = asyncio.create_task(ask(live, way))
         while not up.requests:
             await asyncio.sleep(0.01)

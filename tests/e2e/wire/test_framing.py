@@ -1,4 +1,5 @@
 """C. Stream framing: what leaves the gateway, event by event, whatever way the upstream's bytes came."""
+
 from __future__ import annotations
 
 import asyncio
@@ -36,7 +37,10 @@ async def test_a_stream_is_marked_as_one_that_nobody_may_hold_back(line):
     for memory in ("full", "off"):
         response, _ = await live.stream("hi", {"x-memory": memory})
         assert response.headers["content-type"].startswith("text/event-stream")
-        assert (response.headers["cache-control"], response.headers["x-accel-buffering"]) == ("no-cache", "no")
+        assert (response.headers["cache-control"], response.headers["x-accel-buffering"]) == (
+            "no-cache",
+            "no",
+        )
         assert "content-length" not in response.headers
         assert "content-encoding" not in response.headers
 
@@ -45,7 +49,13 @@ async def test_a_stream_is_marked_as_one_that_nobody_may_hold_back(line):
 @MODES
 @pytest.mark.parametrize("end", ENDS)
 async def test_the_client_sees_the_same_for_every_split_of_the_bytes(line, mode, end):
-    raw = b"\xef\xbb\xbf: hi" + ENDS[end] * 2 + framed({"choices": [{"delta": {"content": "é🙂"}, "finish_reason": "stop"}]}, end=ENDS[end])
+    raw = (
+        b"\xef\xbb\xbf: hi"
+        + ENDS[end] * 2
+        + framed(
+            {"choices": [{"delta": {"content": "é🙂"}, "finish_reason": "stop"}]}, end=ENDS[end]
+        )
+    )
     cuts = iter(range(1, len(raw)))
 
     async def cut(seen, wire):
@@ -103,9 +113,24 @@ FORMS = {
     "CRLF": framed(*SHORT, end=b"\r\n"),
     "CR": framed(*SHORT, end=b"\r"),
     "mixed ends": b"data: " + ONE + b"\r\n\ndata: " + TWO + b"\n\r\ndata: [DONE]\r\r",
-    "two data lines": b"data: " + ONE[:HALVES] + b"\ndata: " + ONE[HALVES:] + b"\n\ndata: " + TWO + b"\n\ndata: [DONE]\n\n",
-    "pretty": b"".join(b"data: " + line + b"\n" for line in json.dumps(SHORT[0], indent=1).encode().split(b"\n")) + b"\ndata: " + TWO + b"\n\ndata: [DONE]\n\n",
-    "other fields": b"event: message\nid: 7\nretry: 10\nfoo: bar\ndata: " + ONE + b"\nid: 8\n\nid\ndata: " + TWO + b"\n\nevent: done\ndata: [DONE]\n\n",
+    "two data lines": b"data: "
+    + ONE[:HALVES]
+    + b"\ndata: "
+    + ONE[HALVES:]
+    + b"\n\ndata: "
+    + TWO
+    + b"\n\ndata: [DONE]\n\n",
+    "pretty": b"".join(
+        b"data: " + line + b"\n" for line in json.dumps(SHORT[0], indent=1).encode().split(b"\n")
+    )
+    + b"\ndata: "
+    + TWO
+    + b"\n\ndata: [DONE]\n\n",
+    "other fields": b"event: message\nid: 7\nretry: 10\nfoo: bar\ndata: "
+    + ONE
+    + b"\nid: 8\n\nid\ndata: "
+    + TWO
+    + b"\n\nevent: done\ndata: [DONE]\n\n",
     "BOM": b"\xef\xbb\xbf" + framed(*SHORT),
     "empty data": b"data\n\ndata:\n\ndata: \n\n" + framed(*SHORT),
     "blank lines": b"\n\n\r\n\n" + framed(*SHORT, end=b"\n\n"),
@@ -130,10 +155,21 @@ async def test_every_legal_form_of_an_event_is_read(line, mode, form):
 @MODES
 @pytest.mark.parametrize("end", ENDS)
 async def test_comments_are_never_read_as_events(line, mode, end):
-    notes = [b":", b": OPENROUTER PROCESSING", b':{"error":{"message":"no"}}', b':data: {"choices":[', b": data: [DONE]", b":\xff\xfe", b": finish_reason"]
+    notes = [
+        b":",
+        b": OPENROUTER PROCESSING",
+        b':{"error":{"message":"no"}}',
+        b':data: {"choices":[',
+        b": data: [DONE]",
+        b":\xff\xfe",
+        b": finish_reason",
+    ]
     n = ENDS[end]
     events = [b"data: " + text(b) + n for b in [*SHORT, b"[DONE]"]]
-    raw = b"".join(b"".join(note + n * (1 + i % 2) for i, note in enumerate(notes)) + event + notes[i] + n * 2 for i, event in enumerate(events))
+    raw = b"".join(
+        b"".join(note + n * (1 + i % 2) for i, note in enumerate(notes)) + event + notes[i] + n * 2
+        for i, event in enumerate(events)
+    )
     live = line.play(writing(raw, then="end"))
     body = await asked(live, mode)
     assert body == raw if mode == "off" else strict(body, comments=True) == [*SHORT, "[DONE]"]
@@ -144,7 +180,9 @@ async def test_comments_are_never_read_as_events(line, mode, end):
 async def test_an_event_of_five_megabytes_passes(line, mode):
     big = "é" * (5 << 19)
     raw = framed(*hello(big))
-    live = line.play(writing(*(raw[i : i + 40_000] for i in range(0, len(raw), 40_000)), then="end"))
+    live = line.play(
+        writing(*(raw[i : i + 40_000] for i in range(0, len(raw), 40_000)), then="end")
+    )
     found = await chunks(live, mode)
     assert said(found) == big
     assert len(found) == 3
@@ -155,7 +193,10 @@ async def test_an_event_of_five_megabytes_passes(line, mode):
 @pytest.mark.parametrize("form", ["pretty", "two data lines", "other fields", "CRLF", "BOM"])
 async def test_an_edited_event_is_still_one_line(data, mode, form):
     config = {"models": {"m": {"targets": [{"provider": "openai", "model": "theirs"}]}}}
-    async with Model(writing(FORMS[form].replace(b'"m"', b'"theirs"'), then="end")) as up, running(up.url, data, config) as live:
+    async with (
+        Model(writing(FORMS[form].replace(b'"m"', b'"theirs"'), then="end")) as up,
+        running(up.url, data, config) as live,
+    ):
         body = await asked(live, mode)
         if mode == "full" or form in ("pretty", "two data lines"):
             assert strict(body) == [*SHORT, "[DONE]"]
@@ -179,7 +220,10 @@ async def test_each_event_is_there_before_the_next_is_sent(line, mode, path):
     """The upstream sends an event only after the client has seen the one before, so that nothing can wait for more."""
     seen_by_client = asyncio.Semaphore(0)
     chat = path.endswith("chat/completions")
-    events = [*hello(*"abcdefgh"), *([] if chat else [{"type": "response.completed", "sequence_number": 1}])]
+    events = [
+        *hello(*"abcdefgh"),
+        *([] if chat else [{"type": "response.completed", "sequence_number": 1}]),
+    ]
 
     async def interlocked(seen, wire):
         await wire.start_stream()

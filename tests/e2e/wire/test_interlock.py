@@ -1,4 +1,5 @@
 """I. Nothing waits that need not: an upstream that goes on only once the client has seen what it said."""
+
 from __future__ import annotations
 
 import asyncio
@@ -14,7 +15,10 @@ from tests.models import Model, call
 TEA = call("core_memory_append", {"label": "human", "content": "Likes tea"}, "call_mem")
 OSLO = call("get_weather", {"city": "Oslo"}, "call_w")
 NOW = call("get_time", {"zone": "utc"}, "call_t")
-WORDS = [{"role": "assistant", "content": "One"}, *({"content": w} for w in (" two", " \n", "three", "."))]
+WORDS = [
+    {"role": "assistant", "content": "One"},
+    *({"content": w} for w in (" two", " \n", "three", ".")),
+]
 
 
 class Interlock:
@@ -37,8 +41,16 @@ class Interlock:
     async def read(self, live, **body):
         """Reads a stream to its end, telling the upstream of each event. Returns them."""
         text = ""
-        request = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True, "user": "ada", **body}
-        async with live.http.stream("POST", f"{live.url}/chat/completions", json=request) as response:
+        request = {
+            "model": "m",
+            "messages": [{"role": "user", "content": "hi"}],
+            "stream": True,
+            "user": "ada",
+            **body,
+        }
+        async with live.http.stream(
+            "POST", f"{live.url}/chat/completions", json=request
+        ) as response:
             async for data in response.aiter_raw():
                 text += data.decode()
                 async with self.news:
@@ -57,14 +69,70 @@ def hidden(parts):
 
 CASES = {
     "text": [shown([*WORDS, "stop"])],
-    "reasoning": [shown([{"role": "assistant", "reasoning_content": "hm"}, {"reasoning_content": " so"}, {"content": "A"}, {"refusal": "no"}, "stop"])],
+    "reasoning": [
+        shown(
+            [
+                {"role": "assistant", "reasoning_content": "hm"},
+                {"reasoning_content": " so"},
+                {"content": "A"},
+                {"refusal": "no"},
+                "stop",
+            ]
+        )
+    ],
     "text, then a call of the client's": [shown([*WORDS, *fragments(OSLO), "tool_calls"])],
-    "two calls of the client's, interleaved": [shown([{"role": "assistant", "content": None}, *fragments(OSLO, NOW), "tool_calls"])],
-    "text, then a call of ours, then text": [[*shown(WORDS), *hidden([*fragments(TEA), "tool_calls"])], shown([*WORDS, "stop"])],
-    "text between the pieces of a call of ours": [[*shown(WORDS[:1]), *itertools.chain(*zip(hidden(fragments(TEA)), shown([{"content": c} for c in "abcdefghijkl"]), strict=False)), *hidden(["tool_calls"])], shown(["stop"])],
-    "a call of the client's beside one of ours": [[*shown(WORDS), *hidden(fragments(TEA)), *shown([{"tool_calls": [{"index": 1, **OSLO}]}]), *hidden(["tool_calls"])]],
-    "two choices": [shown([{**HEAD, "choices": [{"index": i % 2, "delta": {"role": "assistant", "content": "a"} if i < 2 else {"content": "b"}, "finish_reason": None}]} for i in range(6)]
-                          + [{**HEAD, "choices": [{"index": i, "delta": {}, "finish_reason": "stop"}]} for i in (0, 1)])],
+    "two calls of the client's, interleaved": [
+        shown([{"role": "assistant", "content": None}, *fragments(OSLO, NOW), "tool_calls"])
+    ],
+    "text, then a call of ours, then text": [
+        [*shown(WORDS), *hidden([*fragments(TEA), "tool_calls"])],
+        shown([*WORDS, "stop"]),
+    ],
+    "text between the pieces of a call of ours": [
+        [
+            *shown(WORDS[:1]),
+            *itertools.chain(
+                *zip(
+                    hidden(fragments(TEA)),
+                    shown([{"content": c} for c in "abcdefghijkl"]),
+                    strict=False,
+                )
+            ),
+            *hidden(["tool_calls"]),
+        ],
+        shown(["stop"]),
+    ],
+    "a call of the client's beside one of ours": [
+        [
+            *shown(WORDS),
+            *hidden(fragments(TEA)),
+            *shown([{"tool_calls": [{"index": 1, **OSLO}]}]),
+            *hidden(["tool_calls"]),
+        ]
+    ],
+    "two choices": [
+        shown(
+            [
+                {
+                    **HEAD,
+                    "choices": [
+                        {
+                            "index": i % 2,
+                            "delta": {"role": "assistant", "content": "a"}
+                            if i < 2
+                            else {"content": "b"},
+                            "finish_reason": None,
+                        }
+                    ],
+                }
+                for i in range(6)
+            ]
+            + [
+                {**HEAD, "choices": [{"index": i, "delta": {}, "finish_reason": "stop"}]}
+                for i in (0, 1)
+            ]
+        )
+    ],
 }
 
 
@@ -73,7 +141,9 @@ CASES = {
 async def test_what_is_not_ours_is_on_its_way_before_the_next_event_comes(data, what):
     lock = Interlock(*CASES[what])
     async with Model(lock.behave) as up, running(up.url, data) as live:
-        found = await lock.read(live, tools=[WEATHER, CLOCK], **({"n": 2} if what == "two choices" else {}))
+        found = await lock.read(
+            live, tools=[WEATHER, CLOCK], **({"n": 2} if what == "two choices" else {})
+        )
         assert found[-1] == "[DONE]", found[-1]
         assert lock.rounds == []
 
@@ -81,19 +151,42 @@ async def test_what_is_not_ours_is_on_its_way_before_the_next_event_comes(data, 
 @row(142)
 async def test_a_call_is_held_only_while_its_name_could_become_ours(data):
     """`core_memory_browse` is the client's: its first half is held, and let go with the letter that tells it from ours."""
-    theirs = {"type": "function", "function": {"name": "core_memory_browse", "parameters": {"type": "object"}}}
-    start = {"role": "assistant", "tool_calls": [{"index": 0, "id": "call_c", "type": "function", "function": {"name": "core_memory_", "arguments": ""}}]}
-    rest = [{"tool_calls": [{"index": 0, "function": {"name": "browse"}}]}, {"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]}, "tool_calls"]
+    theirs = {
+        "type": "function",
+        "function": {"name": "core_memory_browse", "parameters": {"type": "object"}},
+    }
+    start = {
+        "role": "assistant",
+        "tool_calls": [
+            {
+                "index": 0,
+                "id": "call_c",
+                "type": "function",
+                "function": {"name": "core_memory_", "arguments": ""},
+            }
+        ],
+    }
+    rest = [
+        {"tool_calls": [{"index": 0, "function": {"name": "browse"}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]},
+        "tool_calls",
+    ]
     lock = Interlock([*hidden([start]), *shown(rest)])
     async with Model(lock.behave) as up, running(up.url, data) as live:
         found = await lock.read(live, tools=[theirs])
-        deltas = [d["function"].get("name") or "" for e in found[:-1] for d in e["choices"][0]["delta"].get("tool_calls") or []]
+        deltas = [
+            d["function"].get("name") or ""
+            for e in found[:-1]
+            for d in e["choices"][0]["delta"].get("tool_calls") or []
+        ]
         assert "".join(deltas) == "core_memory_browse"
         assert "core_memory_append" in [t["function"]["name"] for t in up.bodies[0]["tools"]]
 
 
 @row(142)
-async def test_the_first_text_is_there_though_the_store_is_slow_to_take_the_request(data, monkeypatch):
+async def test_the_first_text_is_there_though_the_store_is_slow_to_take_the_request(
+    data, monkeypatch
+):
     """Past its deadline the store is not waited for: text goes out, flagged."""
     from memory.stores.sql.engine import Database
 
@@ -103,12 +196,19 @@ async def test_the_first_text_is_there_though_the_store_is_slow_to_take_the_requ
         await asyncio.sleep(1)
         return await original(self, work, **how)
 
-    async with Model("Fine.") as up, running(up.url, data, {"memory.read_deadline_ms": 150}) as live:
+    async with (
+        Model("Fine.") as up,
+        running(up.url, data, {"memory.read_deadline_ms": 150}) as live,
+    ):
         await asyncio.wait_for(live.gateway.memory._ready.wait(), 10)
         monkeypatch.setattr(Database, "write", slow)
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        async with live.http.stream("POST", f"{live.url}/chat/completions", json={"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}) as response:
+        async with live.http.stream(
+            "POST",
+            f"{live.url}/chat/completions",
+            json={"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True},
+        ) as response:
             parts = response.aiter_raw()
             first = await anext(parts)
             assert loop.time() - begun < 0.9

@@ -1,4 +1,5 @@
 """J. The relay's edges: aliases inside events and forms, cut streams, HEAD and OPTIONS."""
+
 from __future__ import annotations
 
 import json
@@ -6,7 +7,16 @@ import json
 import pytest
 
 from tests.e2e.wire.rows import row
-from tests.e2e.wire.test_other_streams import ENDS, MESSAGE, START, asked, numbered, parsed, sending, told
+from tests.e2e.wire.test_other_streams import (
+    ENDS,
+    MESSAGE,
+    START,
+    asked,
+    numbered,
+    parsed,
+    sending,
+    told,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -20,7 +30,11 @@ async def test_a_cut_response_ends_with_a_failed_event(shared, cut, model, half)
     found = parsed((await asked(shared, "/responses", model)).text)
     assert [name for name, _ in found[:-1]] == [e["type"] for e in START]
     name, last = found[-1]
-    assert (name, last["type"], last["sequence_number"]) == ("response.failed", "response.failed", len(START))
+    assert (name, last["type"], last["sequence_number"]) == (
+        "response.failed",
+        "response.failed",
+        len(START),
+    )
     assert (last["response"]["status"], last["response"]["id"]) == ("failed", "resp_1")
     assert last["response"]["error"]["code"] == "stream_incomplete"
     assert isinstance(last["response"]["error"]["message"], str)
@@ -56,7 +70,11 @@ async def test_an_alias_is_the_model_inside_message_events(shared):
 async def test_an_alias_in_a_form_is_the_targets_name_upstream(shared, boundary):
     form = b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\n%s\r\n--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n\x00\xff\r\n--b--\r\n'
     shared.up.script = [lambda seen, wire: wire.json({"text": "x"})]
-    response = await shared.live.http.post(f"{shared.live.url}/audio/transcriptions", content=form % b"alias", headers={"content-type": f"multipart/form-data; boundary={boundary}"})
+    response = await shared.live.http.post(
+        f"{shared.live.url}/audio/transcriptions",
+        content=form % b"alias",
+        headers={"content-type": f"multipart/form-data; boundary={boundary}"},
+    )
     assert response.status_code == 200
     assert shared.up.requests[-1].body == form % b"real"
 
@@ -64,23 +82,39 @@ async def test_an_alias_in_a_form_is_the_targets_name_upstream(shared, boundary)
 @row(15, 150)
 async def test_the_model_of_a_form_is_its_field_and_not_text_in_a_file(shared):
     """A part that merely quotes a form must not choose the model, nor be changed."""
-    form = (b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nname="model"\r\n\r\nnot-this\r\n--b\r\n'
-            b'content-disposition: form-data; name=model\r\nContent-Type: text/plain\r\n\r\nm\r\n--b--\r\n')
+    form = (
+        b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nname="model"\r\n\r\nnot-this\r\n--b\r\n'
+        b"content-disposition: form-data; name=model\r\nContent-Type: text/plain\r\n\r\nm\r\n--b--\r\n"
+    )
     shared.up.script = [lambda seen, wire: wire.json({"text": "x"})]
-    response = await shared.live.http.post(f"{shared.live.url}/audio/transcriptions", content=form, headers={"content-type": "multipart/form-data; boundary=b"})
-    assert (response.headers["x-mnemogate-upstream"], shared.up.requests[-1].body) == ("openai/m", form)
+    response = await shared.live.http.post(
+        f"{shared.live.url}/audio/transcriptions",
+        content=form,
+        headers={"content-type": "multipart/form-data; boundary=b"},
+    )
+    assert (response.headers["x-mnemogate-upstream"], shared.up.requests[-1].body) == (
+        "openai/m",
+        form,
+    )
 
 
 @row(153)
 @pytest.mark.parametrize("path", ["/v1/files/f", "/v1/files/f/content", "/u/ada/v1/files/f"])
 async def test_head_is_relayed(shared, path):
     async def answer(seen, wire):
-        await wire.raw(b"HTTP/1.1 200 OK\r\ncontent-type: audio/mpeg\r\ncontent-length: 5000\r\nx-a: 1\r\n\r\n")
+        await wire.raw(
+            b"HTTP/1.1 200 OK\r\ncontent-type: audio/mpeg\r\ncontent-length: 5000\r\nx-a: 1\r\n\r\n"
+        )
 
     shared.up.script = [answer]
     for _ in range(2):
         response = await shared.live.http.head(shared.live.root + path)
-        assert (response.status_code, response.headers["x-a"], response.headers["content-type"], response.content) == (200, "1", "audio/mpeg", b"")
+        assert (
+            response.status_code,
+            response.headers["x-a"],
+            response.headers["content-type"],
+            response.content,
+        ) == (200, "1", "audio/mpeg", b"")
         assert response.headers["content-length"] == "5000"
         assert shared.up.requests[-1].method == "HEAD"
 
@@ -88,14 +122,19 @@ async def test_head_is_relayed(shared, path):
 @row(153)
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/models/m", "/health", "/ready"])
 async def test_head_answers_as_get_without_the_body(shared, path):
-    whole, head = await shared.live.http.get(shared.live.root + path), await shared.live.http.head(shared.live.root + path)
+    whole, head = (
+        await shared.live.http.get(shared.live.root + path),
+        await shared.live.http.head(shared.live.root + path),
+    )
     assert (head.status_code, head.content) == (whole.status_code, b"")
     assert head.headers["content-type"] == whole.headers["content-type"]
 
 
 @row(153)
 async def test_options_is_relayed(shared):
-    shared.up.script = [lambda seen, wire: wire.answer(200, json.dumps({"a": 1}).encode(), "allow: GET, HEAD")]
+    shared.up.script = [
+        lambda seen, wire: wire.answer(200, json.dumps({"a": 1}).encode(), "allow: GET, HEAD")
+    ]
     response = await shared.live.http.options(f"{shared.live.url}/files/f")
     assert (response.status_code, response.headers.get("allow")) == (200, "GET, HEAD")
     assert shared.up.requests[-1].method == "OPTIONS"

@@ -1,4 +1,5 @@
 """D and G. Places at a target, and rights to try one: given back by whoever leaves, whatever it was that was waited for."""
+
 from __future__ import annotations
 
 import asyncio
@@ -16,12 +17,17 @@ from tests.e2e.wire.test_retries import ERROR, Played, fine, says
 from tests.e2e.wire.test_targets import choice_of, pair
 from tests.e2e.wire.ways import ask
 
-ONE_PLACE = {"models": {"m": {"targets": [{"provider": "openai", "concurrent": 1}]}}, "routing.queue_seconds": 0.5}
+ONE_PLACE = {
+    "models": {"m": {"targets": [{"provider": "openai", "concurrent": 1}]}},
+    "routing.queue_seconds": 0.5,
+}
 
 
 @row(65, 69)
 @pytest.mark.parametrize("phase", ["store", "verdict"])
-async def test_who_leaves_between_the_upstreams_answer_and_the_first_byte_frees_the_connection_and_the_place(data, monkeypatch, phase):
+async def test_who_leaves_between_the_upstreams_answer_and_the_first_byte_frees_the_connection_and_the_place(
+    data, monkeypatch, phase
+):
     waits = asyncio.Event()
 
     async def for_ever(*_):
@@ -30,14 +36,34 @@ async def test_who_leaves_between_the_upstreams_answer_and_the_first_byte_frees_
 
     async def begins(seen, wire):
         await wire.start_stream()
-        await wire.event({"id": "1", "choices": [{"index": 0, "delta": {"role": "assistant", "content": "a"}}]})
+        await wire.event(
+            {"id": "1", "choices": [{"index": 0, "delta": {"role": "assistant", "content": "a"}}]}
+        )
         await seen.gone.wait()
 
     rest = {"failures": 1, "window": 30, "seconds": 0}
-    async with Played(says(ERROR, 500), begins) as up, running(up.url, data, {**ONE_PLACE, "routing.cooldown": rest, "routing.retries": 0, "memory.read_deadline_ms": 30_000}) as live:
+    async with (
+        Played(says(ERROR, 500), begins) as up,
+        running(
+            up.url,
+            data,
+            {
+                **ONE_PLACE,
+                "routing.cooldown": rest,
+                "routing.retries": 0,
+                "memory.read_deadline_ms": 30_000,
+            },
+        ) as live,
+    ):
         await ask(live, "full")
         with monkeypatch.context() as patched:
-            patched.setattr(*((Session, "open", for_ever) if phase == "store" else (live.gateway.choice.cooldowns, "succeeded", for_ever)))
+            patched.setattr(
+                *(
+                    (Session, "open", for_ever)
+                    if phase == "store"
+                    else (live.gateway.choice.cooldowns, "succeeded", for_ever)
+                )
+            )
             left = asyncio.ensure_future(ask(live, "full", True))
             await waits.wait()
             while len(up.requests) < 2:
@@ -83,8 +109,14 @@ async def test_who_finds_the_chosen_target_full_by_now_goes_to_a_free_one(data):
         await seen.gone.wait()
 
     async with Played(hangs) as one, Played(hangs) as two:
-        models = {"m": {"targets": [{"provider": name, "concurrent": 1} for name in ("one", "two")]}}
-        config = {**pair(one, two), "models": models, "routing": {"sticky": True}}  # all of one conversation, so of one target
+        models = {
+            "m": {"targets": [{"provider": name, "concurrent": 1} for name in ("one", "two")]}
+        }
+        config = {
+            **pair(one, two),
+            "models": models,
+            "routing": {"sticky": True},
+        }  # all of one conversation, so of one target
         async with running(one.url, data, config) as live:
             asked = [asyncio.ensure_future(ask(live, "full")) for _ in range(2)]
             async with asyncio.timeout(2):

@@ -1,4 +1,5 @@
 """I. What memory does to the bytes the upstream gets: a prefix that stays, nothing twice, nothing at all when off, never too long."""
+
 from __future__ import annotations
 
 import asyncio
@@ -16,9 +17,20 @@ TEA = call("core_memory_append", {"label": "human", "content": "Likes tea"}, "ca
 OSLO = call("get_weather", {"city": "Oslo"}, "call_w")
 MARK = {"type": "ephemeral"}
 SYSTEMS = {
-    "none": [], "a string": [{"role": "system", "content": "Be brief."}], "developer": [{"role": "developer", "content": "Be brief."}],
-    "marked parts": [{"role": "system", "content": [{"type": "text", "text": "Long rules.", "cache_control": MARK}, {"type": "text", "text": "More."}]}],
-    "two": [{"role": "system", "content": "One."}, {"role": "system", "content": "Two."}]}
+    "none": [],
+    "a string": [{"role": "system", "content": "Be brief."}],
+    "developer": [{"role": "developer", "content": "Be brief."}],
+    "marked parts": [
+        {
+            "role": "system",
+            "content": [
+                {"type": "text", "text": "Long rules.", "cache_control": MARK},
+                {"type": "text", "text": "More."},
+            ],
+        }
+    ],
+    "two": [{"role": "system", "content": "One."}, {"role": "system", "content": "Two."}],
+}
 
 
 def head(body: bytes) -> bytes:
@@ -34,7 +46,14 @@ async def talk(live, up, system, stream, turns, user):
     """A chat of an app that resends everything. Returns the raw bodies of the first round of each turn."""
     history, firsts = [*system], []
     for i in range(turns):
-        history.append({"role": "user", "content": [{"type": "text", "text": f"question {i}", "cache_control": MARK}] if i == 1 else f"question {i}"})
+        history.append(
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": f"question {i}", "cache_control": MARK}]
+                if i == 1
+                else f"question {i}",
+            }
+        )
         begun = len(up.requests)
         _, answer = await asked(live, stream, history, tools=[WEATHER], user=user)
         history.append(message_of(answer))
@@ -48,10 +67,23 @@ async def talk(live, up, system, stream, turns, user):
 
 @row(139)
 @both
-async def test_with_or_without_changed_memory_a_turn_only_adds_to_the_bytes_of_the_last(data, stream):
+async def test_with_or_without_changed_memory_a_turn_only_adds_to_the_bytes_of_the_last(
+    data, stream
+):
     scripts = {
-        "unchanged": ["a", "b", "c", "d"], "changed at once": [calls(TEA), "a", "b", "c", "d"], "changed later": ["a", calls(TEA), "b", calls(call("core_memory_append", {"label": "human", "content": "Likes rain"})), "c", "d"],
-        "changed beside the client's call": ["a", calls(TEA, OSLO, content="Both."), "b", "c", "d"], "before it": [calls(TEA), calls(OSLO), "b", "c", "d"]}
+        "unchanged": ["a", "b", "c", "d"],
+        "changed at once": [calls(TEA), "a", "b", "c", "d"],
+        "changed later": [
+            "a",
+            calls(TEA),
+            "b",
+            calls(call("core_memory_append", {"label": "human", "content": "Likes rain"})),
+            "c",
+            "d",
+        ],
+        "changed beside the client's call": ["a", calls(TEA, OSLO, content="Both."), "b", "c", "d"],
+        "before it": [calls(TEA), calls(OSLO), "b", "c", "d"],
+    }
     async with Model("") as up, running(up.url, data) as live:
         for name, system in SYSTEMS.items():
             for what, script in scripts.items():
@@ -67,18 +99,29 @@ async def test_with_or_without_changed_memory_a_turn_only_adds_to_the_bytes_of_t
                     last = json.loads(bodies[-1])["messages"]
                     assert marks(last) == marks(history[:-1])  # none added, none lost
                     if system and isinstance(system[0]["content"], list):
-                        assert last[0]["content"][: len(system[0]["content"])] == system[0]["content"]
+                        assert (
+                            last[0]["content"][: len(system[0]["content"])] == system[0]["content"]
+                        )
                     assert ("Likes tea" in json.dumps(last)) == (what != "unchanged")
 
 
 @row(139)
-async def test_memory_changed_from_outside_alters_only_what_follows_the_clients_own_system_text(data):
+async def test_memory_changed_from_outside_alters_only_what_follows_the_clients_own_system_text(
+    data,
+):
     async with Model("a") as up, running(up.url, data) as live:
         token = {"authorization": f"Bearer {live.gateway.keys._token}"}
         history = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
         _, answer = await asked(live, False, history, user="ada")
-        await live.memory("PUT", "/users/ada/blocks/human", headers=token, json={"value": "Likes tea"})
-        await asked(live, False, [*history, message_of(answer), {"role": "user", "content": "more"}], user="ada")
+        await live.memory(
+            "PUT", "/users/ada/blocks/human", headers=token, json={"value": "Likes tea"}
+        )
+        await asked(
+            live,
+            False,
+            [*history, message_of(answer), {"role": "user", "content": "more"}],
+            user="ada",
+        )
         one, two = (b["messages"][0]["content"] for b in up.bodies)
         assert one.startswith("Be brief.\n\n")
         assert two.startswith("Be brief.\n\n")
@@ -90,14 +133,37 @@ async def test_memory_changed_from_outside_alters_only_what_follows_the_clients_
 @both
 async def test_a_resent_history_adds_nothing_to_what_is_stored(data, stream):
     async def stored(live):
-        return await live.gateway.memory.db.read(lambda c: [tuple(r) for r in c.exec_driver_sql("SELECT role, content FROM messages ORDER BY id")])
+        return await live.gateway.memory.db.read(
+            lambda c: [
+                tuple(r)
+                for r in c.exec_driver_sql("SELECT role, content FROM messages ORDER BY id")
+            ]
+        )
 
-    async with Model(calls(TEA, OSLO, content="Both."), "b", "c", "d") as up, running(up.url, data) as live:
+    async with (
+        Model(calls(TEA, OSLO, content="Both."), "b", "c", "d") as up,
+        running(up.url, data) as live,
+    ):
         _, history = await talk(live, up, SYSTEMS["a string"], stream, 3, "ada")
         found = await stored(live)
-        assert [role for role, _ in found] == ["user", "assistant", "tool", "assistant", "user", "assistant", "user", "assistant"]
+        assert [role for role, _ in found] == [
+            "user",
+            "assistant",
+            "tool",
+            "assistant",
+            "user",
+            "assistant",
+            "user",
+            "assistant",
+        ]
         for _ in range(3):  # and once more, and once more
-            await asked(live, stream, [*history, {"role": "user", "content": "last"}], tools=[WEATHER], user="ada")
+            await asked(
+                live,
+                stream,
+                [*history, {"role": "user", "content": "last"}],
+                tools=[WEATHER],
+                user="ada",
+            )
         after = await stored(live)
         assert after[: len(found)] == found
         assert set(after[len(found) :]) == {("user", "last"), ("assistant", "d")}
@@ -123,14 +189,31 @@ async def test_off_is_the_bytes_of_both_sides(data, stream, mode):
 
     body = RAW % (b"true" if stream else b"false")
     async with Model(exact) as up, running(up.url, data) as live:
-        headers = {"x-memory": mode, "x-memory-user": "ada", "x-memory-conversation": "c", "x-memory-agent": "a", "content-type": "application/json"}
-        response = await live.http.post(f"{live.url}/chat/completions", content=body, headers=headers)
+        headers = {
+            "x-memory": mode,
+            "x-memory-user": "ada",
+            "x-memory-conversation": "c",
+            "x-memory-agent": "a",
+            "content-type": "application/json",
+        }
+        response = await live.http.post(
+            f"{live.url}/chat/completions", content=body, headers=headers
+        )
         assert up.requests[0].body == body
         assert response.content == (STREAM if stream else PLAIN)
         assert response.headers["x-memory-status"] == "off"
-        assert not [k for k, _ in up.requests[0].headers if k.lower().startswith(("x-memory", "x-mnemogate"))]
+        assert not [
+            k
+            for k, _ in up.requests[0].headers
+            if k.lower().startswith(("x-memory", "x-mnemogate"))
+        ]
         await asyncio.wait_for(live.gateway.memory._ready.wait(), 10)
-        counts = await live.gateway.memory.db.read(lambda c: [c.exec_driver_sql(f"SELECT COUNT(*) FROM {t}").scalar() for t in ("messages", "nodes", "explains", "scopes")])
+        counts = await live.gateway.memory.db.read(
+            lambda c: [
+                c.exec_driver_sql(f"SELECT COUNT(*) FROM {t}").scalar()
+                for t in ("messages", "nodes", "explains", "scopes")
+            ]
+        )
         assert counts == [0, 0, 0, 0]
 
 
@@ -138,42 +221,78 @@ async def test_off_is_the_bytes_of_both_sides(data, stream, mode):
 @both
 async def test_memory_alone_never_makes_a_request_too_long(data, stream):
     """An upstream whose window just holds the client's own body: what is added to it must fit, or is left out."""
-    refusal = {"error": {"message": "This model's maximum context length is 10 tokens.", "type": "invalid_request_error", "param": "messages", "code": "context_length_exceeded"}}
+    refusal = {
+        "error": {
+            "message": "This model's maximum context length is 10 tokens.",
+            "type": "invalid_request_error",
+            "param": "messages",
+            "code": "context_length_exceeded",
+        }
+    }
 
     async def window(seen, wire):
         own = {k: v for k, v in seen.json.items() if k not in ("stream", "stream_options")}
         if len(json.dumps(own)) > size:
             await wire.json(refusal, 400)
         elif "tools" in seen.json and seen.json["messages"][-1]["role"] == "user":
-            await (up._streamed if seen.json.get("stream") else up._plain)(seen, wire, [calls(call("archival_memory_insert", {"content": "word " * 300}), content=None)])
+            await (up._streamed if seen.json.get("stream") else up._plain)(
+                seen,
+                wire,
+                [calls(call("archival_memory_insert", {"content": "word " * 300}), content=None)],
+            )
         else:
-            await (up._streamed if seen.json.get("stream") else up._plain)(seen, wire, [{"message": {"role": "assistant", "content": "Fine."}, "finish_reason": "stop"}])
+            await (up._streamed if seen.json.get("stream") else up._plain)(
+                seen,
+                wire,
+                [{"message": {"role": "assistant", "content": "Fine."}, "finish_reason": "stop"}],
+            )
 
     turns = {
-        "one long message": [{"role": "user", "content": "x" * 6000}], "a short one": [{"role": "user", "content": "hi"}],
-        "a long system text": [{"role": "system", "content": "x" * 6000}, {"role": "user", "content": "hi"}],
-        "a history": [{"role": ("user", "assistant")[i % 2], "content": f"{i} " + "y" * 300} for i in range(9)]}
+        "one long message": [{"role": "user", "content": "x" * 6000}],
+        "a short one": [{"role": "user", "content": "hi"}],
+        "a long system text": [
+            {"role": "system", "content": "x" * 6000},
+            {"role": "user", "content": "hi"},
+        ],
+        "a history": [
+            {"role": ("user", "assistant")[i % 2], "content": f"{i} " + "y" * 300} for i in range(9)
+        ],
+    }
     async with Model("") as up, running(up.url, data, {"memory.summary_seconds": 0.2}) as live:
         for what, messages in turns.items():
             for room in (60, 4600):  # the second holds the first round, but not what its call adds
-                size = len(json.dumps({"model": "m", "messages": messages, "user": "user-" + what})) + room
+                size = (
+                    len(json.dumps({"model": "m", "messages": messages, "user": "user-" + what}))
+                    + room
+                )
                 with case(up, f"{what}, {room} to spare", window) as user:
                     response, answer = await asked(live, stream, messages, user=user)
                     assert answer["choices"][0]["content"] == "Fine."
                     assert response.headers["x-memory-status"] in ("ok", "degraded")
-                    assert not len(live.gateway.lacks)  # a long request says nothing of what the target takes
+                    assert not len(
+                        live.gateway.lacks
+                    )  # a long request says nothing of what the target takes
         size = 10
         with case(up, "the client's own is too long", window):
             response = await live.chat("hi", stream=stream)
-            assert (response.status_code, response.json()["error"]["code"]) == (400, "context_length_exceeded")
+            assert (response.status_code, response.json()["error"]["code"]) == (
+                400,
+                "context_length_exceeded",
+            )
 
 
 @row(146)
 async def test_a_known_window_is_respected_with_memory_in_it_before_anything_is_sent(data):
     config = {"models": {"m": {"targets": [{"provider": "openai"}], "context_window": 4000}}}
     blocks = [{"label": "human", "value": "word " * 780, "limit": 4000}]
-    async with Model("Fine.") as up, running(up.url, data, {**config, "memory.blocks": blocks}) as live:
-        messages = [{"role": ("user", "assistant")[i % 2], "content": f"{i} " + "some words here " * 30} for i in range(21)]
+    async with (
+        Model("Fine.") as up,
+        running(up.url, data, {**config, "memory.blocks": blocks}) as live,
+    ):
+        messages = [
+            {"role": ("user", "assistant")[i % 2], "content": f"{i} " + "some words here " * 30}
+            for i in range(21)
+        ]
         _, answer = await asked(live, False, messages, user="ada", max_tokens=500)
         assert answer["choices"][0]["content"] == "Fine."
         sent = next(r for r in up.bodies if r["messages"][-1]["content"].startswith("20 "))

@@ -1,4 +1,5 @@
 """What a request may be before its key is looked at: bounds of its head, and time to come whole."""
+
 from __future__ import annotations
 
 import asyncio
@@ -15,7 +16,10 @@ from tests.models import Model
 
 HOST = b"host: 127.0.0.1\r\n"
 CHAT = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode()
-KEYED = b"authorization: Bearer %s\r\ncontent-type: application/json\r\nx-memory: off\r\n" % SENTINEL_KEY.encode()
+KEYED = (
+    b"authorization: Bearer %s\r\ncontent-type: application/json\r\nx-memory: off\r\n"
+    % SENTINEL_KEY.encode()
+)
 POST = b"POST /v1/chat/completions HTTP/1.1\r\n" + HOST + KEYED
 HEALTH = b"GET /health HTTP/1.1\r\n" + HOST
 
@@ -27,7 +31,9 @@ class Client:
         self.port = int(live.root.rsplit(":", 1)[1])
 
     async def __aenter__(self):
-        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port, limit=2**24)
+        self.reader, self.writer = await asyncio.open_connection(
+            "127.0.0.1", self.port, limit=2**24
+        )
         return self
 
     async def __aexit__(self, *_):
@@ -43,7 +49,11 @@ class Client:
             head = await self.reader.readuntil(b"\r\n\r\n")
             first, *lines = head.decode().split("\r\n")[:-2]
             named = dict(line.lower().split(": ", 1) for line in lines)
-            return int(first.split()[1]), named, await self.reader.readexactly(int(named["content-length"]))
+            return (
+                int(first.split()[1]),
+                named,
+                await self.reader.readexactly(int(named["content-length"])),
+            )
 
     async def closed(self):
         async with asyncio.timeout(20):
@@ -52,7 +62,11 @@ class Client:
 
 async def refused(client, status, code):
     found, headers, body = await client.answer()
-    assert (found, headers["connection"], headers["content-type"]) == (status, "close", "application/json"), body
+    assert (found, headers["connection"], headers["content-type"]) == (
+        status,
+        "close",
+        "application/json",
+    ), body
     error = json.loads(body)["error"]
     assert list(error) == ["message", "type", "param", "code"]
     assert error["code"] == code
@@ -66,11 +80,15 @@ async def line(data):
         yield up, live
 
 
-@pytest.mark.parametrize(("head", "status", "code"), [
-    (b"x: " + b"a" * 65_600 + b"\r\n", 431, "headers_too_large"),
-    (b"".join(b"x%d: %s\r\n" % (i, b"a" * 1000) for i in range(70)), 431, "headers_too_large"),
-    (b"a: b\r\n" * 201, 431, "headers_too_large"),
-    (b"cookie: a=b\r\n" * 5000, 431, "headers_too_large")])
+@pytest.mark.parametrize(
+    ("head", "status", "code"),
+    [
+        (b"x: " + b"a" * 65_600 + b"\r\n", 431, "headers_too_large"),
+        (b"".join(b"x%d: %s\r\n" % (i, b"a" * 1000) for i in range(70)), 431, "headers_too_large"),
+        (b"a: b\r\n" * 201, 431, "headers_too_large"),
+        (b"cookie: a=b\r\n" * 5000, 431, "headers_too_large"),
+    ],
+)
 async def test_a_head_has_bounds_and_the_refusal_names_them(line, head, status, code):
     _, live = line
     for pieces in (1, 7):
@@ -109,7 +127,9 @@ async def test_generous_heads_pass(line):
     _, live = line
     async with Client(live) as client:
         head = b"".join(b"x%d: %s\r\n" % (i, b"a" * 300) for i in range(190))
-        await client.send(b"GET /health?" + b"a" * 16_000 + b" HTTP/1.1\r\n" + HOST + head + b"\r\n")
+        await client.send(
+            b"GET /health?" + b"a" * 16_000 + b" HTTP/1.1\r\n" + HOST + head + b"\r\n"
+        )
         assert (await client.answer())[0] == 200
 
 
@@ -123,12 +143,17 @@ async def test_what_cannot_be_read_is_told_in_our_shape(line):
 async def test_a_head_comes_whole_in_time_or_the_connection_closes(line, monkeypatch):
     monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.5)
     _, live = line
-    async with Client(live) as silent, Client(live) as half, Client(live) as drips, Client(live) as blank:
+    async with (
+        Client(live) as silent,
+        Client(live) as half,
+        Client(live) as drips,
+        Client(live) as blank,
+    ):
         await half.send(b"GET /health HT")
         await blank.send(b"\r\n")
 
         async def dripping():
-            for byte in (HEALTH + b"x: " + b"a" * 1000):
+            for byte in HEALTH + b"x: " + b"a" * 1000:
                 drips.writer.write(bytes([byte]))
                 await asyncio.sleep(0.02)
 
@@ -143,7 +168,7 @@ async def test_a_head_comes_whole_in_time_or_the_connection_closes(line, monkeyp
 async def test_a_body_that_stands_still_is_given_up(line, monkeypatch):
     monkeypatch.setattr(protocol, "BODY_SECONDS", 0.5)
     up, live = line
-    for begun in (b"content-length: 100\r\n\r\n{", b"transfer-encoding: chunked\r\n\r\n5\r\n{\"a\""):
+    for begun in (b"content-length: 100\r\n\r\n{", b'transfer-encoding: chunked\r\n\r\n5\r\n{"a"'):
         async with Client(live) as client:
             await client.send(POST + begun)
             assert "body" in await refused(client, 408, "request_timeout")
@@ -165,11 +190,18 @@ async def test_an_answer_under_way_is_never_broken_into(data, monkeypatch):
         return "fine"
 
     async with Model(late) as up, running(up.url, data) as live:
-        for behind in (b"GET /health HT", b"NONSENSE\r\n\r\n", HEALTH + b"a: b\r\n" * 300 + b"\r\n"):
+        for behind in (
+            b"GET /health HT",
+            b"NONSENSE\r\n\r\n",
+            HEALTH + b"a: b\r\n" * 300 + b"\r\n",
+        ):
             async with Client(live) as client:
                 await client.send(POST + b"content-length: %d\r\n\r\n" % len(CHAT) + CHAT + behind)
                 status, _, body = await client.answer()
-                assert (status, json.loads(body)["choices"][0]["message"]["content"]) == (200, "fine")
+                assert (status, json.loads(body)["choices"][0]["message"]["content"]) == (
+                    200,
+                    "fine",
+                )
                 assert await client.closed() == b""
 
 
@@ -187,8 +219,12 @@ async def test_connections_are_kept_pipelined_and_idle_as_before(line):
         await client.send(HEALTH + b"connection: upgrade\r\nupgrade: h2c\r\n\r\n")
         assert (await client.answer())[0] == 200
     async with Client(live) as client:
-        await client.send(b"GET /v1/realtime HTTP/1.1\r\n" + HOST + b"connection: upgrade\r\nupgrade: websocket\r\n"
-                          b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+        await client.send(
+            b"GET /v1/realtime HTTP/1.1\r\n"
+            + HOST
+            + b"connection: upgrade\r\nupgrade: websocket\r\n"
+            b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
         assert (await client.closed()).split()[1] in (b"403", b"401", b"426")
 
 
@@ -210,11 +246,18 @@ async def test_a_large_body_comes_whole(line):
     content = "x" * 2**22
     assert (await live.chat(content, {"x-memory": "off"})).status_code == 200
     assert up.bodies[0]["messages"][0]["content"] == content
-    zipped = gzip.compress(json.dumps({"model": "m", "messages": [{"role": "user", "content": content}]}).encode())
+    zipped = gzip.compress(
+        json.dumps({"model": "m", "messages": [{"role": "user", "content": content}]}).encode()
+    )
     for parts in ([zipped], [zipped[at : at + 100] for at in range(0, len(zipped), 100)]):
         async with Client(live) as client:
             chunks = b"".join(b"%x\r\n%s\r\n" % (len(p), p) for p in parts)
-            await client.send(POST + b"content-encoding: gzip\r\ntransfer-encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
+            await client.send(
+                POST
+                + b"content-encoding: gzip\r\ntransfer-encoding: chunked\r\n\r\n"
+                + chunks
+                + b"0\r\n\r\n"
+            )
             assert (await client.answer())[0] == 200
         assert up.bodies[-1]["messages"][0]["content"] == content
 
@@ -230,7 +273,11 @@ async def test_a_gzip_body_has_few_members_and_counts_as_it_came_too(data):
         assert (told.status_code, "16 members" in told.json()["error"]["message"]) == (400, True)
         empty = zlib.compressobj(wbits=31)
         blocks = empty.compress(CHAT) + b"".join(empty.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
-        told = await live.http.post(url, content=blocks + b"\x00\x00\x00\xff\xff" * 2**18, headers=head)
+        told = await live.http.post(
+            url, content=blocks + b"\x00\x00\x00\xff\xff" * 2**18, headers=head
+        )
         assert told.status_code == 413, told.text
-        assert (await live.http.post(url, content=gzip.compress(b" " * 2**24), headers=head)).status_code == 413
+        assert (
+            await live.http.post(url, content=gzip.compress(b" " * 2**24), headers=head)
+        ).status_code == 413
         assert len(up.requests) == 1

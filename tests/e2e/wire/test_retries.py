@@ -1,4 +1,5 @@
 """G. Retries and fallbacks: before the first byte alone, never more than configured, and never for the client's own fault."""
+
 from __future__ import annotations
 
 import asyncio
@@ -13,13 +14,30 @@ from tests.e2e.wire.rows import row
 from tests.e2e.wire.ways import ask, each_mode, each_way, provider
 from tests.sockets import RawServer
 
-MESSAGE = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": "fine"}, "finish_reason": "stop"}]}
+MESSAGE = {
+    "id": "1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "m",
+    "choices": [
+        {"index": 0, "message": {"role": "assistant", "content": "fine"}, "finish_reason": "stop"}
+    ],
+}
 CHUNK = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
 ERROR = {"error": {"message": "no", "type": "t", "param": None, "code": "c"}}
 
 
 def piece(content=None, finish=None):
-    return {**CHUNK, "choices": [{"index": 0, "delta": {"role": "assistant", "content": content}, "finish_reason": finish}]}
+    return {
+        **CHUNK,
+        "choices": [
+            {
+                "index": 0,
+                "delta": {"role": "assistant", "content": content},
+                "finish_reason": finish,
+            }
+        ],
+    }
 
 
 async def fine(seen, wire):
@@ -78,14 +96,26 @@ class Played(RawServer):
 
 def two(first, second, patience=20, **more):
     """Configuration of a model with two targets at two providers, the first tried first. patience: seconds, with the first."""
-    both = {"openai": {"base_url": first.url, "timeouts": {"first_token": patience}}, "other": {"base_url": second.url}}
-    return {"providers": both, "models": {"m": {"targets": [{"provider": "openai"}], "fallbacks": ["second"]}, "second": {"targets": [{"provider": "other", "model": "m"}]}}, **more}
+    both = {
+        "openai": {"base_url": first.url, "timeouts": {"first_token": patience}},
+        "other": {"base_url": second.url},
+    }
+    return {
+        "providers": both,
+        "models": {
+            "m": {"targets": [{"provider": "openai"}], "fallbacks": ["second"]},
+            "second": {"targets": [{"provider": "other", "model": "m"}]},
+        },
+        **more,
+    }
 
 
 @row(98, 108, 109)
 @each_way
 @each_mode
-@pytest.mark.parametrize("fault", [says(500), says(408), says(429), says(529), reset, silent, error_first])
+@pytest.mark.parametrize(
+    "fault", [says(500), says(408), says(429), says(529), reset, silent, error_first]
+)
 async def test_what_may_be_anothers_luck_goes_to_the_next_target_unseen(data, way, stream, fault):
     if way == "relay" and fault is error_first and not stream:
         fault = says(503)  # what a 200 of another API means is not ours to say
@@ -94,13 +124,20 @@ async def test_what_may_be_anothers_luck_goes_to_the_next_target_unseen(data, wa
     if fault is silent and not stream:
         fault = reset  # whose silence is limited by the total time alone, after which nothing is left for another
     config = {"patience": 0.4} if fault is silent else {}
-    async with Played(fault) as first, Played(fine) as second, running(first.url, data, two(first, second, **config)) as live:
+    async with (
+        Played(fault) as first,
+        Played(fine) as second,
+        running(first.url, data, two(first, second, **config)) as live,
+    ):
         response = await ask(live, way, stream)
         assert response.status_code == 200
         assert "fine" in response.text
         assert "busy" not in response.text
         assert (len(first.requests), len(second.requests)) == (1, 1)
-        assert (response.headers["x-mnemogate-upstream"], response.headers["x-mnemogate-attempts"]) == ("other/m", "2")
+        assert (
+            response.headers["x-mnemogate-upstream"],
+            response.headers["x-mnemogate-attempts"],
+        ) == ("other/m", "2")
 
 
 @row(100)
@@ -108,7 +145,11 @@ async def test_what_may_be_anothers_luck_goes_to_the_next_target_unseen(data, wa
 @each_mode
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
 async def test_the_clients_own_fault_goes_nowhere_else(data, way, stream, status):
-    async with Played(says(status)) as first, Played(fine) as second, running(first.url, data, two(first, second)) as live:
+    async with (
+        Played(says(status)) as first,
+        Played(fine) as second,
+        running(first.url, data, two(first, second)) as live,
+    ):
         response = await ask(live, way, stream)
         assert (response.status_code, response.json()) == (status, ERROR)
         assert not second.requests
@@ -116,7 +157,11 @@ async def test_the_clients_own_fault_goes_nowhere_else(data, way, stream, status
         bare = way == "full" and status in (400, 404, 422)
         assert len(first.requests) == (2 if bare else 1)
         if bare:
-            assert first.requests[1].json == {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": stream}
+            assert first.requests[1].json == {
+                "model": "m",
+                "messages": [{"role": "user", "content": "hi"}],
+                "stream": stream,
+            }
 
 
 @row(98)
@@ -128,7 +173,11 @@ async def test_after_the_first_event_no_other_target_is_tried(data, way):
         await asyncio.sleep(0.1)
         wire.reset()
 
-    async with Played(breaks) as first, Played(fine) as second, running(first.url, data, two(first, second)) as live:
+    async with (
+        Played(breaks) as first,
+        Played(fine) as second,
+        running(first.url, data, two(first, second)) as live,
+    ):
         found = events((await ask(live, way, True)).text)
         assert said(found) == "Hel"
         assert found[-1]["error"]["code"] == "stream_incomplete"
@@ -139,9 +188,15 @@ async def test_after_the_first_event_no_other_target_is_tried(data, way):
 async def test_an_error_as_the_first_event_is_a_failure_with_a_status(data):
     async with Played(error_first) as up, running(up.url, data, {"routing.retries": 0}) as live:
         response = await ask(live, "full", True)
-        assert (response.status_code, response.json()) == (503, {"error": {"message": "busy", "code": 503}})
+        assert (response.status_code, response.json()) == (
+            503,
+            {"error": {"message": "busy", "code": 503}},
+        )
         passed = await ask(live, "off", True)  # byte for byte, as it came
-        assert (passed.status_code, passed.text) == (200, ': a comment\n\ndata: {"error": {"message": "busy", "code": 503}}\n\n')
+        assert (passed.status_code, passed.text) == (
+            200,
+            ': a comment\n\ndata: {"error": {"message": "busy", "code": 503}}\n\n',
+        )
 
 
 @row(102, 108)
@@ -189,11 +244,18 @@ async def test_attempts_and_waits_end_by_the_total_deadline(data, way, stream):
 @each_way
 @each_mode
 async def test_a_wait_that_the_deadline_does_not_hold_is_the_clients(data, way, stream):
-    async with Played(says(429, "retry-after: 3600")) as up, running(up.url, data, {"routing.retries": 5}) as live:
+    async with (
+        Played(says(429, "retry-after: 3600")) as up,
+        running(up.url, data, {"routing.retries": 5}) as live,
+    ):
         begun = time.monotonic()
         response = await ask(live, way, stream)
         assert time.monotonic() - begun < 2
-        assert (response.status_code, response.headers["retry-after"], len(up.requests)) == (429, "3600", 1)
+        assert (response.status_code, response.headers["retry-after"], len(up.requests)) == (
+            429,
+            "3600",
+            1,
+        )
 
 
 @row(104, 108)
@@ -202,7 +264,11 @@ async def test_a_wait_that_the_deadline_does_not_hold_is_the_clients(data, way, 
 @pytest.mark.parametrize("form", ["seconds", "ms", "date"])
 async def test_the_wait_that_the_upstream_asks_for_is_kept_in_each_form(data, way, stream, form):
     def line():
-        return {"seconds": "retry-after: 1", "ms": "retry-after-ms: 900", "date": f"retry-after: {formatdate(time.time() + 2, usegmt=True)}"}[form]
+        return {
+            "seconds": "retry-after: 1",
+            "ms": "retry-after-ms: 900",
+            "date": f"retry-after: {formatdate(time.time() + 2, usegmt=True)}",
+        }[form]
 
     async def busy(seen, wire):
         await wire.json(ERROR, 429, line())
@@ -226,9 +292,18 @@ async def test_without_a_hint_the_wait_is_short_and_never_the_same(data):
 async def test_a_name_is_served_by_its_own_entry_then_the_longest_prefix_then_the_star(data):
     async with Played(fine) as up:
         names = {"exact": "a", "gpt-*": "b", "gpt-4o*": "c", "gpt-4o": "d", "*": None}
-        models = {k: {"targets": [{"provider": "openai", **({"model": v} if v else {})}]} for k, v in names.items()}
+        models = {
+            k: {"targets": [{"provider": "openai", **({"model": v} if v else {})}]}
+            for k, v in names.items()
+        }
         async with running(up.url, data, {"models": models}) as live:
-            for asked, served in (("exact", "a"), ("gpt-4o", "d"), ("gpt-4o-mini", "c"), ("gpt-3", "b"), ("org/other:free", "org/other:free")):
+            for asked, served in (
+                ("exact", "a"),
+                ("gpt-4o", "d"),
+                ("gpt-4o-mini", "c"),
+                ("gpt-3", "b"),
+                ("org/other:free", "org/other:free"),
+            ):
                 for way in ("full", "off", "relay"):
                     response = await ask(live, way, model=asked)
                     assert json.loads(up.requests[-1].body)["model"] == served

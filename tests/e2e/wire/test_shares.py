@@ -1,4 +1,5 @@
 """G and H. In own-key mode no account takes all connections to a provider, and one alone takes nearly all."""
+
 from __future__ import annotations
 
 import asyncio
@@ -34,10 +35,18 @@ async def test_one_account_never_takes_all_connections(data, way):
 
     async def ask(live, key):
         if way == "relay":
-            return await live.http.post(f"{live.url}/completions", json={"model": "m", "prompt": "x"}, headers=by(key, "full"))
+            return await live.http.post(
+                f"{live.url}/completions",
+                json={"model": "m", "prompt": "x"},
+                headers=by(key, "full"),
+            )
         return await live.chat(f"hi {random.random()}", by(key, way))
 
-    config = {**provider(max_connections=3, timeouts={"connect": 1}), "server.single_user": False, "routing.retries": 0}
+    config = {
+        **provider(max_connections=3, timeouts={"connect": 1}),
+        "server.single_user": False,
+        "routing.retries": 0,
+    }
     async with Model(waits) as up, running(up.url, data, config, key="") as live:
         for _ in range(2):
             hold.clear()

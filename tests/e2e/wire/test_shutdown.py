@@ -1,4 +1,5 @@
 """D. Shutting down: live answers finish, nothing new begins, and no step holds the process for ever."""
+
 from __future__ import annotations
 
 import asyncio
@@ -23,7 +24,12 @@ def streaming(words, pause=0.3, endless=False):
         await wire.start_stream()
         while True:
             for word in words:
-                await wire.event({**CHUNK, "choices": [{"index": 0, "delta": {"role": "assistant", "content": word}}]})
+                await wire.event(
+                    {
+                        **CHUNK,
+                        "choices": [{"index": 0, "delta": {"role": "assistant", "content": word}}],
+                    }
+                )
                 await asyncio.sleep(pause)
             if not endless:
                 break
@@ -40,7 +46,13 @@ async def opened(process: Process, up: Model, **more: float):
     async def asked(memory):
         async with httpx.AsyncClient(timeout=30) as client:
             sent = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
-            return (await client.post(f"{process.url}/v1/chat/completions", json=sent, headers={**KEY, "x-memory": memory})).text
+            return (
+                await client.post(
+                    f"{process.url}/v1/chat/completions",
+                    json=sent,
+                    headers={**KEY, "x-memory": memory},
+                )
+            ).text
 
     tasks = [asyncio.create_task(asked(memory)) for memory in ("full", "off")]
     async with asyncio.timeout(20):
@@ -68,7 +80,9 @@ async def test_live_streams_finish_and_nothing_new_begins_after_a_sigterm(data):
             async with httpx.AsyncClient(timeout=10) as client:
                 assert (await client.get(f"{process.url}/ready")).status_code == 503
                 assert (await client.get(f"{process.url}/health")).status_code == 200
-                refused = await client.post(f"{process.url}/v1/embeddings", json={"model": "m", "input": "x"}, headers=KEY)
+                refused = await client.post(
+                    f"{process.url}/v1/embeddings", json={"model": "m", "input": "x"}, headers=KEY
+                )
                 assert refused.status_code == 503
                 assert int(refused.headers["retry-after"]) >= 0
             for text in await asyncio.gather(*tasks):
@@ -102,13 +116,29 @@ async def test_an_upstream_that_never_answers_does_not_hold_the_exit(data, strea
     async with Model(never) as up:
         with serve(data, up, MNEMOGATE_SERVER__DRAIN_SECONDS="0.5") as process:
             async with httpx.AsyncClient(timeout=30) as client:
-                sent = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": stream}
-                asked = [asyncio.create_task(client.post(f"{process.url}/v1/chat/completions", content=json.dumps(sent), headers={**KEY, "x-memory": m})) for m in ("full", "off")]
+                sent = {
+                    "model": "m",
+                    "messages": [{"role": "user", "content": "hi"}],
+                    "stream": stream,
+                }
+                asked = [
+                    asyncio.create_task(
+                        client.post(
+                            f"{process.url}/v1/chat/completions",
+                            content=json.dumps(sent),
+                            headers={**KEY, "x-memory": m},
+                        )
+                    )
+                    for m in ("full", "off")
+                ]
                 while len(up.requests) < 2:
                     await asyncio.sleep(0.02)
                 begun = time.monotonic()
                 process.popen.send_signal(signal.SIGTERM)
                 for response in await asyncio.gather(*asked):
-                    assert (response.status_code, response.json()["error"]["code"]) == (503, "unavailable")
+                    assert (response.status_code, response.json()["error"]["code"]) == (
+                        503,
+                        "unavailable",
+                    )
                 assert await ended(process) == 0
                 assert time.monotonic() - begun < 0.5 + 5

@@ -1,4 +1,5 @@
 """C. A client that does not read: the upstream is slowed down, memory stays bounded, nobody else notices."""
+
 from __future__ import annotations
 
 import asyncio
@@ -28,9 +29,19 @@ def apart(tmp_path):
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
-        env = {**os.environ, "MNEMOGATE_STORAGE__DATA": str(tmp_path), "MNEMOGATE_STORAGE__VECTORS": "none", "MNEMOGATE_SERVER__KEEPALIVE_SECONDS": "1"}
-        child = subprocess.Popen([sys.executable, "-m", "gateway", "serve", "--port", str(port), "--upstream", upstream], env=env, cwd=Path(__file__).parents[3],
-                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        env = {
+            **os.environ,
+            "MNEMOGATE_STORAGE__DATA": str(tmp_path),
+            "MNEMOGATE_STORAGE__VECTORS": "none",
+            "MNEMOGATE_SERVER__KEEPALIVE_SECONDS": "1",
+        }
+        child = subprocess.Popen(
+            [sys.executable, "-m", "gateway", "serve", "--port", str(port), "--upstream", upstream],
+            env=env,
+            cwd=Path(__file__).parents[3],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         children.append(child)
         async with asyncio.timeout(60):
             while True:
@@ -58,7 +69,9 @@ def resident(pid):
 @row(63)
 @MODES
 @pytest.mark.parametrize("size", [5, 60_000])
-async def test_clients_that_do_not_read_slow_the_upstream_and_cost_two_mebibytes_at_most(apart, mode, size):
+async def test_clients_that_do_not_read_slow_the_upstream_and_cost_two_mebibytes_at_most(
+    apart, mode, size
+):
     written = []
     event = framed(piece({"content": "w" * size}), done=False)
 
@@ -128,7 +141,10 @@ async def test_no_comment_is_queued_for_a_client_that_does_not_read(data, mode):
         await wire.part(framed())
         await wire.end()
 
-    async with Model(flooding) as up, running(up.url, data, {"server.keepalive_seconds": 1}) as live:
+    async with (
+        Model(flooding) as up,
+        running(up.url, data, {"server.keepalive_seconds": 1}) as live,
+    ):
         async with client(live.root, mode, limit=1024) as c:
             assert await c.status() == 200
             await asyncio.sleep(2.5)
@@ -136,4 +152,6 @@ async def test_no_comment_is_queued_for_a_client_that_does_not_read(data, mode):
             while part := await c.part():
                 body += part
         assert strict(body, comments=True) == [*events, "[DONE]"]
-        assert b"\n: " not in body[: body.index(b'"stop"')]  # after the last event the store may take its time
+        assert (
+            b"\n: " not in body[: body.index(b'"stop"')]
+        )  # after the last event the store may take its time

@@ -1,4 +1,5 @@
 """K. What a request waits for in the store, and what the process needs to start."""
+
 from __future__ import annotations
 
 import asyncio
@@ -34,20 +35,32 @@ async def test_off_and_the_relay_ask_nothing_of_a_store_that_is_not_there(data, 
             for verb in ("open", "read", "write"):
                 monkeypatch.setattr(Database, verb, never)
         elif how == "locked":
-            other = stack.enter_context(contextlib.closing(sqlite3.connect(data / "mnemogate.db", isolation_level=None)))
+            other = stack.enter_context(
+                contextlib.closing(sqlite3.connect(data / "mnemogate.db", isolation_level=None))
+            )
             other.execute("BEGIN EXCLUSIVE")
         else:
             (data / "mnemogate.db").mkdir()
         async with Model("Fine.") as up, running(up.url, data) as live:
             begun = time.monotonic()
             for stream in (False, True):
-                for headers in ({"x-memory": "off"}, {"x-memory": "off", "x-memory-user": "ada", "x-memory-conversation": "c"}):
+                for headers in (
+                    {"x-memory": "off"},
+                    {"x-memory": "off", "x-memory-user": "ada", "x-memory-conversation": "c"},
+                ):
                     response = await live.chat("hi", headers, stream=stream)
-                    assert (response.status_code, response.headers["x-memory-status"]) == (200, "off")
-            title = await live.chat("### Task:\nGenerate a concise, 3-5 word title", user="ada")  # a chat UI's own request
+                    assert (response.status_code, response.headers["x-memory-status"]) == (
+                        200,
+                        "off",
+                    )
+            title = await live.chat(
+                "### Task:\nGenerate a concise, 3-5 word title", user="ada"
+            )  # a chat UI's own request
             assert title.headers["x-memory-status"] == "off"
             up.script = [lambda seen, wire: wire.json({"object": "list", "data": []})]
-            assert (await live.http.post(f"{live.url}/embeddings", json={"model": "e", "input": "x"})).status_code == 200
+            assert (
+                await live.http.post(f"{live.url}/embeddings", json={"model": "e", "input": "x"})
+            ).status_code == 200
             assert (await live.http.get(f"{live.url}/models")).status_code == 200
             assert (await live.http.get(f"{live.root}/health")).status_code == 200
             assert time.monotonic() - begun < 3  # the store would have been given 5 s
@@ -56,7 +69,9 @@ async def test_off_and_the_relay_ask_nothing_of_a_store_that_is_not_there(data, 
 @row(161)
 @both
 @pytest.mark.parametrize("known", [True, False], ids=["known", "to be read"])
-async def test_with_memory_one_read_at_most_stands_before_the_upstream(data, stream, known, monkeypatch):
+async def test_with_memory_one_read_at_most_stands_before_the_upstream(
+    data, stream, known, monkeypatch
+):
     """None where the turn before left what it knows. The write that makes the request durable runs beside the upstream's work: here it
     ends only once the upstream was asked."""
     reached, reads, before = asyncio.Event(), [], []
@@ -83,13 +98,22 @@ async def test_with_memory_one_read_at_most_stands_before_the_upstream(data, str
         await live.gateway.memory.db.write(lambda conn: None)  # what they began is over
         _, answer = await asked(live, stream, "warm up", user="ada")
         if not known:
-            await live.gateway.memory.db.write(lambda conn: None)  # somebody else's, for all the turn knows
+            await live.gateway.memory.db.write(
+                lambda conn: None
+            )  # somebody else's, for all the turn knows
         monkeypatch.setattr(Database, "read", counted)
         monkeypatch.setattr(Database, "write", late)
         up.script = [first, "Fine."]
-        history = [{"role": "user", "content": "warm up"}, {"role": "assistant", "content": "Warm."}, {"role": "user", "content": "hi"}]
+        history = [
+            {"role": "user", "content": "warm up"},
+            {"role": "assistant", "content": "Warm."},
+            {"role": "user", "content": "hi"},
+        ]
         response, answer = await asked(live, stream, history, user="ada")
-        assert (answer["choices"][0]["content"], response.headers["x-memory-status"]) == ("Fine.", "ok")
+        assert (answer["choices"][0]["content"], response.headers["x-memory-status"]) == (
+            "Fine.",
+            "ok",
+        )
         assert len(before[0]) == (0 if known else 1)
         assert None not in before[0]  # bounded
 
@@ -101,7 +125,11 @@ TELLING = f"import sys; sys.addaudithook(lambda event, args: event == 'socket.co
 def _floor():
     """Processor time that the libraries alone take to load on this machine as it is now."""
     code = "import httptools, litestar, pydantic, sqlalchemy.ext.asyncio, uvicorn, time; print(time.process_time())"
-    return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    return float(
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+    )
 
 
 @row(164, 165)
@@ -109,12 +137,22 @@ async def test_one_file_and_sqlite_are_all_it_needs_and_it_is_there_at_once(tmp_
     used = []
     for code in (TELLING, ""):
         folder = tmp_path / str(len(used))
-        async with child(folder, (ROOT / "config" / "gateway.toml").read_text(), code=code) as (gateway, client):
+        async with child(folder, (ROOT / "config" / "gateway.toml").read_text(), code=code) as (
+            gateway,
+            client,
+        ):
             assert (await client.get("/health")).status_code == 200
             used.append(gateway.cpu)
             if code:
                 assert await settled(client) == {"status": "ok", "degraded": []}
                 assert "CONNECTS" not in gateway.said
-        assert {p.name for p in (folder / "data").iterdir()} <= {"mnemogate.db", "mnemogate.db-shm", "mnemogate.db-wal", "secret", "token", "running"}
+        assert {p.name for p in (folder / "data").iterdir()} <= {
+            "mnemogate.db",
+            "mnemogate.db-shm",
+            "mnemogate.db-wal",
+            "secret",
+            "token",
+            "running",
+        }
     # On a machine with other things to do processor time grows, too: what the libraries take there is the measure.
     assert min(used) < max(1.5, 2.5 * _floor()), used

@@ -1,4 +1,5 @@
 """What an upstream does wrong: always an answer for the client, always a line for the operator, and a bill that is true."""
+
 from __future__ import annotations
 
 import asyncio
@@ -22,7 +23,9 @@ from tests.e2e.wire.ways import GATEWAY_KEY, ask, each_mode, each_way, managed, 
 from tests.proxies import Proxy
 from tests.sockets import RawServer
 
-PRICED = {"models": {"m": {"targets": [{"provider": "openai"}], "price": {"input": 1000, "output": 1000}}}}
+PRICED = {
+    "models": {"m": {"targets": [{"provider": "openai"}], "price": {"input": 1000, "output": 1000}}}
+}
 
 
 def raw(head, body=b"{}"):
@@ -39,7 +42,10 @@ def raw(head, body=b"{}"):
 @each_way
 @pytest.mark.parametrize("status", [600, 999, 101])
 async def test_a_status_that_nobody_may_send_is_a_502(data, way, status):
-    async with RawServer(raw(f"HTTP/1.1 {status} X\r\n")) as up, running(up.url, data, {"routing.retries": 0}) as live:
+    async with (
+        RawServer(raw(f"HTTP/1.1 {status} X\r\n")) as up,
+        running(up.url, data, {"routing.retries": 0}) as live,
+    ):
         answer = await ask(live, way)
         assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_unreachable")
 
@@ -48,13 +54,21 @@ async def test_a_status_that_nobody_may_send_is_a_502(data, way, status):
 @pytest.mark.parametrize("line", ["x bad: 1", "x-bad: a\x01b", "x-bad: a\x7fb", "x(bad): 1"])
 async def test_a_header_that_nobody_may_send_is_dropped_and_the_others_arrive(data, way, line):
     body = json.dumps(MESSAGE).encode()
-    async with RawServer(raw(f"HTTP/1.1 200 OK\r\n{line}\r\nx-good: a\tb\r\ncontent-type: application/json\r\n", body)) as up:
+    async with RawServer(
+        raw(
+            f"HTTP/1.1 200 OK\r\n{line}\r\nx-good: a\tb\r\ncontent-type: application/json\r\n", body
+        )
+    ) as up:
         async with running(up.url, data, {"routing.retries": 0}) as live:
             answer = await ask(live, way)
             if answer.status_code == 502:  # llhttp itself refuses some of them
                 assert answer.json()["error"]["code"] == "upstream_unreachable"
                 return
-            assert (answer.status_code, answer.json(), answer.headers["x-good"]) == (200, MESSAGE, "a\tb")
+            assert (answer.status_code, answer.json(), answer.headers["x-good"]) == (
+                200,
+                MESSAGE,
+                "a\tb",
+            )
             assert "bad" not in str(answer.headers)
 
 
@@ -63,8 +77,15 @@ async def test_a_header_that_nobody_may_send_is_dropped_and_the_others_arrive(da
 
 @row(30, 86)
 @each_way
-async def test_an_error_that_is_no_json_is_quoted_by_its_first_line_and_logged_with_the_rest(data, way, caplog):
-    text = "worker at 10.1.2.3:8000 died " + "x" * 300 + "\nTraceback (most recent call last):\n  File \"/srv/app/main.py\"\n" + "y" * 5000
+async def test_an_error_that_is_no_json_is_quoted_by_its_first_line_and_logged_with_the_rest(
+    data, way, caplog
+):
+    text = (
+        "worker at 10.1.2.3:8000 died "
+        + "x" * 300
+        + '\nTraceback (most recent call last):\n  File "/srv/app/main.py"\n'
+        + "y" * 5000
+    )
 
     async def page(seen, wire):
         await wire.answer(500, text.encode(), content_type="text/plain")
@@ -77,7 +98,9 @@ async def test_an_error_that_is_no_json_is_quoted_by_its_first_line_and_logged_w
         assert shown.startswith("The upstream answered 500: worker at [address] died xxx")
         assert len(shown) <= len("The upstream answered 500: ") + 200
         assert "Traceback" not in shown
-        (line,) = [r.getMessage() for r in caplog.records if "upstream call failed" in r.getMessage()]
+        (line,) = [
+            r.getMessage() for r in caplog.records if "upstream call failed" in r.getMessage()
+        ]
         assert "10.1.2.3:8000" in line
         assert "main.py" in line
         assert len(line) < 1500
@@ -90,22 +113,35 @@ async def test_each_failed_call_is_one_line_with_its_address_and_reason(data, wa
     async def silent(seen, wire):
         await asyncio.sleep(30)
 
-    async with Played({"503": says(503), "400": says(400), "silent": silent}.get(fault, fine)) as up:
+    async with Played(
+        {"503": says(503), "400": says(400), "silent": silent}.get(fault, fine)
+    ) as up:
         address = f"127.0.0.1:{up.port}"
         if fault == "refused":
             await up.__aexit__()
         url = f"http://me:geheim@{address}/v1?key=geheim"
-        async with running(url, data, {**provider(timeouts={"total": 0.4}), "memory.tools": "never", "routing.retries": 0}) as live:
+        async with running(
+            url,
+            data,
+            {**provider(timeouts={"total": 0.4}), "memory.tools": "never", "routing.retries": 0},
+        ) as live:
             with caplog.at_level(logging.INFO, "mnemogate"):
                 answer = await ask(live, way)
         name = answer.headers["x-mnemogate-request-id"]
         lines = [r.getMessage() for r in caplog.records if "upstream call failed" in r.getMessage()]
         assert len(lines) == int(answer.headers["x-mnemogate-attempts"])
-        assert lines[0].startswith(f"upstream call failed: openai/m at {address}, attempt 1 of {name}: ")
+        assert lines[0].startswith(
+            f"upstream call failed: openai/m at {address}, attempt 1 of {name}: "
+        )
         if fault == "refused":
             message = answer.json()["error"]["message"]
             assert message.startswith("The upstream refused the connection. Check that it runs")
-        reason = {"refused": "ConnectionRefusedError", "503": "it answered 503 (c)", "400": "it answered 400 (c)", "silent": "total_timeout"}[fault]
+        reason = {
+            "refused": "ConnectionRefusedError",
+            "503": "it answered 503 (c)",
+            "400": "it answered 400 (c)",
+            "silent": "total_timeout",
+        }[fault]
         assert reason in lines[0]
         assert "geheim" not in caplog.text
         assert address not in answer.text
@@ -129,17 +165,26 @@ async def test_an_error_inside_a_stream_is_a_line_too(data, caplog):
 @row(62)
 @each_way
 @pytest.mark.parametrize("when", ["before its head", "in its body"])
-async def test_an_answer_that_is_not_streamed_has_the_total_time_alone_and_is_asked_for_once(data, way, when):
+async def test_an_answer_that_is_not_streamed_has_the_total_time_alone_and_is_asked_for_once(
+    data, way, when
+):
     async def slow(seen, wire):
         body = json.dumps(MESSAGE).encode()
         if when == "before its head":
             await asyncio.sleep(0.7)
-        await wire.raw(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body[:5])
+        await wire.raw(
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+            % len(body)
+            + body[:5]
+        )
         await asyncio.sleep(0.7)
         await wire.raw(body[5:])
 
     limits = {"timeouts": {"first_token": 0.2, "idle": 0.2, "total": 20}}
-    async with RawServer(slow) as up, running(up.url, data, {**provider(**limits), "routing.retries": 1}) as live:
+    async with (
+        RawServer(slow) as up,
+        running(up.url, data, {**provider(**limits), "routing.retries": 1}) as live,
+    ):
         assert (await ask(live, way)).json() == MESSAGE
         assert len(up.requests) == 1
 
@@ -147,12 +192,20 @@ async def test_an_answer_that_is_not_streamed_has_the_total_time_alone_and_is_as
 @row(104)
 @each_way
 @pytest.mark.parametrize("form", ["rfc", "asctime", "ahead", "behind"])
-async def test_a_date_is_waited_for_like_as_many_seconds_whatever_the_upstreams_clock_says(data, way, form):
+async def test_a_date_is_waited_for_like_as_many_seconds_whatever_the_upstreams_clock_says(
+    data, way, form
+):
     def lines():
         skew = {"ahead": 3600, "behind": -3600}.get(form, 0)
         now = int(time.time()) + skew
-        date = time.strftime("%a %b %e %H:%M:%S %Y", time.gmtime(now + 1)) if form == "asctime" else formatdate(now + 1, usegmt=True)
-        return f"retry-after: {date}", *([f"date: {formatdate(now, usegmt=True)}"] if skew or form == "asctime" else [])
+        date = (
+            time.strftime("%a %b %e %H:%M:%S %Y", time.gmtime(now + 1))
+            if form == "asctime"
+            else formatdate(now + 1, usegmt=True)
+        )
+        return f"retry-after: {date}", *(
+            [f"date: {formatdate(now, usegmt=True)}"] if skew or form == "asctime" else []
+        )
 
     async def busy(seen, wire):
         await wire.json({"error": {"message": "no"}}, 429, *lines())
@@ -173,7 +226,9 @@ async def test_an_empty_finish_before_the_done_is_a_whole_answer(data, way, ever
         await wire.start_stream()
         for word in ("Hel", "lo ", "you"):
             await wire.event(piece(word, "" if every else None))
-        await wire.event({**piece(None, ""), "choices": [{"index": 0, "delta": {}, "finish_reason": ""}]})
+        await wire.event(
+            {**piece(None, ""), "choices": [{"index": 0, "delta": {}, "finish_reason": ""}]}
+        )
         await wire.event(b"[DONE]")
         await wire.end()
 
@@ -183,7 +238,9 @@ async def test_an_empty_finish_before_the_done_is_a_whole_answer(data, way, ever
         assert found[-1] == "[DONE]"
         assert not [e for e in found if isinstance(e, dict) and e.get("error")]
         if way == "full":
-            assert [c["finish_reason"] for e in found[:-1] for c in e["choices"] if c["finish_reason"]] == ["stop"]
+            assert [
+                c["finish_reason"] for e in found[:-1] for c in e["choices"] if c["finish_reason"]
+            ] == ["stop"]
 
 
 # --- what it cost ----------------------------------------------------------------------------------------------------------------
@@ -239,7 +296,9 @@ async def test_what_never_reached_a_model_costs_nothing(data, fault):
 @each_way
 @each_mode
 @pytest.mark.parametrize("how", ["close", "reset"])
-async def test_a_kept_connection_that_dies_is_replaced_at_once_uncounted_and_in_no_cooldown(data, way, stream, how):
+async def test_a_kept_connection_that_dies_is_replaced_at_once_uncounted_and_in_no_cooldown(
+    data, way, stream, how
+):
     async def dies(seen, wire):
         wire.reset() if how == "reset" else wire.writer.close()
 
@@ -257,11 +316,11 @@ async def test_a_kept_connection_that_dies_is_replaced_at_once_uncounted_and_in_
 async def test_a_query_in_the_base_url_goes_along(data, way):
     async with Played(fine) as up, running(f"{up.url}/?api-version=2026-01-01&x=1", data) as live:
         assert "fine" in (await ask(live, way)).text
-        assert re.fullmatch(r"/v1/(chat/completions|responses)\?api-version=2026-01-01&x=1", up.requests[0].path)
+        assert re.fullmatch(
+            r"/v1/(chat/completions|responses)\?api-version=2026-01-01&x=1", up.requests[0].path
+        )
         await live.http.post(f"{live.url}/responses?x=2&y=3", json={"model": "m", "input": "hi"})
         assert up.requests[1].path == "/v1/responses?x=2&y=3&api-version=2026-01-01"
-
-
 
 
 # --- proxies ---------------------------------------------------------------------------------------------------------------------
@@ -269,16 +328,22 @@ async def test_a_query_in_the_base_url_goes_along(data, way):
 
 @each_way
 @each_mode
-async def test_every_request_goes_through_the_proxy_that_the_environment_names(data, way, stream, monkeypatch):
+async def test_every_request_goes_through_the_proxy_that_the_environment_names(
+    data, way, stream, monkeypatch
+):
     async with Played(fine) as up, Proxy("me:geheim") as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         async with running(up.url, data) as live:
             live.http._mounts.clear()  # the test's own client goes straight
             assert "fine" in (await ask(live, way, stream)).text
-            assert [s.split("/v1/")[0] for s in proxy.seen] == [up.url.removesuffix("/v1")] * len(up.requests)
+            assert [s.split("/v1/")[0] for s in proxy.seen] == [up.url.removesuffix("/v1")] * len(
+                up.requests
+            )
             settings = live.gateway.settings
         lines = told(settings, live.root)
-        assert f"  upstream   openai: {up.url} (httpx through proxy 127.0.0.1:{proxy.port})" in lines
+        assert (
+            f"  upstream   openai: {up.url} (httpx through proxy 127.0.0.1:{proxy.port})" in lines
+        )
         assert "geheim" not in str(lines)
         up.script[:] = [says(404)]
         finding = await asyncio.to_thread(_upstream, "openai", settings)

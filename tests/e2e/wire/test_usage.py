@@ -1,4 +1,5 @@
 """C. Usage in streams: metered once and right wherever the upstream puts it, told only to a client that asked."""
+
 from __future__ import annotations
 
 import pytest
@@ -28,18 +29,31 @@ TOLD = {**HEAD, "choices": [], "usage": USAGE}
 
 def growing(*events):
     """Usage on every chunk, the sum so far; the last is the true one."""
-    return [{**e, "usage": {**USAGE, "completion_tokens": i, "total_tokens": 5 + i}} for i, e in enumerate(events)]
+    return [
+        {**e, "usage": {**USAGE, "completion_tokens": i, "total_tokens": 5 + i}}
+        for i, e in enumerate(events)
+    ]
 
 
 PLACES = {
     "a chunk of its own": [*hello(), TOLD],
     "with nulls before it": [*[{**e, "usage": None} for e in hello()], TOLD],
-    "with empty ones around it": [*[{**e, "usage": {}} for e in hello()], TOLD, {**HEAD, "choices": [], "usage": {}}],
+    "with empty ones around it": [
+        *[{**e, "usage": {}} for e in hello()],
+        TOLD,
+        {**HEAD, "choices": [], "usage": {}},
+    ],
     "on the finish": [*TALK, piece(finish="stop", usage=USAGE)],
     "on the finish and after it": [*TALK, piece(finish="stop", usage=USAGE), TOLD],
     "on an empty delta": [*hello(), piece({}, usage=USAGE)],
-    "on an empty delta with a role": [*hello(), piece({"role": "assistant", "content": ""}, usage=USAGE)],
-    "on a delta of null": [*hello(), {**HEAD, "choices": [{"index": 0, "delta": None, "finish_reason": None}], "usage": USAGE}],
+    "on an empty delta with a role": [
+        *hello(),
+        piece({"role": "assistant", "content": ""}, usage=USAGE),
+    ],
+    "on a delta of null": [
+        *hello(),
+        {**HEAD, "choices": [{"index": 0, "delta": None, "finish_reason": None}], "usage": USAGE},
+    ],
     "without choices": [*hello(), {**HEAD, "usage": USAGE}],
     "with choices null": [*hello(), {**HEAD, "choices": None, "usage": USAGE}],
     "cumulative": [*growing(*hello()), TOLD],
@@ -47,14 +61,24 @@ PLACES = {
     "with the last text": [*TALK[:-1], {**piece({"content": "lo"}, "stop"), "usage": USAGE}],
     "before the text": [{**TALK[0], "usage": USAGE}, *TALK[1:], piece(finish="stop")],
 }
-ASKS = {"asked": {"stream_options": {"include_usage": True}}, "absent": {}, "null": {"stream_options": None}, "empty": {"stream_options": {}},
-        "no": {"stream_options": {"include_usage": False}}, "other": {"stream_options": {"include_obfuscation": False}}}
+ASKS = {
+    "asked": {"stream_options": {"include_usage": True}},
+    "absent": {},
+    "null": {"stream_options": None},
+    "empty": {"stream_options": {}},
+    "no": {"stream_options": {"include_usage": False}},
+    "other": {"stream_options": {"include_obfuscation": False}},
+}
 
 
 async def metered(live, response):
     """The usage of each round in the explain record."""
     token = (live.gateway.settings.data / "token").read_text().strip()
-    explained = await live.memory("GET", f"/explain/{response.headers['x-memory-explain']}", headers={"authorization": f"Bearer {token}"})
+    explained = await live.memory(
+        "GET",
+        f"/explain/{response.headers['x-memory-explain']}",
+        headers={"authorization": f"Bearer {token}"},
+    )
     return explained.json()["tokens"]["rounds"]
 
 
@@ -77,7 +101,9 @@ async def test_usage_is_metered_once_and_told_once_wherever_it_comes(line, place
 
 @row(48)
 @pytest.mark.parametrize("ask", ASKS)
-@pytest.mark.parametrize("script", [["Hello"], [REMEMBER, "Hello"]], ids=["one round", "two rounds"])
+@pytest.mark.parametrize(
+    "script", [["Hello"], [REMEMBER, "Hello"]], ids=["one round", "two rounds"]
+)
 async def test_a_usage_chunk_comes_only_to_who_asked(line, ask, script):
     live = line.play(*script)
     response = await live.chat("hi", stream=True, user="bea", **ASKS[ask])
@@ -88,9 +114,16 @@ async def test_a_usage_chunk_comes_only_to_who_asked(line, ask, script):
     rounds = await metered(live, response)
     assert [r["total_tokens"] for r in rounds] == [110] * len(script)
     if told:
-        assert (told[0]["choices"], told[0]["usage"]["total_tokens"], told[0] is found[-1]) == ([], 110 * len(script), True)
+        assert (told[0]["choices"], told[0]["usage"]["total_tokens"], told[0] is found[-1]) == (
+            [],
+            110 * len(script),
+            True,
+        )
     for body in line.up.bodies:
-        assert body["stream_options"] == {**(ASKS[ask].get("stream_options") or {}), "include_usage": True}
+        assert body["stream_options"] == {
+            **(ASKS[ask].get("stream_options") or {}),
+            "include_usage": True,
+        }
 
 
 @row(48)
@@ -106,7 +139,9 @@ async def test_what_is_not_to_be_metered_is_not_asked_for(data, ask):
     config = {"providers": {"openai": {"base_url": "x", "stream_usage": False}}}
     async with Model("Hello") as up, running(up.url, data, config) as live:
         found = await chunks(live, "full", **ASKS[ask])
-        assert up.bodies[0].get("stream_options", "absent") == ASKS[ask].get("stream_options", "absent")
+        assert up.bodies[0].get("stream_options", "absent") == ASKS[ask].get(
+            "stream_options", "absent"
+        )
         assert sum(bool(e.get("usage")) for e in found) == (ask == "asked")
 
 
@@ -118,16 +153,33 @@ async def test_off_leaves_usage_where_it_is(line, place):
 
 
 @row(47)
-@pytest.mark.parametrize("event", [{"x_note": 1}, {**HEAD, "x_note": 1}, {**HEAD, "choices": None, "x_note": 1}, {**HEAD, "choices": [], "x_note": 1}, {**HEAD, "choices": None, "usage": None}])
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"x_note": 1},
+        {**HEAD, "x_note": 1},
+        {**HEAD, "choices": None, "x_note": 1},
+        {**HEAD, "choices": [], "x_note": 1},
+        {**HEAD, "choices": None, "usage": None},
+    ],
+)
 async def test_choices_are_always_a_list(line, event):
     found = await chunks(line.play(playing(*TALK, event, piece(finish="stop"))), "full")
-    assert found == [*TALK, {**{k: v for k, v in event.items() if k != "usage"}, **HEAD, "choices": []}, piece(finish="stop")]
+    assert found == [
+        *TALK,
+        {**{k: v for k, v in event.items() if k != "usage"}, **HEAD, "choices": []},
+        piece(finish="stop"),
+    ]
 
 
 @row(49, 58)
 async def test_the_usage_chunk_keeps_what_came_with_it(line):
     told = {**TOLD, "service_tier": "default", "system_fingerprint": "fp", "x_cost": 0.1}
-    assert (await chunks(line.play(playing(*hello(), told)), "full", stream_options={"include_usage": True}))[-1] == told
+    assert (
+        await chunks(
+            line.play(playing(*hello(), told)), "full", stream_options={"include_usage": True}
+        )
+    )[-1] == told
 
 
 @row(47, 48)
@@ -135,7 +187,13 @@ async def test_the_official_client_reads_all_of_them(line, sdk):
     for place in PLACES.values():
         live = line.play(playing(*place))
         async with sdk(live) as client:
-            stream = await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "hi"}], stream=True, user="cleo", stream_options={"include_usage": True})
+            stream = await client.chat.completions.create(
+                model="m",
+                messages=[{"role": "user", "content": "hi"}],
+                stream=True,
+                user="cleo",
+                stream_options={"include_usage": True},
+            )
             found = [c async for c in stream]
             assert [c.usage.total_tokens for c in found if c.usage and c.usage.total_tokens] == [7]
             assert "".join(ch.delta.content or "" for c in found for ch in c.choices) == "Hello"

@@ -1,4 +1,5 @@
 """The ways through the gateway that an invariant holds on: a chat with memory, one without, and the relay."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -13,10 +14,16 @@ each_way = pytest.mark.parametrize("way", WAYS)
 each_mode = pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
 
 
-async def ask(live: Live, way: str, stream: bool = False, headers: dict[str, str] | None = None, **body: Any) -> httpx.Response:
+async def ask(
+    live: Live, way: str, stream: bool = False, headers: dict[str, str] | None = None, **body: Any
+) -> httpx.Response:
     """One request by that way. body: members beside the model and what is asked."""
     if way == "relay":
-        return await live.http.post(f"{live.url}/responses", json={"model": "m", "input": "hi", "stream": stream, **body}, headers=headers or {})
+        return await live.http.post(
+            f"{live.url}/responses",
+            json={"model": "m", "input": "hi", "stream": stream, **body},
+            headers=headers or {},
+        )
     return await live.chat("hi", {"x-memory": way, **(headers or {})}, stream=stream, **body)
 
 
@@ -31,4 +38,7 @@ GATEWAY_KEY = "mg-sentinel-77"
 
 def managed(**more: Any) -> dict[str, Any]:
     """Configuration with a key of the operator's, and one of the provider's."""
-    return {"keys": [{"name": "app", "key": GATEWAY_KEY, "tenant": "acme"}], **provider(api_key=PROVIDER_KEY, **more)}
+    return {
+        "keys": [{"name": "app", "key": GATEWAY_KEY, "tenant": "acme"}],
+        **provider(api_key=PROVIDER_KEY, **more),
+    }

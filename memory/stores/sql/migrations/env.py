@@ -1,4 +1,5 @@
 """Alembic's environment: runs over the connection that `memory.stores.sql.upgrade` hands it."""
+
 from __future__ import annotations
 
 from alembic import context

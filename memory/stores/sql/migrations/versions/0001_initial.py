@@ -1,4 +1,5 @@
 """The first schema."""
+
 from __future__ import annotations
 
 import sqlalchemy as sa
@@ -18,11 +19,15 @@ def upgrade() -> None:
         table()
     if op.get_bind().dialect.name == "sqlite":
         for name in FTS:
-            op.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS {name} USING fts5(scope, body, speaker, prev, day, tokenize='porter unicode61')")
+            op.execute(
+                f"CREATE VIRTUAL TABLE IF NOT EXISTS {name} USING fts5(scope, body, speaker, prev, day, tokenize='porter unicode61')"
+            )
 
 
 def downgrade() -> None:
-    raise NotImplementedError("there is nothing before the first schema: restore a backup, or erase the file")
+    raise NotImplementedError(
+        "there is nothing before the first schema: restore a backup, or erase the file"
+    )
 
 
 def _generations() -> None:
@@ -220,7 +225,9 @@ def _shared_members() -> None:
         sa.Column("block_id", sa.String(length=64), nullable=False),
         sa.Column("scope_id", KEY, nullable=False),
         sa.Column("write", sa.Boolean(), server_default="0", nullable=False),
-        sa.ForeignKeyConstraint(["block_id"], ["shared_blocks.id"], name="fk_shared_members_block_id"),
+        sa.ForeignKeyConstraint(
+            ["block_id"], ["shared_blocks.id"], name="fk_shared_members_block_id"
+        ),
         sa.ForeignKeyConstraint(["scope_id"], ["scopes.id"], name="fk_shared_members_scope_id"),
         sa.PrimaryKeyConstraint("block_id", "scope_id", name="pk_shared_members"),
     )
@@ -270,7 +277,9 @@ def _messages() -> None:
         sa.Column("aborted", sa.Boolean(), server_default="0", nullable=False),
         sa.Column("source", sa.Text(), server_default="", nullable=False),
         sa.Column("created_at", sa.Float(), nullable=False),
-        sa.ForeignKeyConstraint(["conversation"], ["conversations.id"], name="fk_messages_conversation"),
+        sa.ForeignKeyConstraint(
+            ["conversation"], ["conversations.id"], name="fk_messages_conversation"
+        ),
         sa.ForeignKeyConstraint(["scope_id"], ["scopes.id"], name="fk_messages_scope_id"),
         sa.PrimaryKeyConstraint("id", name="pk_messages"),
         sa.UniqueConstraint("public_id", name="uq_messages_public_id"),
@@ -304,7 +313,9 @@ def _nodes() -> None:
         sa.Column("branch", KEY, nullable=False),
         sa.Column("at", sa.Float(), nullable=False),
         sa.Column("text", sa.Text(), nullable=True),
-        sa.ForeignKeyConstraint(["conversation"], ["conversations.id"], name="fk_nodes_conversation"),
+        sa.ForeignKeyConstraint(
+            ["conversation"], ["conversations.id"], name="fk_nodes_conversation"
+        ),
         sa.ForeignKeyConstraint(["scope_id"], ["scopes.id"], name="fk_nodes_scope_id"),
         sa.PrimaryKeyConstraint("id", name="pk_nodes"),
     )
@@ -316,5 +327,20 @@ def _nodes() -> None:
 
 
 TABLES = (
-    _generations, _jobs, _scopes, _shared_blocks,
-    _block_versions, _blocks, _conversations, _epochs, _explains, _ledger, _passages, _shared_members, _summaries, _vectors, _messages, _nodes)
+    _generations,
+    _jobs,
+    _scopes,
+    _shared_blocks,
+    _block_versions,
+    _blocks,
+    _conversations,
+    _epochs,
+    _explains,
+    _ledger,
+    _passages,
+    _shared_members,
+    _summaries,
+    _vectors,
+    _messages,
+    _nodes,
+)

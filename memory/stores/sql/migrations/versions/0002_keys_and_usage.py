@@ -1,4 +1,5 @@
 """Managed keys made at run time, what each request used, what background work keeps of its own, and vectors of messages."""
+
 from __future__ import annotations
 
 import sqlalchemy as sa
@@ -10,7 +11,17 @@ branch_labels = None
 depends_on = None
 
 KEY = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-COUNTS = ("attempts", "rounds", "input", "cached_input", "cache_write", "output", "reasoning", "hidden_input", "hidden_output")
+COUNTS = (
+    "attempts",
+    "rounds",
+    "input",
+    "cached_input",
+    "cache_write",
+    "output",
+    "reasoning",
+    "hidden_input",
+    "hidden_output",
+)
 
 
 def upgrade() -> None:
@@ -34,7 +45,10 @@ def upgrade() -> None:
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.Column("tenant", sa.Text(), server_default="", nullable=False),
         sa.Column("user", sa.Text(), nullable=True),
-        *(sa.Column(name, sa.Text(), server_default="", nullable=False) for name in ("key", "model", "target", "path", "mode")),
+        *(
+            sa.Column(name, sa.Text(), server_default="", nullable=False)
+            for name in ("key", "model", "target", "path", "mode")
+        ),
         *(sa.Column(name, sa.Integer(), server_default="0", nullable=False) for name in COUNTS),
         sa.Column("estimated", sa.Boolean(), server_default="0", nullable=False),
         sa.Column("cost", sa.Float(), nullable=True),
@@ -61,15 +75,20 @@ def _message_vectors() -> None:
         sa.ForeignKeyConstraint(["scope_id"], ["scopes.id"], name="fk_message_vectors_scope_id"),
         sa.PrimaryKeyConstraint("message", name="pk_message_vectors"),
     )
-    op.create_index("ix_message_vectors_scope_id", "message_vectors", ["scope_id", "model", "message"])
+    op.create_index(
+        "ix_message_vectors_scope_id", "message_vectors", ["scope_id", "model", "message"]
+    )
 
 
 def _background() -> None:
     """What became of a passage, whose conversation a job is about, how many turns a scope had since it was tidied."""
     op.add_column("scopes", sa.Column("turns", sa.Integer(), server_default="0", nullable=False))
     for column in (
-        sa.Column("deleted_by", sa.Text()), sa.Column("superseded_by", sa.String(length=64)), sa.Column("source", sa.String(length=64)),
-        sa.Column("uses", sa.Integer(), server_default="0", nullable=False), sa.Column("used_at", sa.Float()),
+        sa.Column("deleted_by", sa.Text()),
+        sa.Column("superseded_by", sa.String(length=64)),
+        sa.Column("source", sa.String(length=64)),
+        sa.Column("uses", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("used_at", sa.Float()),
     ):
         op.add_column("passages", column)
     op.add_column("jobs", sa.Column("conversation", KEY))
@@ -84,17 +103,28 @@ def _background() -> None:
     op.drop_index("ix_messages_digest", "messages")
     with op.batch_alter_table("messages") as messages:
         messages.drop_constraint("uq_messages_public_id", type_="unique")
-    for name, columns, state in (("ix_nodes_asked", ["scope_id", "asked"], "state != 'done'"), ("ix_nodes_parent", ["parent"], "state = 'aborted'")):
+    for name, columns, state in (
+        ("ix_nodes_asked", ["scope_id", "asked"], "state != 'done'"),
+        ("ix_nodes_parent", ["parent"], "state = 'aborted'"),
+    ):
         op.drop_index(name, "nodes")
-        op.create_index(name, "nodes", columns, sqlite_where=sa.text(state), postgresql_where=sa.text(state))
+        op.create_index(
+            name, "nodes", columns, sqlite_where=sa.text(state), postgresql_where=sa.text(state)
+        )
     _marks()
     _explains()
 
 
 def _marks() -> None:
     op.create_table(
-        "marks", sa.Column("name", sa.String(length=64), nullable=False), sa.Column("upto", KEY, nullable=False), sa.PrimaryKeyConstraint("name", name="pk_marks"))
-    op.execute("INSERT INTO marks (name, upto) SELECT 'messages', id FROM messages ORDER BY id DESC LIMIT 1")
+        "marks",
+        sa.Column("name", sa.String(length=64), nullable=False),
+        sa.Column("upto", KEY, nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_marks"),
+    )
+    op.execute(
+        "INSERT INTO marks (name, upto) SELECT 'messages', id FROM messages ORDER BY id DESC LIMIT 1"
+    )
 
 
 def _explains() -> None:
@@ -102,20 +132,33 @@ def _explains() -> None:
     op.drop_index("ix_explains_scope_id", "explains")
     op.drop_table("explains")
     op.create_table(
-        "explains", sa.Column("id", KEY, autoincrement=False, nullable=False), sa.Column("scope_id", KEY, nullable=False),
-        sa.Column("record", sa.Text(), server_default="", nullable=False), sa.Column("created_at", sa.Float(), nullable=False),
-        sa.ForeignKeyConstraint(["scope_id"], ["scopes.id"], name="fk_explains_scope_id"), sa.PrimaryKeyConstraint("id", name="pk_explains"))
+        "explains",
+        sa.Column("id", KEY, autoincrement=False, nullable=False),
+        sa.Column("scope_id", KEY, nullable=False),
+        sa.Column("record", sa.Text(), server_default="", nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.ForeignKeyConstraint(["scope_id"], ["scopes.id"], name="fk_explains_scope_id"),
+        sa.PrimaryKeyConstraint("id", name="pk_explains"),
+    )
 
 
 def downgrade() -> None:
     op.drop_table("marks")
     op.drop_table("explains")
     op.create_table(
-        "explains", sa.Column("id", sa.String(length=64), nullable=False), sa.Column("scope_id", KEY, nullable=False),
-        sa.Column("record", sa.Text(), server_default="", nullable=False), sa.Column("created_at", sa.Float(), nullable=False),
-        sa.ForeignKeyConstraint(["scope_id"], ["scopes.id"], name="fk_explains_scope_id"), sa.PrimaryKeyConstraint("id", name="pk_explains"))
+        "explains",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("scope_id", KEY, nullable=False),
+        sa.Column("record", sa.Text(), server_default="", nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.ForeignKeyConstraint(["scope_id"], ["scopes.id"], name="fk_explains_scope_id"),
+        sa.PrimaryKeyConstraint("id", name="pk_explains"),
+    )
     op.create_index("ix_explains_scope_id", "explains", ["scope_id"])
-    for name, columns in (("ix_nodes_asked", ["scope_id", "asked"]), ("ix_nodes_parent", ["parent"])):
+    for name, columns in (
+        ("ix_nodes_asked", ["scope_id", "asked"]),
+        ("ix_nodes_parent", ["parent"]),
+    ):
         op.drop_index(name, "nodes")
         op.create_index(name, "nodes", columns)
     with op.batch_alter_table("messages") as messages:
@@ -127,10 +170,15 @@ def downgrade() -> None:
     op.drop_column("nodes", "request")
     op.create_table(
         "ledger",
-        sa.Column("key", sa.LargeBinary(), nullable=False), sa.Column("scope_id", KEY, nullable=False), sa.Column("node", KEY, nullable=False),
-        sa.Column("state", sa.String(length=8), nullable=False), sa.Column("rounds", sa.Text(), server_default="[]", nullable=False),
-        sa.Column("updated_at", sa.Float(), nullable=False), sa.ForeignKeyConstraint(["scope_id"], ["scopes.id"], name="fk_ledger_scope_id"),
-        sa.PrimaryKeyConstraint("key", name="pk_ledger"))
+        sa.Column("key", sa.LargeBinary(), nullable=False),
+        sa.Column("scope_id", KEY, nullable=False),
+        sa.Column("node", KEY, nullable=False),
+        sa.Column("state", sa.String(length=8), nullable=False),
+        sa.Column("rounds", sa.Text(), server_default="[]", nullable=False),
+        sa.Column("updated_at", sa.Float(), nullable=False),
+        sa.ForeignKeyConstraint(["scope_id"], ["scopes.id"], name="fk_ledger_scope_id"),
+        sa.PrimaryKeyConstraint("key", name="pk_ledger"),
+    )
     op.create_index("ix_ledger_scope_id", "ledger", ["scope_id"])
     op.drop_table("message_vectors")
     op.drop_index("ix_jobs_scope_id", "jobs")
