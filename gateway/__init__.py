@@ -1,0 +1,7 @@
+"""An OpenAI-compatible proxy gateway that gives any LLM app a memory.
+
+Layers, from the bottom: errors; storage, wire; config, http, models; auth, redis_client, upstream;
+limits, usage; routing; accounting, state; memory_adapters, pipeline; management, relay; chat;
+server; app; cli. A package imports only what stands before it, and `memory`.
+`tests/test_architecture.py` holds this.
+"""

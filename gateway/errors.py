@@ -1,13 +1,11 @@
 """What the gateway says when it cannot answer, in the shape OpenAI's SDKs expect.
 
-GatewayError
-├── BadRequest 400 · Unauthenticated 401 · Forbidden 403 · NotFound 404 · UnknownModel 404 · MethodNotAllowed 405
-├── RequestTimeout 408 · Conflict 409 · TooLarge 413 · UrlTooLong 414 · UnsupportedMedia 415
-├── RateLimited 429 > BudgetSpent · HeadTooLarge 431
-├── UpstreamUnreachable 502 · UpstreamAuthError 502 · StreamIncomplete 502
-├── Unavailable 503
-└── UpstreamTimeout 504
-UpstreamRefused carries an upstream's own status and body, verbatim; UpstreamFailed the error it sent inside a stream.
+GatewayError ├── BadRequest 400 · Unauthenticated 401 · Forbidden 403 · NotFound 404 · UnknownModel
+404 · MethodNotAllowed 405 ├── RequestTimeout 408 · Conflict 409 · TooLarge 413 · UrlTooLong 414 ·
+UnsupportedMedia 415 ├── RateLimited 429 > BudgetSpent · HeadTooLarge 431 ├── UpstreamUnreachable
+502 · UpstreamAuthError 502 · StreamIncomplete 502 ├── Unavailable 503 └── UpstreamTimeout 504
+UpstreamRefused carries an upstream's own status and body, verbatim; UpstreamFailed the error it
+sent inside a stream.
 
 How a message names a value that was given, and what may have been meant, is said here too.
 """
@@ -17,17 +15,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from types import NoneType
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING
 
 import msgspec
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel, ValidationError
+    pass
 
 Headers = Sequence[tuple[bytes, bytes]]
-SHOWN = 60  # characters of a value
-LOOKED_AT = 4000  # characters of a value of which some are shown
+
+
+MAX_SHOWN_CHARACTERS = 60  # characters of a value
+
+
+MAX_INSPECTED_CHARACTERS = 4000  # characters of a value of which some are shown
+
+
 KINDS = {
     dict: "an object",
     list: "a list",
@@ -38,19 +41,6 @@ KINDS = {
     bool: "a boolean",
     type(None): "null",
 }
-TABLE = ("model_type", "dict_type")
-SHAPES = {
-    "tuple_type": 'this is a list, such as ["a", "b"]',
-    "missing": "this is needed",
-    "string_type": "this is a string",
-    **dict.fromkeys(TABLE, "this is a table, in JSON an object"),
-    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "this is a whole number"),
-    **dict.fromkeys(("float_type", "float_parsing"), "this is a number"),
-    **dict.fromkeys(("bool_type", "bool_parsing"), "this is true or false"),
-}
-HIDDEN = frozenset(
-    {"api_key", "key", "key_hash", "keys"}
-)  # members that hold keys, or would where one was put in the wrong place
 
 
 class GatewayError(Exception):
@@ -78,12 +68,14 @@ class GatewayError(Exception):
         return error_body(self.message, self.type, self.code, self.param)
 
     def event(self) -> bytes:
-        """The body as the last event of a stream: always an object with `error`, by which the SDKs know a failure."""
+        """Return the body as the last event of a stream: always an object with `error`, by which
+        the SDKs know a failure.
+        """
         return self.body()
 
 
 def error_body(message: str, kind: str, code: str | None = None, param: str | None = None) -> bytes:
-    """An error object as JSON text; members without a value are null, never the word."""
+    """Return an error object as JSON text; members without a value are null, never the word."""
     return msgspec.json.encode(
         {"error": {"message": message, "type": kind, "param": param, "code": code}}
     )
@@ -101,7 +93,7 @@ class Forbidden(GatewayError):
     status, type, code = 403, "permission_error", "forbidden"
 
 
-class NotFound(GatewayError):
+class ResourceNotFound(GatewayError):
     status, type, code = 404, "invalid_request_error", "not_found"
 
 
@@ -126,12 +118,14 @@ class HeadTooLarge(GatewayError):
 
 
 class LeftEarly(GatewayError):
-    """The client went away before it had sent its request: nobody is answered, the log alone is told."""
+    """The client went away before it had sent its request: nobody is answered, the log alone is
+    told.
+    """
 
     status, type = 499, "invalid_request_error"
 
 
-class Conflict(GatewayError):
+class RequestConflict(GatewayError):
     status, type, code = 409, "conflict_error", "conflict"
 
 
@@ -148,7 +142,9 @@ class RateLimited(GatewayError):
 
 
 class BudgetSpent(RateLimited):
-    """Nothing is free again before the budget's next period: the code and type by which SDKs and apps tell it from a busy minute."""
+    """Nothing is free again before the budget's next period: the code and type by which SDKs and
+    apps tell it from a busy minute.
+    """
 
     type, code = "insufficient_quota", "insufficient_quota"
 
@@ -170,7 +166,9 @@ class Unavailable(GatewayError):
 
 
 class UpstreamTimeout(GatewayError):
-    """code tells which timer: connect_timeout, first_token_timeout, stream_idle_timeout or total_timeout."""
+    """code tells which timer: connect_timeout, first_token_timeout, stream_idle_timeout or
+    total_timeout.
+    """
 
     status, type, code = 504, "timeout_error", "total_timeout"
 
@@ -178,7 +176,9 @@ class UpstreamTimeout(GatewayError):
 class UpstreamRefused(GatewayError):
     """The upstream's own refusal, passed on as it came: its status, its body, its headers.
 
-    date: when it was sent, by the upstream's own clock. said: for the log, where the body is no longer its text."""
+    date: when it was sent, by the upstream's own clock. said: for the log, where the body is no
+    longer its text.
+    """
 
     def __init__(
         self, status: int, content: bytes, headers: Headers = (), date: bytes = b"", said: str = ""
@@ -219,15 +219,21 @@ class UpstreamFailed(GatewayError):
 
 
 def kind_of(value: object) -> str:
-    """What a value is, as JSON has it."""
+    """Return what a value is, as JSON has it."""
     return KINDS.get(type(value), "a value")
 
 
-def quoted(value: object) -> str:
-    """A value as a message shows it: on one line and shortened; of a list or an object, that it is one."""
+def quote_value(value: object) -> str:
+    """Return a value as a message shows it: on one line and shortened; of a list or an object, that
+    it is one.
+    """
     if isinstance(value, str):
-        text = shown_url(value[:LOOKED_AT])
-        return repr(text) if len(value) <= SHOWN else f"{text[:SHOWN]!r}… ({len(value)} characters)"
+        text = redact_url(value[:MAX_INSPECTED_CHARACTERS])
+        return (
+            repr(text)
+            if len(value) <= MAX_SHOWN_CHARACTERS
+            else f"{text[:MAX_SHOWN_CHARACTERS]!r}… ({len(value)} characters)"
+        )
     if isinstance(value, dict | list | tuple):
         return kind_of(value)
     return (
@@ -235,62 +241,24 @@ def quoted(value: object) -> str:
         if value is None
         else str(value).lower()
         if isinstance(value, bool)
-        else str(value)[:SHOWN]
+        else str(value)[:MAX_SHOWN_CHARACTERS]
     )
 
 
-def shown_url(url: str) -> str:
-    """An address without the user and password that may stand in it, and without its query, which may hold a key."""
+def redact_url(url: str) -> str:
+    """Return an address without the user and password that may stand in it, and without its query,
+    which may hold a key.
+    """
     nameless = re.sub(r"(?:(?<=//)|\A(?=[^/@]*:))[^/]*@", "", url)
     return re.sub(r"(://[^?#]*)[?].*", r"\1?...", nameless, count=1, flags=re.DOTALL)
 
 
-def instead(name: str, known: Iterable[str], listed: str = "") -> str:
-    """What to give in place of a name that nobody knows: the nearest one, where one is near. listed: where all stand; else they are named."""
+def did_you_mean(name: str, known: Iterable[str], listed: str = "") -> str:
+    """Return what to give in place of a name that nobody knows: the nearest one, where one is near.
+
+    listed: where all stand; else they are named.
+    """
     names = sorted(known)
-    if near := get_close_matches(name[:SHOWN].lower(), names, 1):
+    if near := get_close_matches(name[:MAX_SHOWN_CHARACTERS].lower(), names, 1):
         return f", did you mean {near[0]}?{listed and f' {listed}'}"
     return f"; {listed or 'there are: ' + ', '.join(names)}"
-
-
-class Filled(str):
-    """A text whose `${...}` were filled in. raw: as it was written, which alone is ever shown."""
-
-    __slots__ = ("raw",)
-    raw: str
-
-
-def told(
-    error: ValidationError, model: type[BaseModel], listed: str = ""
-) -> list[tuple[tuple[str, ...], str]]:
-    """The path of each member that cannot be used; what is allowed there, and its value, unless that may be a key. listed: see `instead`."""
-    return [
-        (tuple(str(p)[:SHOWN] for p in x["loc"]), _wrong(x, model, listed))
-        for x in error.errors(include_url=False)
-    ]
-
-
-def _wrong(error: Any, model: Any, listed: str) -> str:
-    path, kind, value = error["loc"], error["type"], getattr(error["input"], "raw", error["input"])
-    if kind == "extra_forbidden":  # whose value may be a key under a name that was mistyped
-        return (
-            f"there is no such setting{instead(str(path[-1]), _members(model, path[:-1]), listed)}"
-        )
-    text = SHAPES.get(kind) or error["msg"].removeprefix("Value error, ")
-    if kind == "missing" or (
-        isinstance(value, dict | list | tuple | bytes) and not kind.endswith("_type")
-    ):
-        return text  # which says all
-    return f"{text}, not {kind_of(value) if kind in TABLE or not HIDDEN.isdisjoint(path[-2:]) else quoted(value)}"
-
-
-def _members(kind: Any, path: Sequence[str | int]) -> list[str]:
-    """What may stand at a path within a model."""
-    for part in path:
-        kind = (
-            kind.model_fields[part].annotation
-            if hasattr(kind, "model_fields")
-            else get_args(kind)[isinstance(part, str)]
-        )
-        kind = get_args(kind)[0] if NoneType in get_args(kind) else kind
-    return list(kind.model_fields)

@@ -1,0 +1,223 @@
+"""A library of long-term memory for conversations with language models.
+
+It knows nothing of HTTP. What stands in `__all__` is its public face, beside the public modules
+`memory.errors`, `memory.export_format` and `memory.management`. A name is imported when it is first
+asked for, so that who needs one of them loads no database for it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memory.cache import Cache
+    from memory.context.epoch import EpochPolicy
+    from memory.context.summary import Complete
+    from memory.context.tokens import TokenCounter
+    from memory.conversation.history import (
+        Messages,
+        PrefixInfo,
+        SourceText,
+        TextRange,
+        array_elements,
+        conversation_key,
+    )
+    from memory.conversation.messages import is_system, keyed_hash, text_of
+    from memory.core.blocks import LABEL, RESERVED, Block
+    from memory.core.edits import BlockEdit, Edit
+    from memory.embed.base import Embed, EmbedRefused, EmbedUnavailable
+    from memory.embed.onnx import OnnxEmbed, is_installed
+    from memory.errors import (
+        AmbiguousName,
+        BadArguments,
+        BlockFull,
+        BlockReadOnly,
+        Conflict,
+        Erased,
+        MemoryFault,
+        NotFound,
+        NotUpgraded,
+        Postponed,
+        StoreUnavailable,
+        ToolError,
+        TooLong,
+        UnknownBlock,
+        Unusable,
+    )
+    from memory.ids import new_id
+    from memory.jobs.background_model import BackgroundCall, BackgroundModel
+    from memory.jobs.reflection import ReflectionSchedule
+    from memory.jobs.worker import Worker
+    from memory.management.conversations import ConversationName
+    from memory.retrieval.retriever import SemanticSearch, VectorIndex
+    from memory.scope import Scope
+    from memory.search.query import iso, parse_time
+    from memory.service import Memory
+    from memory.session.request import Policy, TurnRequest
+    from memory.session.session import Session
+    from memory.stores.chroma import ChromaIndex
+    from memory.stores.sql.application_tables import ApplicationTables
+    from memory.stores.sql.batches import QuickRead
+    from memory.stores.sql.blocks import EditSource
+    from memory.stores.sql.conversations import FoundConversation
+    from memory.stores.sql.database import Database
+    from memory.stores.sql.import_manifest import ImportLimits, ImportManifest
+    from memory.stores.sql.importer import ImportReceipt
+    from memory.stores.sql.management_context import ManagementActor
+    from memory.stores.sql.messages import SearchQuery
+    from memory.stores.sql.passages import NewPassage, PassageFilter
+    from memory.stores.sql.rename_owner import OwnerRename
+    from memory.stores.sql.scopes import VisibleScopes
+    from memory.stores.sql.transcripts import ImportedMessage
+    from memory.tools import ToolCall
+
+__all__ = [
+    "LABEL",
+    "RESERVED",
+    "AmbiguousName",
+    "ApplicationTables",
+    "BackgroundCall",
+    "BackgroundModel",
+    "BadArguments",
+    "Block",
+    "BlockEdit",
+    "BlockFull",
+    "BlockReadOnly",
+    "Cache",
+    "ChromaIndex",
+    "Complete",
+    "Conflict",
+    "ConversationName",
+    "Database",
+    "Edit",
+    "EditSource",
+    "Embed",
+    "EmbedRefused",
+    "EmbedUnavailable",
+    "EpochPolicy",
+    "Erased",
+    "FoundConversation",
+    "ImportLimits",
+    "ImportManifest",
+    "ImportReceipt",
+    "ImportedMessage",
+    "ManagementActor",
+    "Memory",
+    "MemoryFault",
+    "Messages",
+    "NewPassage",
+    "NotFound",
+    "NotUpgraded",
+    "OnnxEmbed",
+    "OwnerRename",
+    "PassageFilter",
+    "Policy",
+    "Postponed",
+    "PrefixInfo",
+    "QuickRead",
+    "ReflectionSchedule",
+    "Scope",
+    "SearchQuery",
+    "SemanticSearch",
+    "Session",
+    "SourceText",
+    "StoreUnavailable",
+    "TextRange",
+    "TokenCounter",
+    "TooLong",
+    "ToolCall",
+    "ToolError",
+    "TurnRequest",
+    "UnknownBlock",
+    "Unusable",
+    "VectorIndex",
+    "VisibleScopes",
+    "Worker",
+    "array_elements",
+    "conversation_key",
+    "is_installed",
+    "is_system",
+    "iso",
+    "keyed_hash",
+    "new_id",
+    "parse_time",
+    "text_of",
+]
+
+_HOMES = {
+    "memory.cache": ("Cache",),
+    "memory.context.epoch": ("EpochPolicy",),
+    "memory.context.summary": ("Complete",),
+    "memory.context.tokens": ("TokenCounter",),
+    "memory.conversation.history": (
+        "Messages",
+        "PrefixInfo",
+        "SourceText",
+        "TextRange",
+        "array_elements",
+        "conversation_key",
+    ),
+    "memory.conversation.messages": ("is_system", "keyed_hash", "text_of"),
+    "memory.core.blocks": ("Block", "LABEL", "RESERVED"),
+    "memory.core.edits": ("BlockEdit", "Edit"),
+    "memory.embed.base": ("Embed", "EmbedRefused", "EmbedUnavailable"),
+    "memory.embed.onnx": ("OnnxEmbed", "is_installed"),
+    "memory.errors": (
+        "AmbiguousName",
+        "BadArguments",
+        "BlockFull",
+        "BlockReadOnly",
+        "Conflict",
+        "Erased",
+        "MemoryFault",
+        "NotFound",
+        "NotUpgraded",
+        "Postponed",
+        "StoreUnavailable",
+        "TooLong",
+        "ToolError",
+        "UnknownBlock",
+        "Unusable",
+    ),
+    "memory.ids": ("new_id",),
+    "memory.jobs.background_model": ("BackgroundCall", "BackgroundModel"),
+    "memory.jobs.reflection": ("ReflectionSchedule",),
+    "memory.jobs.worker": ("Worker",),
+    "memory.management.conversations": ("ConversationName",),
+    "memory.retrieval.retriever": ("SemanticSearch", "VectorIndex"),
+    "memory.scope": ("Scope",),
+    "memory.search.query": ("iso", "parse_time"),
+    "memory.service": ("Memory",),
+    "memory.session.request": ("Policy", "TurnRequest"),
+    "memory.session.session": ("Session",),
+    "memory.stores.chroma": ("ChromaIndex",),
+    "memory.stores.sql.application_tables": ("ApplicationTables",),
+    "memory.stores.sql.batches": ("QuickRead",),
+    "memory.stores.sql.blocks": ("EditSource",),
+    "memory.stores.sql.conversations": ("FoundConversation",),
+    "memory.stores.sql.database": ("Database",),
+    "memory.stores.sql.import_manifest": ("ImportLimits", "ImportManifest"),
+    "memory.stores.sql.importer": ("ImportReceipt",),
+    "memory.stores.sql.management_context": ("ManagementActor",),
+    "memory.stores.sql.messages": ("SearchQuery",),
+    "memory.stores.sql.passages": ("NewPassage", "PassageFilter"),
+    "memory.stores.sql.rename_owner": ("OwnerRename",),
+    "memory.stores.sql.scopes": ("VisibleScopes",),
+    "memory.stores.sql.transcripts": ("ImportedMessage",),
+    "memory.tools": ("ToolCall",),
+}
+_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+if not TYPE_CHECKING:  # else a checker takes every name for one that is there
+
+    def __getattr__(name: str) -> object:
+        """Import a public name on its first use (PEP 562)."""
+        if (module := _MODULE_OF.get(name)) is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(module), name)
+        return found
+
+    def __dir__() -> list[str]:
+        """List the public names, imported yet or not."""
+        return sorted({*globals(), *__all__})

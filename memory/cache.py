@@ -47,7 +47,10 @@ class Cache(Generic[K, V]):
         return found
 
     def put(self, name: K, value: V) -> None:
-        """Keep a value, in place of the one before. One that alone has half of the bound is not kept."""
+        """Keep a value, in place of the one before.
+
+        One that alone has half of the bound is not kept.
+        """
         weight = self._weight(name, value)
         if (former := self._now.pop(name, None)) is not None:
             self._held -= self._weight(name, former)

@@ -4,6 +4,7 @@ MemoryFault: to the caller (the gateway answers without memory, or refuses).
 ├── StoreUnavailable   the database does not answer, or not in time
 │   └── NotUpgraded    it is another version's
 ├── Conflict           a stale write: someone else was faster
+│   └── AmbiguousName  several things have the name: say whose is meant
 ├── Erased             the owner was erased after this turn began: its writes are void
 ├── NotFound           no such thing in this scope
 ├── Postponed          a job lacks a credential: it waits for its tenant's next request
@@ -33,6 +34,10 @@ class Conflict(MemoryFault):
     """The thing changed since it was read."""
 
 
+class AmbiguousName(Conflict):
+    """Several things have this name; the caller has to say whose is meant."""
+
+
 class Erased(MemoryFault):
     """The owner of this scope was erased meanwhile; nothing may be written in its name."""
 
@@ -42,7 +47,9 @@ class NotFound(MemoryFault):
 
 
 class Postponed(MemoryFault):
-    """No credential is at hand to ask a model with: the work waits for its tenant's next request, which brings one."""
+    """No credential is at hand to ask a model with: the work waits for its tenant's next request,
+    which brings one.
+    """
 
 
 class TooLong(MemoryFault):
@@ -50,7 +57,9 @@ class TooLong(MemoryFault):
 
 
 class Unusable(MemoryFault):
-    """A model answered a background call with something that cannot be used; it is asked again, but not often."""
+    """A model answered a background call with something that cannot be used; it is asked again, but
+    not often.
+    """
 
 
 class ToolError(Exception):

@@ -1,4 +1,7 @@
-"""Identifiers. What leaves the gateway is 128-bit random; row keys grow with time so that they sort and index well."""
+"""Identifiers.
+
+What leaves the gateway is 128-bit random; row keys grow with time so that they sort and index well.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ os.register_at_fork(after_in_child=_random.clear)
 
 
 def new_id(prefix: str) -> str:
-    """A public id: the prefix, an underscore, 128 random bits in hex."""
+    """Return a public id: the prefix, an underscore, 128 random bits in hex."""
     while True:
         try:
             return f"{prefix}_{_random.pop()}"
@@ -24,7 +27,9 @@ def new_id(prefix: str) -> str:
 
 
 def new_key() -> int:
-    """A row key: microseconds since the epoch, then 12 random bits; 63 bits in all, unique enough for a primary key."""
+    """Return a row key: microseconds since the epoch, then 12 random bits; 63 bits in all, unique
+    enough for a primary key.
+    """
     return (time.time_ns() // 1000) << 12 | random.getrandbits(12)
 
 
@@ -34,5 +39,5 @@ def time_of(key: int) -> float:
 
 
 def key_at(at: float) -> int:
-    """The least row key made at a time, in seconds since 1970."""
+    """Return the least row key made at a time, in seconds since 1970."""
     return max(int(at * 1e6), 0) << 12

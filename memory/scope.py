@@ -12,7 +12,8 @@ from functools import cached_property
 class Scope:
     """user is None when nobody is named: memory then belongs to the conversation's branch alone.
 
-    secret: the server's persisted secret; it keys the digests and the tag, so neither can be guessed from outside.
+    secret: the server's persisted secret; it keys the digests and the tag, so neither can be
+    guessed from outside.
     """
 
     tenant: str
@@ -21,19 +22,21 @@ class Scope:
     secret: bytes
 
     @property
-    def named(self) -> bool:
+    def is_named(self) -> bool:
         return self.user is not None
 
     @cached_property
     def key(self) -> bytes:
         """32 bytes that key every digest of this scope."""
         return hmac.digest(
-            self.secret, b"scope\x00" + _joined(self.tenant, self.user, self.agent), "sha256"
+            self.secret, b"scope\x00" + _join_names(self.tenant, self.user, self.agent), "sha256"
         )
 
     @cached_property
     def tag(self) -> str:
-        """The short mark by which our own spans are told from a user's look-alikes; stable per scope."""
+        """The short mark by which our own spans are told from a user's look-alikes; stable per
+        scope.
+        """
         return hmac.digest(self.key, b"tag", "sha256").hex()[:10]
 
     @cached_property
@@ -44,10 +47,12 @@ class Scope:
 
 def owner_key(secret: bytes, tenant: str, user: str | None) -> bytes:
     """16 bytes: the owner as it stays on record after an erasure."""
-    return hashlib.blake2b(_joined(tenant, user), key=secret[:64], digest_size=16).digest()
+    return hashlib.blake2b(_join_names(tenant, user), key=secret[:64], digest_size=16).digest()
 
 
-def _joined(*names: str | None) -> bytes:
-    """Names as bytes that no other names give: each with its length before it, None apart from the empty one."""
+def _join_names(*names: str | None) -> bytes:
+    """Name as bytes that no other names give: each with its length before it, None apart from the
+    empty one.
+    """
     raw = [None if n is None else n.encode("utf-8", "surrogatepass") for n in names]
     return b"".join(b"-" if n is None else b"%d:%s" % (len(n), n) for n in raw)

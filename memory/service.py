@@ -1,4 +1,6 @@
-"""The memory as a turn uses it: begin (read once, compose), open, run calls, finish. Knows nothing of HTTP.
+"""The memory as a turn uses it: begin (read once, compose), open, run calls, finish.
+
+Knows nothing of HTTP.
 
 A `Session` is one request's view. Nothing here spans an upstream call with a lock or a transaction.
 """
@@ -9,28 +11,34 @@ import asyncio
 import contextlib
 import logging
 import time
+from functools import partial
 from pathlib import Path
 from sys import getsizeof
 
 import msgspec
 
-from memory.ask import Ask, Policy
 from memory.cache import Cache
+from memory.context.tokens import TokenCounter
+from memory.conversation.history import Messages, count_leading_system
+from memory.conversation.matching import RequestHistory
+from memory.conversation.messages import DigestCache, keyed_hash
 from memory.errors import MemoryFault, NotUpgraded, StoreUnavailable
-from memory.history import Turn
-from memory.keeping import Attempt
-from memory.lines import Lines, Shelf, called
-from memory.messages import Seen, mac
-from memory.patience import TURN_SECONDS, Patience
-from memory.prefix import Messages, leading
-from memory.retrieval import Meaning, Retrieval
+from memory.retrieval.retriever import Retriever, SemanticSearch
 from memory.scope import Scope
-from memory.session import Session
-from memory.spill import Spill
-from memory.stores.sql import owners, turns
-from memory.stores.sql.engine import Database
-from memory.stores.sql.kept import MOST
-from memory.tokens import Counter
+from memory.session.context import RequestAttempt, TurnServices, start_turn
+from memory.session.conversation_cache import (
+    ConversationCache,
+    ScopeEntries,
+    named_conversation_key,
+)
+from memory.session.in_flight import InFlight
+from memory.session.recovery_log import RecoveryLog
+from memory.session.request import Policy, TurnRequest
+from memory.session.session import Session, begin_session
+from memory.session.store_deadline import TURN_SECONDS, StoreDeadline
+from memory.stores.sql import scopes, turn_reader, turn_writer
+from memory.stores.sql.database import Database
+from memory.stores.sql.server_history import MAX_HISTORY_BYTES
 
 log = logging.getLogger("mnemogate")
 encode = msgspec.json.Encoder().encode
@@ -44,16 +52,19 @@ WINDOW_BYTES = (
     6  # a token, more than nearly all texts have: of a history kept here, what the window may hold
 )
 NEEDED_SECONDS = 5.0  # for a read that its request cannot do without
-SMALL = 64  # messages, of which a few rows by their keys tell whether they are known
+SMALL_HISTORY_MESSAGES = (
+    64  # messages, of which a few rows by their keys tell whether they are known
+)
 
 
-def request_key(ask: Ask, turn: Turn) -> bytes:
-    """What names a request among its retries: the full scope, the conversation if one is named, its history and other members, the client's
-    own key if any."""
+def request_key(ask: TurnRequest, turn: RequestHistory) -> bytes:
+    """Return what names a request among its retries: the full scope, the conversation if one is
+    named, its history and other members, the client's own key if any.
+    """
     named = b"\x00".join(
         name.encode("utf-8", "surrogatepass") for name in (ask.explicit or "", ask.idempotency)
     )
-    return mac(
+    return keyed_hash(
         ask.scope.key,
         b"request",
         named,
@@ -65,7 +76,11 @@ def request_key(ask: Ask, turn: Turn) -> bytes:
 
 
 class Memory:
-    """Opened once a process. data: the folder for the spill file, None for none. meaning: search by meaning, None for keywords alone."""
+    """Opened once a process.
+
+    data: the folder for the spill file, None for none. meaning: search by meaning, None for
+    keywords alone.
+    """
 
     def __init__(
         self,
@@ -73,30 +88,28 @@ class Memory:
         policy: Policy,
         secret: bytes,
         data: Path | None = None,
-        meaning: Meaning | None = None,
+        meaning: SemanticSearch | None = None,
     ) -> None:
         self.db = db
         self.policy = policy
         self.secret = secret
-        self.counters: dict[str, Counter] = {}
-        self.lines = Lines(db)
-        self.seen = Seen()
+        self.counters: dict[str, TokenCounter] = {}
+        self.lines = ConversationCache(db)
+        self.seen = DigestCache()
         self.scopes: Cache[tuple[str, str | None, str], Scope] = Cache(
             SCOPES_BYTES, SCOPES_EACH, lambda name, _: sum(map(getsizeof, name))
         )
-        self.busy_nodes: set[int] = set()
-        self.retrieval = Retrieval(db, meaning, self.busy_nodes)
-        self.spill = Spill(data / "spill.ndjson" if data else None, secret)
+        self.in_flight = InFlight()
+        self.retrieval = Retriever(db, meaning, self.in_flight.nodes)
+        self.spill = RecoveryLog(data / "spill.ndjson" if data else None, secret)
         self._ready = asyncio.Event()
         self._failures = 0
         self._probe: asyncio.Task[None] | None = None
         self._closed_until = 0.0
         self.outdated = ""  # why the database cannot be used before an upgrade
-        self._flights: dict[bytes, asyncio.Event] = {}
-        self.continued: dict[int, bytes] = {}
 
     async def open(self) -> None:
-        """Opens the store and replays what was spilled. Raises StoreUnavailable."""
+        """Open the store and replays what was spilled. Raises StoreUnavailable."""
         try:
             await self.db.open()
         except NotUpgraded as e:
@@ -104,7 +117,7 @@ class Memory:
             raise
         for record in self.spill.load():
             try:
-                await self.db.write(lambda conn, r=record: turns.record(conn, r))  # type: ignore[misc]
+                await self.db.write(partial(turn_writer.record, r=record))
             except StoreUnavailable:
                 raise
             except MemoryFault:
@@ -134,16 +147,21 @@ class Memory:
             self.scopes.put(name, found := Scope(tenant, user, agent, self.secret))
         return found
 
-    def counter(self, family: str) -> Counter:
-        """The token counter of a tokenizer family: exact where its vocabulary was installed, else an estimate."""
-        return self.counters.get(family) or self.counters.setdefault(family, Counter())
+    def counter(self, family: str) -> TokenCounter:
+        """Return the token counter of a tokenizer family: exact where its vocabulary was installed,
+        else an estimate.
+        """
+        return self.counters.get(family) or self.counters.setdefault(family, TokenCounter())
 
     @property
     def ready(self) -> bool:
         return self._ready.is_set() and time.monotonic() >= self._closed_until
 
-    async def usable(self) -> None:
-        """Waits for the store at start-up. Raises StoreUnavailable when it is not there in time, or failed too often lately."""
+    async def wait_until_ready(self) -> None:
+        """Wait for the store at start-up.
+
+        Raises StoreUnavailable when it is not there in time, or failed too often lately.
+        """
         if not self._ready.is_set():
             try:
                 async with asyncio.timeout(self.policy.start_wait):
@@ -153,10 +171,13 @@ class Memory:
         if time.monotonic() < self._closed_until:
             raise StoreUnavailable("the memory store failed repeatedly; trying again shortly")
 
-    async def begin(self, ask: Ask) -> Session:
-        """Reads what the request needs, within the deadline, and composes it. Raises StoreUnavailable."""
+    async def begin(self, ask: TurnRequest) -> Session:
+        """Read what the request needs, within the deadline, and composes it.
+
+        Raises StoreUnavailable.
+        """
         try:
-            return await self._begun(ask)
+            return await self._begin(ask)
         except MemoryFault:
             raise
         except Exception as e:
@@ -165,62 +186,73 @@ class Memory:
             )
             raise StoreUnavailable(f"the memory failed: {type(e).__name__}") from e
 
-    async def _begun(self, ask: Ask) -> Session:
+    async def _begin(self, ask: TurnRequest) -> Session:
         policy = self.policy  # one for the whole request, whatever is reloaded meanwhile
-        await self.usable()
+        await self.wait_until_ready()
         heavy = ask.messages.heavy
-        turn, key = await asyncio.to_thread(self._looked_at, ask) if heavy else self._looked_at(ask)
+        turn, key = (
+            await asyncio.to_thread(self._hash_request, ask) if heavy else self._hash_request(ask)
+        )
         if key is not None and ask.certain:
-            await self._landed(key)
-        flight, session = self._take_off(key), None
-        patience = Patience(max(TURN_SECONDS, policy.read_deadline))
+            await self.in_flight.wait_for(key)
+        claim = self.in_flight.claim(key)
+        patience = StoreDeadline(max(TURN_SECONDS, policy.read_deadline))
         try:
             shelf = self.lines.shelf(ask.scope.key) if ask.mode == "full" else None
-            snapshot = self._known(ask, turn, await self._line(ask, turn, shelf, patience))
-            if snapshot is None:
-                room = ask.window * WINDOW_BYTES if ask.window else MOST
-                asked = turns.Ask(ask.scope, turn, policy.blocks, ask.explicit, key, room)
-                snapshot = await self._read(asked, patience)
-            session = Session(
-                self,
-                ask,
-                snapshot,
-                Attempt(key, flight is not None, shelf, patience=patience),
-                policy,
+            snapshot = self._snapshot_from_cache(
+                ask, turn, await self._find_cached(ask, turn, shelf, patience)
             )
-            await session.compose()
+            if snapshot is None:
+                room = ask.window * WINDOW_BYTES if ask.window else MAX_HISTORY_BYTES
+                asked = turn_reader.SnapshotQuery(
+                    ask.scope, turn, policy.blocks, ask.explicit, key, room
+                )
+                snapshot = await self._read_snapshot(asked, patience)
+            attempt = RequestAttempt(claim, shelf, patience=patience)
+            services = TurnServices(
+                self.db,
+                self.lines,
+                self.seen,
+                self.retrieval,
+                self.spill,
+                self.counter(ask.tokenizer),
+            )
+            return await begin_session(start_turn(services, ask, snapshot, attempt, policy))
         except BaseException:
-            if session is not None:
-                session.release()
-            self.land(flight)
+            claim.release()
             raise
-        return session
 
-    def _looked_at(self, ask: Ask) -> tuple[Turn, bytes | None]:
+    def _hash_request(self, ask: TurnRequest) -> tuple[RequestHistory, bytes | None]:
         """Hash the request's messages, and name it among its retries."""
         turn = self._turn(ask, ask.messages)
         return turn, request_key(ask, turn) if ask.mode != "read" else None
 
-    def _turn(self, ask: Ask, messages: Messages) -> Turn:
-        return Turn.of(ask.scope.key, messages, not ask.scope.named, self.seen)
+    def _turn(self, ask: TurnRequest, messages: Messages) -> RequestHistory:
+        return RequestHistory.of(ask.scope.key, messages, not ask.scope.is_named, self.seen)
 
-    async def _line(
-        self, ask: Ask, turn: Turn, shelf: Shelf | None, patience: Patience
-    ) -> turns.Snapshot | None:
-        """The line that the turn goes on from: at its very history, or where a user's history was trimmed, at its newest answer."""
+    async def _find_cached(
+        self,
+        ask: TurnRequest,
+        turn: RequestHistory,
+        shelf: ScopeEntries | None,
+        patience: StoreDeadline,
+    ) -> turn_reader.Snapshot | None:
+        """Return the line that the turn goes on from: at its very history, or where a user's
+        history was trimmed, at its newest answer.
+        """
         if ask.certain or shelf is None:
             return None
         if turn.newest < 0:
-            return self.lines.take(shelf, called(ask.explicit or ""))
+            return self.lines.take(shelf, named_conversation_key(ask.explicit or ""))
         found, digest = (
             self.lines.take(shelf, turn.chain.link(turn.newest)),
             turn.chain.digest(turn.newest),
         )
         if (
             found is not None
-            or not ask.scope.named
+            or not ask.scope.is_named
             or digest == turn.silent
-            or (ending := shelf.ending(digest)) is None
+            or (ending := shelf.find_ending(digest)) is None
         ):
             return found
         link, node = ending
@@ -230,7 +262,7 @@ class Memory:
             patience.of(self.policy.read_deadline) as seconds,
         ):
             only = await self.db.read(
-                lambda conn: turns.Nodes(conn, scope_id).only(digest), seconds, small=True
+                lambda conn: turn_reader.NodeRows(conn, scope_id).only(digest), seconds, small=True
             )
             if (
                 only == node and self.lines.shelf(ask.scope.key) is shelf
@@ -238,8 +270,12 @@ class Memory:
                 return self.lines.take(shelf, link)
         return None
 
-    def _known(self, ask: Ask, turn: Turn, found: turns.Snapshot | None) -> turns.Snapshot | None:
-        """What the store would answer, where the turn before left it; None where it must be asked."""
+    def _snapshot_from_cache(
+        self, ask: TurnRequest, turn: RequestHistory, found: turn_reader.Snapshot | None
+    ) -> turn_reader.Snapshot | None:
+        """Return what the store would answer, where the turn before left it; None where it must be
+        asked.
+        """
         if (
             found is None
             or found.conversation is None
@@ -249,12 +285,12 @@ class Memory:
             return None
         lead = prepended = 0
         if turn.newest < 0:
-            messages = found.kept.followed(turn.messages) if found.kept else None
+            messages = found.kept.continue_with(turn.messages) if found.kept else None
             if messages is None:
                 return None
             turn, lead, prepended = (
                 self._turn(ask, messages),
-                leading(ask.messages),
+                count_leading_system(ask.messages),
                 len(messages) - len(ask.messages),
             )
         at = turn.newest
@@ -268,30 +304,36 @@ class Memory:
         found.past.at, found.past.places = at, sent.places if sent else None
         return found
 
-    async def _read(self, asked: turns.Ask, patience: Patience) -> turns.Snapshot:
-        """The snapshot of a request. One whose history is kept here cannot do without, and waits longer."""
+    async def _read_snapshot(
+        self, asked: turn_reader.SnapshotQuery, patience: StoreDeadline
+    ) -> turn_reader.Snapshot:
+        """Return the snapshot of a request.
+
+        One whose history is kept here cannot do without, and waits longer.
+        """
         needed = asked.explicit is not None and asked.turn.newest < 0
-        small = not needed and len(asked.turn.messages) <= SMALL
-        own = Patience(NEEDED_SECONDS) if needed else patience
+        small = not needed and len(asked.turn.messages) <= SMALL_HISTORY_MESSAGES
+        own = StoreDeadline(NEEDED_SECONDS) if needed else patience
         try:
             with own.of(NEEDED_SECONDS if needed else self.policy.read_deadline) as seconds:
                 found = await self.db.read(
-                    lambda conn: turns.snapshot(conn, asked), seconds, small=small
+                    lambda conn: turn_reader.snapshot(conn, asked), seconds, small=small
                 )
         except StoreUnavailable:
             self._failures += 1
             if self._failures >= FAILURES and self._probe is None:
-                self._probe = asyncio.create_task(self._probed(), name="memory-probe")
+                self._probe = asyncio.create_task(self._probe_store(), name="memory-probe")
             raise
         self._failures = 0
         return found
 
-    async def _probed(self) -> None:
-        """Asks the store the least that it can answer, once reads failed or were late in a row: one scope's
-        long read, or a process with much to do, is no broken store. One that is broken is left alone for a
-        while, by all."""
+    async def _probe_store(self) -> None:
+        """Ask the store the least that it can answer, once reads failed or were late in a row: one
+        scope's long read, or a process with much to do, is no broken store. One that is broken is
+        left alone for a while, by all.
+        """
         try:
-            await self.db.read(owners.probe, PROBE_SECONDS, small=True)
+            await self.db.read(scopes.probe, PROBE_SECONDS, small=True)
         except StoreUnavailable as e:
             log.warning(
                 "the store answers nothing (%s): requests go without memory for %g s",
@@ -301,18 +343,3 @@ class Memory:
             self._closed_until = time.monotonic() + CLOSED_SECONDS
         finally:
             self._failures, self._probe = 0, None
-
-    async def _landed(self, key: bytes) -> None:
-        """A duplicate whose first attempt is still in flight waits for it."""
-        while (flight := self._flights.get(key)) is not None:
-            await flight.wait()
-
-    def _take_off(self, key: bytes | None) -> bytes | None:
-        if key is None or key in self._flights:
-            return None
-        self._flights[key] = asyncio.Event()
-        return key
-
-    def land(self, flight: bytes | None) -> None:
-        if flight is not None and (event := self._flights.pop(flight, None)) is not None:
-            event.set()

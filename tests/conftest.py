@@ -1,4 +1,6 @@
-"""Fixtures that start the real thing: a gateway on a loopback socket, in this process or as a child."""
+"""Fixtures that start the real thing: a gateway on a loopback socket, in this process or as a
+child.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,10 @@ import uvicorn
 from hypothesis import settings
 
 from gateway.app import create_app
-from gateway.loading import load
-from gateway.server import config_for
-from memory.quiet import hush
-from memory.stores.sql.engine import Database
+from gateway.config.loader import load
+from gateway.server.uvicorn_server import config_for
+from memory.embed.telemetry import hush
+from memory.stores.sql.database import Database
 from tests.e2e.wire.report import (
     pytest_collection_modifyitems,
     pytest_configure,
@@ -115,7 +117,8 @@ async def running(
     served.load()
     server = uvicorn.Server(served)
     server.lifespan = served.lifespan_class(served)
-    # Without the server's own loop and end, which wait by tenths of a second: there are thousands of starts.
+    # Without the server's own loop and end, which wait by tenths of a second: there are thousands
+    # of starts.
     await server.startup([sock])
     headers = {"authorization": f"Bearer {key}"} if key else {}
     async with httpx.AsyncClient(timeout=30, headers=headers, verify=False) as http:
@@ -142,7 +145,9 @@ def _nobodys_data(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(autouse=True)
 def _patient_searches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How soon a search goes on without a vector store that starts on a busy machine is not what is asked here."""
+    """How soon a search goes on without a vector store that starts on a busy machine is not what is
+    asked here.
+    """
     monkeypatch.setattr("memory.stores.chroma.SEARCH_SECONDS", 60.0)
 
 
@@ -162,7 +167,9 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
-    """In CI nothing may be skipped: with MNEMOGATE_TEST_REQUIRE set, a skipped test is a failed one."""
+    """In CI nothing may be skipped: with MNEMOGATE_TEST_REQUIRE set, a skipped test is a failed
+    one.
+    """
     outcome = yield
     report = outcome.get_result()
     if report.skipped and os.environ.get("MNEMOGATE_TEST_REQUIRE"):

@@ -1,4 +1,6 @@
-"""A scripted model on a real socket: each request is answered by the next entry of its script, stream or plain as asked."""
+"""A scripted model on a real socket: each request is answered by the next entry of its script,
+stream or plain as asked.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,12 @@ def text(content: str, finish: str = "stop") -> dict[str, Any]:
 
 
 class Model(RawServer):
-    """script: answers in order, the last repeated. An answer is a choice (see `text`, `calls`), a list of choices, a string,
-    `(status, body)` for a refusal, or a function of (request, wire) that gives one, or None where it wrote by
-    itself; it may be asynchronous."""
+    """script: answers in order, the last repeated.
+
+    An answer is a choice (see `text`, `calls`), a list of choices, a string, `(status, body)` for a
+    refusal, or a function of (request, wire) that gives one, or None where it wrote by itself; it
+    may be asynchronous.
+    """
 
     def __init__(self, *script: Any) -> None:
         super().__init__(self._behave)

@@ -8,58 +8,51 @@ import contextlib
 import ssl
 from urllib.parse import urlsplit
 
+from tests.sockets import LoopbackServer
 
-class Proxy:
-    """Serves until its context ends. auth: `user:password` that it asks for. seen: where it was asked to go, in order."""
+
+class Proxy(LoopbackServer):
+    """Serves until its context ends.
+
+    auth: `user:password` that it asks for. seen: where it was asked to go, in order.
+    """
 
     scheme = "http"
 
     def __init__(self, auth: str = "", tls: ssl.SSLContext | None = None) -> None:
-        self.auth, self.tls = auth, tls
+        super().__init__(tls)
+        self.auth = auth
         self.seen: list[str] = []
-        self.open = 0
         self.silent = False
-        self.tasks: set[asyncio.Task] = set()
         self.onward: dict[asyncio.Task, list[asyncio.StreamWriter]] = {}
 
     async def __aenter__(self):
-        self.server = await asyncio.start_server(
-            self._one, "127.0.0.1", 0, limit=1 << 20, ssl=self.tls
-        )
-        self.port = self.server.sockets[0].getsockname()[1]
+        await super().__aenter__()
         named = f"{self.auth}@" if self.auth else ""
-        self.url = f"{self.scheme}{'s' if self.tls else ''}://{named}{'localhost' if self.tls else '127.0.0.1'}:{self.port}"
+        scheme, host = (f"{self.scheme}s", "localhost") if self.tls else (self.scheme, "127.0.0.1")
+        self.url = f"{scheme}://{named}{host}:{self.port}"
         return self
 
-    async def __aexit__(self, *exc):
-        self.server.close()
-        for task in list(self.tasks):
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
-
-    async def _one(self, reader, writer):
-        self.tasks.add(task := asyncio.current_task())
-        self.open += 1
+    async def serve(self, reader, writer):
         try:
             if self.silent:
                 await reader.read()
-            await self.serve(reader, writer)
-        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass
+            await self.carry(reader, writer)
         finally:
-            self.open -= 1
-            self.tasks.discard(task)
-            for each in (writer, *self.onward.pop(task, [])):
+            for each in (writer, *self.onward.pop(asyncio.current_task(), [])):
                 each.transport.abort()
 
     async def on(self, host, port):
-        """Give a connection onward, which ends with the client's. Every name leads here: the proxy alone knows it."""
+        """Give a connection onward, which ends with the client's.
+
+        Every name leads here: the proxy alone knows it.
+        """
         streams = await asyncio.open_connection("127.0.0.1", port)
         self.onward.setdefault(asyncio.current_task(), []).append(streams[1])
         return streams
 
-    async def serve(self, reader, writer):
-        """One connection of a client."""
+    async def carry(self, reader, writer):
+        """Carry one connection of a client onward."""
         onward = None
         while head := await reader.readuntil(b"\r\n\r\n"):
             line, *lines = head.decode("latin-1").split("\r\n")[:-2]
@@ -97,7 +90,7 @@ class Socks(Proxy):
 
     scheme = "socks5"
 
-    async def serve(self, reader, writer):
+    async def carry(self, reader, writer):
         _, count = await reader.readexactly(2)
         await reader.readexactly(count)
         writer.write(b"\x05\x02" if self.auth else b"\x05\x00")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.shared import Script, Shared
+from gateway.redis_client import RedisClient, Script
 
 PASSWORD = "sentinel-pw-91c3"
 
@@ -97,7 +97,7 @@ def own_server(redis_binary, tmp_path):
 
 
 async def _emptied(url: str) -> None:
-    shared = Shared(url, wait=5)
+    shared = RedisClient(url, wait=5)
     await shared.open()
     await shared.run(Script("redis.call('FLUSHALL')"), ["mnemogate:{all}"], [])
     await shared.close()

@@ -1,4 +1,6 @@
-"""A raw HTTP/1.1 server on a real socket that says exactly what a test tells it: paces, cuts, stalls, resets."""
+"""A raw HTTP/1.1 server on a real socket that says exactly what a test tells it: paces, cuts,
+stalls, resets.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import json
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 
 @dataclass
@@ -82,44 +84,68 @@ class Wire:
 Behaviour = Callable[[Seen, Wire], Awaitable[None]]
 
 
-class RawServer:
-    """Serves `behave(request, wire)` for each request, on 127.0.0.1, until the context ends."""
+class LoopbackServer:
+    """Runs `serve(reader, writer)` for each connection to a port of 127.0.0.1; ends them all with
+    its context.
+    """
 
-    def __init__(self, behave: Behaviour, tls: ssl.SSLContext | None = None) -> None:
-        self.behave, self.tls = behave, tls
-        self.requests: list[Seen] = []
+    limit = 1 << 20  # bytes read ahead of what is asked for
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self.tls = tls
         self.open = self.connections = 0
+        self.tasks: set[asyncio.Task[None]] = set()
 
-    async def __aenter__(self) -> RawServer:
-        self._server = await asyncio.start_server(
-            self._serve, "127.0.0.1", 0, limit=2**24, ssl=self.tls
+    async def __aenter__(self) -> Self:
+        self.server = await asyncio.start_server(
+            self._serve, "127.0.0.1", 0, limit=self.limit, ssl=self.tls
         )
-        self.port = self._server.sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}/v1"
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.port = self.server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        self._server.close()
-        for task in list(self._tasks):
+        self.server.close()
+        for task in list(self.tasks):
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self.tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._tasks.add(task := asyncio.current_task())  # type: ignore[arg-type]
+        self.tasks.add(task := asyncio.current_task())  # type: ignore[arg-type]
         self.open, self.connections = self.open + 1, self.connections + 1
         try:
-            while seen := await self._read(reader):
-                self.requests.append(seen)
-                await self._one(seen, reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError):
+            await self.serve(reader, writer)
+        except (OSError, asyncio.IncompleteReadError):
             pass
         except asyncio.CancelledError:
             writer.transport.abort()  # what a peer never reads must not keep the socket open
         finally:
             self.open -= 1
-            self._tasks.discard(task)
+            self.tasks.discard(task)
             writer.close()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection."""
+        raise NotImplementedError
+
+
+class RawServer(LoopbackServer):
+    """Serves `behave(request, wire)` for each request."""
+
+    limit = 1 << 24
+
+    def __init__(self, behave: Behaviour, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(tls)
+        self.behave = behave
+        self.requests: list[Seen] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while seen := await self._read(reader):
+            self.requests.append(seen)
+            await self._one(seen, reader, writer)
 
     async def _one(
         self, seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

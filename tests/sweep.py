@@ -1,7 +1,8 @@
-"""After the suite: no key that a test used lies in a database, a log, an exported file or a log record of this process.
+"""After the suite: no key that a test used lies in a database, a log, an exported file or a log
+record of this process.
 
-Every gateway's data folder and every child's output is still there when the session ends; all of it is read once. Files that a
-test wrote its keys into itself (configurations) are left out.
+Every gateway's data folder and every child's output is still there when the session ends; all of it
+is read once. Files that a test wrote its keys into itself (configurations) are left out.
 """
 
 from __future__ import annotations

@@ -1,14 +1,20 @@
-"""The house rules: who may import whom, no cycle, sizes one can know, and what start-up must not load."""
+"""The house rules: who may import whom, no cycle, sizes one can know, and what start-up must not
+load.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from statistics import mean, median
 
 import pytest
+
+import memory
 
 ROOT = Path(__file__).parent.parent
 FILES = {
@@ -19,54 +25,76 @@ FILES = {
 }
 TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
 
+# From the bottom to the top. A package imports those of lower lines, never its neighbours or what
+# is above.
+LAYERS = {
+    "memory": (
+        "errors ids scope cache",
+        "search",
+        "conversation",
+        "core",
+        "context",
+        "export_format embed",
+        "stores",
+        "retrieval tools",
+        "jobs",
+        "session",
+        "service",
+        "management",
+    ),
+    "gateway": (
+        "errors",
+        "storage wire",
+        "config http models",
+        "auth redis_client upstream",
+        "limits usage",
+        "routing",
+        "accounting state",
+        "memory_adapters pipeline",
+        "management relay",
+        "chat",
+        "server",
+        "app",
+        "demo_model",
+        "cli",
+        "__main__",
+    ),
+}
+FLOORS = {
+    f"{package}.{room}": i
+    for package, layers in LAYERS.items()
+    for i, rooms in enumerate(layers)
+    for room in rooms.split()
+}
 HTTP_ROOMS = (
     "gateway.app",
-    "gateway.memories",
-    "gateway.manage",
-    "gateway.bundled",
-    "gateway.ui",
+    "gateway.management",
+    "gateway.server",
+    "gateway.demo_model",
     "gateway.cli",
 )
-PURE = {
-    "gateway.sse",
-    "gateway.wire.chat",
-    "gateway.wire.delta",
-    "gateway.wire.mould",
-    "gateway.wire.place",
-    "gateway.wire.messages_request",
-    "gateway.wire.messages_turns",
-    "gateway.wire.messages_answer",
-    "gateway.intercept",
-    "gateway.headers",
-    "gateway.packing",
-    "gateway.naming",
-    "gateway.forms",
-    "gateway.endings",
-    "gateway.excerpt",
-    "gateway.background",
-    "gateway.catalog",
-    "gateway.errors",
-    "gateway.openapi",
-    "gateway.upstream.response",
-    "memory.blocks",
-    "memory.cache",
-    "memory.messages",
-    "memory.prefix",
-    "memory.history",
-    "memory.epoch",
-    "memory.window",
-    "memory.facts",
-    "memory.strength",
-    "memory.tokens",
+PURE_ROOMS = (
+    "gateway.wire",
+    "memory.core",
+    "memory.conversation",
+    "memory.context",
     "memory.search",
-    "memory.words",
-    "memory.dates",
-    "memory.ranking",
+)
+# compaction asks a model for a summary, and a counter may have a tokenizer
+PURE = {n for n in FILES if n.startswith(PURE_ROOMS)} - {
+    "memory.context.compaction",
+    "memory.context.fitted",
+    "memory.context.summary",
+} | {
+    "gateway.errors",
+    "gateway.upstream.http1_parser",
+    "gateway.chat.interceptor",
     "memory.errors",
     "memory.scope",
     "memory.ids",
+    "memory.cache",
 }
-PURE_MAY = {"msgspec", "pydantic", "httptools"}
+PURE_MAY = {"msgspec", "pydantic", "httptools", "numpy"}
 
 
 def imported(name: str, *, top_only: bool = False) -> set[str]:
@@ -91,6 +119,37 @@ def ours(name: str) -> set[str]:
 @pytest.mark.parametrize("name", [n for n in FILES if n.startswith("memory")])
 def test_memory_never_imports_the_gateway(name):
     assert not [m for m in imported(name) if m.startswith("gateway")]
+
+
+def room(name: str) -> str:
+    """The room at the second level that a module is in."""
+    return ".".join(name.split(".")[:2])
+
+
+def test_every_room_has_a_floor_and_imports_only_lower_ones():
+    assert {room(n) for n in FILES} - FLOORS.keys() == {"gateway", "memory"}
+    upward = [
+        (name, module)
+        for name in FILES
+        for module in ours(name)
+        if room(name) != room(module)
+        and room(name).split(".")[0] == room(module).split(".")[0]
+        and FLOORS.get(room(module), -1) >= FLOORS.get(room(name), 99)
+    ]
+    assert upward == []
+
+
+def test_the_house_can_be_known():
+    assert len([r for r in FLOORS if r.startswith("gateway.")]) <= 25
+    assert len([r for r in FLOORS if r.startswith("memory.")]) <= 18
+
+
+def test_every_package_says_what_lives_there():
+    for name, path in FILES.items():
+        if path.name == "__init__.py":
+            assert ast.get_docstring(TREES[name]), (
+                f"{name} has no docstring that says what lives there and what it may import"
+            )
 
 
 @pytest.mark.parametrize("name", sorted(PURE))
@@ -130,6 +189,108 @@ def test_stores_import_drivers_on_use_and_never_each_other():
                 ], name
         drivers = {"chromadb", "redis", "asyncpg", "alembic", "onnxruntime", "numpy", "tiktoken"}
         assert not drivers & {m.split(".")[0] for m in imported(name, top_only=True)}, name
+
+
+# What of the memory is public: its face, and whole modules of one subject each.
+PUBLIC = ("memory", "memory.errors", "memory.export_format", "memory.management")
+# Who may open the memory's stores, beside `gateway.storage`, whose tables are in them: commands
+# that work on the database itself, most of them while no gateway runs.
+OPENS_STORES = {
+    "gateway.cli.db": "upgrades, backs up and shrinks the database file",
+    "gateway.cli.doctor": "compares the file's revision with this version's",
+    "gateway.cli.index": "makes search indexes and vectors anew",
+    "gateway.cli.tenants": "looks into a database file that it does not open",
+}
+# Who names inner modules of the memory still, each to import from its face in time: but for `app`,
+# which wires the memory's jobs, and the pure rooms, since what is pure imports what is pure.
+INNER_NAMES = {
+    "gateway.app",  # wires the jobs
+    "gateway.chat.round_sender",  # offers the memory tools
+    "gateway.chat.turn",  # runs them
+    "gateway.cli.fetch",  # fetches the embedder's files
+    "gateway.cli.index",  # rebuilds the index
+    "gateway.demo_model.request_view",  # reads blocks as a model does
+}
+GATEWAY = [n for n in FILES if n.startswith("gateway")]
+
+
+@pytest.mark.parametrize("name", GATEWAY)
+def test_the_gateway_opens_the_memorys_stores_in_its_own_storage_alone(name):
+    if name.startswith("gateway.storage"):
+        return
+    found = imported(name)
+    assert not [m for m in found if m.split(".")[0] == "sqlalchemy"]
+    if name not in OPENS_STORES:
+        assert not [m for m in found if m.startswith("memory.stores")]
+
+
+@pytest.mark.parametrize("name", GATEWAY)
+def test_the_gateway_uses_the_memory_by_its_face(name):
+    if name in INNER_NAMES or name.startswith(("gateway.storage", "gateway.wire")):
+        return
+    inner = [
+        m
+        for m in imported(name)
+        if m.split(".")[0] == "memory"
+        and m not in PUBLIC
+        and not m.startswith("memory.management.")
+        and not (name in OPENS_STORES and m.startswith("memory.stores"))
+    ]
+    assert inner == []
+
+
+def test_management_shows_nothing_of_sql():
+    """A function that others call takes and gives no connection."""
+    for name in FILES:
+        if name.startswith("memory.management.") and name != "memory.management.reading":
+            for node in TREES[name].body:
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    types = ast.unparse(node.args) + ast.unparse(node.returns)
+                    assert node.name.startswith("_") or "Connection" not in types, node.name
+
+
+OWN_TABLES = {"keys", "usage"}
+IN_SQL = re.compile(r"\b(?:FROM|INTO|UPDATE|JOIN|TABLE|EXISTS)\s+\W?(?:keys|usage)\b")
+
+
+@pytest.mark.parametrize("name", [n for n in FILES if n.startswith("memory")])
+def test_the_memory_does_not_know_the_gateways_tables(name):
+    """Its schema alone holds their columns, as the migrations do."""
+    if name == "memory.stores.sql.schema":
+        return
+    for node in ast.walk(TREES[name]):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            assert not (node.value.id in ("t", "schema") and node.attr in OWN_TABLES)
+        if isinstance(node, ast.ImportFrom) and node.module == "memory.stores.sql.schema":
+            assert not OWN_TABLES & {a.name for a in node.names}
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            assert not IN_SQL.search(node.value)
+
+
+def test_the_face_of_the_memory_is_whole():
+    """What a checker sees, what is listed and what is imported on use are the same."""
+    seen = {
+        a.name: node.module
+        for node in ast.walk(TREES["memory"])
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("memory.")
+        for a in node.names
+    }
+    assert seen == memory._MODULE_OF
+    assert sorted(memory.__all__) == sorted(seen)
+    assert not {n.split(".")[1] for n in FILES if n.startswith("memory.")} & set(seen)
+    for name, module in seen.items():
+        assert getattr(memory, name) is getattr(import_module(module), name)
+    assert set(memory.__all__) <= set(dir(memory))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        memory.nothing  # noqa: B018
+
+
+def test_the_face_of_the_memory_loads_what_is_used_of_it():
+    code = "import sys; from memory import Cache, new_id; print('sqlalchemy' in sys.modules)"
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    assert out.stdout.strip() == "False"
 
 
 def test_there_is_no_import_cycle():
@@ -175,23 +336,24 @@ def test_sizes(capsys):
     core = sum(
         lines[n]
         for n in (
-            "gateway.turn",
-            "gateway.intercept",
+            "gateway.chat.turn",
+            "gateway.chat.interceptor",
             "gateway.wire.chat",
-            "gateway.wire.delta",
-            "gateway.wire.mould",
-            "gateway.sse",
+            "gateway.wire.merge",
+            "gateway.wire.fast_path",
+            "gateway.wire.sse",
         )
     )
     with capsys.disabled():
         by = sorted(lines.values())
         fl = sorted(lengths)
         print(
-            f"\nmodules: {len(by)}, median {median(by)}, p90 {by[len(by) * 9 // 10]}, max {by[-1]}; functions: {len(fl)}, median {median(fl)}, "
-            f"p90 {fl[len(fl) * 9 // 10]}, max {fl[-1]}; imports out of a module: mean {mean(reach):.1f}; the turn's core: {core} lines"
+            f"\nmodules: {len(by)}, median {median(by)}, p90 {by[len(by) * 9 // 10]}, max "
+            f"{by[-1]}; functions: {len(fl)}, median {median(fl)}, "
+            f"p90 {fl[len(fl) * 9 // 10]}, max {fl[-1]}; imports out of a module: mean "
+            f"{mean(reach):.1f}; the turn's core: {core} lines"
         )
     assert {n: k for n, k in lines.items() if k > 500} == {}
-    assert [(n, f.name) for n, f in functions() if f.end_lineno - f.lineno + 1 > 60] == []
 
 
 def test_functions_take_at_most_five_parameters():
@@ -214,9 +376,12 @@ START = """
 import resource, sys, tempfile, time
 begun = time.process_time()
 from gateway.app import create_app
-from gateway.loading import load
+from gateway.config.loader import load
 app = create_app(load(None, {}, {"storage.data": tempfile.mkdtemp(), "upstream": "http://127.0.0.1:9/v1"}))
-heavy = {"chromadb", "onnxruntime", "numpy", "redis", "alembic", "tiktoken", "tokenizers", "httpx", "aiohttp", "sqlalchemy.orm", "sqlalchemy.dialects.postgresql"} & set(sys.modules)
+heavy = {
+    "chromadb", "onnxruntime", "numpy", "redis", "alembic", "tiktoken", "tokenizers", "httpx",
+    "aiohttp", "sqlalchemy.orm", "sqlalchemy.dialects.postgresql",
+} & set(sys.modules)
 print(sorted(heavy))
 """
 

@@ -1,5 +1,8 @@
-"""What surrounds the code: the image, the make targets, the extras, the files of a release; no machine leaks in."""
+"""What surrounds the code: the image, the make targets, the extras, the files of a release; no
+machine leaks in.
+"""
 
+import ast
 import json
 import os
 import re
@@ -12,18 +15,18 @@ from pathlib import Path
 import pytest
 
 from gateway import errors
-from gateway.headers import DROPPED, FORWARDED, HOP
-from gateway.settings import (
-    Identity,
-    Key,
-    MemoryPart,
-    Model,
-    Provider,
-    Routing,
-    Server,
-    Storage,
-    Timeouts,
+from gateway.config.settings import (
+    IdentitySettings,
+    KeySettings,
+    MemorySettings,
+    ModelSettings,
+    ProviderSettings,
+    RoutingSettings,
+    ServerSettings,
+    StorageSettings,
+    TimeoutSettings,
 )
+from gateway.wire.headers import DROPPED, FORWARDED, HOP
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -102,7 +105,9 @@ def test_every_hint_names_an_extra_that_is_there():
     hints = {
         name
         for path in [*(ROOT / "gateway").rglob("*.py"), *(ROOT / "memory").rglob("*.py")]
-        for name in re.findall(r"pip install '\.\[([\w-]+)\]'", path.read_text())
+        for text in ast.walk(ast.parse(path.read_text()))
+        if isinstance(text, ast.Constant) and isinstance(text.value, str)
+        for name in re.findall(r"pip install '\.\[([\w-]+)\]'", text.value)
     }
     assert hints == {"chroma", "onnx-minilm", "redis", "demo"}
     assert hints <= set(PROJECT["project"]["optional-dependencies"])
@@ -125,11 +130,49 @@ def test_every_hint_names_an_extra_that_is_there():
         "Makefile",
         "config/gateway.toml",
         "config/models.toml",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        ".pre-commit-config.yaml",
+        ".editorconfig",
+        ".github/workflows/ci.yml",
+        "docs/README.md",
         "docs/guarantees.md",
+        "docs/errors.md",
     ],
 )
 def test_the_top_level_is_complete(name):
     assert (ROOT / name).exists()
+
+
+@pytest.mark.parametrize(
+    "package", PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+)
+def test_the_wheel_says_that_it_is_typed(package):
+    """hatchling takes what stands in a package, but for what git ignores or the project
+    excludes.
+    """
+    marker = f"{package}/py.typed"
+    assert (ROOT / marker).is_file()
+    assert subprocess.run(["git", "check-ignore", "-q", marker], cwd=ROOT).returncode != 0
+    build = PROJECT["tool"]["hatch"]["build"]
+    assert not {"exclude", "only-include"} & (build.keys() | build["targets"]["wheel"].keys())
+    assert "Typing :: Typed" in PROJECT["project"]["classifiers"]
+
+
+def test_ci_calls_the_script_that_runs_everywhere():
+    assert "\n        run: .ci/run\n" in text(".github/workflows/ci.yml")
+
+
+def test_the_coverage_gate_is_that_of_the_architecture():
+    from tests.test_architecture import PURE_ROOMS
+
+    lines = text("Makefile").splitlines()
+    (pure,) = [line.removeprefix("PURE := ") for line in lines if line.startswith("PURE := ")]
+    assert set(pure.split(",")) == {f"{room.replace('.', '/')}/*" for room in PURE_ROOMS}
+    assert [
+        re.search(r"--fail-under=(\d+)", line)[1] for line in lines if "coverage report" in line
+    ] == ["95", "100"]
+    assert PROJECT["tool"]["coverage"]["run"]["branch"]
 
 
 def test_the_licence_is_apache():
@@ -137,7 +180,10 @@ def test_the_licence_is_apache():
     assert "Apache License\n                           Version 2.0, January 2004" in text("LICENSE")
 
 
-@pytest.mark.parametrize("target", ["help", "demo", "test", "test-clients", "lint", "bench"])
+@pytest.mark.parametrize(
+    "target",
+    ["help", "demo", "test", "test-clients", "lint", "format", "coverage", "bench", "soak"],
+)
 def test_make_knows_the_target(target):
     done = subprocess.run(
         ["make", "-n", target], cwd=ROOT, capture_output=True, text=True, env=bare_environment()
@@ -175,8 +221,8 @@ def stand_in(clone, fails=False):
     venv = (
         "mkdir -p .venv; exit 1"
         if fails
-        else f"mkdir -p .venv/bin; printf '{made_python}' > .venv/bin/python; chmod +x .venv/bin/python; "
-        "cp .venv/bin/python .venv/bin/mnemogate; touch .venv/pyvenv.cfg"
+        else f"mkdir -p .venv/bin; printf '{made_python}' > .venv/bin/python; chmod +x "
+        ".venv/bin/python; cp .venv/bin/python .venv/bin/mnemogate; touch .venv/pyvenv.cfg"
     )
     program = clone / "my python"
     program.write_text(f'#!/bin/sh\nif [ "$2" = venv ]; then {venv}; fi\n')
@@ -243,7 +289,7 @@ def pinned(name):
     )
 
 
-def test_the_readme_names_the_clients_and_their_versions():
+def test_the_docs_name_the_clients_and_their_versions():
     node = json.loads(text("tests/clients/package.json"))
     pins = {(name, version, "Node") for name, version in node["dependencies"].items()}
     pins |= {
@@ -252,7 +298,9 @@ def test_the_readme_names_the_clients_and_their_versions():
         for pin in pinned(f"tests/clients/{place}.txt")
     }
     rows = re.findall(
-        r"^\| `([\w@/-]+)`, (Python|Node) \| ([\d., ]+) \|$", text("README.md"), re.MULTILINE
+        r"^\| `([\w@/-]+)`, (Python|Node) \| ([\d., ]+) \|$",
+        text("docs/compatibility.md"),
+        re.MULTILINE,
     )
     assert {
         (name, version, place) for name, place, versions in rows for version in versions.split(", ")
@@ -264,17 +312,17 @@ def test_the_readme_names_the_clients_and_their_versions():
     )
 
 
-GUARANTEES = "docs/guarantees.md"
+GUARANTEES, ERRORS = "docs/guarantees.md", "docs/errors.md"
 PARTS = {
-    "server": Server,
-    "storage": Storage,
-    "identity": Identity,
-    "routing": Routing,
-    "memory": MemoryPart,
-    "timeouts": Timeouts,
-    "providers": Provider,
-    "models": Model,
-    "keys": Key,
+    "server": ServerSettings,
+    "storage": StorageSettings,
+    "identity": IdentitySettings,
+    "routing": RoutingSettings,
+    "memory": MemorySettings,
+    "timeouts": TimeoutSettings,
+    "providers": ProviderSettings,
+    "models": ModelSettings,
+    "keys": KeySettings,
 }
 
 
@@ -291,7 +339,9 @@ def test_the_guarantees_name_tests_that_are_there():
 
 
 def test_the_guarantees_name_settings_that_are_there_with_their_defaults():
-    named = re.findall(r"`([a-z_]+)\.(\w+)(?: = [^`]+)?`(?: \((\d+)[^)]*\))?", text(GUARANTEES))
+    named = re.findall(
+        r"`([a-z_]+)\.(\w+)(?: = [^`]+)?`(?: \((\d+)[^)]*\))?", text(GUARANTEES) + text(ERRORS)
+    )
     settings = [
         (part, name, default)
         for part, name, default in named
@@ -304,8 +354,8 @@ def test_the_guarantees_name_settings_that_are_there_with_their_defaults():
         assert not default or field.default == float(default), f"{part}.{name}"
 
 
-def test_the_guarantees_name_every_error_code_and_no_other():
-    table = re.findall(r"^\| (\d{3}) \| (.+?) \|", text(GUARANTEES), re.MULTILINE)
+def test_the_page_of_errors_names_every_error_code_and_no_other():
+    table = re.findall(r"^\| (\d{3}) \| (.+?) \|", text(ERRORS), re.MULTILINE)
     told = {(int(status), code) for status, cell in table for code in re.findall(r"`(\w+)`", cell)}
     ours = {
         (e.status, e.code)
@@ -316,7 +366,7 @@ def test_the_guarantees_name_every_error_code_and_no_other():
     sources = "".join(p.read_text() for p in (ROOT / "gateway").rglob("*.py"))
     assert {code for _, code in told} <= set(re.findall(r'"(\w+)"', sources))
     beside = set(re.findall(r'code="(\w+)"', sources))
-    assert beside <= set(re.findall(r"`(\w+)`", text(GUARANTEES)))
+    assert beside <= set(re.findall(r"`(\w+)`", text(ERRORS)))
 
 
 def test_the_guarantees_name_every_header_that_is_forwarded_or_dropped():

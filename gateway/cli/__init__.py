@@ -1,1 +1,1 @@
-"""The command line: `mnemogate`. Modules here import nothing heavy at their top, so that `--help` is instant."""
+"""The `mnemogate` command. May import everything; nothing imports it."""

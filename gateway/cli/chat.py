@@ -1,4 +1,6 @@
-"""`mnemogate chat`: a terminal chat through a gateway, what the memory did shown beside each answer."""
+"""`mnemogate chat`: a terminal chat through a gateway, what the memory did shown beside each
+answer.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gateway.cli.beside import tool_lines
-from gateway.cli.options import Failed, Where, where_options
+from gateway.cli.formatting import tool_lines
+from gateway.cli.options import CommandFailed, GatewayOptions, where_options
 
 if TYPE_CHECKING:
     import httpx
 
-    from gateway.cli.client import Api
-    from gateway.settings import Settings
+    from gateway.cli.client import ManagementClient
+    from gateway.config.settings import Settings
 
 
 @dataclass(slots=True)
-class Talk:
+class ChatSession:
     """One conversation. key: what goes as the chat's own Authorization."""
 
-    api: Api
+    api: ManagementClient
     key: str | None
     model: str
     user: str
@@ -44,11 +46,14 @@ class Talk:
 @click.option(
     "--bundled",
     is_flag=True,
-    help="Talk to the rule-based stand-in that comes with Mnemogate; nothing is asked of a provider.",
+    help="Talk to the rule-based stand-in that comes with Mnemogate; nothing is asked of a "
+    "provider.",
 )
 @where_options
-def chat(where: Where, model: str, user: str, bundled: bool) -> None:
-    """Chat through the gateway that runs on your data folder, or through one started for this chat. Ctrl-D ends it.
+def chat(where: GatewayOptions, model: str, user: str, bundled: bool) -> None:
+    """Chat through the gateway that runs on your data folder, or through one started for this chat.
+
+    Ctrl-D ends it.
 
     The provider's key is taken from OPENAI_API_KEY (with managed keys: --key).
 
@@ -58,20 +63,22 @@ def chat(where: Where, model: str, user: str, bundled: bool) -> None:
       mnemogate chat --model llama3.1 --user ada
       mnemogate chat --bundled
     """
-    with _opened(where, bundled) as (api, key):
-        talk = Talk(api, key, "mnemogate-demo" if bundled else model, user)
+    with _open_gateway(where, bundled) as (api, key):
+        talk = ChatSession(api, key, "mnemogate-demo" if bundled else model, user)
         click.secho(f"{talk.model} through {api.url}, as {user}. Ctrl-D ends.", dim=True, err=True)
-        while (said := _asked()) is not None:
+        while (said := _read_line()) is not None:
             if said:
                 _answer(talk, said)
 
 
 @contextmanager
-def _opened(where: Where, bundled: bool) -> Iterator[tuple[Api, str | None]]:
+def _open_gateway(
+    where: GatewayOptions, bundled: bool
+) -> Iterator[tuple[ManagementClient, str | None]]:
     """The gateway to talk through, and the key to send."""
-    from gateway.cli.client import connected, local_token, token_for
-    from gateway.cli.hosted import bound, hosted
-    from gateway.cli.running import running
+    from gateway.cli.client import connect, local_token, token_for
+    from gateway.cli.embedded import bind_socket, serve_in_thread
+    from gateway.cli.lockfile import running_url
 
     with ExitStack() as stack:
         settings = _in_front_of_bundled(where, stack) if bundled else where.settings()
@@ -80,21 +87,22 @@ def _opened(where: Where, bundled: bool) -> Iterator[tuple[Api, str | None]]:
             if settings.mode == "managed" or where.key
             else os.environ.get("OPENAI_API_KEY")
         )
-        url = None if bundled else where.url or running(settings.data)
+        url = None if bundled else where.url or running_url(settings.data)
         token = token_for(url, settings) if url else None
         if not url:
             if settings.mode == "own-key" and not key:
-                raise Failed(
-                    "No gateway runs on this data folder and no key is given for one. Set OPENAI_API_KEY, or try `mnemogate chat --bundled`."
+                raise CommandFailed(
+                    "No gateway runs on this data folder and no key is given for one. Set "
+                    "OPENAI_API_KEY, or try `mnemogate chat --bundled`."
                 )
-            url = stack.enter_context(hosted(settings, bound("127.0.0.1", 0)))
+            url = stack.enter_context(serve_in_thread(settings, bind_socket("127.0.0.1", 0)))
             token = local_token(settings.data)
-        yield stack.enter_context(connected(url, where.key or token)), key
+        yield stack.enter_context(connect(url, where.key or token)), key
 
 
-def _in_front_of_bundled(where: Where, stack: ExitStack) -> Settings:
-    from gateway.bundled.server import start
-    from gateway.loading import load
+def _in_front_of_bundled(where: GatewayOptions, stack: ExitStack) -> Settings:
+    from gateway.config.loader import load
+    from gateway.demo_model.server import start
 
     upstream = stack.enter_context(start()).url
     settings = where.settings()
@@ -104,8 +112,8 @@ def _in_front_of_bundled(where: Where, stack: ExitStack) -> Settings:
     return load(None, {}, {**kept, **over})
 
 
-def _asked() -> str | None:
-    """The next line; None at the end of the input."""
+def _read_line() -> str | None:
+    """Return the next line; None at the end of the input."""
     try:
         return input("You: ").strip()
     except (EOFError, KeyboardInterrupt):
@@ -113,7 +121,7 @@ def _asked() -> str | None:
         return None
 
 
-def _answer(talk: Talk, said: str) -> None:
+def _answer(talk: ChatSession, said: str) -> None:
     import httpx
 
     talk.messages.append({"role": "user", "content": said})
@@ -148,15 +156,15 @@ def _answer(talk: Talk, said: str) -> None:
 
 
 def _pieces(response: httpx.Response) -> Iterator[str]:
-    """The text of a streamed answer, bit by bit; an error as text in brackets."""
+    """Yield the text of a streamed answer, bit by bit; an error as text in brackets."""
     from gateway.cli.client import message_of
-    from gateway.sse import Framer
+    from gateway.wire.sse import SseFramer
 
     if response.is_error:
         response.read()
         yield f"[{message_of(response)}]"
         return
-    framer = Framer()
+    framer = SseFramer()
     for data in response.iter_bytes():
         for event in framer.feed(data):
             if event.data and event.data != b"[DONE]":

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from gateway.cli.options import Failed, config_option, settings_from, with_database
-from gateway.cli.running import running
+from gateway.cli.lockfile import running_url
+from gateway.cli.options import CommandFailed, config_option, settings_from, with_database
 
 
 @click.group(short_help="Upgrade, copy or clean the database.")
@@ -23,26 +23,28 @@ def db() -> None:
     """
 
 
-@db.command(short_help="Bring the tables to this version.")
+@db.command(short_help="Migrate the database schema.")
 @config_option
 def upgrade(config: Path | None) -> None:
-    """Bring the tables to what this version of Mnemogate needs, with the gateway stopped. Make a copy of the database first.
+    """Migrate the database schema to this version of Mnemogate, with the gateway stopped.
+
+    Make a copy of the database first.
 
     \b
     Example:
       mnemogate db upgrade --config gateway.toml
     """
-    from memory.errors import StoreUnavailable
+    from memory import StoreUnavailable
     from memory.stores.sql.upgrade import upgrade as run
 
     settings = settings_from(config)
-    if url := running(settings.data):
-        raise Failed(f"The gateway at {url} uses this database. Stop it first.")
+    if url := running_url(settings.data):
+        raise CommandFailed(f"The gateway at {url} uses this database. Stop it first.")
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         revision = run(settings.database)
     except StoreUnavailable as e:
-        raise Failed(f"{settings.database}: {e}") from e
+        raise CommandFailed(f"{settings.database}: {e}") from e
     click.echo(f"{settings.database} is at version {revision}")
 
 
@@ -50,45 +52,50 @@ def upgrade(config: Path | None) -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @config_option
 def backup(file: Path, config: Path | None) -> None:
-    """Copy the database as it is at this moment to FILE, which must not be there yet; the gateway may run and write meanwhile.
+    """Copy the database as it is at this moment to FILE, which must not be there yet; the gateway
+    may run and write meanwhile.
 
     \b
     Example:
       mnemogate db backup memory-of-today.db
     """
-    from memory.errors import StoreUnavailable
+    from memory import StoreUnavailable
     from memory.stores.sql.backup import backup as run
 
     settings = with_database(config)
     if (path := settings.sqlite_file) is None:
-        raise Failed(
-            f"{settings.database.partition('://')[0]} has programs of its own for this, such as pg_dump. This command copies SQLite's files."
+        raise CommandFailed(
+            f"{settings.database.partition('://')[0]} has programs of its own for this, such as "
+            "pg_dump. This command copies SQLite's files."
         )
     try:
         size = run(path, file)
     except FileExistsError as e:
-        raise Failed(
+        raise CommandFailed(
             f"{file} is there already, and nothing is overwritten. Choose another name."
         ) from e
     except OSError as e:
-        raise Failed(f"{file} cannot be written: {e.strerror}. Choose another place.") from e
+        raise CommandFailed(f"{file} cannot be written: {e.strerror}. Choose another place.") from e
     except StoreUnavailable as e:
-        raise Failed(f"{path}: {e}") from e
+        raise CommandFailed(f"{path}: {e}") from e
     click.echo(
-        f"{file}: {size} bytes. Keep a copy of {settings.data / 'secret'} with it: without that file no stored memory is recognised"
+        f"{file}: {size} bytes. Keep a copy of {settings.data / 'secret'} with it: without that "
+        "file no stored memory is recognised"
     )
 
 
-@db.command(short_help="Leave no erased byte in the files.")
+@db.command(short_help="Reclaim the space of deleted data (VACUUM).")
 @config_option
 def vacuum(config: Path | None) -> None:
-    """Rewrite the database, so that no erased byte is left in its files. Needs as much free space again, and a quiet moment.
+    """Rewrite the database, so that no deleted data is left in its files.
+
+    Needs as much free space again, and a quiet moment.
 
     \b
     Example:
       mnemogate db vacuum
     """
-    from memory.errors import StoreUnavailable
+    from memory import StoreUnavailable
     from memory.stores.sql.vacuum import vacuum as run
 
     settings = with_database(config)
@@ -97,7 +104,7 @@ def vacuum(config: Path | None) -> None:
     try:
         asyncio.run(run(settings.database))
     except StoreUnavailable as e:
-        raise Failed(f"{settings.database}: {e}") from e
+        raise CommandFailed(f"{settings.database}: {e}") from e
     click.echo(
         f"{path}: {before} bytes before, {_size(path)} after"
         if path

@@ -1,7 +1,8 @@
-"""`mnemogate demo`: the gateway, and two sessions of one user through the real OpenAI SDK; the second is sent no history.
+"""`mnemogate demo`: the gateway, and two sessions of one user through the real OpenAI SDK; the
+second is sent no history.
 
-The upstream is the one named by OPENAI_API_KEY or MNEMOGATE_UPSTREAM. With neither it is the bundled rule-based model, and
-every place that could be taken for a real model's answer says so.
+The upstream is the one named by OPENAI_API_KEY or MNEMOGATE_UPSTREAM. With neither it is the
+bundled rule-based model, and every place that could be taken for a real model's answer says so.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from gateway.cli.beside import tool_lines
-from gateway.cli.options import Failed, private
+from gateway.cli.formatting import tool_lines
+from gateway.cli.options import CommandFailed, private
 
 if TYPE_CHECKING:
     import socket
 
     from openai import OpenAI
 
-    from gateway.cli.client import Api
+    from gateway.cli.client import ManagementClient
 
 PORT = 8080
 PACE = 0.03
@@ -47,7 +48,7 @@ SESSIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Upstream:
+class DemoUpstream:
     """Which model answers. key: what the client sends. bundled: it is the stand-in."""
 
     url: str
@@ -62,14 +63,15 @@ class Upstream:
     type=click.IntRange(0, 65535),
     default=PORT,
     show_default=True,
-    help="The port; a free one is taken when it is in use.",
+    help="The port. If it is in use, a free one is chosen.",
 )
 @click.option("--once", is_flag=True, help="End after the conversation.")
 def demo(port: int, once: bool) -> None:
     """Start the gateway, play two sessions through the real OpenAI SDK, then keep serving.
 
-    With OPENAI_API_KEY set the model is OpenAI's (MNEMOGATE_DEMO_MODEL, default gpt-4o-mini); with MNEMOGATE_UPSTREAM it is
-    that server's; with neither, a small rule-based stand-in that comes with Mnemogate.
+    With OPENAI_API_KEY set the model is OpenAI's (MNEMOGATE_DEMO_MODEL, default gpt-4o-mini); with
+    MNEMOGATE_UPSTREAM it is that server's; with neither, a small rule-based stand-in that comes
+    with Mnemogate.
 
     \b
     Examples:
@@ -80,27 +82,28 @@ def demo(port: int, once: bool) -> None:
     try:
         import openai  # noqa: F401
     except ImportError as e:
-        raise Failed(
-            "The demo speaks through the OpenAI SDK, which is not installed: run pip install '.[demo]' in the folder of Mnemogate's source"
+        raise CommandFailed(
+            "The demo speaks through the OpenAI SDK, which is not installed: run pip install "
+            "'.[demo]' in the folder of Mnemogate's source"
         ) from e
     for number in (
         signal.SIGINT,
         signal.SIGTERM,
     ):  # also where the parent ignores SIGINT, as a shell does for what runs behind it
-        signal.signal(number, _stopped)
+        signal.signal(number, _stop)
     with contextlib.suppress(KeyboardInterrupt):
         _run(port, once)
 
 
-def _stopped(*_: object) -> NoReturn:
+def _stop(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
 def _run(port: int, once: bool) -> None:
-    from gateway.cli.client import connected, local_token
-    from gateway.cli.hosted import hosted
-    from gateway.cli.running import noted
-    from gateway.loading import load
+    from gateway.cli.client import connect, local_token
+    from gateway.cli.embedded import serve_in_thread
+    from gateway.cli.lockfile import hold_lock
+    from gateway.config.loader import load
 
     with _model(os.environ) as upstream, _port(port) as sock, _data() as data:
         # Not from the environment: what the demo says must not end up in somebody's real memory.
@@ -115,13 +118,15 @@ def _run(port: int, once: bool) -> None:
             },
         )
         if settings.mode == "managed":
-            raise Failed(
-                f"Managed keys were made in the demo's data folder, so the demo's own client would be refused. Remove {data}, which holds nothing but demos, and start again."
+            raise CommandFailed(
+                "Managed keys were made in the demo's data folder, so the demo's own client "
+                f"would be refused. Remove {data}, which holds nothing but demos, and start "
+                "again."
             )
         with (
-            hosted(settings, sock) as url,
-            noted(data, url),
-            connected(url, local_token(data)) as api,
+            serve_in_thread(settings, sock) as url,
+            hold_lock(data, url),
+            connect(url, local_token(data)) as api,
         ):
             user = f"ada-{secrets.token_hex(2)}"
             _introduce(url, upstream, user)
@@ -134,33 +139,35 @@ def _run(port: int, once: bool) -> None:
 
 
 @contextlib.contextmanager
-def _model(env: Mapping[str, str]) -> Iterator[Upstream]:
-    """The upstream that the environment names, or the bundled one for as long as the context lasts."""
+def _model(env: Mapping[str, str]) -> Iterator[DemoUpstream]:
+    """The upstream that the environment names, or the bundled one for as long as the context
+    lasts.
+    """
     key, url, model = (
         env.get("OPENAI_API_KEY"),
         env.get("MNEMOGATE_UPSTREAM"),
         env.get("MNEMOGATE_DEMO_MODEL"),
     )
     if not key and not url:
-        from gateway.bundled.rules import MODEL
-        from gateway.bundled.server import start
+        from gateway.demo_model.engine import MODEL
+        from gateway.demo_model.server import start
 
         with start(pace=PACE) as server:
-            yield Upstream(server.url, "any", MODEL, bundled=True)
+            yield DemoUpstream(server.url, "any", MODEL, bundled=True)
         return
-    from gateway.addresses import whole
+    from gateway.config.addresses import complete_url
 
     try:
-        base = whole(url or "https://api.openai.com/v1")
+        base = complete_url(url or "https://api.openai.com/v1")
     except ValueError as e:
-        raise Failed(f"MNEMOGATE_UPSTREAM: {e}") from e
-    yield Upstream(
+        raise CommandFailed(f"MNEMOGATE_UPSTREAM: {e}") from e
+    yield DemoUpstream(
         base, key or "none", model or ("gpt-4o-mini" if key else _first_model(base)), bundled=False
     )
 
 
 def _first_model(base: str) -> str:
-    """The first model that a server without keys lists."""
+    """Return the first model that a server without keys lists."""
     import httpx
 
     from gateway.cli.client import local
@@ -170,20 +177,22 @@ def _first_model(base: str) -> str:
         answer = httpx.get(url, timeout=5, trust_env=not local(base))
         return str(answer.json()["data"][0]["id"])
     except (httpx.HTTPError, ValueError, KeyError, IndexError, TypeError) as e:
-        raise Failed(
-            f"{base} lists no models ({e}). Is it running? MNEMOGATE_DEMO_MODEL names a model of it."
+        raise CommandFailed(
+            f"{base} lists no models ({e}). Is it running? MNEMOGATE_DEMO_MODEL names a model "
+            "of it."
         ) from e
 
 
 def _port(port: int) -> socket.socket:
-    from gateway.cli.hosted import bound
+    from gateway.cli.embedded import bind_socket
 
     try:
-        return bound("127.0.0.1", port)
-    except Failed as e:
-        sock = bound("127.0.0.1", 0)
+        return bind_socket("127.0.0.1", port)
+    except CommandFailed as e:
+        sock = bind_socket("127.0.0.1", 0)
         click.secho(
-            f"{e.message.split('.  ')[0].split('. Stop')[0]}; this demo takes port {sock.getsockname()[1]}.",
+            f"{e.message.split('.  ')[0].split('. Stop')[0]}; this demo takes port "
+            f"{sock.getsockname()[1]}.",
             fg="yellow",
         )
         return sock
@@ -191,8 +200,10 @@ def _port(port: int) -> socket.socket:
 
 @contextlib.contextmanager
 def _data() -> Iterator[Path]:
-    """A folder of the demo's own beside the user's memory; a temporary one where that cannot be written."""
-    from gateway.settings import data_folder
+    """A folder of the demo's own beside the user's memory; a temporary one where that cannot be
+    written.
+    """
+    from gateway.config.settings import data_folder
 
     folder = data_folder() / "demo"
     try:
@@ -206,22 +217,24 @@ def _data() -> Iterator[Path]:
     yield folder
 
 
-def _introduce(url: str, upstream: Upstream, user: str) -> None:
+def _introduce(url: str, upstream: DemoUpstream, user: str) -> None:
     click.echo(f"Mnemogate serves {url}/v1")
     if upstream.bundled:
         click.secho(
-            f"Model: {upstream.model}, the small rule-based STAND-IN that comes with Mnemogate, not a real language model.",
+            f"Model: {upstream.model}, the small rule-based STAND-IN that comes with Mnemogate, "
+            "not a real language model.",
             fg="yellow",
         )
         click.echo(
-            "       Set OPENAI_API_KEY, or MNEMOGATE_UPSTREAM for another server, to talk to a real one."
+            "       Set OPENAI_API_KEY, or MNEMOGATE_UPSTREAM for another server, to talk to a "
+            "real one."
         )
     else:
         click.echo(f"Model: {upstream.model} at {upstream.url}")
     click.echo(f"User:  {user} (the request's own member `user`)")
 
 
-def _play(url: str, upstream: Upstream, user: str, api: Api) -> None:
+def _play(url: str, upstream: DemoUpstream, user: str, api: ManagementClient) -> None:
     from openai import APIError, DefaultHttpxClient, OpenAI
 
     for heading, streamed, questions in SESSIONS:
@@ -247,23 +260,24 @@ def _play(url: str, upstream: Upstream, user: str, api: Api) -> None:
                         streamed,
                     )
                 except APIError as e:
-                    raise Failed(_refusal(e, upstream)) from e
+                    raise CommandFailed(_refusal(e, upstream)) from e
                 messages.append({"role": "assistant", "content": text})
                 for line in tool_lines(api.explain(explain) if explain else None):
                     click.secho(f"    memory: {line}", fg="cyan")
 
 
-def _refusal(error: Exception, upstream: Upstream) -> str:
+def _refusal(error: Exception, upstream: DemoUpstream) -> str:
     advice = (
         ""
         if upstream.bundled
-        else "\nWithout OPENAI_API_KEY and MNEMOGATE_UPSTREAM the demo runs on the model that comes with Mnemogate, offline."
+        else "\nWithout OPENAI_API_KEY and MNEMOGATE_UPSTREAM the demo runs on the model that "
+        "comes with Mnemogate, offline."
     )
     return f"{upstream.model} at {upstream.url} did not answer: {error}{advice}"
 
 
 def _ask(client: OpenAI, body: dict[str, Any], streamed: bool) -> tuple[str, str | None]:
-    """Prints the answer as it comes. Returns its text and the name of its explain record."""
+    """Print the answer as it comes. Returns its text and the name of its explain record."""
     click.echo("Assistant: ", nl=False)
     raw: Any = client.chat.completions.with_raw_response.create(**body, stream=streamed)
     if streamed:
@@ -279,19 +293,27 @@ def _ask(client: OpenAI, body: dict[str, Any], streamed: bool) -> tuple[str, str
     return text, raw.headers.get("x-memory-explain")
 
 
-def _point(url: str, upstream: Upstream, user: str, data: Path) -> None:
+def _point(url: str, upstream: DemoUpstream, user: str, data: Path) -> None:
     key = '"any"' if upstream.bundled else "your provider's key"
     header = "" if upstream.bundled else ' -H "authorization: Bearer $OPENAI_API_KEY"'
     click.secho("\nNow your own app", bold=True)
     click.echo(
-        f'Point it here; nothing else changes:\n\n  base_url = "{url}/v1"     api_key: {key}     model: "{upstream.model}"\n'
+        f'Point it here; nothing else changes:\n\n  base_url = "{url}/v1"     api_key: '
+        f"{key}  "
+        "   "
+        f'model: "{upstream.model}"\n'
     )
-    body = f'{{"model": "{upstream.model}", "user": "{user}", "messages": [{{"role": "user", "content": "Who am I?"}}]}}'
-    click.echo(
-        f"  curl {url}/v1/chat/completions{header} \\\n    -H 'content-type: application/json' -d '{body}'\n"
+    body = (
+        f'{{"model": "{upstream.model}", "user": "{user}", "messages": [{{"role": "user", '
+        f'"content": "Who am I?"}}]}}'
     )
     click.echo(
-        f"See what was remembered:  {_command()} memory show --url {url} --user {user}\nIt is kept in {data}"
+        f"  curl {url}/v1/chat/completions{header} \\\n    -H 'content-type: application/json' "
+        f"-d '{body}'\n"
+    )
+    click.echo(
+        f"See what was remembered:  {_command()} memory show --url {url} --user {user}\nIt is "
+        f"kept in {data}"
     )
     click.echo(f"Serving {url}/v1 until Ctrl-C.")
 

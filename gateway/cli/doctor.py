@@ -1,4 +1,7 @@
-"""`mnemogate doctor`: is everything there that `serve` needs, and what is missing for more. Changes nothing."""
+"""`mnemogate doctor`: is everything there that `serve` needs, and what is missing for more.
+
+Changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from gateway.cli.keys import counted, lacking, unkeyed
-from gateway.cli.options import Failed, Serving, installed_version, serve_options
+from gateway.cli.keys import key_summary, keyless_provider_warnings, missing_admin_warning
+from gateway.cli.options import CommandFailed, Serving, installed_version, serve_options
 
 if TYPE_CHECKING:
-    from gateway.settings import Settings
+    from gateway.config.settings import Settings
 
 COLOURS = {"ok": "green", "note": "yellow", "failed": "red"}
 
@@ -33,12 +36,12 @@ class Finding:
     told: str
 
 
-@click.command(short_help="Check that everything is in place.")
+@click.command(short_help="Check the setup.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @serve_options
 def doctor(serving: Serving, as_json: bool) -> None:
-    """Check the configuration, data folder, database, upstreams and port, as `serve` with the same options would find them.
-    Exit code 1 when something would not work.
+    """Check the configuration, data folder, database, upstreams and port, as `serve` with the same
+    options would find them. Exit code 1 when something would not work.
 
     \b
     Examples:
@@ -60,8 +63,10 @@ def doctor(serving: Serving, as_json: bool) -> None:
 
 
 def checks(serving: Serving) -> Iterator[Finding]:
-    """Every check in turn; those that need the configuration end with it when it cannot be used."""
-    from gateway.settings import ConfigError
+    """Yield every check in turn; those that need the configuration end with it when it cannot be
+    used.
+    """
+    from gateway.config.settings import ConfigError
 
     yield _version()
     try:
@@ -72,18 +77,19 @@ def checks(serving: Serving) -> Iterator[Finding]:
     yield Finding(
         "configuration",
         "ok",
-        f"{settings.mode}{', single-user' if settings.single_user else ''}; {serving.config or 'defaults and environment'}",
+        f"{settings.mode}{', single-user' if settings.single_user else ''}; "
+        f"{serving.config or 'defaults and environment'}",
     )
     if settings.mode == "managed":
         yield Finding(
             "keys",
-            "note" if lacking(settings) else "ok",
-            "; ".join(filter(None, (counted(settings), lacking(settings)))),
+            "note" if missing_admin_warning(settings) else "ok",
+            "; ".join(filter(None, (key_summary(settings), missing_admin_warning(settings)))),
         )
     yield _data(settings)
     yield _full_text()
     yield _database(settings)
-    for text in unkeyed(settings):
+    for text in keyless_provider_warnings(settings):
         yield Finding("provider key", "note", text)
     for name in settings.providers:
         yield _upstream(name, settings)
@@ -153,22 +159,23 @@ def _database(settings: Settings) -> Finding:
         return Finding(
             "database",
             "failed",
-            f"{path} is at version {found}, this Mnemogate needs {REVISION}: run `mnemogate db upgrade`",
+            f"{path} is at version {found}, this Mnemogate needs {REVISION}: run `mnemogate db "
+            "upgrade`",
         )
     return Finding("database", "ok", f"{path}, version {found}")
 
 
 def _upstream(name: str, settings: Settings) -> Finding:
-    from gateway.errors import GatewayError, shown_url
-    from gateway.probe import ABSENT
-    from gateway.settings import ConfigError
-    from gateway.upstream.faults import absent
-    from gateway.upstream.ways import way_of
+    from gateway.config.settings import ConfigError
+    from gateway.errors import GatewayError, redact_url
+    from gateway.upstream.connection_errors import absent
+    from gateway.upstream.factory import connection_options
+    from gateway.upstream.probe import ABSENT
 
     provider = settings.providers[name]
-    at = f"{name}: {shown_url(provider.base_url)} ({way_of(provider, os.environ)})"
+    at = f"{name}: {redact_url(provider.base_url)} ({connection_options(provider, os.environ)})"
     try:
-        status, misplaced = asyncio.run(_asked(name, settings))
+        status, misplaced = asyncio.run(_ask_for_models(name, settings))
     except GatewayError as e:
         why = e.__cause__ or e
         step = ": start it, or correct base_url" if absent(e) else ""
@@ -184,7 +191,8 @@ def _upstream(name: str, settings: Settings) -> Finding:
         return Finding(
             "upstream",
             "failed",
-            f"{told}: it wants a key, and clients send none of theirs here: set providers.{name}.api_key",
+            f"{told}: it wants a key, and clients send none of theirs here: set "
+            f"providers.{name}.api_key",
         )
     if status in ABSENT:
         step = "check its base_url, which usually ends in /v1"
@@ -194,38 +202,42 @@ def _upstream(name: str, settings: Settings) -> Finding:
     return Finding("upstream", "ok" if status < 500 else "note", told)
 
 
-async def _asked(name: str, settings: Settings) -> tuple[int, str | None]:
-    """What the list of models is answered with, and why that is the wrong address, if it is. Raises GatewayError."""
-    from gateway.probe import lacks_v1, status_of
+async def _ask_for_models(name: str, settings: Settings) -> tuple[int, str | None]:
+    """Return what the list of models is answered with, and why that is the wrong address, if it is.
+
+    Raises GatewayError.
+    """
+    from gateway.upstream.probe import lacks_v1, status_of
 
     status = await status_of(name, settings)
     return status, await lacks_v1(name, settings, status)
 
 
 def _tokenizers(settings: Settings) -> Finding:
-    from gateway.tokenizers import FAMILIES, folder, verified
+    from gateway.models.tokenizers import FAMILIES, folder, read_verified
 
     into = folder(settings.data)
-    missing = [f for f in FAMILIES if verified(f, into) is None]
+    missing = [f for f in FAMILIES if read_verified(f, into) is None]
     if missing:
         return Finding(
             "tokenizers",
             "note",
-            f"{', '.join(missing)} not in {into}: tokens are estimated; `mnemogate fetch tokenizers` gets them",
+            f"{', '.join(missing)} not in {into}: tokens are estimated; `mnemogate fetch "
+            "tokenizers` gets them",
         )
     return Finding("tokenizers", "ok", f"{', '.join(FAMILIES)} in {into}")
 
 
 def _port(settings: Settings) -> Finding:
-    from gateway.cli.hosted import bound
-    from gateway.cli.running import running
+    from gateway.cli.embedded import bind_socket
+    from gateway.cli.lockfile import running_url
 
     shown = f"{settings.server.host}:{settings.server.port}"
-    if url := running(settings.data):
+    if url := running_url(settings.data):
         return Finding("port", "ok", f"a gateway serves this data folder at {url}")
     try:
-        sock: socket.socket = bound(settings.server.host, settings.server.port)
-    except Failed as e:
+        sock: socket.socket = bind_socket(settings.server.host, settings.server.port)
+    except CommandFailed as e:
         return Finding("port", "failed", e.message)
     sock.close()
     return Finding("port", "ok", f"{shown} is free")

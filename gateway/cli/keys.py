@@ -1,7 +1,10 @@
-"""`mnemogate keys ...`: managed keys, made, listed and revoked. Every command is a call of the management API.
+"""`mnemogate keys ...`: managed keys, made, listed and revoked.
 
-Where no gateway runs, one is opened for the command alone, with an admin key that nobody else ever learns: so the first key can be
-made before any gateway ran, and a gateway that no admin key is left for can be had again.
+Every command is a call of the management API.
+
+Where no gateway runs, one is opened for the command alone, with an admin key that nobody else ever
+learns: so the first key can be made before any gateway ran, and a gateway that no admin key is left
+for can be had again.
 """
 
 from __future__ import annotations
@@ -14,28 +17,29 @@ from urllib.parse import quote, urlsplit
 
 import click
 
-from gateway.cli.client import Api, connected, token_for
-from gateway.cli.options import Where, json_option, shown_json, where_options
-from gateway.cli.running import running
+from gateway.cli.client import ManagementClient, connect, token_for
+from gateway.cli.lockfile import running_url
+from gateway.cli.options import GatewayOptions, json_option, print_json, where_options
 
 if TYPE_CHECKING:
-    from gateway.settings import Settings
+    from gateway.config.settings import Settings
 
 OWN = "mnemogate-keys-command"
 FIRST = (
-    "It is the first key of this data folder: from now on every request needs a managed key, also once all are revoked. "
-    "What single-user mode remembered belongs to the tenant 'local'."
+    "It is the first key of this data folder: from now on every request needs a managed key, "
+    "also once all are revoked. What single-user mode remembered belongs to the tenant "
+    "'local'."
 )
 LIMITS = ("rpm", "tpm", "concurrent")
 BUDGET = ("usd", "period")
 
 
-@click.group(short_help="Make, list and revoke managed keys.")
+@click.group(short_help="Create, list and revoke managed keys.")
 def keys() -> None:
     """Make, list and revoke managed keys: what a client sends in place of a provider's key.
 
-    Goes through the gateway that runs on your data folder, which asks for an admin key (--key or MNEMOGATE_KEY) once keys are
-    managed; works on the database itself where none runs.
+    Goes through the gateway that runs on your data folder, which asks for an admin key (--key or
+    MNEMOGATE_KEY) once keys are managed; works on the database itself where none runs.
 
     \b
     Examples:
@@ -46,28 +50,28 @@ def keys() -> None:
 
 
 @contextmanager
-def administered(where: Where) -> Iterator[Api]:
+def open_admin_api(where: GatewayOptions) -> Iterator[ManagementClient]:
     """The API with a say over keys. Raises Failed, ConfigError."""
-    from gateway.loading import read
+    from gateway.config.loader import read_settings
 
-    settings = read(
+    settings = read_settings(
         where.config
     )  # may lend a provider's key yet: what is missing may be the key that is now made
-    if url := where.url or running(settings.data):
-        with connected(url, where.key or token_for(url, settings)) as api:
+    if url := where.url or running_url(settings.data):
+        with connect(url, where.key or token_for(url, settings)) as api:
             yield api
         return
-    from gateway.cli.hosted import bound, hosted
-    from gateway.made import new_key
-    from gateway.settings import Key
+    from gateway.auth.key_store import new_key
+    from gateway.cli.embedded import bind_socket, serve_in_thread
+    from gateway.config.settings import KeySettings
 
     text, digest = new_key()
-    own = Key(name=OWN, tenant=OWN, admin=True, key_hash=digest)
+    own = KeySettings(name=OWN, tenant=OWN, admin=True, key_hash=digest)
     with (
-        hosted(
-            settings.model_copy(update={"keys": (*settings.keys, own)}), bound("127.0.0.1", 0)
+        serve_in_thread(
+            settings.model_copy(update={"keys": (*settings.keys, own)}), bind_socket("127.0.0.1", 0)
         ) as url,
-        connected(url, text) as api,
+        connect(url, text) as api,
     ):
         yield api
 
@@ -84,12 +88,12 @@ class Money(click.FloatRange):
         return amount
 
 
-@keys.command(short_help="Make a key.")
+@keys.command(short_help="Create a key.")
+@click.option("--name", required=True, help="Its name in lists, in the log and in usage records.")
 @click.option(
-    "--name", required=True, help="What to call it: in lists, in the log and in what it used."
-)
-@click.option(
-    "--tenant", required=True, help="Whose memory it reaches: keys of one tenant share its users."
+    "--tenant",
+    required=True,
+    help="The tenant whose memory it uses. Keys of one tenant share their users.",
 )
 @click.option(
     "--trusted/--no-trusted",
@@ -100,21 +104,22 @@ class Money(click.FloatRange):
     "--user",
     "users",
     multiple=True,
-    help="A user it may name though it is not trusted; may be given several times.",
+    help="A user it may name although it is not trusted. Repeatable.",
 )
 @click.option("--default-user", help="The user of a request that names none.")
-@click.option("--admin", is_flag=True, help="It sees every tenant and may manage keys.")
+@click.option("--admin", is_flag=True, help="Let it manage every tenant and all keys.")
 @click.option(
     "--model",
     "models",
     multiple=True,
-    help="A model it may call, * for any end; may be given several times.  [default: all]",
+    help="A model it may call; * matches any ending. Repeatable.  [default: all]",
 )
 @click.option(
     "--path",
     "paths",
     multiple=True,
-    help="A relayed path it may reach beyond the stateless ones, such as '/v1/files*'; may be given several times.",
+    help="A relayed path it may reach beyond the stateless ones, such as '/v1/files*'; may be "
+    "given several times.",
 )
 @click.option("--rpm", type=click.IntRange(0), help="Requests a minute.  [default: no limit]")
 @click.option("--tpm", type=click.IntRange(0), help="Tokens a minute.  [default: no limit]")
@@ -129,14 +134,17 @@ class Money(click.FloatRange):
 )
 @json_option
 @where_options
-def create(where: Where, as_json: bool, **asked: Any) -> None:
-    """Make a key and print it, alone, on standard output. It is shown this once: only its hash is kept.
+def create(where: GatewayOptions, as_json: bool, **asked: Any) -> None:
+    """Make a key and print it, alone, on standard output.
+
+    It is shown this once: only its hash is kept.
 
     \b
     Examples:
       KEY=$(mnemogate keys create --name app --tenant acme)
       mnemogate keys create --name ops --tenant acme --admin
-      mnemogate keys create --name phone --tenant acme --no-trusted --default-user ada --rpm 60 --usd 5
+      mnemogate keys create --name phone --tenant acme --no-trusted --default-user ada --rpm 60
+      --usd 5
     """
     given = {name: value for name, value in asked.items() if value not in (None, ())}
     body: dict[str, Any] = {
@@ -146,16 +154,17 @@ def create(where: Where, as_json: bool, **asked: Any) -> None:
         "limits": {name: given[name] for name in LIMITS if name in given},
         "budget": {name: given[name] for name in BUDGET if name in given},
     }
-    with administered(where) as api:
+    with open_admin_api(where) as api:
         made = api.call("POST", "/keys", json=body)
         first = made["note"] is None and [
             k["name"] for k in api.pages("/keys") if k["name"] != OWN
         ] == [made["name"]]
     if as_json:
-        shown_json(made)
+        print_json(made)
         return
     click.echo(
-        f"{made['id']}: {made['name']} of {made['tenant']}, {may(made)}. Keep the key, it is shown this once:",
+        f"{made['id']}: {made['name']} of {made['tenant']}, {may(made)}. Keep the key, it is "
+        "shown this once:",
         err=True,
     )
     click.echo(made["key"])
@@ -164,7 +173,7 @@ def create(where: Where, as_json: bool, **asked: Any) -> None:
 
 
 def may(key: dict[str, Any]) -> str:
-    """What a key may do, in a line."""
+    """Return what a key may do, in a line."""
     users = key["users"] + (
         [key["default_user"]]
         if key["default_user"] and key["default_user"] not in key["users"]
@@ -187,23 +196,25 @@ def may(key: dict[str, Any]) -> str:
     )
 
 
-@keys.command("list", short_help="The keys, and what each may do.")
-@click.option("--all", "every", is_flag=True, help="The revoked ones, too.")
+@keys.command("list", short_help="List the keys and what each may do.")
+@click.option("--all", "every", is_flag=True, help="Include revoked keys.")
 @json_option
 @where_options
-def list_(where: Where, every: bool, as_json: bool) -> None:
-    """List the keys of the configuration and those that were made. The keys themselves are not to be had: only hashes are kept.
+def list_(where: GatewayOptions, every: bool, as_json: bool) -> None:
+    """List the keys of the configuration and those that were made.
+
+    The keys themselves are not to be had: only hashes are kept.
 
     \b
     Example:
       mnemogate keys list --all
     """
-    with administered(where) as api:
+    with open_admin_api(where) as api:
         found = [
             k for k in api.pages("/keys") if k["name"] != OWN and (every or not k["revoked_at"])
         ]
     if as_json:
-        shown_json(found)
+        print_json(found)
         return
     for key in found:
         since = f"made {key['created_at'][:16]}" if key["created_at"] else "in the configuration"
@@ -214,60 +225,76 @@ def list_(where: Where, every: bool, as_json: bool) -> None:
         click.echo("There are no keys. `mnemogate keys create` makes one.", err=True)
 
 
-@keys.command(short_help="Refuse a key from now on.")
+@keys.command(short_help="Revoke a key.")
 @click.argument("which", metavar="KEY")
 @where_options
-def revoke(where: Where, which: str) -> None:
-    """Revoke KEY, named by its name or id (never by the key itself). A running gateway refuses it from the next request on.
+def revoke(where: GatewayOptions, which: str) -> None:
+    """Revoke KEY, named by its name or id (never by the key itself).
+
+    A running gateway refuses it from the next request on.
 
     \b
     Example:
       mnemogate keys revoke app
     """
-    with administered(where) as api:
+    with open_admin_api(where) as api:
         ended = api.call("DELETE", f"/keys/{quote(which, safe='')}")
     click.echo(f"{ended['name']} ({ended['id']}) is revoked")
     if ended["note"]:
         click.echo(ended["note"], err=True)
 
 
-def counted(settings: Settings) -> str:
-    """How many keys may be used at the start."""
+def key_summary(settings: Settings) -> str:
+    """Return how many keys may be used at the start."""
     made = (
-        f"{settings.made.live} made"
-        if settings.made
+        f"{settings.key_counts.live} made"
+        if settings.key_counts
         else "the database cannot be read for those made"
     )
     return f"{len(settings.keys)} in the configuration, {made}"
 
 
-def lacking(settings: Settings) -> str | None:
-    """What the keys there are leave undone, where keys are managed."""
-    if settings.mode != "managed" or settings.made is None:
+def missing_admin_warning(settings: Settings) -> str | None:
+    """Return what the keys there are leave undone, where keys are managed."""
+    if settings.mode != "managed" or settings.key_counts is None:
         return None
-    if not settings.keys and not settings.made.live:
-        return "every key is revoked, so nobody is served: `mnemogate keys create --name NAME --tenant TENANT` makes another"
-    if not settings.made.admins and not any(key.admin for key in settings.keys):
-        return "no key is an admin's, so keys are made and revoked only while the gateway is stopped: `mnemogate keys create --admin --name NAME --tenant TENANT` makes one"
+    if not settings.keys and not settings.key_counts.live:
+        return (
+            "every key is revoked, so nobody is served: `mnemogate keys create --name NAME "
+            "--tenant TENANT` makes another"
+        )
+    if not settings.key_counts.admins and not any(key.admin for key in settings.keys):
+        return (
+            "no key is an admin's, so keys are made and revoked only while the gateway is "
+            "stopped: `mnemogate keys create --admin --name NAME --tenant TENANT` makes one"
+        )
     return None
 
 
-def unkeyed(settings: Settings) -> list[str]:
-    """The providers that are called without any key and probably want one: no client's is sent on. Never refused, since none need want one."""
-    from gateway.errors import shown_url
+def keyless_provider_warnings(settings: Settings) -> list[str]:
+    """Return the providers that are called without any key and probably want one: no client's is
+    sent on.
+
+    Never refused, since none need want one.
+    """
+    from gateway.errors import redact_url
 
     if settings.mode == "own-key":
         return []
     return [
-        f"providers.{name} has no api_key, and no client's key is sent on: {shown_url(p.base_url)} is called without one. Set providers.{name}.api_key, unless that server wants none"
+        f"providers.{name} has no api_key, and no client's key is sent on: "
+        f"{redact_url(p.base_url)} is called without one. Set providers.{name}.api_key, unless "
+        "that server wants none"
         for name, p in settings.providers.items()
         if not p.api_key and not _keyless(p.base_url)
     ]
 
 
 def _keyless(url: str) -> bool:
-    """Whether a server is one's own by its address, as those that want no key are, or is told who calls by the address itself."""
-    from gateway.addresses import nearby
+    """Tell whether a server is one's own by its address, as those that want no key are, or is told
+    who calls by the address itself.
+    """
+    from gateway.config.addresses import nearby
 
     parts = urlsplit(url)
     return nearby(parts.hostname or "") or bool(parts.username)

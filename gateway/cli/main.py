@@ -1,4 +1,6 @@
-"""`mnemogate`: the commands, and what a failure of theirs looks like: one message, an exit code, no traceback."""
+"""`mnemogate`: the commands, and what a failure of theirs looks like: one message, an exit code, no
+traceback.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from gateway.cli.index import index
 from gateway.cli.jobs import jobs
 from gateway.cli.keys import keys
 from gateway.cli.memory import memory
-from gateway.cli.options import Failed, installed_version
+from gateway.cli.options import CommandFailed, installed_version
 from gateway.cli.serve import serve
 from gateway.cli.users import users
 
@@ -28,10 +30,10 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except ValueError as e:
-            from gateway.settings import ConfigError
+            from gateway.config.settings import ConfigError
 
             if isinstance(e, ConfigError):
-                raise Failed(str(e), exit_code=2) from e
+                raise CommandFailed(str(e), exit_code=2) from e
             raise
 
 

@@ -1,4 +1,7 @@
-"""`mnemogate memory ...`: a user's memory, seen and steered. Every command is a few calls of the management API."""
+"""`mnemogate memory ...`: a user's memory, seen and steered.
+
+Every command is a few calls of the management API.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,14 @@ from urllib.parse import quote
 
 import click
 
-from gateway.cli.client import Api, message_of, opened, user_path
-from gateway.cli.options import Failed, Where, json_option, shown_json, where_options
+from gateway.cli.client import ManagementClient, message_of, open_api, user_path
+from gateway.cli.options import (
+    CommandFailed,
+    GatewayOptions,
+    json_option,
+    print_json,
+    where_options,
+)
 
 KNOWN = 20  # users that are named
 PASSAGE = re.compile(r"passage_[0-9a-f]{32}")
@@ -24,7 +33,8 @@ FRAME = 2  # lines of an export that are no record: its first and its last
 def memory() -> None:
     """See and steer a user's memory.
 
-    Goes through the gateway that runs on your data folder; opens the database itself where none runs.
+    Goes through the gateway that runs on your data folder; opens the database itself where none
+    runs.
 
     \b
     Examples:
@@ -34,10 +44,10 @@ def memory() -> None:
     """
 
 
-class Person:
+class UserMemory:
     """A user's and agent's memory, behind the API."""
 
-    def __init__(self, api: Api, user: str, agent: str | None) -> None:
+    def __init__(self, api: ManagementClient, user: str, agent: str | None) -> None:
         self.api, self.user = api, user
         self.params = {"agent": agent} if agent else {}
 
@@ -60,16 +70,16 @@ def person_options(command: Callable[..., None], *, makes: bool = False) -> Call
 
     @click.option(
         "--agent",
-        help="One of the user's agents.  [default: default; for export and import all of them]",
+        help="One of the user's agents.  [default: default; export and import use all of them]",
     )
     @click.option("--user", default="me", show_default=True, help="Whose memory.")
     @where_options
     @wraps(command)
-    def wrapped(where: Where, user: str, agent: str | None, **options: Any) -> None:
+    def wrapped(where: GatewayOptions, user: str, agent: str | None, **options: Any) -> None:
         if not user:
-            raise Failed("--user is empty. Name the user whose memory is meant.")
-        with opened(where, makes=makes) as api:
-            command(person=Person(api, user, agent), **options)
+            raise CommandFailed("--user is empty. Name the user whose memory is meant.")
+        with open_api(where, makes=makes) as api:
+            command(person=UserMemory(api, user, agent), **options)
 
     return wrapped
 
@@ -80,8 +90,9 @@ making_person_options = partial(person_options, makes=True)
 @memory.command(short_help="The memory blocks and the newest passages.")
 @json_option
 @person_options
-def show(person: Person, as_json: bool) -> None:
-    """Show the user's memory blocks, which are always before the model's eyes, and the newest passages.
+def show(person: UserMemory, as_json: bool) -> None:
+    """Show the user's memory blocks, which are always before the model's eyes, and the newest
+    passages.
 
     \b
     Example:
@@ -90,24 +101,25 @@ def show(person: Person, as_json: bool) -> None:
     blocks = person.call("GET", "blocks")["data"]
     passages = person.call("GET", "passages", params={"limit": 5})
     if not any(block["version"] for block in blocks) and not passages["data"]:
-        _known(person)
+        _require_known(person)
     if as_json:
-        shown_json({"blocks": blocks, "passages": passages["data"]})
+        print_json({"blocks": blocks, "passages": passages["data"]})
         return
     for block in blocks:
         locked = ", read-only" if block.get("read_only") else ""
         click.secho(
-            f"{block['label']}  ({len(block['value'])}/{block['limit']} characters, version {block['version']}{locked})",
+            f"{block['label']}  ({len(block['value'])}/{block['limit']} characters, version "
+            f"{block['version']}{locked})",
             bold=True,
         )
-        click.echo(indented(block["value"]) or "  (empty)")
+        click.echo(indent(block["value"]) or "  (empty)")
     if passages["data"]:
         click.secho("newest passages", bold=True)
         for passage in passages["data"]:
             click.echo(f"  {passage['id']}  {passage['content']}")
 
 
-def _known(person: Person) -> None:
+def _require_known(person: UserMemory) -> None:
     """Raises Failed, with those who are known, for a user of whom nothing is stored."""
     names = [user["id"] for user in person.api.pages("/users", {"limit": 200})]
     if person.user not in names:
@@ -117,12 +129,12 @@ def _known(person: Person) -> None:
             if names
             else "Nobody is known here yet"
         )
-        raise Failed(
+        raise CommandFailed(
             f"Nothing is stored of the user {person.user!r}. {known}; `mnemogate users` lists all."
         )
 
 
-def indented(text: str) -> str:
+def indent(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 
@@ -132,7 +144,7 @@ def indented(text: str) -> str:
     "--tag", "tags", multiple=True, help="A tag to find it by; may be given several times."
 )
 @making_person_options
-def remember(person: Person, text: str, tags: tuple[str, ...]) -> None:
+def remember(person: UserMemory, text: str, tags: tuple[str, ...]) -> None:
     """Store TEXT in archival memory, where the model finds it by searching.
 
     \b
@@ -150,9 +162,10 @@ def remember(person: Person, text: str, tags: tuple[str, ...]) -> None:
     "--value", help="The new text.  [default: standard input, or your $EDITOR on a terminal]"
 )
 @making_person_options
-def edit(person: Person, label: str, value: str | None) -> None:
-    """Change the block LABEL: by --value, from standard input, or in your $EDITOR. Refused when it changed meanwhile.
-    A LABEL that is not there yet makes a block.
+def edit(person: UserMemory, label: str, value: str | None) -> None:
+    """Change the block LABEL: by --value, from standard input, or in your $EDITOR.
+
+    Refused when it changed meanwhile. A LABEL that is not there yet makes a block.
 
     \b
     Examples:
@@ -161,7 +174,7 @@ def edit(person: Person, label: str, value: str | None) -> None:
     """
     found = person.api.send("GET", person.block(label), params=person.params)
     block = found.json() if found.status_code == 200 else None
-    text = value if value is not None else _written(block["value"] if block else "")
+    text = value if value is not None else _ask_for_text(block["value"] if block else "")
     if text is None or (block and text == block["value"]):
         click.echo("unchanged")
         return
@@ -173,38 +186,41 @@ def edit(person: Person, label: str, value: str | None) -> None:
     click.echo(f"{label} is now at version {saved['version']}")
 
 
-def _written(before: str) -> str | None:
+def _ask_for_text(before: str) -> str | None:
     """New text from a pipe or the editor; None when the editor was left without saving."""
     if not sys.stdin.isatty():
         text = sys.stdin.read().removesuffix("\n")
         if not text.strip():
-            raise Failed(
-                'Standard input is empty, so nothing was changed. Pipe the new text in, or empty the block with --value "".'
+            raise CommandFailed(
+                "Standard input is empty, so nothing was changed. Pipe the new text in, or "
+                "empty "
+                'the block with --value "".'
             )
         return text
     after = click.edit(before, extension=".txt")
     return None if after is None else after.removesuffix("\n")
 
 
-@memory.command(short_help="Forget a passage, or a line of a block.")
+@memory.command(short_help="Delete a passage, or a line of a block.")
 @click.argument("what")
 @person_options
-def forget(person: Person, what: str) -> None:
-    """Forget WHAT: a passage by its id, or a text wherever it is exactly a passage or a line of a block. `undo` takes it back.
+def forget(person: UserMemory, what: str) -> None:
+    """Forget WHAT: a passage by its id, or a text wherever it is exactly a passage or a line of a
+    block. `undo` takes it back.
 
     \b
     Examples:
       mnemogate memory forget "Likes green tea"
       mnemogate memory forget passage_0123456789abcdef0123456789abcdef --user ada
     """
-    wanted = _squeezed(what)
+    wanted = _squeeze(what)
     idents = (
         [what]
         if PASSAGE.fullmatch(what)
         else [
             p["id"]
             for p in person.api.pages(person.path("passages"), {**person.params, "limit": 200})
-            if _squeezed(p["content"]) == wanted
+            if _squeeze(p["content"]) == wanted
         ]
     )
     for ident in idents:
@@ -213,18 +229,19 @@ def forget(person: Person, what: str) -> None:
     cut = [
         block["label"]
         for block in person.call("GET", "blocks")["data"]
-        if _cut(person, block, wanted)
+        if _remove_line(person, block, wanted)
     ]
     if not idents and not cut:
-        raise Failed(
-            f"No passage and no line of a block is exactly that text. `mnemogate memory search --json` tells ids: {what[:80]!r}"
+        raise CommandFailed(
+            "No passage and no line of a block is exactly that text. `mnemogate memory search "
+            f"--json` tells ids: {what[:80]!r}"
         )
 
 
-def _cut(person: Person, block: dict[str, Any], line: str) -> bool:
-    """Takes the line out of the block, where it is in it."""
+def _remove_line(person: UserMemory, block: dict[str, Any], line: str) -> bool:
+    """Take the line out of the block, where it is in it."""
     lines = block["value"].split("\n")
-    kept = [one for one in lines if _squeezed(one) != line]
+    kept = [one for one in lines if _squeeze(one) != line]
     if not line or len(kept) == len(lines):
         return False
     person.api.call(
@@ -235,21 +252,23 @@ def _cut(person: Person, block: dict[str, Any], line: str) -> bool:
         headers={"if-match": str(block["version"])},
     )
     click.echo(
-        f"a line of {block['label']} is forgotten; `mnemogate memory undo {block['label']}` brings it back"
+        f"a line of {block['label']} is forgotten; `mnemogate memory undo {block['label']}` "
+        "brings it back"
     )
     return True
 
 
-def _squeezed(text: str) -> str:
+def _squeeze(text: str) -> str:
     return " ".join(text.split())
 
 
-@memory.command(short_help="Take the last change of a block back, or a forgotten passage.")
+@memory.command(short_help="Undo the last change of a block, or restore a passage.")
 @click.argument("label")
 @person_options
-def undo(person: Person, label: str) -> None:
-    """Take the last change of the block LABEL back; repeated, it walks further back. A deleted block is restored. Given the id
-    of a forgotten passage, it brings that back.
+def undo(person: UserMemory, label: str) -> None:
+    """Take the last change of the block LABEL back; repeated, it walks further back.
+
+    A deleted block is restored. Given the id of a forgotten passage, it brings that back.
 
     \b
     Example:
@@ -265,14 +284,14 @@ def undo(person: Person, label: str) -> None:
         click.echo(f"{label} is gone again: it had been created by that change")
         return
     click.echo(f"{label} is now at version {block['version']}:")
-    click.echo(indented(block["value"]) or "  (empty)")
+    click.echo(indent(block["value"]) or "  (empty)")
 
 
 @memory.command(short_help="The versions of a block.")
 @click.argument("label")
 @json_option
 @person_options
-def history(person: Person, label: str, as_json: bool) -> None:
+def history(person: UserMemory, label: str, as_json: bool) -> None:
     """Show who changed the block LABEL, when, and from what to what.
 
     \b
@@ -283,7 +302,7 @@ def history(person: Person, label: str, as_json: bool) -> None:
         person.api.pages(person.path("blocks", quote(label, safe=""), "versions"), person.params)
     )
     if as_json:
-        shown_json(versions)
+        print_json(versions)
         return
     if not versions:
         click.echo(f"{label} was never changed.", err=True)
@@ -308,7 +327,7 @@ def history(person: Person, label: str, as_json: bool) -> None:
 )
 @json_option
 @person_options
-def search(person: Person, query: str, limit: int, as_json: bool) -> None:
+def search(person: UserMemory, query: str, limit: int, as_json: bool) -> None:
     """Search what was stored and what was said, best first; --json tells why each was found.
 
     \b
@@ -321,7 +340,7 @@ def search(person: Person, query: str, limit: int, as_json: bool) -> None:
         for kind in ("passages", "messages")
     }
     if as_json:
-        shown_json(found)
+        print_json(found)
         return
     for kind, hits in found.items():
         for hit in hits:
@@ -333,7 +352,7 @@ def search(person: Person, query: str, limit: int, as_json: bool) -> None:
         click.echo("nothing found")
 
 
-@memory.command(short_help="Everything of a user, as NDJSON.")
+@memory.command(short_help="Export everything about a user as NDJSON.")
 @click.option(
     "-o",
     "--output",
@@ -341,7 +360,7 @@ def search(person: Person, query: str, limit: int, as_json: bool) -> None:
     help="The file to write.  [default: standard output]",
 )
 @person_options
-def export(person: Person, output: Path | None) -> None:
+def export(person: UserMemory, output: Path | None) -> None:
     """Write everything that is stored of the user, one JSON object a line; `import` takes it back.
 
     \b
@@ -350,10 +369,10 @@ def export(person: Person, output: Path | None) -> None:
     """
     answer = person.api.send("GET", person.path("export"), params=person.params)
     if answer.status_code == 404:
-        raise Failed(message_of(answer))
+        raise CommandFailed(message_of(answer))
     records = answer.content.count(b"\n") - FRAME
     if not records:
-        raise Failed(
+        raise CommandFailed(
             f"Nothing is stored of the user {person.user!r}. Check --user, --agent and --url."
         )
     if output is None:
@@ -362,14 +381,16 @@ def export(person: Person, output: Path | None) -> None:
     try:
         output.write_bytes(answer.content)
     except OSError as e:
-        raise Failed(f"{output} cannot be written: {e.strerror}. Choose another --output.") from e
+        raise CommandFailed(
+            f"{output} cannot be written: {e.strerror}. Choose another --output."
+        ) from e
     click.echo(f"{records} records in {output}")
 
 
-@memory.command("import", short_help="Take an export back.")
+@memory.command("import", short_help="Import an export.")
 @click.argument("file", type=click.File("rb"))
 @making_person_options
-def import_(person: Person, file: Any) -> None:
+def import_(person: UserMemory, file: Any) -> None:
     """Store what FILE (an export; - for standard input) holds, for the user.
 
     \b
@@ -379,21 +400,23 @@ def import_(person: Person, file: Any) -> None:
     report = person.call(
         "POST", "import", content=file.read(), headers={"content-type": "application/x-ndjson"}
     )
-    shown_json(report)
+    print_json(report)
 
 
-@memory.command(short_help="Erase everything of a user.")
+@memory.command(short_help="Erase everything about a user.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @person_options
-def erase(person: Person, yes: bool) -> None:
-    """Erase everything of the user, always of all their agents, and print the receipt. `mnemogate db vacuum` then clears the files.
+def erase(person: UserMemory, yes: bool) -> None:
+    """Erase everything of the user, always of all their agents, and print the receipt.
+
+    `mnemogate db vacuum` then clears the files.
 
     \b
     Example:
       mnemogate memory erase --user ada
     """
     if person.params:
-        raise Failed(
+        raise CommandFailed(
             "A user is erased whole, with all agents, so --agent cannot be given. Leave it out."
         )
     if not yes:
@@ -406,5 +429,5 @@ def erase(person: Person, yes: bool) -> None:
         "DELETE", person.path()
     )  # asked first: what is still to be written goes too
     if not any(receipt["erased"].values()):
-        _known(person)
-    shown_json(receipt)
+        _require_known(person)
+    print_json(receipt)

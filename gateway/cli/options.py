@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from gateway.logs import Format
-    from gateway.settings import Settings
+    from gateway.config.settings import Settings
+    from gateway.server.log_output import Format
 
 LEVELS = ("debug", "info", "warning", "error")
 
 
-class Failed(click.ClickException):
+class CommandFailed(click.ClickException):
     """Ends the command: the message says what was wrong and what to do."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
@@ -39,13 +39,17 @@ def config_option(command: Callable[..., Any]) -> Callable[..., Any]:
         "--config",
         type=click.Path(dir_okay=False, path_type=Path),
         envvar="MNEMOGATE_CONFIG",
-        help="The configuration, a TOML file; config/gateway.toml shows every setting.  [default: none; env: MNEMOGATE_CONFIG]",
+        help="The configuration, a TOML file; config/gateway.toml shows every setting.  [default: "
+        "none; env: MNEMOGATE_CONFIG]",
     )(command)
 
 
 def settings_from(config: Path | None, **overrides: Any) -> Settings:
-    """The settings as `serve` would see them. overrides: dotted members, their dots written `__`. Raises ConfigError."""
-    from gateway.loading import load
+    """Return the settings as `serve` would see them.
+
+    overrides: dotted members, their dots written `__`. Raises ConfigError.
+    """
+    from gateway.config.loader import load
 
     return load(config, overrides={k.replace("__", "."): v for k, v in overrides.items()})
 
@@ -69,15 +73,21 @@ class Serving:
         )
 
 
+UPSTREAM_HELP = "The base URL of an OpenAI-compatible server, in place of the configured one."
+WORKERS_HELP = "Processes. This version runs one."
+PORT_HELP = "The port; 0 takes a free one.  [default: 8080]"
+HOST_HELP = "The address to listen on.  [default: 127.0.0.1, this machine alone]"
+
+
 def serve_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of `serve`, handed to the command as one `serving`."""
+    """Return the options of `serve`, handed to the command as one `serving`."""
 
     @click.option(
         "--log-level",
         type=click.Choice(LEVELS, case_sensitive=False),
         default="info",
         show_default=True,
-        help="What the log shows; debug: also /health and /ready.",
+        help="The log level; debug includes /health and /ready.",
     )
     @click.option(
         "--log-format",
@@ -86,25 +96,10 @@ def serve_options(command: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         help="How the log on standard error is written: one line or one object for each request.",
     )
-    @click.option(
-        "--upstream",
-        help="The base URL of an OpenAI-compatible server, in place of the configured one.",
-    )
-    @click.option(
-        "--workers",
-        type=int,
-        default=1,
-        show_default=True,
-        help="Processes. This version runs one.",
-    )
-    @click.option(
-        "--port",
-        type=click.IntRange(0, 65535),
-        help="The port; 0 takes a free one.  [default: 8080]",
-    )
-    @click.option(
-        "--host", help="The address to listen on.  [default: 127.0.0.1, this machine alone]"
-    )
+    @click.option("--upstream", help=UPSTREAM_HELP)
+    @click.option("--workers", type=int, default=1, show_default=True, help=WORKERS_HELP)
+    @click.option("--port", type=click.IntRange(0, 65535), help=PORT_HELP)
+    @click.option("--host", help=HOST_HELP)
     @config_option
     @wraps(command)
     def wrapped(**options: Any) -> Any:
@@ -115,16 +110,18 @@ def serve_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_database(config: Path | None) -> Settings:
-    """The settings, where the database is there to work on. Raises ConfigError, Failed."""
+    """Return the settings, where the database is there to work on. Raises ConfigError, Failed."""
     settings = settings_from(config)
     path = settings.sqlite_file
     if path and not path.exists():
-        raise Failed(f"There is no database at {path} yet.")
+        raise CommandFailed(f"There is no database at {path} yet.")
     return settings
 
 
 def private(folder: Path) -> None:
-    """Makes the folder and those above it that are missing, for this user alone: mkdir gives its mode to the last one only."""
+    """Make the folder and those above it that are missing, for this user alone: mkdir gives its
+    mode to the last one only.
+    """
     for part in (*reversed(folder.parents), folder):
         if not part.exists():
             part.mkdir(exist_ok=True, mode=0o700)
@@ -133,13 +130,16 @@ def private(folder: Path) -> None:
 json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 
 
-def shown_json(value: Any) -> None:
+def print_json(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
-    """Which gateway a command is meant for. url: a running one's, None to look for one. key: None for the local token."""
+class GatewayOptions:
+    """Which gateway a command is meant for.
+
+    url: a running one's, None to look for one. key: None for the local token.
+    """
 
     config: Path | None
     url: str | None
@@ -151,10 +151,10 @@ class Where:
 
 def _whole(ctx: click.Context, option: click.Parameter, url: str | None) -> str | None:
     """Take an address that has its scheme. Raises BadParameter that gives the corrected one."""
-    from gateway.addresses import whole
+    from gateway.config.addresses import complete_url
 
     try:
-        whole(url)
+        complete_url(url)
     except ValueError as e:
         raise click.BadParameter(str(e)) from e
     return url.rstrip("/").removesuffix("/v1") if url else None
@@ -166,17 +166,19 @@ def where_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--key",
         envvar="MNEMOGATE_KEY",
-        help="A key of that gateway.  [default: the local token of single-user mode; env: MNEMOGATE_KEY]",
+        help="A key of that gateway.  [default: the local token of single-user mode; env: "
+        "MNEMOGATE_KEY]",
     )
     @click.option(
         "--url",
         envvar="MNEMOGATE_URL",
         callback=_whole,
-        help="A running gateway, such as http://127.0.0.1:8080.  [default: the one that runs on this data folder; env: MNEMOGATE_URL]",
+        help="A running gateway, such as http://127.0.0.1:8080.  [default: the one that runs on "
+        "this data folder; env: MNEMOGATE_URL]",
     )
     @config_option
     @wraps(command)
     def wrapped(config: Path | None, url: str | None, key: str | None, **options: Any) -> Any:
-        return command(where=Where(config, url, key), **options)
+        return command(where=GatewayOptions(config, url, key), **options)
 
     return wrapped

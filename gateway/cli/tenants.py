@@ -1,20 +1,24 @@
-"""Which tenants the requests of this configuration have, and whose memory lies in the data folder beside theirs."""
+"""Which tenants the requests of this configuration have, and whose memory lies in the data folder
+beside theirs.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gateway.settings import Settings
+    from gateway.config.settings import Settings
 
 OWN = "own-"
 MODES = {"local": "single-user mode's", "open": "open mode's"}
-SHOWN = 3
+MAX_TENANTS_SHOWN = 3
 
 
 def reachable(settings: Settings) -> set[str] | None:
-    """The tenants that requests have here; None for those of own keys, which are one for each."""
-    from memory.stores.sql.glance import tenants_of_keys
+    """Return the tenants that requests have here; None for those of own keys, which are one for
+    each.
+    """
+    from gateway.storage.key_probe import tenants_of_keys
 
     if settings.mode == "managed":
         made = tenants_of_keys(settings.sqlite_file) if settings.sqlite_file else set()
@@ -25,31 +29,31 @@ def reachable(settings: Settings) -> set[str] | None:
 
 
 def holders(settings: Settings, user: str) -> list[str]:
-    """The tenants that know a user of this name."""
-    from memory.stores.sql.glance import tenants_of
+    """Return the tenants that know a user of this name."""
+    from memory.stores.sql.scope_probe import tenants_of
 
     return tenants_of(settings.sqlite_file, user) if settings.sqlite_file else []
 
 
 def unseen(settings: Settings) -> list[str]:
-    """What to tell of memory that no request reaches here, a line for each tenant."""
-    from memory.stores.sql.glance import remembered
+    """Return what to tell of memory that no request reaches here, a line for each tenant."""
+    from memory.stores.sql.scope_probe import tenants_with_memory
 
     seen = reachable(settings)
-    found = remembered(settings.sqlite_file) if settings.sqlite_file else {}
+    found = tenants_with_memory(settings.sqlite_file) if settings.sqlite_file else {}
     hidden = {
         tenant: who
         for tenant, who in found.items()
         if (not tenant.startswith(OWN) if seen is None else tenant not in seen)
     }
     to = next(iter(seen)) if seen and len(seen) == 1 else "TENANT"
-    out = [_told(tenant, *who, to) for tenant, who in list(hidden.items())[:SHOWN]]
-    if len(hidden) > SHOWN:
-        out.append(f"so does that of {len(hidden) - SHOWN} more tenants")
+    out = [_describe(tenant, *who, to) for tenant, who in list(hidden.items())[:MAX_TENANTS_SHOWN]]
+    if len(hidden) > MAX_TENANTS_SHOWN:
+        out.append(f"so does that of {len(hidden) - MAX_TENANTS_SHOWN} more tenants")
     return out
 
 
-def _told(tenant: str, count: int, one: str, to: str) -> str:
+def _describe(tenant: str, count: int, one: str, to: str) -> str:
     whose = (
         f", {MODES[tenant]}"
         if tenant in MODES
@@ -60,6 +64,7 @@ def _told(tenant: str, count: int, one: str, to: str) -> str:
     who = f"the memory of {count} users" if count > 1 else f"the memory of {one!r}"
     shown = one if one.isidentifier() else "FROM"
     return (
-        f"{who} lies here under the tenant {tenant!r}{whose}, and no request reaches it in this mode: "
-        f"`mnemogate users move {shown} {shown if shown != 'FROM' else 'TO'} --from-tenant {tenant} --to-tenant {to}` moves a user's"
+        f"{who} lies here under the tenant {tenant!r}{whose}, and no request reaches it in this "
+        f"mode: `mnemogate users move {shown} {shown if shown != 'FROM' else 'TO'} "
+        f"--from-tenant {tenant} --to-tenant {to}` moves a user's"
     )

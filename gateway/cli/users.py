@@ -1,4 +1,6 @@
-"""`mnemogate users ...`: whose memory there is, and giving it another name, across tenants and so across modes."""
+"""`mnemogate users ...`: whose memory there is, and giving it another name, across tenants and so
+across modes.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +10,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gateway.cli.client import opened
+from gateway.cli.client import open_api
 from gateway.cli.options import (
-    Failed,
-    Where,
+    CommandFailed,
+    GatewayOptions,
     config_option,
     json_option,
-    shown_json,
+    print_json,
     where_options,
     with_database,
 )
 from gateway.cli.tenants import holders, reachable
 
 if TYPE_CHECKING:
-    from gateway.settings import Settings
-    from memory.stores.sql.moving import Move
+    from gateway.config.settings import Settings
+    from memory import OwnerRename
 
 
 class Listing(click.Group):
@@ -49,17 +51,17 @@ def users() -> None:
 @users.command("list", short_help="The users of whom something is stored.")
 @json_option
 @where_options
-def list_(where: Where, as_json: bool) -> None:
+def list_(where: GatewayOptions, as_json: bool) -> None:
     """List the users that the key may see, with counts and their last activity.
 
     \b
     Example:
       mnemogate users list
     """
-    with opened(where, makes=False) as api:
+    with open_api(where, makes=False) as api:
         found = list(api.pages("/users", {"limit": 200}))
     if as_json:
-        shown_json(found)
+        print_json(found)
         return
     for user in found:
         counts = ", ".join(
@@ -84,82 +86,81 @@ def list_(where: Where, as_json: bool) -> None:
 def move(
     source: str, target: str, from_tenant: str | None, to_tenant: str | None, config: Path | None
 ) -> None:
-    """Give all memory of the user FROM, of all agents, to the user TO, who has none yet; the gateway may run meanwhile. What FROM
-    has used and cost stays where it was.
+    """Give all memory of the user FROM, of all agents, to the user TO, who has none yet; the
+    gateway may run meanwhile. What FROM has used and cost stays where it was.
 
-    Tenants: `local` is single-user mode's, `open` that of open mode, `own-...` those of own keys; managed keys name theirs.
-    Two memories are joined otherwise: `memory export --user FROM -o FILE`, then `memory import FILE --user TO`.
+    Tenants: `local` is single-user mode's, `open` that of open mode, `own-...` those of own keys;
+    managed keys name theirs. Two memories are joined otherwise: `memory export --user FROM -o
+    FILE`, then `memory import FILE --user TO`.
 
     \b
     Example:
       mnemogate users move me ada --from-tenant local --to-tenant acme
     """
-    from memory.errors import MemoryFault
-    from memory.stores.sql.moving import Move
+    from memory import MemoryFault, OwnerRename
 
     settings = with_database(config)
-    if (spill := settings.data / "spill.ndjson").exists() and spill.stat().st_size:
-        raise Failed(
-            f"Turns wait in {spill} for the store. Start the gateway once, so that it takes them in, and then move."
-        )
-    asked = Move(
+    _require_empty_spill(settings)
+    asked = OwnerRename(
         _secret(settings),
         (_from(settings, source, from_tenant), source),
-        (_to(settings, to_tenant), _named(target)),
+        (_to(settings, to_tenant), _require_user(target)),
     )
     if asked.source == asked.target:
-        raise Failed(
-            f"{source!r} of the tenant {asked.source[0]!r} is that user already. Give another TO or --to-tenant."
+        raise CommandFailed(
+            f"{source!r} of the tenant {asked.source[0]!r} is that user already. Give another "
+            "TO or --to-tenant."
         )
     try:
-        asyncio.run(_moved(settings, asked))
+        asyncio.run(_move(settings, asked))
     except MemoryFault as e:
-        text = str(e)
-        raise Failed(
-            f"{text[:1].upper()}{text[1:]}. `mnemogate users move --help` says how two memories are joined."
-        ) from e
+        what = str(e)[:1].upper() + str(e)[1:]
+        how = "`mnemogate users move --help` says how two memories are joined."
+        raise CommandFailed(f"{what}. {how}") from e
     click.echo(
         f"what was remembered of {source} ({asked.source[0]}) is {target}'s ({asked.target[0]}) now"
     )
 
 
-async def _moved(settings: Settings, asked: Move) -> None:
-    from memory.stores.sql import moving
-    from memory.stores.sql.engine import Database
+def _require_empty_spill(settings: Settings) -> None:
+    """Refuse to go on while turns wait in a file for the store."""
+    if (spill := settings.data / "spill.ndjson").exists() and spill.stat().st_size:
+        raise CommandFailed(
+            f"Turns wait in {spill} for the store. Start the gateway once, so that it takes "
+            "them in, and then move."
+        )
+
+
+async def _move(settings: Settings, asked: OwnerRename) -> None:
+    from memory import Database
+    from memory.management.renaming import rename_user
 
     db = Database(settings.database)
     await db.open()
     try:
-        seen: dict[int, int] = {}
-        for scope_id, agent in await db.read(lambda conn: moving.begun(conn, asked)):
-            at: int | None = 0
-            key = asked.key(agent)
-            while at is not None:
-                seen[scope_id] = at
-                at = await db.write(
-                    lambda conn, s=scope_id, k=key, a=at: moving.page(conn, s, k, a)
-                )  # type: ignore[misc]
-        await db.write(lambda conn: moving.ended(conn, asked, seen))
+        await rename_user(db, asked)
     finally:
         await db.close()
 
 
 def _secret(settings: Settings) -> bytes:
-    from gateway.secret import kept_secret
+    from gateway.config.secret_file import load_or_create_secret
 
     if not (path := settings.data / "secret").exists():
-        raise Failed(
-            f"{path} is missing: without it no stored memory can be recognised. Restore it from a backup."
+        raise CommandFailed(
+            f"{path} is missing: without it no stored memory can be recognised. Restore it from "
+            "a backup."
         )
-    return kept_secret(path, 32)
+    return load_or_create_secret(path, 32)
 
 
-def _named(user: str) -> str:
-    from gateway.identity import USER_CHARACTERS
+def _require_user(user: str) -> str:
+    from gateway.auth.user_resolver import USER_CHARACTERS
 
     if not user.strip() or user != user.strip() or len(user) > USER_CHARACTERS:
-        raise Failed(
-            f"TO is {user[:80]!r}: give 1 to {USER_CHARACTERS} characters, without white space around them."
+        raise CommandFailed(
+            f"TO is {user[:80]!r}: give 1 to {USER_CHARACTERS} characters, without white space "
+            "around them."
         )
     return user
 
@@ -169,11 +170,13 @@ def _from(settings: Settings, user: str, tenant: str | None) -> str:
     if tenant is not None or len(found) == 1:
         return tenant or found[0]
     if not found:
-        raise Failed(
-            f"Nothing is stored of the user {user!r} here, in any tenant. `mnemogate users` lists who is known."
+        raise CommandFailed(
+            f"Nothing is stored of the user {user!r} here, in any tenant. `mnemogate users` "
+            "lists who is known."
         )
-    raise Failed(
-        f"{len(found)} tenants know a user {user!r}: {', '.join(found[:10])}. Name one with --from-tenant."
+    raise CommandFailed(
+        f"{len(found)} tenants know a user {user!r}: {', '.join(found[:10])}. Name one with "
+        "--from-tenant."
     )
 
 
@@ -182,4 +185,6 @@ def _to(settings: Settings, tenant: str | None) -> str:
     if tenant is not None or len(found) == 1:
         return tenant or found[0]
     there = f": {', '.join(found[:10])}" if found else ", one for each own key"
-    raise Failed(f"Requests have more than one tenant here{there}. Name one with --to-tenant.")
+    raise CommandFailed(
+        f"Requests have more than one tenant here{there}. Name one with --to-tenant."
+    )

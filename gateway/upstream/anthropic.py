@@ -1,7 +1,9 @@
-"""Anthropic: chat completions are translated to its Messages API and back; any other path goes through as it is.
+"""Anthropic: chat completions are translated to its Messages API and back; any other path goes
+through as it is.
 
-Rules: an event becomes a chunk at once; closing or cancelling closes the connection at once; statuses are kept. The key goes as
-`x-api-key`, never as Authorization, unless it is an OAuth token, which goes no other way.
+Rules: an event becomes a chunk at once; closing or cancelling closes the connection at once;
+statuses are kept. The key goes as `x-api-key`, never as Authorization, unless it is an OAuth token,
+which goes no other way.
 """
 
 from __future__ import annotations
@@ -16,13 +18,21 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from gateway.errors import BadRequest, StreamIncomplete
-from gateway.pace import Paced
-from gateway.sse import EventTooLarge
-from gateway.upstream.base import ANSWER_BYTES, ERROR_BYTES, Headers, Incoming, Outgoing, Upstream
-from gateway.weighing import LIGHT_BYTES, MOST_VALUES, is_readable, weighed
+from gateway.http.json_thread import run_by_weight
+from gateway.http.pacing import PacedStream
+from gateway.upstream.base import (
+    ANSWER_BYTES,
+    ERROR_BYTES,
+    Headers,
+    Upstream,
+    UpstreamRequest,
+    UpstreamResponse,
+)
+from gateway.wire.anthropic.request import BINDING, messages_request, thoughts_in_loop
+from gateway.wire.anthropic.response import StreamedAnswer, WholeAnswer, answer, refusal
 from gateway.wire.chat import Json, decode, encode
-from gateway.wire.messages_answer import StreamedAnswer, WholeAnswer, answer, refusal
-from gateway.wire.messages_request import BINDING, messages_request, thoughts_in_loop
+from gateway.wire.json_weight import LIGHT_BYTES, MOST_VALUES, is_readable
+from gateway.wire.sse import EventTooLarge
 
 CHAT = "/chat/completions"
 VERSION = b"2023-06-01"
@@ -30,22 +40,25 @@ OAUTH = b"sk-ant-oat"
 Facts = Callable[[str], Mapping[str, Any]]
 
 
-class Translation(Protocol):
-    """An answer's bytes in other words. waiting: how many bytes wait for the end of what they belong to."""
+class TranslatedRequest(Protocol):
+    """An answer's bytes in other words.
+
+    waiting: how many bytes wait for the end of what they belong to.
+    """
 
     @property
     def waiting(self) -> int: ...
 
     def feed(self, data: bytes) -> bytes:
-        """The next bytes, of any length; returns what can be told of them by now."""
+        """Return the next bytes, of any length; returns what can be told of them by now."""
         ...
 
     def end(self) -> bytes:
-        """What is left to tell when no more bytes come."""
+        """Return what is left to tell when no more bytes come."""
         ...
 
 
-class _Asked(NamedTuple):
+class _NativeRequest(NamedTuple):
     """A request in Anthropic's words. bound: it needs the beta. thoughts: blocks of thinking that
     its tool loop had. usage: a usage chunk is wanted."""
 
@@ -58,8 +71,9 @@ class _Asked(NamedTuple):
 class AnthropicUpstream:
     """Anthropic's API, or a server that speaks it.
 
-    wire: what sends bytes to its base URL, which ends in `/v1`. facts: what models.toml knows of a model. max_tokens: for requests
-    without a maximum to models that it does not know. version: an `anthropic-version` in place of the usual one.
+    wire: what sends bytes to its base URL, which ends in `/v1`. facts: what models.toml knows of a
+    model. max_tokens: for requests without a maximum to models that it does not know. version: an
+    `anthropic-version` in place of the usual one.
     """
 
     def __init__(
@@ -68,21 +82,21 @@ class AnthropicUpstream:
         self._wire, self._facts, self._max_tokens = wire, facts, max_tokens
         self._version = version.encode() or VERSION
 
-    async def send(self, request: Outgoing) -> Incoming:
+    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         """See the port. Raises BadRequest for a chat completion that cannot be translated."""
         request = replace(request, headers=self._headers(request.headers))
         path, mark, query = request.path.partition("?")
         if path != CHAT or request.method != "POST":
-            return _named(await self._wire.send(request))
+            return _with_request_id(await self._wire.send(request))
         told = request.body or b""
-        asked = await weighed(told, self._asked, told, request)
+        asked = await run_by_weight(told, self._translate_request, told, request)
         headers = _with_beta(request.headers, BINDING) if asked.bound else request.headers
         sent = replace(
             request, path=f"/messages{mark}{query}", content=asked.content, headers=headers
         )
-        return _translated(_named(await self._wire.send(sent)), asked)
+        return _translate_response(_with_request_id(await self._wire.send(sent)), asked)
 
-    def _asked(self, told: bytes, request: Outgoing) -> _Asked:
+    def _translate_request(self, told: bytes, request: UpstreamRequest) -> _NativeRequest:
         """Translate a request. Raises BadRequest."""
         body = _object(told)
         if request.model:
@@ -92,12 +106,12 @@ class AnthropicUpstream:
         )
         options = body.get("stream_options")
         wants = isinstance(options, dict) and bool(options.get("include_usage"))
-        return _Asked(
+        return _NativeRequest(
             encode(sent), "block_binding" in sent.get("thinking", {}), thoughts_in_loop(body), wants
         )
 
     def _headers(self, headers: Sequence[tuple[bytes, bytes]]) -> Headers:
-        out = [_keyed(v) if k == b"authorization" else (k, v) for k, v in headers]
+        out = [_key_header(v) if k == b"authorization" else (k, v) for k, v in headers]
         return (
             out
             if any(k == b"anthropic-version" for k, _ in out)
@@ -105,7 +119,7 @@ class AnthropicUpstream:
         )
 
 
-def _keyed(authorization: bytes) -> tuple[bytes, bytes]:
+def _key_header(authorization: bytes) -> tuple[bytes, bytes]:
     key = authorization.partition(b" ")[2].strip()
     return (b"authorization", authorization) if key.startswith(OAUTH) else (b"x-api-key", key)
 
@@ -119,20 +133,22 @@ def _with_beta(headers: Sequence[tuple[bytes, bytes]], name: str) -> Headers:
     ]
 
 
-def _named(incoming: Incoming) -> Incoming:
-    """The answer with its request id also under the name that clients know."""
+def _with_request_id(incoming: UpstreamResponse) -> UpstreamResponse:
+    """Return the answer with its request id also under the name that clients know."""
     ident = incoming.header(b"request-id")
     if ident is not None and incoming.header(b"x-request-id") is None:
         incoming.headers.append((b"x-request-id", ident))
     return incoming
 
 
-def _translated(incoming: Incoming, asked: _Asked) -> Incoming:
+def _translate_response(incoming: UpstreamResponse, asked: _NativeRequest) -> UpstreamResponse:
     headers = [(k, v) for k, v in incoming.headers if k.lower() != b"content-length"]
-    return Incoming(incoming.status, headers, _Body(incoming, _into(incoming, asked)))
+    return UpstreamResponse(
+        incoming.status, headers, _TranslatedBody(incoming, _into(incoming, asked))
+    )
 
 
-def _into(incoming: Incoming, asked: _Asked) -> Translation:
+def _into(incoming: UpstreamResponse, asked: _NativeRequest) -> TranslatedRequest:
     if not 200 <= incoming.status < 300:
         return WholeAnswer(refusal, ERROR_BYTES)
     created = int(time.time())
@@ -144,15 +160,18 @@ def _into(incoming: Incoming, asked: _Asked) -> Translation:
     return StreamedAnswer(created, asked.thoughts, asked.usage, is_readable)
 
 
-class _Body:
-    """A body in other words. An object, not a generator: closing one that was never iterated must work too."""
+class _TranslatedBody:
+    """A body in other words.
 
-    def __init__(self, incoming: Incoming, into: Translation) -> None:
+    An object, not a generator: closing one that was never iterated must work too.
+    """
+
+    def __init__(self, incoming: UpstreamResponse, into: TranslatedRequest) -> None:
         self._incoming, self._into = incoming, into
-        self._pieces = Paced(incoming.body) if incoming.is_events else incoming.body
+        self._pieces = PacedStream(incoming.body) if incoming.is_events else incoming.body
         self._ended = False
 
-    def __aiter__(self) -> _Body:
+    def __aiter__(self) -> _TranslatedBody:
         return self
 
     async def __anext__(self) -> bytes:
@@ -179,7 +198,8 @@ class _Body:
 def _object(data: bytes) -> Json:
     if not is_readable(data):
         raise BadRequest(
-            f"The body has more than {MOST_VALUES} JSON values, which is all that is translated for this provider. Send fewer."
+            f"The body has more than {MOST_VALUES} JSON values, which is all that is translated "
+            "for this provider. Send fewer."
         )
     try:
         body = decode(data)

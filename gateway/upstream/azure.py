@@ -1,7 +1,8 @@
 """Azure OpenAI: OpenAI's API under addresses of its own, and another header for the key.
 
-Two of them: the v1 API, where base_url ends in `/openai/v1` and everything else is as at OpenAI; and the dated one, where a
-deployment, which is what the model's name means there, is part of the path and the API's date part of the query.
+Two of them: the v1 API, where base_url ends in `/openai/v1` and everything else is as at OpenAI;
+and the dated one, where a deployment, which is what the model's name means there, is part of the
+path and the API's date part of the query.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from urllib.parse import quote
 
-from gateway.naming import model_of
-from gateway.upstream.base import Headers, Incoming, Outgoing, Wire
-from gateway.upstream.clock import Timeouts
+from gateway.upstream.base import Headers, UpstreamRequest, UpstreamResponse, Wire
+from gateway.upstream.deadlines import Timeouts
 from gateway.upstream.openai import OpenAIUpstream
+from gateway.wire.model_field import model_of
 
 VERSION = "2024-10-21"  # the newest dated version that is generally available; the v1 API has none
 DEPLOYED = re.compile(
@@ -26,9 +27,13 @@ ENTRA = re.compile(
 
 
 class AzureUpstream(OpenAIUpstream):
-    """One Azure OpenAI resource. base_url: `https://NAME.openai.azure.com`, with or without `/openai`; for the v1 API with `/openai/v1`.
+    """One Azure OpenAI resource.
 
-    api_version: the dated API's date, VERSION where it is empty; for the v1 API a value only where one is wanted, such as `preview`.
+    base_url: `https://NAME.openai.azure.com`, with or without `/openai`; for the v1 API with
+    `/openai/v1`.
+
+    api_version: the dated API's date, VERSION where it is empty; for the v1 API a value only where
+    one is wanted, such as `preview`.
     """
 
     def __init__(
@@ -42,7 +47,7 @@ class AzureUpstream(OpenAIUpstream):
         base = base.removesuffix("/openai") + "/openai" if self._dated else base
         super().__init__(base + mark + query, wire, timeouts)
 
-    async def send(self, request: Outgoing) -> Incoming:
+    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         """See the port. A client's own api-version is kept."""
         path, _, query = request.path.partition("?")
         if self._dated and DEPLOYED.fullmatch(path) and (model := request.model or _model(request)):
@@ -51,13 +56,15 @@ class AzureUpstream(OpenAIUpstream):
             query = f"{query}&api-version={self._version}".lstrip("&")
         return await super().send(
             replace(
-                request, path=f"{path}?{query}" if query else path, headers=_keyed(request.headers)
+                request,
+                path=f"{path}?{query}" if query else path,
+                headers=_with_api_key(request.headers),
             )
         )
 
 
-def _keyed(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
-    """The headers with a bearer key under Azure's name for it."""
+def _with_api_key(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
+    """Return the headers with a bearer key under Azure's name for it."""
     return [
         (b"api-key", v.partition(b" ")[2].strip())
         if k == b"authorization" and not ENTRA.fullmatch(v)
@@ -66,6 +73,6 @@ def _keyed(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
     ]
 
 
-def _model(request: Outgoing) -> str | None:
+def _model(request: UpstreamRequest) -> str | None:
     kind = next((v for k, v in request.headers if k == b"content-type"), b"")
     return model_of(request.body, kind) if request.body else None

@@ -1,15 +1,22 @@
-"""HTTP/1.1 to the model servers: one request at a time on a connection, connections kept for the next.
+"""HTTP/1.1 to the model servers: one request at a time on a connection, connections kept for the
+next.
 
-The project's rule is to take a well-kept library, and on the hot path to measure: the client is the dearest thing in a request and
-is paid again for each piece of a stream. One POST of 4 KB with an answer of 600 bytes over loopback, sent and read through
-`OpenAIUpstream`, took 226 us of CPU over aiohttp (120 of them aiohttp's own) and takes 40 here; an event of a stream 34 and 17.
+The project's rule is to take a well-kept library, and on the hot path to measure: the client is the
+dearest thing in a request and is paid again for each piece of a stream. One POST of 4 KB with an
+answer of 600 bytes over loopback, sent and read through `OpenAIUpstream`, took 226 us of CPU over
+aiohttp (120 of them aiohttp's own) and takes 40 here; an event of a stream 34 and 17.
 
-`Connection` is a socket and the answer that is awaited on it (`response`, which has the grammar); `Http1` keeps them. Rules:
-- Nothing is sent twice, with one exception: a kept connection that dies before the first byte of an answer was closed by a
-  server that was about to, so the request goes over a fresh one at once. All other attempts are the caller's, who counts them.
+`Connection` is a socket and the answer that is awaited on it (`response`, which has the grammar);
+`Http1Client` keeps them. Rules:
+- Nothing is sent twice, with one exception: a kept connection that dies before the first byte of an
+  answer was closed by a
+  server that was about to, so the request goes over a fresh one at once. All other attempts are the
+  caller's, who counts them.
 - No cookies, no redirects, no decompression; headers and target go and come byte for byte.
-- A connection is used again only when its answer came whole, its request left whole, and nothing came after.
-- A caller who leaves, at any point, closes the connection at once; a place in the pool is given back once.
+- A connection is used again only when its answer came whole, its request left whole, and nothing
+  came after.
+- A caller who leaves, at any point, closes the connection at once; a place in the pool is given
+  back once.
 """
 
 from __future__ import annotations
@@ -22,13 +29,13 @@ from functools import partial
 from typing import Any, cast
 
 from gateway.errors import StreamIncomplete, UpstreamUnreachable
-from gateway.upstream.base import Content, Incoming, Origin, Request, joined, size_of
-from gateway.upstream.clock import Clock
-from gateway.upstream.dial import dialled
-from gateway.upstream.faults import too_slow, unanswered, unreachable
-from gateway.upstream.places import Places
-from gateway.upstream.response import PIECE, Malformed, Response
-from gateway.upstream.trust import trust
+from gateway.upstream.base import Content, Origin, UpstreamResponse, WireRequest, join_body, size_of
+from gateway.upstream.connection_errors import no_answer_error, too_slow, unreachable
+from gateway.upstream.connection_pool_slots import ConnectionSlots
+from gateway.upstream.deadlines import Deadlines
+from gateway.upstream.dialer import dial
+from gateway.upstream.http1_parser import CHUNK_BYTES, MalformedResponse, ResponseParser
+from gateway.upstream.tls_trust import trust
 
 WRITTEN = 1 << 17  # bytes of a request's body that are written at a time
 AT_ONCE = 1 << 15  # bytes that are sooner copied than written in parts
@@ -40,22 +47,24 @@ HERE = "closed here"
 class Connection(asyncio.Protocol):
     """A connection to `origin`, and the one answer that is awaited on it. pool: whose it is."""
 
-    def __init__(self, pool: Http1, origin: Origin) -> None:
+    def __init__(self, pool: Http1Client, origin: Origin) -> None:
         self.origin = origin
         self.since = 0.0  # by the loop's time, from when on it was kept; 0 for one that is new
         self._pool = pool
-        self._response: Response | None = None
+        self._response: ResponseParser | None = None
         self._rest: deque[memoryview] = deque()  # of the request, to be written
         self._full = self.paused = False
         self._waiter: asyncio.Future[None] | None = None
 
-    def begin(self, head: bytes, body: Content | None, bodyless: bool) -> Response:
-        """Sends a request; a large one as the server takes it, while its answer may be under way already."""
-        response = self._response = Response(bodyless)
+    def begin(self, head: bytes, body: Content | None, bodyless: bool) -> ResponseParser:
+        """Send a request; a large one as the server takes it, while its answer may be under way
+        already.
+        """
+        response = self._response = ResponseParser(bodyless)
         if self.closing:
-            self._over("closed at once")
+            self._finish("closed at once")
         elif size_of(body) <= AT_ONCE:
-            self._transport.write(head + joined(body or b""))
+            self._transport.write(head + join_body(body or b""))
         else:
             first, *more = (body,) if isinstance(body, bytes) else body or ()
             for part in (
@@ -66,8 +75,11 @@ class Connection(asyncio.Protocol):
             self._write()
         return response
 
-    async def more(self, response: Response, clock: Clock) -> None:
-        """Waits until something came. A wait that is cancelled, or too long for the clock, leaves."""
+    async def more(self, response: ResponseParser, clock: Deadlines) -> None:
+        """Wait until something came.
+
+        A wait that is cancelled, or too long for the clock, leaves.
+        """
         waiter = self._waiter = self._pool.loop.create_future()
         clock.limit(waiter)
         try:
@@ -76,27 +88,27 @@ class Connection(asyncio.Protocol):
             self.leave(response)
             raise
         finally:
-            clock.over()
+            clock.end_wait()
 
-    def taken(self, response: Response) -> None:
+    def resume_reading(self, response: ResponseParser) -> None:
         """The reader has made room, where the server waits for that."""
-        if response.unread < PIECE and self._response is response and not self.closing:
+        if response.unread < CHUNK_BYTES and self._response is response and not self.closing:
             self._resume()
 
-    def leave(self, response: Response) -> None:
+    def leave(self, response: ResponseParser) -> None:
         """Nobody wants the rest of the answer."""
         if self._response is response:
             self.abort()
 
     def abort(self) -> None:
-        self._over(HERE)
+        self._finish(HERE)
         self._transport.abort()
 
     @property
     def closing(self) -> bool:
         return self._transport.is_closing()
 
-    def _over(self, fault: str = "") -> None:
+    def _finish(self, fault: str = "") -> None:
         """The answer has ended, well or with a fault: its place is free."""
         response, self._response = self._response, None
         if response is None:
@@ -111,7 +123,7 @@ class Connection(asyncio.Protocol):
         self._rest.clear()
         if reusable and self.paused:
             self._resume()
-        self._pool.done(self, reusable)
+        self._pool.give_back(self, reusable)
         self._wake()
         if not reusable:
             self._transport.abort()
@@ -140,11 +152,11 @@ class Connection(asyncio.Protocol):
             return
         try:
             response.feed(data)
-        except Malformed as e:
-            self._over(str(e))
+        except MalformedResponse as e:
+            self._finish(str(e))
             return
         if response.whole:
-            self._over()
+            self._finish()
             return
         if response.unread > UNREAD and not self.paused and not self.closing:
             self.paused = True
@@ -160,22 +172,23 @@ class Connection(asyncio.Protocol):
         self._write()
 
     def eof_received(self) -> None:
-        self._over()  # not only once what is left of the request has gone to a server that may read no more
+        # not only once what is left of the request has gone to a server that may read no more
+        self._finish()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._pool.lost(self)
-        self._over(type(exc).__name__ if exc is not None else "")
+        self._pool.forget(self)
+        self._finish(type(exc).__name__ if exc is not None else "")
 
 
-class Body:
+class Http1Body:
     """The bytes of one answer, as they come: all that has arrived, at most a piece at a time."""
 
     __slots__ = ("_clock", "_connection", "_response")
 
-    def __init__(self, connection: Connection, response: Response, clock: Clock) -> None:
+    def __init__(self, connection: Connection, response: ResponseParser, clock: Deadlines) -> None:
         self._connection, self._response, self._clock = connection, response, clock
 
-    def __aiter__(self) -> Body:
+    def __aiter__(self) -> Http1Body:
         return self
 
     async def __anext__(self) -> bytes:
@@ -188,52 +201,57 @@ class Body:
                     f"The upstream's answer broke off ({response.fault}). Try again."
                 )
             await connection.more(response, clock)
-        clock.heard()
+        clock.start_idle()
         if connection.paused:
-            connection.taken(response)
+            connection.resume_reading(response)
         return data
 
     async def aclose(self) -> None:
         self._connection.leave(self._response)
 
 
-class Http1:
-    """Connections of one provider. max_connections: at a time, over all its addresses. tls: in place of the system's trust."""
+class Http1Client:
+    """Connections of one provider.
+
+    max_connections: at a time, over all its addresses. tls: in place of the system's trust.
+    """
 
     def __init__(self, max_connections: int = 1000, tls: ssl.SSLContext | None = None) -> None:
         self.all: set[Connection] = set()
-        self.places = Places(max_connections)
+        self.places = ConnectionSlots(max_connections)
         self._kept: dict[Origin, list[Connection]] = {}  # the last one used last
         self._sweep: asyncio.TimerHandle | None = None
         self._tls = tls
 
-    async def call(self, request: Request, clock: Clock) -> Incoming:
+    async def call(self, request: WireRequest, clock: Deadlines) -> UpstreamResponse:
         """See the port."""
         head = _head(request)
         self.loop = asyncio.get_running_loop()
         for fresh in (False, True):
-            connection = await self._connected(request.origin, clock, fresh=fresh)
+            connection = await self._take_connection(request.origin, clock, fresh=fresh)
             request.written()
             response = connection.begin(head, request.content, request.method == "HEAD")
             while not response.status and not response.fault:
                 await connection.more(response, clock)
             if response.status:
-                return Incoming(
-                    response.status, response.headers, Body(connection, response, clock)
+                return UpstreamResponse(
+                    response.status, response.headers, Http1Body(connection, response, clock)
                 )
             if not (connection.since and response.silent) or response.fault == HERE:
                 break
-        raise unanswered(response.silent) from ConnectionError(response.fault)  # for the log
+        raise no_answer_error(response.silent) from ConnectionError(response.fault)  # for the log
 
-    async def _connected(self, origin: Origin, clock: Clock, *, fresh: bool) -> Connection:
+    async def _take_connection(
+        self, origin: Origin, clock: Deadlines, *, fresh: bool
+    ) -> Connection:
         """Take a place and a connection: a kept one, unless a fresh one is wanted."""
         with clock:
             until = self.loop.time() + clock.timeouts.connect
             await self.places.take(until)
-            return (None if fresh else self._usable(origin)) or await self._opened(origin, until)
+            return (None if fresh else self._usable(origin)) or await self._open(origin, until)
 
     async def aclose(self) -> None:
-        """Closes every connection; who still reads from one is told."""
+        """Close every connection; who still reads from one is told."""
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None
@@ -242,7 +260,7 @@ class Http1:
         while self.all:  # noqa: ASYNC110 - a turn or two of the loop, once
             await asyncio.sleep(0)
 
-    def done(self, connection: Connection, reusable: bool) -> None:
+    def give_back(self, connection: Connection, reusable: bool) -> None:
         """The connection's answer has ended."""
         if reusable:
             connection.since = self.loop.time()
@@ -251,7 +269,7 @@ class Http1:
                 self._sweep = self.loop.call_later(IDLE, self._swept)
         self.places.give()
 
-    def lost(self, connection: Connection) -> None:
+    def forget(self, connection: Connection) -> None:
         self.all.discard(connection)
         if connection in (kept := self._kept.get(connection.origin, [])):
             kept.remove(connection)
@@ -263,12 +281,15 @@ class Http1:
                 return connection
         return None
 
-    async def _opened(self, origin: Origin, until: float) -> Connection:
-        """A new connection, or the place is free again. Raises UpstreamTimeout, UpstreamUnreachable."""
+    async def _open(self, origin: Origin, until: float) -> Connection:
+        """Return a new connection, or the place is free again.
+
+        Raises UpstreamTimeout, UpstreamUnreachable.
+        """
         make: Callable[[], Connection] = partial(Connection, self, origin)
         try:
             async with asyncio.timeout_at(until):
-                sock = await dialled(origin.host, origin.port)
+                sock = await dial(origin.host, origin.port)
                 secured: dict[str, Any] = (
                     {"ssl": self._trust(), "server_hostname": origin.host} if origin.tls else {}
                 )
@@ -280,7 +301,9 @@ class Http1:
             if isinstance(e, (OSError, ValueError)):
                 raise unreachable(e) from e
             raise
-        if not connection.closing:  # known only from now on: uvloop does not tell of the loss of one whose opening was cancelled
+        # known only from now on: uvloop does not tell of the loss of one whose opening was
+        # cancelled
+        if not connection.closing:
             self.all.add(connection)
         return connection
 
@@ -291,7 +314,7 @@ class Http1:
         return self._tls
 
     def _swept(self) -> None:
-        """Closes what was not used for too long, and looks again when the next one's time comes."""
+        """Close what was not used for too long, and looks again when the next one's time comes."""
         now = self.loop.time()
         for kept in self._kept.values():
             while kept and kept[0].since + IDLE <= now:
@@ -300,8 +323,11 @@ class Http1:
         self._sweep = None if oldest is None else self.loop.call_at(oldest + IDLE, self._swept)
 
 
-def _head(request: Request) -> bytes:
-    """The request up to its body. Raises UpstreamUnreachable for a line that would end elsewhere than at its end."""
+def _head(request: WireRequest) -> bytes:
+    """Return the request up to its body.
+
+    Raises UpstreamUnreachable for a line that would end elsewhere than at its end.
+    """
     lines = [
         b"%b %b HTTP/1.1" % (request.method.encode(), request.target),
         b"Host: " + request.host,
@@ -310,6 +336,7 @@ def _head(request: Request) -> bytes:
     head = b"\r\n".join(lines)
     if not head.count(b"\r") == head.count(b"\n") == len(lines) - 1 or b"\0" in head:
         raise UpstreamUnreachable(
-            "A header for the upstream has a line break in it and cannot be sent. Check the provider's api_key."
+            "A header for the upstream has a line break in it and cannot be sent. Check the "
+            "provider's api_key."
         )
     return head + b"\r\n\r\n"

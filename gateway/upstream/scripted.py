@@ -1,4 +1,7 @@
-"""A scripted upstream: the port's public test double. It plays answers in order and keeps every request it got."""
+"""A scripted upstream: the port's public test double.
+
+It plays answers in order and keeps every request it got.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,23 @@ import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from gateway.upstream.base import Incoming, Outgoing
+from gateway.upstream.base import UpstreamRequest, UpstreamResponse
 
-Answer = Incoming | Exception | Callable[[Outgoing], Incoming]
+Answer = UpstreamResponse | Exception | Callable[[UpstreamRequest], UpstreamResponse]
 
 
 class ScriptedUpstream:
     """Plays `answers` one after the other; the last one is played again when they run out.
 
-    An answer is an Incoming (see `completion`, `stream`, `refusal`), an exception to raise, or a function of the request.
+    An answer is an Incoming (see `completion`, `stream`, `refusal`), an exception to raise, or a
+    function of the request.
     """
 
     def __init__(self, answers: Sequence[Answer]) -> None:
         self._answers = list(answers)
-        self.requests: list[Outgoing] = []
+        self.requests: list[UpstreamRequest] = []
 
-    async def send(self, request: Outgoing) -> Incoming:
+    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         self.requests.append(request)
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, Exception):
@@ -43,8 +47,8 @@ async def _parts(parts: Sequence[bytes | Exception]) -> AsyncIterator[bytes]:
 
 def completion(
     message: dict[str, Any], finish: str = "stop", **top: Any
-) -> Callable[[Outgoing], Incoming]:
-    """A whole completion with this assistant message."""
+) -> Callable[[UpstreamRequest], UpstreamResponse]:
+    """Return a whole completion with this assistant message."""
     body = {
         "id": "chatcmpl-scripted",
         "object": "chat.completion",
@@ -56,24 +60,26 @@ def completion(
         "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
         **top,
     }
-    return lambda _: Incoming(
+    return lambda _: UpstreamResponse(
         200, [(b"content-type", b"application/json")], _parts([json.dumps(body).encode()])
     )
 
 
-def stream(chunks: Sequence[dict[str, Any] | bytes | Exception]) -> Callable[[Outgoing], Incoming]:
-    """A stream of these chunks; bytes are sent as they are, an exception breaks it off."""
+def stream(
+    chunks: Sequence[dict[str, Any] | bytes | Exception],
+) -> Callable[[UpstreamRequest], UpstreamResponse]:
+    """Return a stream of these chunks; bytes are sent as they are, an exception breaks it off."""
     parts = [
         b"data: " + json.dumps(c).encode() + b"\n\n" if isinstance(c, dict) else c for c in chunks
     ]
-    return lambda _: Incoming(200, [(b"content-type", b"text/event-stream")], _parts(parts))
+    return lambda _: UpstreamResponse(200, [(b"content-type", b"text/event-stream")], _parts(parts))
 
 
 def refusal(
     status: int, body: dict[str, Any], headers: Sequence[tuple[bytes, bytes]] = ()
-) -> Callable[[Outgoing], Incoming]:
-    """An error answer."""
-    return lambda _: Incoming(
+) -> Callable[[UpstreamRequest], UpstreamResponse]:
+    """Return an error answer."""
+    return lambda _: UpstreamResponse(
         status,
         [(b"content-type", b"application/json"), *headers],
         _parts([json.dumps(body).encode()]),

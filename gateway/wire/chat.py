@@ -2,23 +2,25 @@
 
 A reply is a stream and a whole reply is a stream of one chunk, so one reader serves both modes:
 `lift` turns a completion into that chunk and `fold` turns chunks into a completion. Laws (tests):
-`fold([lift(c)]) == c`, unknown members included, and any legal chunking of a reply folds to the same.
+`fold([lift(c)]) == c`, unknown members included, and any legal chunking of a reply folds to the
+same.
 
-The interceptor never touches JSON. It sees a `Chunk` as *segments* (text, a call's delta, a finish, the rest)
-and asks for the chunk again with only the segments it keeps; an untouched chunk is the bytes that came.
+The interceptor never touches JSON. It sees a `Chunk` as *segments* (text, a call's delta, a finish,
+the rest) and asks for the chunk again with only the segments it keeps; an untouched chunk is the
+bytes that came.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from gateway.wire.delta import growing, joined, merge
+from gateway.wire.merge import growing_copy, merge, plain_text
 
 Json = dict[str, Any]
 encode = msgspec.json.Encoder().encode
@@ -32,21 +34,26 @@ _SOUND = re.compile(
 _ESCAPE = re.compile(_PAIR + rb"|(\\u[dD][89a-fA-F]..)|\\?.", re.DOTALL)
 _UNKNOWN = rb"\ufffd"  # as long as what it stands for
 MENDED_BYTES = 16 << 20
-_WINDOW = 1 << 18  # bytes that are looked at in one step
+_SCAN_WINDOW_BYTES = 1 << 18  # bytes that are looked at in one step
+_SEARCH_STEP_BYTES = 1 << 22  # that are searched in one
 
 
-def decode(data: bytes) -> Any:
-    """JSON text as a value. Half of a surrogate pair, legal JSON that JavaScript makes of a cut emoji, becomes U+FFFD: it is
-    no character, can be neither stored nor sent on, and must not cost the request. Raises msgspec.DecodeError, RecursionError."""
+def decode(data: bytes, read: Callable[[bytes], Any] = _decode) -> Any:
+    """Read JSON text, as a value or by a reader of its own.
+
+    Half of a surrogate pair, legal JSON that JavaScript makes of a cut emoji, becomes U+FFFD: it is
+    no character, can be neither stored nor sent on, and must not cost the request.
+    Raises msgspec.DecodeError, RecursionError.
+    """
     try:
-        return _decode(data)
+        return read(data)
     except msgspec.DecodeError:
-        if whole(data):
+        if has_no_lone_surrogates(data):
             raise
-        return _decode(mended(data))
+        return read(replace_lone_surrogates(data))
 
 
-def mended(data: bytes) -> bytes:
+def replace_lone_surrogates(data: bytes) -> bytes:
     """Return the JSON text with each half of a surrogate pair replaced by U+FFFD.
 
     Text of more than `MENDED_BYTES` is left as it is, and so refused.
@@ -58,18 +65,33 @@ def mended(data: bytes) -> bytes:
     return bytes(out)
 
 
-def whole(data: bytes) -> bool:
-    """Whether no half of a surrogate pair is in a JSON text, so that it may be sent on as it came."""
+def has_no_lone_surrogates(data: bytes) -> bool:
+    """Tell whether no half of a surrogate pair is in a JSON text, so that it may be sent on as it
+    came.
+    """
     # A search for what begins with a backslash would be slow in a text of nothing else.
-    escaped = any(mark[1:] in data and mark in data for mark in (b"\\ud", b"\\uD"))
+    escaped = any(_holds(data, mark[1:]) and _holds(data, mark) for mark in (b"\\ud", b"\\uD"))
     return not escaped or next(_halves(data), None) is None
 
 
+def _holds(data: bytes, mark: bytes) -> bool:
+    """Tell whether a mark of few bytes is in a text, which is searched in steps: in a thread,
+    others have their turn between two.
+    """
+    return any(
+        data.find(mark, at, at + _SEARCH_STEP_BYTES + len(mark)) >= 0
+        for at in range(0, len(data), _SEARCH_STEP_BYTES)
+    )
+
+
 def _halves(data: bytes) -> Iterator[int]:
-    """Find the escapes that are half of a surrogate pair. Each byte is looked at once, from the left."""
+    """Find the escapes that are half of a surrogate pair.
+
+    Each byte is looked at once, from the left.
+    """
     at, size = 0, len(data)
     while at < size:
-        found = _SOUND.match(data, at, at + _WINDOW)
+        found = _SOUND.match(data, at, at + _SCAN_WINDOW_BYTES)
         at = found.end() if found else at
         if escape := _ESCAPE.match(data, at):  # what stopped it: a half, or the window's end
             if escape[1]:
@@ -77,13 +99,14 @@ def _halves(data: bytes) -> Iterator[int]:
             at = escape.end()
 
 
-class Malformed(ValueError):
+class MalformedCompletion(ValueError):
     """The upstream sent something that is not a chat completion."""
 
 
 @dataclass(slots=True)
-class Head:
-    """What is the same on every chunk of one answer: each member from the first chunk that tells it, then imposed on the rest.
+class ChunkIdentity:
+    """What is the same on every chunk of one answer: each member from the first chunk that tells
+    it, then imposed on the rest.
 
     model: the alias the client asked for, when one is configured.
     """
@@ -102,7 +125,9 @@ class Head:
 
 @dataclass(slots=True)
 class Segment:
-    """One piece of a chunk: kind is text, call, finish or other; lane is the choice it belongs to."""
+    """One piece of a chunk: kind is text, call, finish or other; lane is the choice it belongs
+    to.
+    """
 
     kind: str
     lane: int
@@ -110,7 +135,7 @@ class Segment:
     shown: Any = None  # what to show in place of value; None shows the value
 
     @property
-    def told(self) -> Any:
+    def visible_value(self) -> Any:
         return self.value if self.shown is None else self.shown
 
 
@@ -125,12 +150,14 @@ class Chunk:
     error: Any = None
 
     def render(
-        self, kept: Sequence[Segment], head: Head, roles: set[int], bare: bool = False
+        self, kept: Sequence[Segment], head: ChunkIdentity, roles: set[int], bare: bool = False
     ) -> bytes | None:
-        """The chunk as it is shown: only `kept` segments, one identity, one role a lane, no usage.
+        """Return the chunk as it is shown: only `kept` segments, one identity, one role a lane, no
+        usage.
 
-        roles: lanes whose role was shown already; lanes shown here are added. bare: the client did not ask for
-        usage, so not even a null of it is left. Returns None when nothing would be left to show.
+        roles: lanes whose role was shown already; lanes shown here are added. bare: the client did
+        not ask for usage, so not even a null of it is left. Returns None when nothing would be left
+        to show.
         """
         if not kept:
             return None
@@ -145,7 +172,7 @@ class Chunk:
         )
         if fixed and "usage" in body:
             fixed = body["usage"] is None and not bare
-        if fixed and all(_settled(c, roles) for c in body["choices"]):
+        if fixed and all(_is_settled(c, roles) for c in body["choices"]):
             roles.update(lane_of(c) for c in body["choices"])
             return self.payload
         out = {**body, **members, "choices": self._choices(kept, roles)}
@@ -170,12 +197,12 @@ class Chunk:
 
 
 def lane_of(choice: Json) -> Any:
-    """The index of a choice; a server that leaves it out or null means the first."""
+    """Return the index of a choice; a server that leaves it out or null means the first."""
     lane = choice.get("index")
     return 0 if lane is None else lane
 
 
-def _settled(choice: Json, roles: set[int]) -> bool:
+def _is_settled(choice: Json, roles: set[int]) -> bool:
     """True when the role of this delta needs no edit."""
     delta = choice.get("delta")
     if not isinstance(delta, dict):
@@ -184,44 +211,58 @@ def _settled(choice: Json, roles: set[int]) -> bool:
 
 
 def _choice(choice: Json, lane: int, mine: Sequence[Segment], whole: bool) -> Json:
-    """One choice with only these segments, in its own order, without its role. Whole: none is missing, so all else stays."""
+    """Return one choice with only these segments, in its own order, without its role.
+
+    Whole: none is missing, so all else stays.
+    """
     kinds = {s.kind: s for s in mine}
     rest = whole or "other" in kinds
     delta: Json = {}
     for key, value in (choice.get("delta") or {}).items():
         if key == "tool_calls" and value:
-            if calls := [s.told for s in mine if s.kind == "call"]:
+            if calls := [s.visible_value for s in mine if s.kind == "call"]:
                 delta[key] = calls
         elif key == "content" and isinstance(value, str) and value:
             if said := kinds.get("text"):
-                delta[key] = said.told
+                delta[key] = said.visible_value
         elif key != "role" and rest:
             delta[key] = value
     out = {k: v for k, v in choice.items() if rest or k in ("index", "delta", "finish_reason")}
     finish = kinds.get("finish")
-    return {**out, "index": lane, "delta": delta, "finish_reason": finish.told if finish else None}
+    return {
+        **out,
+        "index": lane,
+        "delta": delta,
+        "finish_reason": finish.visible_value if finish else None,
+    }
 
 
-def read(payload: bytes) -> Chunk:
-    """One event's data as a chunk. Raises Malformed for what is neither a chunk nor an error object."""
+def parse_chunk(payload: bytes) -> Chunk:
+    """Return one event's data as a chunk.
+
+    Raises Malformed for what is neither a chunk nor an error object.
+    """
     try:
         body = decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
-        raise Malformed(f"the upstream sent an event that is not JSON: {e}") from e
+        raise MalformedCompletion(f"the upstream sent an event that is not JSON: {e}") from e
     if not isinstance(body, dict):
-        raise Malformed("the upstream sent an event that is not a JSON object")
+        raise MalformedCompletion("the upstream sent an event that is not a JSON object")
     return chunk(body, payload)
 
 
 def chunk(body: Json, payload: bytes) -> Chunk:
-    """Sorts a decoded chunk into segments. Raises Malformed when its members have impossible types."""
+    """Sort a decoded chunk into segments.
+
+    Raises Malformed when its members have impossible types.
+    """
     if body.get("error"):
         return Chunk(payload, body, error=body["error"])
     choices = body.get("choices")
     if choices is not None and not (
         isinstance(choices, list) and all(isinstance(c, dict) for c in choices)
     ):
-        raise Malformed("the upstream sent `choices` that is not a list of objects")
+        raise MalformedCompletion("the upstream sent `choices` that is not a list of objects")
     out = Chunk(
         payload,
         body,
@@ -233,15 +274,18 @@ def chunk(body: Json, payload: bytes) -> Chunk:
 
 
 def _sort(choice: Json, segments: list[Segment]) -> None:
-    """Adds the segments of one choice. An `other` segment's value tells whether it holds more than a bare start."""
+    """Add the segments of one choice.
+
+    An `other` segment's value tells whether it holds more than a bare start.
+    """
     lane = lane_of(choice)
     delta = choice.get("delta") or {}
     if not isinstance(delta, dict) or not isinstance(lane, int) or not 0 <= lane < CHOICES:
-        raise Malformed(
+        raise MalformedCompletion(
             f"the upstream sent a choice without a usable `delta`, or an `index` below {CHOICES}"
         )
     if not isinstance(delta.get("role"), str | None):
-        raise Malformed("the upstream sent a `role` that is not a string")
+        raise MalformedCompletion("the upstream sent a `role` that is not a string")
     found: list[Segment] = []
     extra = choice.get("logprobs") is not None
     for key, value in delta.items():
@@ -253,7 +297,7 @@ def _sort(choice: Json, segments: list[Segment]) -> None:
                 and len(value) <= CALLS
                 and all(isinstance(c, dict) and _nameable(c) for c in value)
             ):
-                raise Malformed(
+                raise MalformedCompletion(
                     f"the upstream sent `tool_calls` that is not a list of at most {CALLS} calls"
                 )
             found.extend(Segment("call", lane, c) for c in value)
@@ -275,26 +319,28 @@ def _nameable(call: Json) -> bool:
 
 
 def lift(completion: Json) -> Json:
-    """A whole completion as the one chunk of a stream."""
+    """Return a whole completion as the one chunk of a stream."""
     choices = completion.get("choices")
     if not (
         isinstance(choices, list)
         and all(isinstance(c, dict) and isinstance(c.get("message"), dict) for c in choices)
     ):
-        raise Malformed("the upstream sent a completion without `choices[].message`")
+        raise MalformedCompletion("the upstream sent a completion without `choices[].message`")
     return {
         **completion,
         "object": "chat.completion.chunk",
-        "choices": [_lifted(c) for c in choices],
+        "choices": [_lift_choice(c) for c in choices],
     }
 
 
-def lowered(body: Json) -> Json:
-    """The completion that was lifted to this chunk, where its choices are in order and hold no call."""
+def unlift(body: Json) -> Json:
+    """Return the completion that was lifted to this chunk, where its choices are in order and hold
+    no call.
+    """
     return {**body, "object": "chat.completion", "choices": [_whole(c) for c in body["choices"]]}
 
 
-def _lifted(choice: Json) -> Json:
+def _lift_choice(choice: Json) -> Json:
     message = choice["message"]
     if isinstance(calls := message.get("tool_calls"), list):
         message = {
@@ -309,10 +355,13 @@ def _lifted(choice: Json) -> Json:
     }
 
 
-class Fold:
-    """The completion that chunks add up to, kept as they come. Top-level members: the first value that is not null stays.
+class CompletionBuilder:
+    """The completion that chunks add up to, kept as they come.
 
-    lean: without the tokens' probabilities, for who keeps only what was said."""
+    Top-level members: the first value that is not null stays.
+
+    lean: without the tokens' probabilities, for who keeps only what was said.
+    """
 
     def __init__(self, *, lean: bool = False) -> None:
         self._lean = lean
@@ -331,11 +380,11 @@ class Fold:
                 choice = {k: v for k, v in choice.items() if k != "logprobs"}
             merge(self._lanes.setdefault(lane_of(choice), {}), choice)
 
-    def copy(self) -> Fold:
-        """One that grows by itself from here on."""
-        out = Fold(lean=self._lean)
+    def copy(self) -> CompletionBuilder:
+        """Return one that grows by itself from here on."""
+        out = CompletionBuilder(lean=self._lean)
         out._top = dict(self._top)
-        out._lanes = {lane: growing(choice) for lane, choice in self._lanes.items()}
+        out._lanes = {lane: growing_copy(choice) for lane, choice in self._lanes.items()}
         return out
 
     def more(self, lane: int, delta: Json) -> None:
@@ -343,17 +392,17 @@ class Fold:
         merge(self._lanes[lane], {"delta": delta})
 
     def finish(self, lane: int) -> Any:
-        """The finish that a lane was told so far."""
+        """Return the finish that a lane was told so far."""
         return self._lanes.get(lane, {}).get("finish_reason")
 
     def whole(self) -> Json:
-        choices = [_whole(joined(self._lanes[lane])) for lane in sorted(self._lanes)]
+        choices = [_whole(plain_text(self._lanes[lane])) for lane in sorted(self._lanes)]
         return {**self._top, "object": "chat.completion", "choices": choices}
 
 
 def fold(chunks: Iterable[Json]) -> Json:
-    """The completion that these chunks add up to."""
-    out = Fold()
+    """Return the completion that these chunks add up to."""
+    out = CompletionBuilder()
     for body in chunks:
         out.add(body)
     return out.whole()

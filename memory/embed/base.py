@@ -1,4 +1,7 @@
-"""The `Embed` port: texts to vectors. The gateway implements it over its upstreams; `none` is its absence."""
+"""The `Embed` port: texts to vectors.
+
+The gateway implements it over its upstreams; `none` is its absence.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,12 @@ class Embed(Protocol):
     model: str
 
     async def __call__(self, tenant: str, texts: Sequence[str]) -> list[list[float]]:
-        """One vector a text, all of one length, for this tenant (whose credentials may be needed).
+        """Return one vector a text, all of one length, for this tenant (whose credentials may be
+        needed).
 
-        Raises EmbedUnavailable when it cannot be asked now; the caller goes on without vectors or tries again later. Raises EmbedRefused
-        when it does not take one of these texts: to ask for the same again changes nothing.
+        Raises EmbedUnavailable when it cannot be asked now; the caller goes on without vectors or
+        tries again later. Raises EmbedRefused when it does not take one of these texts: to ask for
+        the same again changes nothing.
         """
         ...
 
@@ -25,4 +30,6 @@ class EmbedUnavailable(Exception):
 
 
 class EmbedRefused(Exception):
-    """The embedder does not take one of the texts (too long, not allowed), or, set up wrongly, none at all."""
+    """The embedder does not take one of the texts (too long, not allowed), or, set up wrongly, none
+    at all.
+    """

@@ -1,7 +1,9 @@
-"""Sentence vectors made on this machine: all-MiniLM-L6-v2 as Chroma publishes it for onnxruntime (384 numbers, 256 tokens).
+"""Sentence vectors made on this machine: all-MiniLM-L6-v2 as Chroma publishes it for onnxruntime
+(384 numbers, 256 tokens).
 
-The files are fetched by a command, never by themselves (`mnemogate fetch embedder`), and checked before they are used. Needs
-onnxruntime, tokenizers and numpy, which come with the extra `onnx-minilm`; they are loaded with the first text.
+The files are fetched by a command, never by themselves (`mnemogate fetch embedder`), and checked
+before they are used. Needs onnxruntime, tokenizers and numpy, which come with the extra
+`onnx-minilm`; they are loaded with the first text.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from memory.embed.base import EmbedUnavailable
-from memory.quiet import hush
+from memory.embed.telemetry import hush
 
 URL = "https://chroma-onnx-models.s3.amazonaws.com/all-MiniLM-L6-v2/onnx.tar.gz"
 SHA256 = "913d7300ceae3b2dbc2c50d1de4baacab4be7b9380491c27fab7418616a16ec3"
@@ -27,21 +29,23 @@ TOKENS = 256
 BATCH = 8  # texts at a time: a query waits for no more of a background job than this
 
 
-class Unusable(ValueError):
+class UnusableModel(ValueError):
     """The model's files are not what they should be."""
 
 
-def installed(folder: Path) -> bool:
+def is_installed(folder: Path) -> bool:
     return all((folder / name).is_file() for name in (*FILES, CHECKED))
 
 
 def unpack(archive: Path, folder: Path, sha256: str | None = None) -> None:
-    """Puts the files of the published archive into `folder`. sha256: another archive's. Raises Unusable, nothing being changed, for
-    one that is not it."""
+    """Put the files of the published archive into `folder`.
+
+    sha256: another archive's. Raises Unusable, nothing being changed, for one that is not it.
+    """
     with archive.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != (sha256 or SHA256):
-        raise Unusable(f"its SHA-256 is {found}, not {sha256 or SHA256}")
+        raise UnusableModel(f"its SHA-256 is {found}, not {sha256 or SHA256}")
     folder.mkdir(parents=True, exist_ok=True)
     digests = {}
     try:
@@ -49,14 +53,14 @@ def unpack(archive: Path, folder: Path, sha256: str | None = None) -> None:
             for name in FILES:
                 member = tar.extractfile(f"onnx/{name}")
                 if member is None:
-                    raise Unusable(f"it holds no onnx/{name}")
+                    raise UnusableModel(f"it holds no onnx/{name}")
                 data = member.read()
                 digests[name] = hashlib.sha256(data).hexdigest()
                 part = folder / f".{name}.part"
                 part.write_bytes(data)
                 part.replace(folder / name)
     except (tarfile.TarError, KeyError) as e:
-        raise Unusable(f"it cannot be read: {e}") from e
+        raise UnusableModel(f"it cannot be read: {e}") from e
     (folder / CHECKED).write_text(json.dumps(digests))
 
 
@@ -74,16 +78,17 @@ class OnnxEmbed:
         out: list[list[float]] = []
         for i in range(0, len(texts), BATCH):
             async with self._turn:
-                out += await asyncio.to_thread(self._made, list(texts[i : i + BATCH]))
+                out += await asyncio.to_thread(self._embed_batch, list(texts[i : i + BATCH]))
         return out
 
-    def _made(self, texts: list[str]) -> list[list[float]]:
+    def _embed_batch(self, texts: list[str]) -> list[list[float]]:
         try:
             tokenizer, session = self._loaded = self._loaded or self._load()
             return _vectors(tokenizer, session, texts)
         except ImportError as e:
             raise EmbedUnavailable(
-                f"onnx-minilm needs onnxruntime and tokenizers: run pip install '.[onnx-minilm]' in the folder of Mnemogate's source ({e})"
+                "onnx-minilm needs onnxruntime and tokenizers: run pip install "
+                f"'.[onnx-minilm]' in the folder of Mnemogate's source ({e})"
             ) from e
         except Exception as e:
             # onnxruntime and tokenizers raise kinds of their own, and Exception itself.
@@ -98,12 +103,14 @@ class OnnxEmbed:
         files = {name: (self._folder / name).read_bytes() for name in FILES}
         for name, data in files.items():
             if hashlib.sha256(data).hexdigest() != told.get(name):
-                raise Unusable(
-                    f"{self._folder / name} was changed since it was fetched: run `mnemogate fetch embedder` again"
+                raise UnusableModel(
+                    f"{self._folder / name} was changed since it was fetched: run `mnemogate "
+                    "fetch embedder` again"
                 )
         tokenizer = Tokenizer.from_str(files["tokenizer.json"].decode())
         tokenizer.enable_truncation(max_length=TOKENS)
-        tokenizer.enable_padding(pad_id=0, pad_token="[PAD]")  # noqa: S106 - the padding token, no secret
+        # the padding token, no secret
+        tokenizer.enable_padding(pad_id=0, pad_token="[PAD]")  # noqa: S106
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         return tokenizer, onnxruntime.InferenceSession(
@@ -112,7 +119,7 @@ class OnnxEmbed:
 
 
 def _vectors(tokenizer: Any, session: Any, texts: list[str]) -> list[list[float]]:
-    """The mean of each text's token vectors, at unit length."""
+    """Return the mean of each text's token vectors, at unit length."""
     import numpy as np
 
     encoded = tokenizer.encode_batch(texts)

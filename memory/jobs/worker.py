@@ -1,7 +1,10 @@
-"""The in-process worker: a few jobs at a time, each within its lease. Kinds without a handler here wait for one.
+"""The in-process worker: a few jobs at a time, each within its lease.
+
+Kinds without a handler here wait for one.
 
 One hand does what is quick, so that an erasure never waits for a model; the others do what is slow.
-A stop lets nothing half done: the running handler is cancelled, its job goes back to be taken at once by the next worker.
+A stop lets nothing half done: the running handler is cancelled, its job goes back to be taken at
+once by the next worker.
 """
 
 from __future__ import annotations
@@ -11,15 +14,16 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 
 from memory.errors import MemoryFault, Postponed, Unusable
-from memory.jobs import queue
-from memory.jobs.queue import Claim, Effect, Job
-from memory.stores.sql.engine import Database
+from memory.stores.sql import jobs
+from memory.stores.sql.database import Database
+from memory.stores.sql.jobs import ClaimedJob, Effect, QueuedJob
 
 log = logging.getLogger("mnemogate")
 Handler = Callable[
-    [Job], Awaitable[Effect | None]
+    [QueuedJob], Awaitable[Effect | None]
 ]  # what it returns is written as the job is settled, once
 LEASE = 120.0  # seconds a handler has
 SLOW_HANDS = 3  # they wait for models most of the time
@@ -48,9 +52,12 @@ class Worker:
         slow: bool = False,
         small: bool = False,
     ) -> None:
-        """Runs `handler` for jobs of this kind. It may run twice for one job. every: seconds after which one is enqueued by
-        itself, the first at the start. slow: it asks a model. small: what it returns writes a few rows that no turn keeps in
-        memory (`memory.lines`)."""
+        """Run `handler` for jobs of this kind.
+
+        It may run twice for one job. every: seconds after which one is enqueued by itself, the
+        first at the start. slow: it asks a model. small: what it returns writes a few rows that no
+        turn keeps in memory (`memory.lines`).
+        """
         self._handlers[kind] = handler
         for kinds, wanted in ((self._slow, slow), (self._small, small)):
             if wanted:
@@ -60,11 +67,11 @@ class Worker:
             self._periods[kind] = every
 
     def wake(self) -> None:
-        """Tells the worker that a job was enqueued."""
+        """Tell the worker that a job was enqueued."""
         self._woken.set()
 
     def resume(self, tenant: str) -> None:
-        """Tells the worker that a request of this tenant brought a credential."""
+        """Tell the worker that a request of this tenant brought a credential."""
         self._resumed.append(tenant)
         self.wake()
 
@@ -77,7 +84,7 @@ class Worker:
             ]
 
     async def stop(self) -> None:
-        """Cancels what runs and waits for it to end."""
+        """Cancel what runs and waits for it to end."""
         tasks, self._tasks = set(self._tasks), []
         while tasks:
             for task in tasks:
@@ -87,7 +94,7 @@ class Worker:
             )  # asked again: a handler may swallow it
 
     async def drain(self) -> None:
-        """Runs every job that is due now, and returns."""
+        """Run every job that is due now, and returns."""
         while await self._one(tuple(self._handlers)):
             pass
 
@@ -114,12 +121,15 @@ class Worker:
         self._woken.clear()
 
     async def _tick(self) -> None:
-        """Lets go on what waited for a credential. Enqueues the periodic jobs whose time has come; the dedupe key keeps many
-        workers from piling them up."""
+        """Let go on what waited for a credential.
+
+        Enqueues the periodic jobs whose time has come; the dedupe key keeps many workers from
+        piling them up.
+        """
         while self._resumed:
             tenant = self._resumed[0]
-            if await self._db.read(lambda conn, t=tenant: queue.waits(conn, t)):  # type: ignore[misc]
-                await self._db.write(lambda conn, t=tenant: queue.resume(conn, t))  # type: ignore[misc]
+            if await self._db.read(partial(jobs.waits, tenant=tenant)):
+                await self._db.write(partial(jobs.resume, tenant=tenant))
             self._resumed.pop(0)
             self._woken.set()
         now = time.monotonic()
@@ -127,43 +137,44 @@ class Worker:
             if now >= self._next.get(kind, now):
                 self._next[kind] = now + every
                 await self._db.write(
-                    lambda conn, k=kind: queue.enqueue(conn, Job(k, dedupe=f"every:{k}")),
+                    partial(jobs.enqueue, job=QueuedJob(kind, dedupe=f"every:{kind}")),
                     small=True,
-                )  # type: ignore[misc]
+                )
 
     async def _one(self, kinds: Collection[str]) -> bool:
-        """Runs one job of these kinds. Returns whether there was one."""
-        if not kinds or not await self._db.read(lambda conn: queue.due(conn, kinds), small=True):
+        """Run one job of these kinds. Returns whether there was one."""
+        if not kinds or not await self._db.read(lambda conn: jobs.due(conn, kinds), small=True):
             return False
         claimed = await self._db.write(
-            lambda conn: queue.claim(conn, kinds, self._lease), small=True
+            lambda conn: jobs.claim(conn, kinds, self._lease), small=True
         )
         if claimed is None:
             return False
         await self._run(claimed)
         return True
 
-    async def _run(self, claimed: Claim) -> None:
+    async def _run(self, claimed: ClaimedJob) -> None:
         kind = claimed.job.kind
         try:
             async with asyncio.timeout(self._lease):
                 effect = await self._handlers[kind](claimed.job)
             await self._db.write(
-                lambda conn: queue.done(conn, claimed, effect),
+                lambda conn: jobs.complete(conn, claimed, effect),
                 small=effect is None or kind in self._small,
             )
         except Postponed:
-            await self._db.write(lambda conn: queue.postponed(conn, claimed), small=True)
+            await self._db.write(lambda conn: jobs.postpone(conn, claimed), small=True)
         except asyncio.CancelledError:
             await asyncio.shield(
-                self._db.write(lambda conn: queue.returned(conn, claimed), small=True)
+                self._db.write(lambda conn: jobs.release(conn, claimed), small=True)
             )
             raise
         except Exception as e:
-            # A handler is foreign ground: whatever it raises, the job is tried again and the worker lives on.
+            # A handler is foreign ground: whatever it raises, the job is tried again and the worker
+            # lives on.
             log.warning("background job %s (attempt %d) failed", kind, claimed.attempts, exc_info=e)
             name, most = (
                 type(e).__name__,
-                queue.ANSWERS if isinstance(e, Unusable) else queue.ATTEMPTS,
+                jobs.ANSWERS if isinstance(e, Unusable) else jobs.ATTEMPTS,
             )
-            await self._db.write(lambda conn: queue.failed(conn, claimed, name, most), small=True)
+            await self._db.write(lambda conn: jobs.fail(conn, claimed, name, most), small=True)

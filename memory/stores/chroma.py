@@ -1,9 +1,9 @@
 """Chroma as the index of large scopes: one collection a scope and kind, always explicit vectors.
 
-SQL is the record and this can be rebuilt from it. Chroma runs in a child process (`chroma_child`): embedded, it
-was seen to hold the interpreter for seconds, and for ever once its folder is taken away. Each call has a
-deadline. After a failure the child is ended and the index left alone for a while: words find what they find,
-and the log has said so once.
+SQL is the record and this can be rebuilt from it. Chroma runs in a child process (`chroma_child`):
+embedded, it was seen to hold the interpreter for seconds, and for ever once its folder is taken
+away. Each call has a deadline. After a failure the child is ended and the index left alone for a
+while: words find what they find, and the log has said so once.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any
 
 import msgspec
 
+from memory.embed.telemetry import SWITCHES
 from memory.errors import StoreUnavailable
-from memory.quiet import SWITCHES
 
 log = logging.getLogger("mnemogate")
 CHILD = Path(__file__).with_name("chroma_child.py")
@@ -36,7 +36,10 @@ END_SECONDS = 1.0  # for the child to end by itself
 
 
 class ChromaIndex:
-    """where: `chroma:embedded` or `chroma:http://host:port`. folder: the embedded one's home. Opens on first use."""
+    """where: `chroma:embedded` or `chroma:http://host:port`.
+
+    folder: the embedded one's home. Opens on first use.
+    """
 
     def __init__(self, where: str, folder: Path) -> None:
         self._where, self._folder = where.removeprefix("chroma:"), folder
@@ -48,30 +51,35 @@ class ChromaIndex:
         self._closed = False
 
     async def upsert(self, name: str, items: Sequence[tuple[int, list[float]]]) -> None:
-        """Adds or replaces vectors by row key. Raises StoreUnavailable."""
-        await self._asked("upsert", [name, items])
+        """Add or replaces vectors by row key. Raises StoreUnavailable."""
+        await self._call("upsert", [name, items])
 
     async def nearest(self, name: str, vector: list[float], limit: int) -> dict[int, float]:
         """Row key to cosine similarity, of the `limit` nearest. Raises StoreUnavailable."""
         return msgspec.convert(
-            await self._asked("nearest", [name, vector, limit], SEARCH_SECONDS), dict[int, float]
+            await self._call("nearest", [name, vector, limit], SEARCH_SECONDS), dict[int, float]
         )
 
     async def forget(self, prefix: str, keys: Sequence[int] | None) -> None:
-        """Forgets vectors by row key, None for all, in every collection whose name begins so; what is not there is no error. Raises
-        StoreUnavailable."""
-        await self._asked("forget", [prefix, keys])
+        """Forget vectors by row key, None for all, in every collection whose name begins so; what
+        is not there is no error. Raises StoreUnavailable.
+        """
+        await self._call("forget", [prefix, keys])
 
     async def close(self) -> None:
-        """Lets the folder go, whatever a call does meanwhile."""
+        """Let the folder go, whatever a call does meanwhile."""
         self._closed = True
         for call in self._calls:
             call.cancel()
         await self._end()
 
-    async def _asked(self, name: str, arguments: list[Any], patience: float | None = None) -> Any:
-        """One call. patience: seconds after which the caller goes on without; the call goes on. Raises StoreUnavailable."""
-        call = asyncio.ensure_future(self._called(name, arguments))
+    async def _call(self, name: str, arguments: list[Any], patience: float | None = None) -> Any:
+        """Return one call.
+
+        patience: seconds after which the caller goes on without; the call goes on. Raises
+        StoreUnavailable.
+        """
+        call = asyncio.ensure_future(self._call_child(name, arguments))
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
         call.add_done_callback(lambda c: c.cancelled() or c.exception())
@@ -82,23 +90,23 @@ class ChromaIndex:
             raise StoreUnavailable("Chroma is closed")
         return call.result()
 
-    async def _called(self, name: str, arguments: list[Any]) -> Any:
+    async def _call_child(self, name: str, arguments: list[Any]) -> Any:
         async with self._turn:
             if self._closed or time.monotonic() < self._rests_until:
                 raise StoreUnavailable("Chroma is left alone: it failed lately, or is closed")
             try:
                 if self._child is None:
-                    self._child = await self._started()
-                    await self._exchanged(self._child, OPEN_SECONDS, "open", [])
-                found = await self._exchanged(self._child, CALL_SECONDS, name, arguments)
+                    self._child = await self._start_child()
+                    await self._exchange(self._child, OPEN_SECONDS, "open", [])
+                found = await self._exchange(self._child, CALL_SECONDS, name, arguments)
             except StoreUnavailable as e:
                 await self._leave_alone(e)
                 raise
             self._failed = False
             return found
 
-    async def _started(self) -> Process:
-        """The child. Its clock is the later one: whoever lives on is told by this one's."""
+    async def _start_child(self) -> Process:
+        """Return the child. Its clock is the later one: whoever lives on is told by this one's."""
         seconds = OPEN_SECONDS + CALL_SECONDS
         command = (sys.executable, "-P", str(CHILD), self._where, str(self._folder), str(seconds))
         env = {**os.environ, **SWITCHES}
@@ -106,7 +114,7 @@ class ChromaIndex:
             *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=env
         )
 
-    async def _exchanged(
+    async def _exchange(
         self, child: Process, seconds: float, name: str, arguments: list[Any]
     ) -> Any:
         """Raises StoreUnavailable past the deadline, and for what the child could not do."""
@@ -131,7 +139,8 @@ class ChromaIndex:
         self._rests_until = time.monotonic() + REST_SECONDS
         if not self._failed:
             log.warning(
-                "the vector index is left alone, and tried again every %.0f s; words find what they find: %s",
+                "the vector index is left alone, and tried again every %.0f s; words find what "
+                "they find: %s",
                 REST_SECONDS,
                 why,
             )
@@ -139,7 +148,7 @@ class ChromaIndex:
         await self._end()
 
     async def _end(self) -> None:
-        """Ends the child, by force where it does not by itself."""
+        """End the child, by force where it does not by itself."""
         child, self._child = self._child, None
         if child is None:
             return

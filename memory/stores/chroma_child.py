@@ -1,8 +1,10 @@
-"""Chroma in a process of its own: what it does with its interpreter and its threads holds nobody else.
+"""Chroma in a process of its own: what it does with its interpreter and its threads holds nobody
+else.
 
-Run by `memory.stores.chroma`, which speaks to it over the standard streams: frames of a length in four bytes
-and a MessagePack value, `[operation, arguments]` one way and `{"value": ...}` or `{"error": ...}` the other.
-It ends when its input does, and by the system's own clock where a call goes on for too long.
+Run by `memory.stores.chroma`, which speaks to it over the standard streams: frames of a length in
+four bytes and a MessagePack value, `[operation, arguments]` one way and `{"value": ...}` or
+`{"error": ...}` the other. It ends when its input does, and by the system's own clock where a call
+goes on for too long.
 """
 
 from __future__ import annotations
@@ -24,18 +26,19 @@ LOCK_SECONDS = 5.0  # a gateway that was killed a moment ago leaves the folder b
 SPACE = {"hnsw:space": "cosine"}
 
 
-class Unusable(Exception):
+class UnusableFrame(Exception):
     """Chroma cannot be opened; the message says what to do."""
 
 
-def opened(where: str, folder: Path) -> Any:
-    """A client. where: `embedded` or an address. Raises Unusable."""
+def open_client(where: str, folder: Path) -> Any:
+    """Return a client. where: `embedded` or an address. Raises Unusable."""
     try:
         import chromadb
         from chromadb.config import Settings
     except ImportError as e:
-        raise Unusable(
-            "Chroma is not installed: run pip install '.[chroma]' in the folder of Mnemogate's source, or set "
+        raise UnusableFrame(
+            "Chroma is not installed: run pip install '.[chroma]' in the folder of Mnemogate's "
+            "source, or set "
             'storage.vectors = "none"'
         ) from e
     quiet = Settings(anonymized_telemetry=False)
@@ -45,12 +48,15 @@ def opened(where: str, folder: Path) -> Any:
             url.hostname or "localhost", url.port or 8000, ssl=url.scheme == "https", settings=quiet
         )
     folder.mkdir(parents=True, exist_ok=True)
-    _locked(folder)
+    _lock_folder(folder)
     return chromadb.PersistentClient(str(folder), settings=quiet)
 
 
-def _locked(folder: Path) -> None:
-    """Two processes on one embedded folder lose vectors silently: this keeps it to one. Raises Unusable."""
+def _lock_folder(folder: Path) -> None:
+    """Two processes on one embedded folder lose vectors silently: this keeps it to one.
+
+    Raises Unusable.
+    """
     lock, until = (
         os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600),
         time.monotonic() + LOCK_SECONDS,
@@ -61,9 +67,9 @@ def _locked(folder: Path) -> None:
             return
         except OSError as e:
             if time.monotonic() > until:
-                raise Unusable(
-                    f"another process uses the embedded Chroma in {folder}: run one worker, or a Chroma server for "
-                    "a fleet"
+                raise UnusableFrame(
+                    f"another process uses the embedded Chroma in {folder}: run one worker, or "
+                    "a Chroma server for a fleet"
                 ) from e
             time.sleep(0.05)
 
@@ -93,12 +99,12 @@ OPERATIONS: dict[str, Callable[..., Any]] = {"upsert": upsert, "nearest": neares
 
 
 def serve(asked: BinaryIO, told: BinaryIO, work: Callable[[str, list[Any]], Any]) -> None:
-    """Answers one frame after the other until the input ends."""
+    """Answer one frame after the other until the input ends."""
     while len(head := asked.read(4)) == 4:
         name, arguments = msgspec.msgpack.decode(asked.read(int.from_bytes(head, "big")))
         try:
             answer = {"value": work(name, arguments)}
-        except Unusable as e:
+        except UnusableFrame as e:
             answer = {"error": str(e)}
         except Exception as e:  # foreign ground: whatever it raises, the other side is told
             answer = {"error": f"Chroma failed: {type(e).__name__}"}
@@ -117,7 +123,7 @@ def main(where: str, folder: str, seconds: float) -> None:
         signal.setitimer(signal.ITIMER_REAL, seconds)
         try:
             if name == "open":
-                clients.append(opened(where, Path(folder)))
+                clients.append(open_client(where, Path(folder)))
                 return None
             return OPERATIONS[name](clients[0], *arguments)
         finally:

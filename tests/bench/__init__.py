@@ -1,1 +1,4 @@
-"""Benchmarks: ratios in one run with variants interleaved. Start with `make bench`, or `python -m tests.bench`."""
+"""Benchmarks: ratios in one run with variants interleaved.
+
+Start with `make bench`, or `python -m tests.bench`.
+"""

@@ -1,10 +1,14 @@
-"""`make bench`: what memory costs, and what it finds. BENCH="chat one" chooses: scenarios (small big one many stream round history chat),
-growth, layout, retrieval, latency; and by itself freeze: does one request hold the others?
+"""`make bench`: what memory costs, and what it finds.
 
-The scenarios play the same conversations on every subject in turn, round after round: the mock itself (`direct`), bare pass-throughs
-(`floor`: Litestar on httpx over aiohttp, inserts 2 KB, decodes each event; `httpx`: the same on plain httpx), the gateway with memory
-`off`, `on` (turns three and later: recognised, two messages recorded) and, for chat, `cold` (the next turn after a restart).
-CPU is the server process's own (on Linux). Ratios stand; absolute figures are this machine's, this minute's.
+BENCH="chat one" chooses: scenarios (small big one many stream round history chat), growth, layout,
+retrieval, latency; and by itself freeze: does one request hold the others?
+
+The scenarios play the same conversations on every subject in turn, round after round: the mock
+itself (`direct`), bare pass-throughs (`floor`: Litestar on httpx over aiohttp, inserts 2 KB,
+decodes each event; `httpx`: the same on plain httpx), the gateway with memory `off`, `on` (turns
+three and later: recognised, two messages recorded) and, for chat, `cold` (the next turn after a
+restart). CPU is the server process's own (on Linux). Ratios stand; absolute figures are this
+machine's, this minute's.
 """
 
 from __future__ import annotations
@@ -138,7 +142,8 @@ def load(names: Sequence[str], rounds: int, told: Callable[[str], None]) -> Resu
             running.append(bare := floor("floor", mock, "aiohttp"))
             running.append(floor("httpx", mock, "httpx"))
             running.append(gateway("off", mock, Path(data, "off"), {"x-memory": "off"}))
-            # An overloaded machine must not pass off a turn that went without its memory as a cheap one.
+            # An overloaded machine must not pass off a turn that went without its memory as a cheap
+            # one.
             running.append(
                 on := gateway("on", mock, Path(data, "on"), memory__read_deadline_ms="10000")
             )
@@ -168,8 +173,9 @@ def load(names: Sequence[str], rounds: int, told: Callable[[str], None]) -> Resu
 
 def grown(found: dict[str, Figures]) -> str:
     lines = [
-        f"\n## growth: CPU us of a turn; ratio: of what is beyond the floor's for the same bodies; of all: without what the floor too pays more for a longer one\n{'a client that resends':30} "
-        + " ".join(f"{k:>14}" for k in next(iter(found.values())))
+        "\n## growth: CPU us of a turn; ratio: of what is beyond the floor's for the same "
+        "bodies; of all: without what the floor too pays more for a longer one\n"
+        f"{'a client that resends':30} " + " ".join(f"{k:>14}" for k in next(iter(found.values())))
     ]
     return "\n".join(
         lines
@@ -192,7 +198,8 @@ def main() -> int:
     args = parser.parse_args()
     if unknown := {*args.names} - {*SCENARIOS, *OTHERS, *ALONE}:
         parser.error(
-            f"{', '.join(sorted(unknown))} is not known; there are {', '.join([*SCENARIOS, *OTHERS, *ALONE])}"
+            f"{', '.join(sorted(unknown))} is not known; there are "
+            f"{', '.join([*SCENARIOS, *OTHERS, *ALONE])}"
         )
     names, begun, before = args.names or [*SCENARIOS, *OTHERS], time.time(), os.getloadavg()[0]
 
@@ -209,7 +216,8 @@ def main() -> int:
                 failed += sum(f["errors"] for f in results[name].values())
         for name, f in results["process"].items():
             print(
-                f"{name:7} first answer after {f['start_s']:.2f} s ({f['start_cpu_s']:.2f} s of CPU); {f['idle_mib']:.0f} MiB idle, {f['loaded_mib']:.0f} after the load"
+                f"{name:7} first answer after {f['start_s']:.2f} s ({f['start_cpu_s']:.2f} s of "
+                f"CPU); {f['idle_mib']:.0f} MiB idle, {f['loaded_mib']:.0f} after the load"
             )
         if "growth" in results:
             print(grown(results["growth"]))
@@ -233,7 +241,9 @@ def main() -> int:
         if names == ["freeze"]:
             return 1 if failed else 0
     print(
-        f"\n{args.rounds} interleaved rounds (of streams {args.rounds * OFTEN['stream']}), medians, {time.time() - begun:.0f} s in all; load average {before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}"
+        f"\n{args.rounds} interleaved rounds (of streams {args.rounds * OFTEN['stream']}), "
+        f"medians, {time.time() - begun:.0f} s in all; load average {before:.1f} before, "
+        f"{os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}"
     )
     if args.json:
         Path(args.json).write_text(

@@ -1,5 +1,7 @@
-"""`python -m tests.bench.bulk --rows 100000`: what others feel during an import, a conversation brought along, its deletion, and an
-erasure: how many of their turns went without memory, and how long they and `/health` waited."""
+"""`python -m tests.bench.bulk --rows 100000`: what others feel during an import, a conversation
+brought along, its deletion, and an erasure: how many of their turns went without memory, and how
+long they and `/health` waited.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ async def main(rows: int) -> None:
             for name, work in works.items():
                 answer, felt = await beside(client, work)
                 print(
-                    f"{name:>16}: {answer.status_code} {felt} {answer.text[:100] if answer.status_code != 200 else ''}",
+                    f"{name:>16}: {answer.status_code} {felt} "
+                    f"{answer.text[:100] if answer.status_code != 200 else ''}",
                     flush=True,
                 )
 

@@ -1,6 +1,8 @@
-"""The floors: bare Litestar pass-throughs that insert 2 KB and decode every event, on httpx over aiohttp (FLOOR_CLIENT=aiohttp) or plain.
+"""The floors: bare Litestar pass-throughs that insert 2 KB and decode every event, on httpx over
+aiohttp (FLOOR_CLIENT=aiohttp) or plain.
 
-Nothing here is the gateway's: a floor must not move when the gateway gets faster. The transport does what `httpx-aiohttp` does.
+Nothing here is the gateway's: a floor must not move when the gateway gets faster. The transport
+does what `httpx-aiohttp` does.
 """
 
 from __future__ import annotations

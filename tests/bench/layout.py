@@ -1,8 +1,11 @@
-"""What memory costs in input tokens: chats and agent loops played through the gateway, from the very bodies an upstream received.
+"""What memory costs in input tokens: chats and agent loops played through the gateway, from the
+very bodies an upstream received.
 
-The price model of a provider with a prefix cache: what is identical with the previous request's prefix, from 1,024 tokens on and in
-steps of 128, costs a tenth. The multiplier is the bill with memory over the bill without: of the layout alone, hidden rounds left
-out, and of everything. The model edits a block every fifth turn. `python -m tests.bench.layout` prints both, and where the tokens go.
+The price model of a provider with a prefix cache: what is identical with the previous request's
+prefix, from 1,024 tokens on and in steps of 128, costs a tenth. The multiplier is the bill with
+memory over the bill without: of the layout alone, hidden rounds left out, and of everything. The
+model edits a block every fifth turn. `python -m tests.bench.layout` prints both, and where the
+tokens go.
 """
 
 from __future__ import annotations
@@ -20,11 +23,11 @@ import httpx
 import msgspec
 
 from gateway.app import create_app
-from gateway.loading import load
-from gateway.upstream.base import Incoming, Outgoing
+from gateway.config.loader import load
+from gateway.upstream.base import UpstreamRequest, UpstreamResponse
 from gateway.upstream.scripted import ScriptedUpstream, completion
-from memory.tokens import estimate
-from memory.tools import offered
+from memory.context.tokens import estimate
+from memory.core.tool_definitions import tools_to_offer
 
 LINE = "a sentence of ordinary length about nothing in particular, as people write them "
 SYSTEM = {"role": "system", "content": "You are a careful assistant. " * 60}
@@ -41,10 +44,12 @@ Body = dict[str, Any]
 
 @dataclass(slots=True)
 class Bill:
-    """What a sequence of requests costs, in tokens; four characters are one here, on both sides alike.
+    """What a sequence of requests costs, in tokens; four characters are one here, on both sides
+    alike.
 
-    first: of the first request. tails: paid in full since. cached: read at a tenth. changed: of the requests before, not found
-    again in the next one, its end aside: what a layout that kept every prefix would have read from the cache.
+    first: of the first request. tails: paid in full since. cached: read at a tenth. changed: of the
+    requests before, not found again in the next one, its end aside: what a layout that kept every
+    prefix would have read from the cache.
     """
 
     first: int = 0
@@ -97,7 +102,7 @@ def multipliers(found: dict[str, dict[str, Bill]]) -> dict[str, float]:
     }
     return out | {
         "tokens of our tool schemas": float(
-            estimate(msgspec.json.encode(offered(None, write=True)).decode())
+            estimate(msgspec.json.encode(tools_to_offer(None, write=True)).decode())
         )
     }
 
@@ -105,7 +110,8 @@ def multipliers(found: dict[str, dict[str, Bill]]) -> dict[str, float]:
 def parts(found: dict[str, dict[str, Bill]]) -> str:
     """Where the tokens go, as a table."""
     rows = [
-        f"{name}, {k}: first request {b.first:,}, tails {b.tails:,}, read from the cache {b.cached:,}, prefix changed {b.changed:,}"
+        f"{name}, {k}: first request {b.first:,}, tails {b.tails:,}, read from the cache "
+        f"{b.cached:,}, prefix changed {b.changed:,}"
         for name, by in found.items()
         for k, b in by.items()
     ]
@@ -120,12 +126,16 @@ def flat(body: Body) -> str:
 
 
 def _hidden(body: Body) -> bool:
-    """Whether it is a round after a memory call, which an app without memory would not have made."""
+    """Whether it is a round after a memory call, which an app without memory would not have
+    made.
+    """
     return str(body["messages"][-1].get("tool_call_id")).startswith("memory")
 
 
-def _answer(request: Outgoing) -> Incoming:
-    """A model that edits its memory where the user's text asks for it, and takes six steps where there is a tool to take them with."""
+def _answer(request: UpstreamRequest) -> UpstreamResponse:
+    """A model that edits its memory where the user's text asks for it, and takes six steps where
+    there is a tool to take them with.
+    """
     body: Body = json.loads(request.body or b"{}")
     messages = body["messages"]
     newest = max(i for i, m in enumerate(messages) if m["role"] == "user")

@@ -1,7 +1,9 @@
-"""Load as apps make it: conversations that resend their history with the replies they really got, over bare asyncio connections.
+"""Load as apps make it: conversations that resend their history with the replies they really got,
+over bare asyncio connections.
 
-A measurement is a fixed number of turns, so that a slow server and a fast one are asked the same. The first turns of a conversation
-open it and are not measured; what a server puts off until after the answer is.
+A measurement is a fixed number of turns, so that a slow server and a fast one are asked the same.
+The first turns of a conversation open it and are not measured; what a server puts off until after
+the answer is.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ OPENING = 2  # turns, not measured
 SETTLE = 0.2  # seconds after the last answer in which work put off until then still counts
 TEXT = re.compile(rb'"content":\s*"([^"\\]*)"')
 SENT = re.compile(rb" at (\d+\.\d{6})")
-WORDS = b"the quick brown fox jumps over a lazy dog while many small clouds drift across wide evening sky above our town".split()
+WORDS = (
+    b"the quick brown fox jumps over a lazy dog while many small clouds drift across wide evening "
+    b"sky above our town"
+).split()
 SYSTEM = (
     b'{"role":"system","content":"You are a helpful assistant. Answer briefly and to the point."}'
 )
@@ -28,8 +33,12 @@ SYSTEM = (
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A kind of conversation. users: at once. old: messages that are there before the first turn. size: bytes of a user's message, and
-    of an old one. newest: how many messages a client resends, the system's not counted; 0: all of them."""
+    """A kind of conversation.
+
+    users: at once. old: messages that are there before the first turn. size: bytes of a user's
+    message, and of an old one. newest: how many messages a client resends, the system's not
+    counted; 0: all of them.
+    """
 
     users: int
     conversations: int
@@ -42,7 +51,10 @@ class Shape:
 
 
 class Talk:
-    """One conversation as the user's app keeps it. named: the client names it and sends its newest message alone."""
+    """One conversation as the user's app keeps it.
+
+    named: the client names it and sends its newest message alone.
+    """
 
     def __init__(self, shape: Shape, number: int, user: str, named: bool = False) -> None:
         self.shape, self.number, self.user, self.named = shape, number, user, named
@@ -79,7 +91,10 @@ class Talk:
 
 @dataclass(slots=True)
 class Reply:
-    """Times in seconds on the clock that the mock has too. hops: of each event, from the mock to here."""
+    """Times in seconds on the clock that the mock has too.
+
+    hops: of each event, from the mock to here.
+    """
 
     status: int = 0
     headers: dict[bytes, bytes] = field(default_factory=dict)
@@ -130,7 +145,11 @@ class Connection(asyncio.Protocol):
 
 @dataclass(slots=True)
 class Result:
-    """Of the turns measured. cpu: seconds of the server's process. Times in ms. warm: turns answered with memory, in the conversation of the turn before."""
+    """Of the turns measured.
+
+    cpu: seconds of the server's process. Times in ms. warm: turns answered with memory, in the
+    conversation of the turn before.
+    """
 
     turns: int = 0
     errors: int = 0

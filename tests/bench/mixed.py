@@ -1,7 +1,8 @@
 """Requests of every kind, as the users of many apps make them: for the soak.
 
-New conversations and ones that go on with their history resent, streamed and plain, of named users and of nobody, some
-with a round of memory tools, under model names that nobody configured, without memory, and relayed; and searches by the management API.
+New conversations and ones that go on with their history resent, streamed and plain, of named users
+and of nobody, some with a round of memory tools, under model names that nobody configured, without
+memory, and relayed; and searches by the management API.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ class Talk:
 
 @dataclass(slots=True)
 class Request:
-    """One to be sent. body: empty for a GET. talk: the conversation that its answer belongs to, None for none."""
+    """One to be sent.
+
+    body: empty for a GET. talk: the conversation that its answer belongs to, None for none.
+    """
 
     path: str
     headers: dict[str, str]

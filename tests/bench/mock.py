@@ -1,8 +1,11 @@
-"""An upstream for the bench, on bare asyncio protocols. Every answer is new, about 550 bytes, and says when each piece of it was sent.
+"""An upstream for the bench, on bare asyncio protocols.
 
-Plain, or as 50 events 10 ms apart after 20 ms. The model `calls` first calls a memory tool, where the request offers one, and the time
-until its result comes back is kept; `brief` and `gpt-3.5-turbo`, whose window is known to be small, answer in two words; `quick` streams five
-events at once. `GET /stats` tells the chat calls received and those times in ms, and counts anew.
+Every answer is new, about 550 bytes, and says when each piece of it was sent.
+
+Plain, or as 50 events 10 ms apart after 20 ms. The model `calls` first calls a memory tool, where
+the request offers one, and the time until its result comes back is kept; `brief` and
+`gpt-3.5-turbo`, whose window is known to be small, answer in two words; `quick` streams five events
+at once. `GET /stats` tells the chat calls received and those times in ms, and counts anew.
 """
 
 from __future__ import annotations
@@ -31,8 +34,14 @@ BRIEF = re.compile(rb'"model"\s*:\s*"(brief|gpt-3\.5-turbo)"')
 
 def plain(message: str, finish: str, asked: int) -> bytes:
     """asked: bytes of the request."""
-    usage = f'{{"prompt_tokens":{asked // BYTES_A_TOKEN},"completion_tokens":80,"total_tokens":{asked // BYTES_A_TOKEN + 80}}}'
-    body = f'{{{HEAD},"object":"chat.completion","choices":[{{"index":0,"message":{message},"finish_reason":"{finish}"}}],"usage":{usage}}}'.encode()
+    usage = (
+        f'{{"prompt_tokens":{asked // BYTES_A_TOKEN},"completion_tokens":80,'
+        f'"total_tokens":{asked // BYTES_A_TOKEN + 80}}}'
+    )
+    body = (
+        f'{{{HEAD},"object":"chat.completion","choices":[{{"index":0,"message":{message},'
+        f'"finish_reason":"{finish}"}}],"usage":{usage}}}'
+    ).encode()
     return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (
         len(body),
         body,
@@ -40,7 +49,12 @@ def plain(message: str, finish: str, asked: int) -> bytes:
 
 
 def event(delta: str, finish: str = "null") -> bytes:
-    data = f'data: {{{HEAD},"object":"chat.completion.chunk","choices":[{{"index":0,"delta":{delta},"finish_reason":{finish}}}]}}\n\n'.encode()
+    data = (
+        "data: "
+        f'{{{HEAD},"object":"chat.completion.chunk","choices":[{{"index":0,"delta":{delta},'
+        f'"finish_reason":{finish}}}]}}\n'
+        "\n"
+    ).encode()
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 

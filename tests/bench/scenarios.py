@@ -1,4 +1,6 @@
-"""What is played, on every subject in turn, round after round, and what stands of it: medians, with the range of CPU beside."""
+"""What is played, on every subject in turn, round after round, and what stands of it: medians, with
+the range of CPU beside.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,8 @@ SCENARIOS = {  # streams first: what others leave to be indexed later is not the
     ),  # at the sixth turn: 202 messages, 81 KB
     "chat": Shape(users=32, conversations=64, turns=10),
 }
-OFTEN = {
-    "stream": 2
-}  # times as many rounds: a machine that idles nine tenths of the time wakes now cheaply, now dearly
+# times as many rounds: a machine that idles nine tenths of the time wakes now cheaply, now dearly
+OFTEN = {"stream": 2}
 NUMBERS = itertools.count()
 Figures = dict[str, Any]
 
@@ -56,8 +57,11 @@ async def measured(
 
 
 async def played(mock: Mock, subject: Subject, name: str, cold: str = "") -> dict[str, Result]:
-    """One scenario once. cold: the name under which each user's conversation goes on for one turn more after a restart, so that
-    nothing of it is cached; the code is warmed before by other users."""
+    """One scenario once.
+
+    cold: the name under which each user's conversation goes on for one turn more after a restart,
+    so that nothing of it is cached; the code is warmed before by other users.
+    """
     shape = SCENARIOS[name]
     found = talks(name, shape)
     load = Load(subject.url, subject.headers)
@@ -108,7 +112,9 @@ def middle(runs: list[Figures]) -> Figures:
 
 EARLY, LATE, PARTS = 100, 2000, 10
 TURNS, LONG = 10, 50  # of each part; long ones hold two summaries of each conversation
-SIDE = 4  # conversations that grow side by side: a server that sleeps between two turns wakes at a cost of its own
+# conversations that grow side by side: a server that sleeps between two turns wakes at a cost of
+# its own
+SIDE = 4
 SUMMARISED = {
     "model": "gpt-3.5-turbo"
 }  # whose window, of 16,385 tokens, is full after some 350 turns
@@ -124,10 +130,12 @@ CLIENTS: dict[str, dict[str, Any]] = {  # by what they resend
 async def growth(
     mock: Mock, subject: Subject, floor: Subject, told: Callable[[str], None]
 ) -> dict[str, Figures]:
-    """By client: CPU us of a turn around turns EARLY and LATE of its conversation, and the floor's for the same bodies, all in turn.
+    """By client: CPU us of a turn around turns EARLY and LATE of its conversation, and the floor's
+    for the same bodies, all in turn.
 
-    ratio: late to early, of what is beyond the floor's. of all: of the whole, without what the floor too pays more for the client's longer body.
-    Medians; where the history is summarised, means, so that the turns in which that happens count.
+    ratio: late to early, of what is beyond the floor's. of all: of the whole, without what the
+    floor too pays more for the client's longer body. Medians; where the history is summarised,
+    means, so that the turns in which that happens count.
     """
     out = {}
     for client, kind in CLIENTS.items():

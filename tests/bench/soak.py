@@ -1,11 +1,14 @@
-"""`python -m tests.bench.soak`: many streams, a third of them left early, and how the gateway's memory grows meanwhile.
+"""`python -m tests.bench.soak`: many streams, a third of them left early, and how the gateway's
+memory grows meanwhile.
 
-Half of the streams have memory on, half have it off. Resident size is read every 500 streams; the slope is the least-squares line
-over all but the first quarter, in MiB per 1,000 streams; beside it, that of the last quarter. Also read, at the end and a while after:
-open descriptors, and what is idle.
+Half of the streams have memory on, half have it off. Resident size is read every 500 streams; the
+slope is the least-squares line over all but the first quarter, in MiB per 1,000 streams; beside it,
+that of the last quarter. Also read, at the end and a while after: open descriptors, and what is
+idle.
 
-`--requests 200000` sends requests of every kind instead (see `mixed`), and holds the resident size of the last quarter against what
-it was after 20,000, when the caches are full: it may be 5 MiB more.
+`--requests 200000` sends requests of every kind instead (see `mixed`), and holds the resident size
+of the last quarter against what it was after 20,000, when the caches are full: it may be 5 MiB
+more.
 """
 
 from __future__ import annotations
@@ -122,7 +125,8 @@ async def mixed(subject: Subject, args: argparse.Namespace) -> list[tuple[int, f
                 points.append((number, subject.resident()))
             if number % FULL == 0:
                 print(
-                    f"{number:>8} requests  {points[-1][1]:6.1f} MiB  {time.perf_counter() - begun:5.0f} s",
+                    f"{number:>8} requests  {points[-1][1]:6.1f} MiB  "
+                    f"{time.perf_counter() - begun:5.0f} s",
                     flush=True,
                 )
 
@@ -140,7 +144,8 @@ def verdict(points: list[tuple[int, float]]) -> tuple[str, bool]:
     full = next(size for number, size in points if number >= FULL)
     more = max(size for _, size in points[-len(points) // 4 :]) - full
     return (
-        f"{full:.1f} MiB after {FULL} requests, {more:+.1f} at most in the last quarter (bar {ROOM})",
+        f"{full:.1f} MiB after {FULL} requests, {more:+.1f} at most in the last quarter (bar "
+        f"{ROOM})",
         more <= ROOM,
     )
 
@@ -188,16 +193,20 @@ def main() -> int:
     if args.requests:
         said, good = verdict(points)
         print(
-            f"{args.requests} requests, {args.at_once} at once, {took:.0f} s, {1e3 * used / args.requests:.2f} ms of CPU each: {said}"
+            f"{args.requests} requests, {args.at_once} at once, {took:.0f} s, "
+            f"{1e3 * used / args.requests:.2f} ms of CPU each: {said}"
         )
     else:
         grown, late = slope(points[len(points) // 4 :]), slope(points[-len(points) // 4 :])
         print(
-            f"{args.streams} streams, {args.left:.0%} left early, {args.at_once} at once, {took:.0f} s: {grown:+.4f} MiB per 1,000 streams (bar {BAR}), {late:+.4f} in the last quarter"
+            f"{args.streams} streams, {args.left:.0%} left early, {args.at_once} at once, "
+            f"{took:.0f} s: {grown:+.4f} MiB per 1,000 streams (bar {BAR}), {late:+.4f} in the "
+            "last quarter"
         )
         good = grown < BAR
     print(
-        f"resident: {subject.idle:.1f} MiB idle, {points[-1][1]:.1f} at the end, {after:.1f} afterwards; descriptors: {idle} before, {open_now} afterwards"
+        f"resident: {subject.idle:.1f} MiB idle, {points[-1][1]:.1f} at the end, {after:.1f} "
+        f"afterwards; descriptors: {idle} before, {open_now} afterwards"
     )
     print(f"log: {log.strip()[-500:] or 'nothing'}")
     return 0 if good else 1

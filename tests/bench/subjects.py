@@ -1,4 +1,7 @@
-"""The server processes that a bench starts: the mock, the floors, the gateway. What they cost is read from the kernel."""
+"""The server processes that a bench starts: the mock, the floors, the gateway.
+
+What they cost is read from the kernel.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +38,12 @@ def free_port() -> int:
 
 
 class Subject:
-    """A server process and where to reach it. env: over this process's. headers: on each request of a load.
+    """A server process and where to reach it.
 
-    Starts at once. starts: seconds from exec to the first answered request, of each start. start_cpu: those of the process's CPU in the last.
-    idle: MiB after it.
+    env: over this process's. headers: on each request of a load.
+
+    Starts at once. starts: seconds from exec to the first answered request, of each start.
+    start_cpu: those of the process's CPU in the last. idle: MiB after it.
     """
 
     def __init__(
@@ -94,7 +99,9 @@ class Subject:
         self.start()
 
     def cpu(self) -> float:
-        """Seconds, of all threads, by the kernel's own clock of the process (clock_getcpuclockid)."""
+        """Seconds, of all threads, by the kernel's own clock of the process
+        (clock_getcpuclockid).
+        """
         return time.clock_gettime(~self.process.pid << 3 | 2)
 
     def resident(self) -> float:
@@ -127,7 +134,9 @@ class Mock(Subject):
         super().__init__("direct", ["tests.bench.mock", str(port)], port)
 
     def counted(self) -> tuple[int, list[float]]:
-        """Chat calls since the last time it was asked, and how long each memory call's result took to come back, ms."""
+        """Chat calls since the last time it was asked, and how long each memory call's result took
+        to come back, ms.
+        """
         with urllib.request.urlopen(f"{self.base}/stats") as answer:
             told = json.loads(answer.read())
         return told["calls"], told["rounds_ms"]

@@ -1,7 +1,9 @@
-"""A model that uses its memory at every turn: alone, before its answer, and between the app's own calls.
+"""A model that uses its memory at every turn: alone, before its answer, and between the app's own
+calls.
 
-It answers the prompts of `prompts.json`, by the newest user message. Offered no memory tools, it answers without them. Like a
-real server it refuses a history whose calls and results do not match, and a member that does not fit the others.
+It answers the prompts of `prompts.json`, by the newest user message. Offered no memory tools, it
+answers without them. Like a real server it refuses a history whose calls and results do not match,
+and a member that does not fit the others.
 """
 
 from __future__ import annotations
@@ -11,9 +13,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from gateway.bundled.checks import check_chat
+from gateway.demo_model.validation import check_chat
 from gateway.errors import BadRequest
-from memory.tools import OURS
+from memory.core.tool_definitions import OURS
 from tests.models import call, calls, text
 from tests.sockets import Seen, Wire
 
@@ -21,7 +23,8 @@ PROMPTS = json.loads(Path(__file__).with_name("prompts.json").read_text())
 CITIES = {"Oslo": "call_oslo", "Bergen": "call_bergen"}
 ADA = {"name": "Ada", "age": 36}
 TOO_LONG = {
-    "message": "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
+    "message": "This model's maximum context length is 8192 tokens. "
+    "However, your messages resulted in 9000 tokens.",
     "type": "invalid_request_error",
     "param": "messages",
     "code": "context_length_exceeded",
@@ -96,7 +99,9 @@ def person(body: Any, since: list[Any], wire: Wire) -> Any:
 
 
 async def cut(body: Any, since: list[Any], wire: Wire) -> None:
-    """Ends in good order, but without having finished: what openai-python alone takes for a whole answer."""
+    """Ends in good order, but without having finished: what openai-python alone takes for a whole
+    answer.
+    """
     head = {
         "id": "chatcmpl-cut",
         "object": "chat.completion.chunk",

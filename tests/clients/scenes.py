@@ -1,7 +1,9 @@
-"""What the Python programs share: where the gateway is, what is asked, and how each scene's facts are told.
+"""What the Python programs share: where the gateway is, what is asked, and how each scene's facts
+are told.
 
-A program is `program.py <url of the gateway> <full or off> <user>`. It plays its scenes in order and prints one JSON line for
-each: what that framework's user sees. No more than its own framework and the standard library is there to import.
+A program is `program.py <url of the gateway> <full or off> <user>`. It plays its scenes in order
+and prints one JSON line for each: what that framework's user sees. No more than its own framework
+and the standard library is there to import.
 """
 
 import asyncio
@@ -35,7 +37,9 @@ def cities():
 
 
 async def failure(work):
-    """The error that `work`, a function or a coroutine function, ends in: its classes, its code and its status."""
+    """The error that `work`, a function or a coroutine function, ends in: its classes, its code and
+    its status.
+    """
     try:
         done = work()
         if inspect.isawaitable(done):

@@ -1,7 +1,9 @@
-"""The SDKs and frameworks people use, each in its own environment, against a live gateway: what their users see, memory on and off.
+"""The SDKs and frameworks people use, each in its own environment, against a live gateway: what
+their users see, memory on and off.
 
-Run by `make test-clients`. A program of this folder plays its scenes against `keen`, a model that uses its memory at every turn,
-and tells what it saw; the facts must be those of a plain server, whatever went on between.
+Run by `make test-clients`. A program of this folder plays its scenes against `keen`, a model that
+uses its memory at every turn, and tells what it saw; the facts must be those of a plain server,
+whatever went on between.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from memory.tools import OURS
+from memory.core.tool_definitions import OURS
 from tests.clients.keen import ADA, PROMPTS, remembers, reply
 from tests.conftest import SENTINEL_KEY, Live, running
 from tests.models import Model
@@ -42,7 +44,8 @@ class Client:
             node = shutil.which("node")
             if not node or not (HERE / "node_modules").exists():
                 pytest.skip(
-                    "node and npm are not installed (Debian, Ubuntu: apt-get install nodejs npm; then make test-clients)"
+                    "node and npm are not installed (Debian, Ubuntu: apt-get install nodejs "
+                    "npm; then make test-clients)"
                 )
             return [node, str(HERE / self.program)]
         python = ROOT / ".clients" / self.place / "bin" / "python"
@@ -95,7 +98,8 @@ async def test_a_client_sees_a_plain_server(name, mode, tmp_path):
 
 async def played(command: list[str]) -> tuple[dict[str, Any], str]:
     """The facts by scene, and all that the program wrote."""
-    # Nothing was compiled when the environments were set up: each module is, once, when it is first imported.
+    # Nothing was compiled when the environments were set up: each module is, once, when it is first
+    # imported.
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     child = await asyncio.create_subprocess_exec(
         *command, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
@@ -147,7 +151,9 @@ def check(client: Client, scene: str, facts: dict[str, Any], full: bool) -> None
 
 
 def check_splices(bodies: list[Any], wanted: bool) -> None:
-    """The history that a framework resends in its own words was recognised: the hidden call stands in it again, between the app's own."""
+    """The history that a framework resends in its own words was recognised: the hidden call stands
+    in it again, between the app's own.
+    """
     resent = [
         b["messages"]
         for b in bodies
@@ -160,7 +166,9 @@ def check_splices(bodies: list[Any], wanted: bool) -> None:
 
 
 async def check_memory(live: Live, written: bool) -> None:
-    """What was kept stands in the next conversation, and in the management API; with memory off there is nothing."""
+    """What was kept stands in the next conversation, and in the management API; with memory off
+    there is nothing.
+    """
     answer = await live.chat(PROMPTS["likes"], {"X-Memory-User": "ada"})
     assert answer.json()["choices"][0]["message"]["content"] == (
         "You like tea." if written else "I do not know."

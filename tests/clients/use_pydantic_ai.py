@@ -1,4 +1,6 @@
-"""pydantic-ai: agents with a tool, with an output tool, and with the provider's own structured output."""
+"""pydantic-ai: agents with a tool, with an output tool, and with the provider's own structured
+output.
+"""
 
 from openai import AsyncOpenAI
 from pydantic import BaseModel

@@ -1,4 +1,6 @@
-"""A scripted server that speaks Azure OpenAI's dated API: its addresses, its key header, its first chunk."""
+"""A scripted server that speaks Azure OpenAI's dated API: its addresses, its key header, its first
+chunk.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ class Azure(Model):
                 {
                     "error": {
                         "code": "401",
-                        "message": "Access denied due to invalid subscription key or wrong API endpoint.",
+                        "message": "Access denied due to invalid subscription key or wrong API "
+                        "endpoint.",
                     }
                 },
                 401,

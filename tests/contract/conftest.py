@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from gateway.shared import Script, Shared
+from gateway.redis_client import RedisClient, Script
 
 
-class HandFed(Shared):
+class HandFed(RedisClient):
     """A Redis whose scripts read the time that the test has set."""
 
     def __init__(self, url: str) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.app import upstreams_of
-from gateway.loading import load
+from gateway.config.loader import load
 from gateway.upstream.base import Upstream, Wire
+from gateway.upstream.factory import build_upstreams
 from tests.contract import messages_server
 from tests.contract.azure_server import Azure
 from tests.contract.messages_server import Messages
@@ -36,7 +36,7 @@ class Kind:
     def upstream(self, server: Model, wire: Wire, **members: Any) -> Upstream:
         """The adapter as the gateway wires it."""
         settings = load(None, {}, {**self.config(**members), "upstream": self.address(server)})
-        return upstreams_of(settings, {"p": wire})["p"]
+        return build_upstreams(settings, {"p": wire})["p"]
 
 
 KINDS = [
@@ -44,7 +44,8 @@ KINDS = [
         "openai",
         Model,
         openai_error,
-        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
+        "This model's maximum context length is 8192 tokens. However, your messages resulted "
+        "in 9000 tokens.",
         "authorization",
     ),
     Kind(

@@ -1,4 +1,6 @@
-"""A scripted server that speaks Anthropic's Messages API and refuses what the real one refuses, in its words."""
+"""A scripted server that speaks Anthropic's Messages API and refuses what the real one refuses, in
+its words.
+"""
 
 from __future__ import annotations
 
@@ -87,9 +89,13 @@ def blocks_of(choice: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class Messages(Model):
-    """See `Model`; a script's answer may also be a list of content blocks. refusals: what it found wrong with requests.
+    """See `Model`; a script's answer may also be a list of content blocks.
 
-    Thinking is signed with a hash of what stands before it, and checked for the models that check it."""
+    refusals: what it found wrong with requests.
+
+    Thinking is signed with a hash of what stands before it, and checked for the models that check
+    it.
+    """
 
     def __init__(self, *script: Any) -> None:
         super().__init__(*script)
@@ -237,9 +243,6 @@ def events_of(message: dict[str, Any], size: int = 7, ping: bool = True) -> list
     ]
 
 
-# --- what the API refuses -----------------------------------------------------------------------------------------------
-
-
 def check(body: Any) -> None:
     """Raises Refused, in the API's words."""
     need(isinstance(body, dict), "Input should be a valid dictionary")
@@ -367,7 +370,8 @@ def _paired(messages: list[dict[str, Any]]) -> None:
         answered = [b["tool_use_id"] for b in following if b["type"] == "tool_result"]
         need(
             set(asked) <= set(answered),
-            f"messages.{i}: `tool_use` ids were found without `tool_result` blocks immediately after: {', '.join(asked)}.",
+            f"messages.{i}: `tool_use` ids were found without `tool_result` blocks immediately "
+            f"after: {', '.join(asked)}.",
         )
         need(
             i + 1 == len(messages) or len(answered) == len(asked),
@@ -376,7 +380,8 @@ def _paired(messages: list[dict[str, Any]]) -> None:
         need(
             [b["type"] == "tool_result" for b in following]
             == [True] * len(answered) + [False] * (len(following) - len(answered)),
-            f"messages.{i + 1}: Messages following `tool_use` blocks must begin with a matching number of `tool_result` blocks.",
+            f"messages.{i + 1}: Messages following `tool_use` blocks must begin with a matching "
+            "number of `tool_result` blocks.",
         )
     need(
         not any(b["type"] == "tool_result" for b in messages[0]["content"]),
@@ -407,6 +412,7 @@ def _bound(body: dict[str, Any], beta: bool) -> int:
     )
     need(
         not strays or binding == {"prefix_mismatch_behavior": "drop_block"},
-        f"{', '.join(strays)}: Invalid `signature` in `thinking` block. The block is bound to a different conversation.",
+        f"{', '.join(strays)}: Invalid `signature` in `thinking` block. The block is bound to a "
+        "different conversation.",
     )
     return len(strays)

@@ -1,4 +1,6 @@
-"""One user's memory follows from model to model: a conversation that begins with one and goes on with another stays valid for both."""
+"""One user's memory follows from model to model: a conversation that begins with one and goes on
+with another stays valid for both.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ KNOWN = {"role", "content", "name", "refusal", "tool_calls", "tool_call_id"}
 
 
 class Strict(Model):
-    """An OpenAI server that refuses members it does not know, and calls without their results. faults: what it found."""
+    """An OpenAI server that refuses members it does not know, and calls without their results.
+
+    faults: what it found.
+    """
 
     def __init__(self, *script):
         super().__init__(*script)
@@ -52,7 +57,9 @@ class Strict(Model):
 
 @contextlib.asynccontextmanager
 async def two_models(data, claude_script, gpt_script, **config):
-    """A gateway with the model `claude` at a Messages server and `gpt` at an OpenAI one; neither may find a fault."""
+    """A gateway with the model `claude` at a Messages server and `gpt` at an OpenAI one; neither
+    may find a fault.
+    """
     async with Messages(*claude_script) as claude, Strict(*gpt_script) as gpt:
         providers = {"a": {"kind": "anthropic", "base_url": claude.url}, "o": {"base_url": gpt.url}}
         models = {
@@ -67,7 +74,9 @@ async def two_models(data, claude_script, gpt_script, **config):
 
 
 async def turn(live, model, history, stream, **body):
-    """One turn; the answer joins the history as an SDK would send it back, unknown members and all."""
+    """One turn; the answer joins the history as an SDK would send it back, unknown members and
+    all.
+    """
     answer = await live.chat(history, model=model, stream=stream, user="ada", **body)
     assert answer.status_code == 200, answer.text
     assert answer.headers["x-memory-status"] == "ok"
@@ -117,7 +126,9 @@ def used(made):
 @both
 @pytest.mark.parametrize("first", ["claude", "gpt"])
 async def test_a_conversation_goes_on_with_another_model(data, first, stream):
-    """Even amid a tool loop: one model calls a tool of ours and one of the client's, the other gets the results."""
+    """Even amid a tool loop: one model calls a tool of ours and one of the client's, the other gets
+    the results.
+    """
     second = "gpt" if first == "claude" else "claude"
     scripts = {
         first: [

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.counters import Claim, LocalCounters
-from gateway.settings import ConfigError
-from gateway.shared import Absent, Script, Shared, tagged
-from gateway.shared_counters import SharedCounters
+from gateway.config.settings import ConfigError
+from gateway.limits.counters import LocalCounters, ReservationRequest
+from gateway.limits.redis_counters import RedisCounters
+from gateway.redis_client import RedisClient, RedisUnavailable, Script, cluster_key
 from tests.contract.conftest import HandFed, eventually
 from tests.redis_server import PASSWORD
 
@@ -39,7 +39,7 @@ def claim(tokens=0, nano=0, key="app", **limits):
         "left": 1000.0,
         "begin": True,
     }
-    return Claim(key=key, tokens=tokens, nano=nano, **{**rest, **limits})
+    return ReservationRequest(key=key, tokens=tokens, nano=nano, **{**rest, **limits})
 
 
 class Stage:
@@ -48,7 +48,7 @@ class Stage:
     def __init__(self, url=None):
         self.shared = HandFed(url) if url else None
         self.time = 1_800_000_000.0
-        self.counters = SharedCounters(self.shared) if url else LocalCounters(lambda: self.time)
+        self.counters = RedisCounters(self.shared) if url else LocalCounters(lambda: self.time)
 
     def pass_time(self, seconds):
         self.time += seconds
@@ -85,10 +85,10 @@ async def stage(url):
 
 @asynccontextmanager
 async def connected(url, **options):
-    shared = Shared(url, **options)
+    shared = RedisClient(url, **options)
     await shared.open()
     try:
-        yield shared, SharedCounters(shared)
+        yield shared, RedisCounters(shared)
     finally:
         await shared.close()
 
@@ -230,7 +230,10 @@ OPS = st.lists(
 
 @pytest.mark.parametrize("examples", [{"local": 150, "redis": 25}])
 def test_no_sixty_seconds_hold_more_than_the_limit_and_room_is_used(url, examples):
-    """Against every request on record, added up again for each claim. An op: time passes, a request, its usage when it is settled."""
+    """Against every request on record, added up again for each claim.
+
+    An op: time passes, a request, its usage when it is settled.
+    """
 
     @settings(
         max_examples=examples["redis" if url else "local"],
@@ -273,7 +276,9 @@ def test_no_sixty_seconds_hold_more_than_the_limit_and_room_is_used(url, example
 
 
 async def test_ten_thousand_mixed_calls_leave_no_drift(stage):
-    """Settled, failed, abandoned while they are admitted, refused: what is booked is what was used, to the nano-USD."""
+    """Settled, failed, abandoned while they are admitted, refused: what is booked is what was used,
+    to the nano-USD.
+    """
     rng, used, calls = random.Random(7), 0, 10_000
     asked = claim(10, 1_000, concurrent=40, budget=10**15)
 
@@ -310,17 +315,17 @@ async def test_ten_thousand_mixed_calls_leave_no_drift(stage):
 
 FOUR = """
 import asyncio, sys
-from gateway.counters import Claim
-from gateway.shared import Shared
-from gateway.shared_counters import SharedCounters
+from gateway.limits.counters import ReservationRequest
+from gateway.redis_client import RedisClient
+from gateway.limits.redis_counters import RedisCounters
 
 async def main():
-    shared = Shared(sys.argv[1], wait=10)
+    shared = RedisClient(sys.argv[1], wait=10)
     await shared.open()
-    counters = SharedCounters(shared)
+    counters = RedisCounters(shared)
     print("ready", flush=True)
     sys.stdin.readline()
-    asked = Claim("app", 10, 0, 0, 0, 0, 0, 60.0, "", 0.0, True)
+    asked = ReservationRequest("app", 10, 0, 0, 0, 0, 0, 60.0, "", 0.0, True)
     got = await asyncio.gather(*(counters.reserve(asked) for _ in range(25)))
     assert not shared.degraded
     print(sum(s.hold is not None for s in got), flush=True)
@@ -358,7 +363,8 @@ async def test_every_key_expires_and_shares_one_slot(redis_server):
         await counters.reserve(asked._replace(lease=3.0))
         found = await shared.run(
             Script(
-                "local out = {} for _, k in ipairs(redis.call('KEYS', 'mnemogate:{key*')) do out[#out+1] = {k, redis.call('TTL', k)} end return out"
+                "local out = {} for _, k in ipairs(redis.call('KEYS', 'mnemogate:{key*')) do "
+                "out[#out+1] = {k, redis.call('TTL', k)} end return out"
             ),
             ["x"],
             [],
@@ -557,7 +563,7 @@ async def test_a_redis_that_refuses_our_password_counts_as_away(redis_server, ca
         counters,
     ):
         assert shared.degraded
-        with pytest.raises(Absent):
+        with pytest.raises(RedisUnavailable):
             await shared.run(Script(""), ["k"], [])
         assert (await counters.reserve(claim(rpm=1))).hold
     assert PASSWORD not in caplog.text
@@ -576,7 +582,7 @@ async def test_a_redis_that_refuses_our_password_counts_as_away(redis_server, ca
 )
 def test_an_address_that_is_none_is_refused_without_its_password(url):
     with pytest.raises(ConfigError, match=r"storage\.redis is no address") as caught:
-        Shared(url)
+        RedisClient(url)
     assert PASSWORD not in str(caught.value)
     assert caught.value.__context__ is None
 
@@ -591,8 +597,11 @@ async def test_a_socket_that_is_not_there_is_named(caplog, tmp_path):
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"pip install '\.\[redis\]'"):
-        Shared("redis://h")
+        RedisClient("redis://h")
 
 
 def test_keys_name_the_key_and_one_slot():
-    assert tagged("key", "a/b", "x", "y") == ["mnemogate:{key:a%2Fb}:x", "mnemogate:{key:a%2Fb}:y"]
+    assert cluster_key("key", "a/b", "x", "y") == [
+        "mnemogate:{key:a%2Fb}:x",
+        "mnemogate:{key:a%2Fb}:y",
+    ]

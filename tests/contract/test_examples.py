@@ -1,4 +1,6 @@
-"""config/providers.toml: every example loads by itself and makes an upstream, all of them load together, and as shipped none is there."""
+"""config/providers.toml: every example loads by itself and makes an upstream, all of them load
+together, and as shipped none is there.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.app import upstreams_of
-from gateway.loading import load
+from gateway.config.loader import load
+from gateway.upstream.factory import build_upstreams
 
 FILE = Path(__file__).parents[2] / "config" / "providers.toml"
 TEXT = FILE.read_text(encoding="utf-8")
@@ -47,7 +49,7 @@ def test_each_example_loads_once_uncommented(tmp_path, name):
     settings = load(tmp_path / "g.toml", ENV)
     assert list(settings.providers) == [name]
     assert [t.provider for m in settings.models.values() for t in m.targets] == [name]
-    assert list(upstreams_of(settings, {name: None})) == [name]
+    assert list(build_upstreams(settings, {name: None})) == [name]
 
 
 def test_all_load_together(tmp_path):

@@ -1,4 +1,6 @@
-"""Memory through every kind of provider, in the whole gateway; Anthropic's server refuses what the real one would."""
+"""Memory through every kind of provider, in the whole gateway; Anthropic's server refuses what the
+real one would.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
 
 @contextlib.asynccontextmanager
 async def through(kind, data, *script, config=None, **members):
-    """A gateway in front of a scripted server of this kind; nothing that it sends may be refused."""
+    """A gateway in front of a scripted server of this kind; nothing that it sends may be
+    refused.
+    """
     async with (
         kind.server(*script) as up,
         running(
@@ -41,7 +45,9 @@ async def through(kind, data, *script, config=None, **members):
 
 
 async def asked(live, stream, messages, **body):
-    """The response, and the answer as a strict client reads it, but for Azure's first chunk, which has no name."""
+    """The response, and the answer as a strict client reads it, but for Azure's first chunk, which
+    has no name.
+    """
     response = await live.chat(
         messages,
         stream=stream,
@@ -188,7 +194,9 @@ async def test_memory_that_changes_during_a_loop_costs_the_thinking_and_not_the_
 
 
 async def tool_loop(live, stream):
-    """A question that takes a call of the client's, asked by OpenAI's own SDK: the message with the call, and the text that follows."""
+    """A question that takes a call of the client's, asked by OpenAI's own SDK: the message with the
+    call, and the text that follows.
+    """
     client = openai.AsyncOpenAI(base_url=live.url, api_key=SENTINEL_KEY, max_retries=0)
     asking = {
         "model": "m",
@@ -216,7 +224,7 @@ async def tool_loop(live, stream):
     return told, answer
 
 
-async def test_the_last_round_goes_without_our_tools_and_without_the_thinking_that_was_bound_to_them(
+async def test_the_last_round_goes_without_our_tools_and_the_thinking_bound_to_them(
     data,
 ):
     async with through(

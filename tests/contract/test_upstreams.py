@@ -1,4 +1,6 @@
-"""One suite over every kind of upstream, on real sockets: the same requests, answers, errors and endings, whoever is behind it."""
+"""One suite over every kind of upstream, on real sockets: the same requests, answers, errors and
+endings, whoever is behind it.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,9 @@ import json
 import pytest
 
 from gateway.errors import StreamIncomplete, UpstreamRefused
-from gateway.refusals import is_overflow
-from gateway.upstream.base import Outgoing
-from gateway.upstream.http1 import Http1
+from gateway.routing.failures import is_overflow
+from gateway.upstream.base import UpstreamRequest
+from gateway.upstream.http1 import Http1Client
 from gateway.wire.chat import fold
 from tests.conftest import events
 from tests.contract.kinds import ANTHROPIC, KINDS
@@ -40,12 +42,12 @@ USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
 
 @pytest.fixture
 async def pool():
-    it = Http1()
+    it = Http1Client()
     yield it
     await it.aclose()
 
 
-def asked(stream: bool = False, **body) -> Outgoing:
+def asked(stream: bool = False, **body) -> UpstreamRequest:
     body = {
         "model": "claude-haiku-4-5",
         "messages": [
@@ -57,7 +59,9 @@ def asked(stream: bool = False, **body) -> Outgoing:
     }
     if stream:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
-    return Outgoing("/chat/completions", json.dumps(body).encode(), HEADERS, model=body["model"])
+    return UpstreamRequest(
+        "/chat/completions", json.dumps(body).encode(), HEADERS, model=body["model"]
+    )
 
 
 async def completion(upstream, stream: bool, **body) -> dict:
@@ -350,7 +354,7 @@ async def test_a_finished_stream_leaves_its_connection_for_the_next(pool, kind):
             async for data in incoming.body:
                 if b"[DONE]" in data:
                     break
-            await incoming.drained()
+            await incoming.wait_for_end()
             await incoming.close()
         await asyncio.sleep(0.05)
         assert server.open == 1
@@ -363,14 +367,11 @@ async def test_other_paths_go_through_with_the_providers_key(pool, kind):
 
     async with kind.server(listing) as server:
         incoming = await kind.upstream(server, pool).send(
-            Outgoing("/models?limit=5", None, HEADERS, "GET")
+            UpstreamRequest("/models?limit=5", None, HEADERS, "GET")
         )
         assert incoming.status == 200
         assert "data" in json.loads(await incoming.read())
         assert "limit=5" in server.requests[0].path
-
-
-# --- Azure's addresses --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -414,7 +415,7 @@ async def test_azure_addresses(pool, base, path, model, body, sent):
         data = None if body is None else json.dumps(body).encode()
         await (
             await upstream.send(
-                Outgoing(path, data, HEADERS, "GET" if data is None else "POST", model=model)
+                UpstreamRequest(path, data, HEADERS, "GET" if data is None else "POST", model=model)
             )
         ).read()
         assert server.requests[0].path == sent
@@ -436,7 +437,9 @@ async def test_an_azure_key_and_an_entra_token_go_where_they_belong(pool, creden
         await (
             await KINDS[1]
             .upstream(server, pool)
-            .send(Outgoing("/models", None, [(b"authorization", credential.encode())], "GET"))
+            .send(
+                UpstreamRequest("/models", None, [(b"authorization", credential.encode())], "GET")
+            )
         ).read()
         seen = server.requests[0]
         assert [h for h in ("api-key", "authorization") if seen.header(h)] == [header]
@@ -451,9 +454,6 @@ async def test_azures_first_chunk_passes(pool):
         assert b"prompt_filter_results" in await incoming.read()
 
 
-# --- Anthropic's headers ------------------------------------------------------------------------------------------------
-
-
 async def headers_seen(pool, *more, path="/models", **members):
     async def ok(seen, wire):
         await wire.json(
@@ -462,7 +462,7 @@ async def headers_seen(pool, *more, path="/models", **members):
 
     async with KINDS[0].server(ok) as server:
         incoming = await ANTHROPIC.upstream(server, pool, **members).send(
-            Outgoing(path, None, more, "GET")
+            UpstreamRequest(path, None, more, "GET")
         )
         await incoming.read()
         return server.requests[0], incoming

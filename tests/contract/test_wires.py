@@ -1,4 +1,6 @@
-"""One contract over every way to a server: the own HTTP/1.1 client, and httpx straight, through proxies and over TLS."""
+"""One contract over every way to a server: the own HTTP/1.1 client, and httpx straight, through
+proxies and over TLS.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,17 @@ import h2.events
 import httpx
 import pytest
 
+from gateway.config.settings import ConfigError, ProviderSettings
 from gateway.errors import StreamIncomplete, Unavailable, UpstreamTimeout, UpstreamUnreachable
-from gateway.settings import ConfigError, Provider
-from gateway.upstream.base import Outgoing
-from gateway.upstream.clock import Timeouts
-from gateway.upstream.http1 import Http1
+from gateway.upstream.base import UpstreamRequest
+from gateway.upstream.deadlines import Timeouts
+from gateway.upstream.factory import ConnectionOptions, connection_options, open_provider_wire
+from gateway.upstream.http1 import Http1Client
 from gateway.upstream.openai import OpenAIUpstream
-from gateway.upstream.ways import Way, way_of, wire_of
 from tests.proxies import Proxy, Socks
-from tests.sockets import RawServer
+from tests.sockets import LoopbackServer, RawServer
 
-PEM = str(Path(__file__).parent.parent / "gateway" / "localhost.pem")
+PEM = str(Path(__file__).parent.parent / "localhost.pem")
 BODY = b'{"model":"m"}'
 WAYS = (
     "own",
@@ -40,8 +42,8 @@ WAYS = (
 )
 
 
-def call(stream=True, **more) -> Outgoing:
-    return Outgoing(
+def call(stream=True, **more) -> UpstreamRequest:
+    return UpstreamRequest(
         "/chat/completions",
         BODY,
         [(b"content-type", b"application/json")],
@@ -64,13 +66,13 @@ class Line:
     def __init__(self, name, server, proxy, max_connections=4):
         self.server, self.proxy = server, proxy
         secure = server.tls is not None
-        way = Way(
+        way = ConnectionOptions(
             proxy.url if proxy else "",
             PEM if secure or name in ("httpx", "tls proxy") else "",
             PEM if name == "client certificate" else "",
         )
         self.way = way
-        self.wire = wire_of("up", way, max_connections)
+        self.wire = open_provider_wire("up", way, max_connections)
         self.base = (
             server.url.replace("http://127.0.0.1", "https://localhost") if secure else server.url
         )
@@ -148,7 +150,7 @@ async def test_the_request_and_the_answer_arrive_as_they_are_and_connections_are
     ]
     for n in range(3):
         answer = await to.up().send(
-            Outgoing("/a%2Fb/../c?x=%20&y=[1]", BODY, headers, method="PATCH")
+            UpstreamRequest("/a%2Fb/../c?x=%20&y=[1]", BODY, headers, method="PATCH")
         )
         assert (answer.status, await answer.read()) == (201, b'{"ok": true}')
         assert [(k, v) for k, v in answer.headers if k.lower() == b"x-two"] == [
@@ -180,7 +182,7 @@ async def test_a_large_body_goes_out_and_comes_back(line):
 
     to = await line(echoes)
     for content in (body, [body[:100], memoryview(body)[100:]]):
-        assert await (await to.up().send(Outgoing("/x", content))).read() == body
+        assert await (await to.up().send(UpstreamRequest("/x", content))).read() == body
 
 
 async def test_a_server_that_is_not_there_is_unreachable_and_its_address_stays_here(line):
@@ -343,7 +345,7 @@ async def test_a_server_that_is_faster_than_its_reader_waits(line):
 async def test_no_header_can_begin_another_line(line):
     to = await line(ok)
     with pytest.raises(UpstreamUnreachable, match="line break"):
-        await to.up().send(Outgoing("/x", b"{}", [(b"x", b"a\r\nb: c")]))
+        await to.up().send(UpstreamRequest("/x", b"{}", [(b"x", b"a\r\nb: c")]))
     assert not to.server.requests
 
 
@@ -368,13 +370,12 @@ async def test_aborts_of_all_kinds_leave_no_connection_and_no_place(line):
     await eventually(lambda: not to.server.open, 5)
 
 
-# --- TLS and proxies of themselves ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("trusting", [False, True])
 async def test_a_certificate_that_is_not_trusted_is_told_without_an_address(trusting):
     async with RawServer(ok, context()) as server, Proxy() as proxy:
-        wire = wire_of("up", Way(proxy.url, PEM) if trusting else Way(), 4)
+        wire = open_provider_wire(
+            "up", ConnectionOptions(proxy.url, PEM) if trusting else ConnectionOptions(), 4
+        )
         host = (
             "other.example" if trusting else "localhost"
         )  # the first of which the certificate does not name
@@ -387,7 +388,7 @@ async def test_a_certificate_that_is_not_trusted_is_told_without_an_address(trus
 
 
 async def test_a_server_that_asks_for_a_certificate_and_gets_none_is_unreachable():
-    wire = wire_of("up", Way(ca_file=PEM), 4)
+    wire = open_provider_wire("up", ConnectionOptions(ca_file=PEM), 4)
     async with RawServer(ok, context(asks=True)) as server:
         with pytest.raises((UpstreamUnreachable, StreamIncomplete)):
             await OpenAIUpstream(f"https://localhost:{server.port}/v1", wire).send(call())
@@ -398,7 +399,7 @@ async def test_a_server_that_asks_for_a_certificate_and_gets_none_is_unreachable
 @pytest.mark.parametrize("kind", [Proxy, Socks])
 async def test_a_proxy_that_refuses_is_told_without_its_words(kind):
     async with RawServer(ok) as server, kind("me:word") as proxy:
-        wire = wire_of("up", Way(proxy.url.replace("word", "wrong")), 4)
+        wire = open_provider_wire("up", ConnectionOptions(proxy.url.replace("word", "wrong")), 4)
         answer = None
         with pytest.raises(UpstreamUnreachable) as e:
             answer = await OpenAIUpstream(server.url.replace("http:", "https:"), wire).send(call())
@@ -416,7 +417,7 @@ async def test_a_proxy_that_refuses_is_told_without_its_words(kind):
 async def test_a_silent_proxy_is_a_connect_timeout(kind):
     async with RawServer(ok, context()) as server, kind() as proxy:
         proxy.silent = True
-        wire = wire_of("up", Way(proxy.url, PEM), 4)
+        wire = open_provider_wire("up", ConnectionOptions(proxy.url, PEM), 4)
         with pytest.raises(UpstreamTimeout) as e:
             await OpenAIUpstream(
                 f"https://localhost:{server.port}/v1", wire, Timeouts(connect=0.3)
@@ -426,38 +427,23 @@ async def test_a_silent_proxy_is_a_connect_timeout(kind):
         await wire.aclose()
 
 
-class Http2Server:
-    """Speaks HTTP/2 over TLS. It answers each request with its own body, or begins to and stalls."""
+class Http2Server(LoopbackServer):
+    """Speaks HTTP/2 over TLS.
+
+    It answers each request with its own body, or begins to and stalls.
+    """
 
     def __init__(self, stalls=False):
-        self.stalls, self.open, self.connections, self.seen, self.tasks = stalls, 0, 0, [], set()
-
-    async def __aenter__(self):
         tls = context()
         tls.set_alpn_protocols(["h2", "http/1.1"])
-        self.server = await asyncio.start_server(self._one, "127.0.0.1", 0, ssl=tls)
-        self.url = f"https://localhost:{self.server.sockets[0].getsockname()[1]}/v1"
-        return self
+        super().__init__(tls)
+        self.stalls, self.seen = stalls, []
 
-    async def __aexit__(self, *exc):
-        self.server.close()
-        for task in list(self.tasks):
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+    @property
+    def url(self):
+        return f"https://localhost:{self.port}/v1"
 
-    async def _one(self, reader, writer):
-        self.tasks.add(task := asyncio.current_task())
-        self.open, self.connections = self.open + 1, self.connections + 1
-        try:
-            await self._served(reader, writer)
-        except (OSError, asyncio.CancelledError):
-            pass
-        finally:
-            self.open -= 1
-            self.tasks.discard(task)
-            writer.transport.abort()
-
-    async def _served(self, reader, writer):
+    async def serve(self, reader, writer):
         h2c = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
         h2c.initiate_connection()
         bodies: dict[int, bytes] = {}
@@ -484,7 +470,7 @@ class Http2Server:
 
 
 async def test_http2_is_spoken_where_it_is_asked_for_and_connections_are_used_again():
-    wire = wire_of("up", Way(ca_file=PEM, http2=True), 4)
+    wire = open_provider_wire("up", ConnectionOptions(ca_file=PEM, http2=True), 4)
     async with Http2Server() as server:
         for n in range(1, 4):
             left = []
@@ -509,7 +495,7 @@ async def test_http2_is_spoken_where_it_is_asked_for_and_connections_are_used_ag
 
 @pytest.mark.parametrize("how", ["cancelled", "closed", "timed out"])
 async def test_who_leaves_an_answer_over_http2_closes_its_connection_and_nobody_elses(how):
-    wire = wire_of("up", Way(ca_file=PEM, http2=True), 4)
+    wire = open_provider_wire("up", ConnectionOptions(ca_file=PEM, http2=True), 4)
     async with Http2Server(stalls=True) as server:
         other = await OpenAIUpstream(server.url, wire).send(call())
         answer = await OpenAIUpstream(
@@ -533,17 +519,14 @@ async def test_who_leaves_an_answer_over_http2_closes_its_connection_and_nobody_
         await wire.aclose()
 
 
-# --- which way ---------------------------------------------------------------------------------------------------------------
-
-
-def served(base="https://api.openai.com/v1", environ=None, **members) -> Way:
-    return way_of(Provider(base_url=base, **members), environ or {})
+def served(base="https://api.openai.com/v1", environ=None, **members) -> ConnectionOptions:
+    return connection_options(ProviderSettings(base_url=base, **members), environ or {})
 
 
 def test_the_own_client_serves_unless_something_else_is_wanted():
     assert served().own
     assert str(served()) == "own HTTP/1.1 client"
-    assert isinstance(wire_of("up", served(), 1), Http1)
+    assert isinstance(open_provider_wire("up", served(), 1), Http1Client)
     told = str(served(proxy="http://me:geheim@proxy.lan:3128", http2=True, ca_file="x.pem"))
     assert told == "httpx through proxy proxy.lan:3128 with ca_file with HTTP/2"
 
@@ -629,7 +612,7 @@ def test_a_providers_own_proxy_comes_first_and_none_is_none():
 )
 def test_what_cannot_be_used_stops_the_start_and_shows_no_password(members, told):
     with pytest.raises(ConfigError, match=told) as e:
-        wire_of("up", served(**members), 1)
+        open_provider_wire("up", served(**members), 1)
     assert "providers.up" in str(e.value)
     assert "geheim" not in str(e.value)
 
@@ -641,8 +624,8 @@ def test_what_cannot_be_used_stops_the_start_and_shows_no_password(members, told
 def test_a_package_that_is_missing_is_told_with_how_to_install_it(
     members, package, extra, monkeypatch
 ):
-    monkeypatch.setattr("gateway.upstream.ways.find_spec", lambda name: None)
+    monkeypatch.setattr("gateway.upstream.factory.find_spec", lambda name: None)
     with pytest.raises(
         ConfigError, match=rf"needs the package {package}: run pip install '\.\[{extra}\]'"
     ):
-        wire_of("up", served(**members), 1)
+        open_provider_wire("up", served(**members), 1)

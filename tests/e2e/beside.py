@@ -36,10 +36,17 @@ class Felt:
     def __str__(self) -> str:
         def told(found: list[float]) -> str:
             ordered = sorted(found)
-            return f"{len(ordered)} of {1e3 * ordered[len(ordered) // 2]:.0f} ms median, {1e3 * ordered[int(0.99 * len(ordered))]:.0f} p99, {1e3 * ordered[-1]:.0f} worst"
+            return (
+                f"{len(ordered)} of {1e3 * ordered[len(ordered) // 2]:.0f} ms median, "
+                f"{1e3 * ordered[int(0.99 * len(ordered))]:.0f} p99, {1e3 * ordered[-1]:.0f} "
+                "worst"
+            )
 
         bad = len(self.statuses) - self.statuses.count("ok")
-        return f"took {self.took:.1f} s; chats {told(self.chats)}, {bad} degraded; health {told(self.health)}"
+        return (
+            f"took {self.took:.1f} s; chats {told(self.chats)}, {bad} degraded; health "
+            f"{told(self.health)}"
+        )
 
 
 @contextlib.asynccontextmanager

@@ -1,9 +1,12 @@
-"""`python -m tests.e2e.counting FOLDER`: plays conversations through a gateway in this process and prints what a turn costs, in counts.
+"""`python -m tests.e2e.counting FOLDER`: plays conversations through a gateway in this process and
+prints what a turn costs, in counts.
 
-A process of its own, since what is counted is counted at the edges, which are put in place before anything of ours is imported: the
-statements that SQLite traces, the calls from other threads that wake the loop, the JSON that msgspec and json read and write where it
-is at least as long as a message, and the calls of the scripted upstream; and the calls of functions, of Python's and of C's, that the
-interpreter tells a profiler of. Of five turns the least counts: a poll of the background may fall into any one of them.
+A process of its own, since what is counted is counted at the edges, which are put in place before
+anything of ours is imported: the statements that SQLite traces, the calls from other threads that
+wake the loop, the JSON that msgspec and json read and write where it is at least as long as a
+message, and the calls of the scripted upstream; and the calls of functions, of Python's and of C's,
+that the interpreter tells a profiler of. Of five turns the least counts: a poll of the background
+may fall into any one of them.
 """
 
 from __future__ import annotations
@@ -24,10 +27,12 @@ import msgspec
 LENGTH = 400  # bytes of each message's text: JSON that is shorter is not counted
 QUIET = 0.05  # seconds without an event, after which a turn is over
 TURNS, LAST = (10, 100), 5
+# turns whose calls are counted, the least of so many: on a busy machine a turn wakes the loop more
+# often
 LONG, CALLED = (
     (60, 400),
     15,
-)  # turns whose calls are counted, the least of so many: on a busy machine a turn wakes the loop more often
+)
 RESENT = {
     "all of it": 0,
     "its newest 40": 40,
@@ -179,7 +184,10 @@ class Client:
         )
 
     async def counts(self, turn: int) -> dict[str, int]:
-        """What turn `turn` takes; `before`: of that, what came before the upstream was called. messages: in the shortest request of those counted."""
+        """What turn `turn` takes; `before`: of that, what came before the upstream was called.
+
+        messages: in the shortest request of those counted.
+        """
         found: list[Counter[str]] = []
         while len(self._history) < 2 * turn:
             EVENTS.clear()
@@ -233,13 +241,13 @@ async def parts(found: list[bytes]) -> AsyncIterator[bytes]:
 
 async def main(folder: str) -> None:
     from gateway.app import create_app
-    from gateway.loading import load
-    from gateway.upstream.base import Incoming
+    from gateway.config.loader import load
+    from gateway.upstream.base import UpstreamResponse
     from gateway.upstream.scripted import ScriptedUpstream
 
     numbers = itertools.count()
 
-    def answered(request: Any) -> Incoming:
+    def answered(request: Any) -> UpstreamResponse:
         EVENTS.append("calls")
         asked = loads(request.body)
         text = answer(next(numbers))
@@ -250,7 +258,7 @@ async def main(folder: str) -> None:
                 "message": {"role": "assistant", "content": text},
                 "finish_reason": "stop",
             }
-            return Incoming(
+            return UpstreamResponse(
                 200,
                 [(b"content-type", b"application/json")],
                 parts(
@@ -271,7 +279,7 @@ async def main(folder: str) -> None:
             )
             for d, f in deltas
         ]
-        return Incoming(
+        return UpstreamResponse(
             200,
             [(b"content-type", b"text/event-stream")],
             parts([f"data: {e}\n\n".encode() for e in [*events, "[DONE]"]]),
@@ -296,7 +304,7 @@ async def main(folder: str) -> None:
         app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, events.get, told)
     )
     await started.wait()
-    await app.gateway.memory.usable()
+    await app.gateway.memory.wait_until_ready()
     await (
         app.gateway.memory.retrieval.indexing.stop()
     )  # it has its own time, a turn or many turns later

@@ -1,6 +1,9 @@
-"""A turn, a passage and a search through `mnemogate serve` with the optional parts that the environment names; run by `sealed`.
+"""A turn, a passage and a search through `mnemogate serve` with the optional parts that the
+environment names; run by `sealed`.
 
-argv: the data folder; `vectors`, where passages must become some; a file that must come to be, if any; the command of a server to run beside."""
+argv: the data folder; `vectors`, where passages must become some; a file that must come to be, if
+any; the command of a server to run beside.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from pathlib import Path
 
 import httpx
 
-from gateway.bundled.server import start
+from gateway.demo_model.server import start
 
 
 def waited(what, seconds=60):

@@ -1,7 +1,9 @@
-"""Run in a network and mount namespace of its own: does what it is told, and prints whom anything tried to reach.
+"""Run in a network and mount namespace of its own: does what it is told, and prints whom anything
+tried to reach.
 
-Every address leads to the loopback device, where all packets are seen, and the resolver that is configured is an address like any
-other: so whatever is looked up or connected to leaves a packet, and nothing leaves the machine.
+Every address leads to the loopback device, where all packets are seen, and the resolver that is
+configured is an address like any other: so whatever is looked up or connected to leaves a packet,
+and nothing leaves the machine.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ def sealed(folder: Path) -> None:
 
 
 class Overheard(threading.Thread):
-    """Whom packets were for, loopback left out: `address:port`, or the name that was asked of the resolver."""
+    """Whom packets were for, loopback left out: `address:port`, or the name that was asked of the
+    resolver.
+    """
 
     def __init__(self) -> None:
         super().__init__(daemon=True)

@@ -1,6 +1,8 @@
-"""A worker in a process of its own that stands still in the middle of one kind of chore, to be killed there.
+"""A worker in a process of its own that stands still in the middle of one kind of chore, to be
+killed there.
 
-python -m tests.e2e.stalling <database> <kind> <writes or collections after which it stands still>; it says so on standard output.
+python -m tests.e2e.stalling <database> <kind> <writes or collections after which it stands still>;
+it says so on standard output.
 """
 
 from __future__ import annotations
@@ -9,11 +11,12 @@ import asyncio
 import sys
 from pathlib import Path
 
-from memory.jobs import chores
+from gateway.storage.usage import UsageTables
+from memory.jobs import maintenance
 from memory.jobs.worker import Worker
-from memory.retrieval import Meaning, Retrieval
+from memory.retrieval.retriever import Retriever, SemanticSearch
 from memory.stores.chroma import ChromaIndex
-from memory.stores.sql.engine import Database
+from memory.stores.sql.database import Database
 
 
 class Stalling:
@@ -22,6 +25,7 @@ class Stalling:
     def __init__(self, db, retrieval, after):
         self.db, self.retrieval, self.left = db, retrieval, after
         self.embed_scope = retrieval.embed_scope
+        self.application_tables = [UsageTables(lambda *_: None)]  # as the gateway registers
 
     async def read(self, work):
         return await self.db.read(work)
@@ -47,12 +51,14 @@ async def main(path, kind, after):
     await db.open()
     stalling = Stalling(
         db,
-        Retrieval(db, Meaning(None, ChromaIndex("chroma:embedded", Path(path).parent / "chroma"))),
+        Retriever(
+            db, SemanticSearch(None, ChromaIndex("chroma:embedded", Path(path).parent / "chroma"))
+        ),
         after,
     )
     everything = Worker(db)
-    chores.register(everything, stalling, chores.Ages(7, 30), stalling)
-    everything.register("fade", chores.fading(stalling))
+    maintenance.register(everything, stalling, maintenance.RetentionPolicy(7, 30), stalling)
+    everything.register("fade", maintenance.fade_handler(stalling))
     worker = Worker(db)
     worker.register(kind, everything._handlers[kind])
     await worker.drain()

@@ -1,4 +1,6 @@
-"""Background work over the whole gateway: summaries made ahead, no turn waiting for one, jobs that wait for a credential."""
+"""Background work over the whole gateway: summaries made ahead, no turn waiting for one, jobs that
+wait for a credential.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,9 @@ import time
 import pytest
 from sqlalchemy import select
 
-from memory.jobs import queue
-from memory.messages import Seen
+from memory.conversation.messages import DigestCache
+from memory.stores.sql import jobs, turn_reader
 from memory.stores.sql import schema as t
-from memory.stores.sql import turns
 from memory.stores.sql.vacuum import vacuum
 from tests.conftest import running
 from tests.models import Model
@@ -50,7 +51,7 @@ async def never(job):
 
 
 async def rows(live, table):
-    await live.gateway.memory.usable()
+    await live.gateway.memory.wait_until_ready()
     return await live.gateway.memory.db.read(
         lambda conn: [dict(r._mapping) for r in conn.execute(select(table))]
     )
@@ -105,9 +106,9 @@ async def test_in_a_long_conversation_each_stretch_is_summarised_once_and_no_tur
 
 async def test_a_job_that_ran_costs_no_turn_a_read(data, monkeypatch):
     read = []
-    snapshot = turns.snapshot
+    snapshot = turn_reader.snapshot
     monkeypatch.setattr(
-        turns, "snapshot", lambda conn, ask: read.append(ask) or snapshot(conn, ask)
+        turn_reader, "snapshot", lambda conn, ask: read.append(ask) or snapshot(conn, ask)
     )
     async with Model(scripted) as up, running(up.url, data, CONFIG) as live:
         history = []
@@ -122,10 +123,10 @@ async def test_a_compaction_late_in_a_conversation_costs_no_more_than_an_early_o
     data, monkeypatch
 ):
     hashed = []
-    after = Seen.after
+    after = DigestCache.extend_chain
     monkeypatch.setattr(
-        Seen,
-        "after",
+        DigestCache,
+        "extend_chain",
         lambda self, key, link, message: hashed.append(1) or after(self, key, link, message),
     )
     async with Model(scripted) as up, running(up.url, data, CONFIG) as live:
@@ -276,12 +277,12 @@ async def test_a_poison_job_ends_dead_and_stays_to_be_seen(data):
         assert (job["state"], job["error"]) == ("ready", "UpstreamRefused")
         await live.gateway.memory.db.write(
             lambda conn: (
-                conn.execute(t.jobs.update().values(attempts=queue.ATTEMPTS - 1, run_at=0)) and None
+                conn.execute(t.jobs.update().values(attempts=jobs.ATTEMPTS - 1, run_at=0)) and None
             )
         )
         await settled(live)
         (job,) = await summarising(live)
-        assert (job["state"], job["attempts"]) == ("dead", queue.ATTEMPTS)
+        assert (job["state"], job["attempts"]) == ("dead", jobs.ATTEMPTS)
         local = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
         (shown,) = (await live.memory("GET", "/jobs", headers=local)).json()["data"]
         assert (
@@ -290,7 +291,7 @@ async def test_a_poison_job_ends_dead_and_stays_to_be_seen(data):
             shown["attempts"],
             shown["error"],
             shown["user"],
-        ) == ("summarise", "dead", queue.ATTEMPTS, "UpstreamRefused", "ada")
+        ) == ("summarise", "dead", jobs.ATTEMPTS, "UpstreamRefused", "ada")
         assert "q1" not in str(shown)
         assert (await live.memory("GET", "/jobs?state=sad", headers=local)).status_code == 400
         assert (await live.memory("GET", "/jobs?state=waiting", headers=local)).json()["data"] == []
@@ -330,7 +331,9 @@ async def test_an_erasure_takes_the_jobs_and_their_words_along(data):
 
 
 async def test_after_an_erasure_no_word_is_left_of_any_background_work(data):
-    """Facts, facts set aside, block versions, summaries, a job that gave up: all of it goes, and the file keeps no byte after the vacuum."""
+    """Facts, facts set aside, block versions, summaries, a job that gave up: all of it goes, and
+    the file keeps no byte after the vacuum.
+    """
 
     def telling(seen, wire):
         begin = str(seen.json["messages"][0]["content"])
@@ -498,7 +501,7 @@ async def test_what_was_said_is_embedded_and_found_by_meaning(data):
 async def test_a_turn_leaves_one_job_with_an_embedder_and_none_without(data):
     for config, left in (({}, []), ({"memory.embedder": "upstream:e"}, ["embed"])):
         async with Model("ok") as up, running(up.url, data, config) as live:
-            await live.gateway.memory.usable()  # with which the worker starts
+            await live.gateway.memory.wait_until_ready()  # with which the worker starts
             await live.gateway.worker.stop()
             for words in ("hello", "hello again"):
                 await live.chat(words, user="ada")

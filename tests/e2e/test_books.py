@@ -1,4 +1,6 @@
-"""One record for each request: what it used, at whose price, how long it took and how it ended, by every way through the gateway."""
+"""One record for each request: what it used, at whose price, how long it took and how it ended, by
+every way through the gateway.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import time
 import httpx
 import pytest
 
-from gateway.limits import Allowance
+from gateway.limits.limiter import KeyQuota
 from tests.conftest import running
 from tests.e2e.test_limits import PRICED, completion, keyed
 from tests.e2e.wire.rows import row
@@ -402,7 +404,9 @@ async def test_what_is_known_of_a_cost_counts_on_a_budget_though_a_summarys_pric
         ).status_code == 200
         assert [b["model"] for b in up.bodies] == ["unheard-of", "m"]
         assert (await records(live))[0]["cost_usd"] is None
-        assert await live.gateway.limits.spent(Allowance("app", usd=50)) == pytest.approx(0.2)
+        assert await live.gateway.limits.spent_this_period(
+            KeyQuota("app", usd=50)
+        ) == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize("path", ["//responses", "/responses/", "/%72esponses"])

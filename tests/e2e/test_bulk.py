@@ -1,4 +1,6 @@
-"""Bulk work, and management requests of any shape, beside the requests of others: they hold nobody up."""
+"""Bulk work, and management requests of any shape, beside the requests of others: they hold nobody
+up.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ import random
 import httpx
 
 from gateway.cli.index import _keywords
-from memory.jobs.reindex import Mark
-from memory.stores.sql.engine import Database
+from memory.jobs.reindex import ReindexProgress
+from memory.stores.sql.database import Database
 from tests.e2e.beside import BULK, beside, chat, passages, served
 
 ROWS = 3000
@@ -111,7 +113,7 @@ async def test_an_index_made_anew_leaves_others_their_memory(data):
         async def rebuilt():
             db = Database(f"sqlite+aiosqlite:///{data}/mnemogate.db")
             await db.open()
-            await _keywords(db, Mark(), data / "note")
+            await _keywords(db, ReindexProgress(), data / "note")
             await db.close()
             return httpx.Response(200)
 

@@ -9,14 +9,14 @@ import time
 import pytest
 from sqlalchemy import func, insert, select, update
 
-from memory.jobs import chores, queue
-from memory.jobs.queue import Job
+from memory.jobs import maintenance
 from memory.jobs.worker import Worker
-from memory.retrieval import Meaning, Retrieval
+from memory.retrieval.retriever import Retriever, SemanticSearch
 from memory.scope import Scope
 from memory.stores.chroma import ChromaIndex
-from memory.stores.sql import index, owners, passages
+from memory.stores.sql import fts, jobs, passages, scopes
 from memory.stores.sql import schema as t
+from memory.stores.sql.jobs import QueuedJob
 from tests.e2e.test_crash import ROOT
 
 LONG_AGO = 1e9
@@ -27,7 +27,8 @@ JOBS = {
     "fade": {},
     "reindex": {"kind": "messages", "after": 0},
 }
-# Writes: erase has one a scope before it turns to the vectors, expire four before its first batch, reindex
+# Writes: erase has one a scope before it turns to the vectors, expire four before its first batch,
+# reindex
 # one without a row.
 AFTER = {"erase": 3, "expire": 5, "fade": 1, "reindex": 3}
 P = t.passages.c
@@ -35,11 +36,13 @@ P = t.passages.c
 
 def fill(conn):
     ada, nobody = (
-        owners.ensure(conn, owners.as_found(conn, Scope("t", u, "default", b"s" * 32)))
+        scopes.get_or_create(conn, scopes.current_owner(conn, Scope("t", u, "default", b"s" * 32)))
         for u in ("ada", None)
     )
     for i in range(450):
-        passages.add(conn, ada, passages.Insert(f"thing {i}", type="trivial", created_at=LONG_AGO))
+        passages.add(
+            conn, ada, passages.NewPassage(f"thing {i}", type="trivial", created_at=LONG_AGO)
+        )
     for i in range(1, 251):
         conn.execute(
             insert(t.conversations).values(
@@ -63,7 +66,7 @@ def fill(conn):
                 at=LONG_AGO,
             )
         )
-        passages.add(conn, nobody, passages.Insert(f"thing {i}", node=i, created_at=LONG_AGO))
+        passages.add(conn, nobody, passages.NewPassage(f"thing {i}", node=i, created_at=LONG_AGO))
 
 
 async def killed(path, kind):
@@ -91,7 +94,9 @@ async def number(db, query):
 
 
 async def resumed(db, kind, retrieval=None):
-    """What a worker does that starts once the dead one's lease has ended (in two minutes, brought forward)."""
+    """What a worker does that starts once the dead one's lease has ended (in two minutes, brought
+    forward).
+    """
 
     def expire_lease(conn):
         states = [
@@ -105,8 +110,8 @@ async def resumed(db, kind, retrieval=None):
 
     assert await db.write(expire_lease) == [("running", 1)]
     worker = Worker(db)
-    chores.register(worker, db, chores.Ages(7, 30), retrieval or Retrieval(db))
-    worker.register("fade", chores.fading(db))
+    maintenance.register(worker, db, maintenance.RetentionPolicy(7, 30), retrieval or Retriever(db))
+    worker.register("fade", maintenance.fade_handler(db))
     await worker.drain()
 
 
@@ -118,7 +123,7 @@ async def path(db, tmp_path):
 
 
 async def begun(db, kind):
-    await db.write(lambda conn: queue.enqueue(conn, Job(kind, JOBS[kind])))
+    await db.write(lambda conn: jobs.enqueue(conn, QueuedJob(kind, JOBS[kind])))
 
 
 async def test_fading_goes_on_and_sets_nothing_aside_twice(db, path):
@@ -147,7 +152,7 @@ async def test_expiring_goes_on_and_tells_the_index_of_each_passage_once(db, pat
     assert await number(db, conversations) == 150
     told = []
 
-    class Told(Retrieval):
+    class Told(Retriever):
         async def forget(self, scope_id, kind, keys):
             told.extend(keys)
 
@@ -160,7 +165,7 @@ async def test_expiring_goes_on_and_tells_the_index_of_each_passage_once(db, pat
         lambda conn: conn.execute(update(t.jobs).values(run_at=0)) and None
     )  # what the killed one left
     worker = Worker(db)
-    chores.register(worker, db, chores.Ages(7, 30), told_by)
+    maintenance.register(worker, db, maintenance.RetentionPolicy(7, 30), told_by)
     await worker.drain()
     assert await number(db, conversations) == 0
     assert await number(db, select(func.count()).select_from(t.passages).where(P.node != 0)) == 0
@@ -182,14 +187,14 @@ async def test_an_erasure_goes_on_in_the_vector_index_where_part_of_it_is_gone(d
     await killed(path, "erase")
     chroma = ChromaIndex("chroma:embedded", tmp_path / "chroma")
     assert [len(await chroma.nearest(named(s), [1.0, 0.0], 5)) for s in SCOPES] == [0, 1]
-    await resumed(db, "erase", Retrieval(db, Meaning(None, chroma)))
+    await resumed(db, "erase", Retriever(db, SemanticSearch(None, chroma)))
     assert [len(await chroma.nearest(named(s), [1.0, 0.0], 5)) for s in (*SCOPES, 13)] == [0, 0, 1]
     await chroma.close()
     assert await number(db, select(func.count()).select_from(t.jobs)) == 0
 
 
 async def test_an_index_made_anew_goes_on_and_holds_each_passage_once(db, path):
-    await db.write(lambda conn: index.emptied(conn))
+    await db.write(lambda conn: fts.recreate_indexes(conn))
     await begun(db, "reindex")
     await killed(path, "reindex")
 
@@ -210,14 +215,14 @@ async def test_a_chore_that_fails_every_time_ends_dead_and_is_kept_to_be_looked_
     async def poisoned(*_, **how):
         raise RuntimeError("no")
 
-    class Poisoned(Retrieval):
+    class Poisoned(Retriever):
         forget = embed_scope = poisoned
 
     worker = Worker(db)
-    chores.register(worker, Broken(poisoned), chores.Ages(7, 30), Poisoned(db))
-    worker.register("fade", chores.fading(Broken(poisoned)))
+    maintenance.register(worker, Broken(poisoned), maintenance.RetentionPolicy(7, 30), Poisoned(db))
+    worker.register("fade", maintenance.fade_handler(Broken(poisoned)))
     await begun(db, kind)
-    for _ in range(queue.ATTEMPTS + 2):
+    for _ in range(jobs.ATTEMPTS + 2):
         await worker.drain()
         await db.write(lambda conn: conn.execute(update(t.jobs).values(run_at=0)) and None)
     rows = await db.read(
@@ -228,7 +233,7 @@ async def test_a_chore_that_fails_every_time_ends_dead_and_is_kept_to_be_looked_
             )
         ]
     )
-    assert rows == [(kind, "dead", queue.ATTEMPTS, "RuntimeError")]
+    assert rows == [(kind, "dead", jobs.ATTEMPTS, "RuntimeError")]
 
 
 class Broken:
@@ -236,3 +241,4 @@ class Broken:
 
     def __init__(self, fails):
         self.read = self.write = fails
+        self.application_tables = []

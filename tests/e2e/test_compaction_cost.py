@@ -1,7 +1,9 @@
-"""A turn costs the same however long its conversation is, those in which the history is compacted among them.
+"""A turn costs the same however long its conversation is, those in which the history is compacted
+among them.
 
 What is counted is what a turn does with messages: those that it decodes, those that it hashes and
-those whose tokens it counts. A history that is resent is copied, and so are the bytes of one kept here.
+those whose tokens it counts. A history that is resent is copied, and so are the bytes of one kept
+here.
 """
 
 from __future__ import annotations
@@ -11,11 +13,11 @@ from collections import Counter as Tally
 
 import pytest
 
-from memory import prefix
-from memory.messages import Seen
-from memory.prefix import Messages, Text
-from memory.session import Session
-from memory.tokens import Counter
+from memory.context.tokens import TokenCounter
+from memory.conversation import history
+from memory.conversation.history import Messages, TextRange
+from memory.conversation.messages import DigestCache
+from memory.session.composer import Composer
 from tests.conftest import running
 from tests.models import Model
 
@@ -44,25 +46,25 @@ def seen(monkeypatch):
 
         monkeypatch.setattr(owner, name, watching)
 
-    watched(Text, "decoded", "decoded", len)
-    watched(Seen, "after", "hashed")
-    watched(Counter, "message", "counted")
+    watched(TextRange, "decode", "decoded", len)
+    watched(DigestCache, "extend_chain", "hashed")
+    watched(TokenCounter, "message", "counted")
     watched(Messages, "__getitem__", "looked at")
-    found_in = prefix.elements
+    found_in = history.array_elements
 
     def finding(text, at):
         out = found_in(text, at)
         found["found in a text"] += len(out)
         return out
 
-    monkeypatch.setattr(prefix, "elements", finding)
-    compacted = Session._use
+    monkeypatch.setattr(history, "array_elements", finding)
+    compacted = Composer._trace_eviction
 
     def watching(self, fitted):
         found["compactions"] += bool(fitted.how)
         compacted(self, fitted)
 
-    monkeypatch.setattr(Session, "_use", watching)
+    monkeypatch.setattr(Composer, "_trace_eviction", watching)
     return found
 
 
@@ -95,7 +97,9 @@ def model(numbers):
 
 
 async def dearest(client, seen, first):
-    """The most that a turn did of each kind, of those from turn `first` on, and the compactions among them."""
+    """The most that a turn did of each kind, of those from turn `first` on, and the compactions
+    among them.
+    """
     while len(client.history) < 2 * first:
         await client.turn()
         await client.live.gateway.worker.drain()
@@ -119,7 +123,7 @@ async def test_the_dearest_turn_of_a_late_part_of_a_conversation_is_that_of_an_e
         Model(model(itertools.count())) as up,
         running(up.url, data, {**CONFIG, "memory.summarize_ahead": ahead}) as live,
     ):
-        await live.gateway.memory.usable()
+        await live.gateway.memory.wait_until_ready()
         await live.gateway.worker.stop()  # its jobs run between the turns
         client = Client(live, RESENT[resent])
         early, some = await dearest(client, seen, EARLY)

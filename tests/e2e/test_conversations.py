@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import func, select
 
 from memory.stores.sql import schema as t
-from memory.stores.sql.engine import VERSION_SECONDS
+from memory.stores.sql.database import VERSION_SECONDS
 from tests.conftest import running
 from tests.models import Model, call, calls
 
@@ -219,9 +219,6 @@ async def test_read_stores_nothing_and_write_injects_nothing(data):
         assert await texts(live) == ["hello", "a"]
 
 
-# --- retries -----------------------------------------------------------------------------------------------------------
-
-
 async def test_a_request_repeated_after_a_failed_round_resumes_and_writes_once(data):
     failure = (500, {"error": {"message": "boom", "type": "x", "code": None, "param": None}})
     async with (
@@ -421,9 +418,6 @@ async def test_nothing_is_kept_of_refused_credentials(data):
             assert await rows(live, table) == 0
 
 
-# --- at once -----------------------------------------------------------------------------------------------------------
-
-
 def slowly(seen, wire):
     async def answer():
         await asyncio.sleep(0.2)
@@ -532,4 +526,4 @@ async def test_two_continuations_at_once_are_two_conversations(data):
         names = [a.headers["x-memory-conversation"] for a in answers]
         assert len(set(names)) == 2
         assert first.headers["x-memory-conversation"] in names
-        assert not live.gateway.memory.continued
+        assert not live.gateway.memory.in_flight.continued

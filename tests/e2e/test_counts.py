@@ -1,6 +1,8 @@
-"""What a turn costs, in counts that do not depend on the machine: a warm one, the third or later of a conversation that an app resends.
+"""What a turn costs, in counts that do not depend on the machine: a warm one, the third or later of
+a conversation that an app resends.
 
-Whoever makes a turn cheaper lowers the table; whoever makes it dearer has to say why it is worth that.
+Whoever makes a turn cheaper lowers the table; whoever makes it dearer has to say why it is worth
+that.
 """
 
 from __future__ import annotations
@@ -15,22 +17,12 @@ import pytest
 from tests.e2e import counting
 
 ROOT = Path(counting.__file__).parent.parent.parent
-COLUMNS = (
-    "calls",
-    "reads before",
-    "writes before",
-    "hops before",
-    "reads",
-    "writes",
-    "commits",
-    "hops",
-    "decodes",
-    "encodes",
-    "encodes a message",
-)
+COLUMNS = (*counting.KINDS, "encodes a message")
 EXPECTED = {
-    # upstream | before it is called:   | in all:                      | JSON as long as a message or longer:
-    #   calls  | reads  writes    hops  | reads writes commits hops    | decodes  encodes  and for each message resent
+    # upstream | before it is called:   | in all:                      | JSON as long as a message
+    # or longer:
+    # calls  | reads  writes    hops  | reads writes commits hops    | decodes  encodes  and for
+    # each message resent
     "full plain": (1, 0, 0, 0, 1, 4, 1, 0, 2, 4, 0),
     "full stream": (1, 0, 0, 0, 2, 6, 2, 0, 1, 4, 0),
     "off plain": (1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0),
@@ -90,5 +82,7 @@ def test_memory_off_waits_for_no_storage(found):
 
 @pytest.mark.parametrize("way", EXPECTED)
 def test_a_turn_leaves_nothing_to_the_garbage_collector(found, way):
-    """What holds itself stays until a collection: with it stayed whole requests, of megabytes at times."""
+    """What holds itself stays until a collection: with it stayed whole requests, of megabytes at
+    times.
+    """
     assert found[way][2]["left to the collector"] == 0

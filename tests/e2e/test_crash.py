@@ -1,4 +1,6 @@
-"""A gateway killed without warning: what it promised is there, what it had not finished is resumed and written once."""
+"""A gateway killed without warning: what it promised is there, what it had not finished is resumed
+and written once.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ ASK = {"model": "m", "messages": [{"role": "user", "content": "I like tea"}], "u
 
 @contextlib.asynccontextmanager
 async def spawned(upstream, data, **more):
-    """A gateway in a process of its own: (its process, a client for it). more: settings for its environment."""
+    """A gateway in a process of its own: (its process, a client for it).
+
+    more: settings for its environment.
+    """
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]

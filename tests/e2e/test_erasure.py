@@ -1,4 +1,6 @@
-"""Erasing a user reaches every place where their words or their name may stand: rows, indexes, files and what is answered."""
+"""Erasing a user reaches every place where their words or their name may stand: rows, indexes,
+files and what is answered.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,10 @@ import asyncio
 
 from sqlalchemy import select
 
-from memory.retrieval import _name
+from memory.retrieval.retriever import _name
 from memory.stores.sql import schema as t
 from memory.stores.sql.vacuum import vacuum
-from memory.stores.sql.vectors import KINDS, Part
+from memory.stores.sql.vectors import KINDS, VectorSet
 from tests.conftest import running
 from tests.e2e.test_background import rows, settled
 from tests.e2e.test_faults import REMEMBER, breaking
@@ -138,7 +140,7 @@ async def test_nothing_of_an_erased_user_is_left_in_rows_answers_indexes_or_file
 ):
     replies = iter(REPLIES)
     monkeypatch.setattr(
-        "memory.session.EDIT_SECONDS", 20.0
+        "memory.session.tool_runner.EDIT_SECONDS", 20.0
     )  # what its tools write is late on a busy machine, and told as lost
 
     def model(seen, wire):
@@ -155,7 +157,7 @@ async def test_nothing_of_an_erased_user_is_left_in_rows_answers_indexes_or_file
         return next(replies)
 
     async with Model(model) as up, running(up.url, data, CONFIG) as live:
-        await live.gateway.memory.usable()
+        await live.gateway.memory.wait_until_ready()
         local = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
         explains = await lived(live, local, monkeypatch)
 
@@ -185,7 +187,7 @@ async def test_nothing_of_an_erased_user_is_left_in_rows_answers_indexes_or_file
             live.gateway.memory.retrieval.meaning.index,
             [s["id"] for s in await rows(live, t.scopes) if s["user"] == USER],
         )
-        kept = [_name(Part(kind, scope, "e")) for kind in KINDS]
+        kept = [_name(VectorSet(kind, scope, "e")) for kind in KINDS]
         assert [len(await index.nearest(name, [1.0, 0.5], 9)) >= 3 for name in kept] == [True, True]
         assert await rows(live, t.vectors)
         assert await rows(live, t.message_vectors)
@@ -229,7 +231,7 @@ async def test_a_deleted_conversation_leaves_the_spill_file_and_does_not_come_ba
     spill = data / "spill.ndjson"
     async with Model(REMEMBER, "Doomed words.", REMEMBER, "Kept words.") as up:
         async with running(up.url, data) as live:
-            await live.gateway.memory.usable()
+            await live.gateway.memory.wait_until_ready()
             await live.gateway.worker.stop()  # its writes are not the turn's, nor are the index's
             await live.gateway.memory.retrieval.indexing.stop()
             for name in ("doomed", "kept"):
@@ -248,7 +250,7 @@ async def test_a_deleted_conversation_leaves_the_spill_file_and_does_not_come_ba
             assert b"Kept words." in spill.read_bytes()
         spill.write_bytes(before)  # as if the gateway was killed between the rows and the file
         async with running(up.url, data) as live:
-            await live.gateway.memory.usable()
+            await live.gateway.memory.wait_until_ready()
             assert not spill.exists()
             assert [m["content"] for m in await rows(live, t.messages)] == [
                 "About kept",

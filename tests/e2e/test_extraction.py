@@ -1,4 +1,6 @@
-"""Extraction over the whole gateway: for a model without tools, what the user said becomes facts, and nothing else does."""
+"""Extraction over the whole gateway: for a model without tools, what the user said becomes facts,
+and nothing else does.
+"""
 
 from __future__ import annotations
 

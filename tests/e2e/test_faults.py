@@ -1,4 +1,6 @@
-"""Bad input and faults: the right status, an error that says what to do, and nothing lost that was said."""
+"""Bad input and faults: the right status, an error that says what to do, and nothing lost that was
+said.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,11 @@ import sqlite3
 
 import pytest
 
-from gateway.turn import STORE_SECONDS
+from gateway.chat.opening import STORE_SECONDS
 from memory.errors import StoreUnavailable
-from memory.session import WRITE_SECONDS
-from memory.stores.sql.engine import VERSION_SECONDS, Database
-from memory.stores.sql.threads import SqliteThreads
+from memory.session.recorder import WRITE_SECONDS
+from memory.stores.sql.database import VERSION_SECONDS, Database
+from memory.stores.sql.sqlite import SqliteThreads
 from tests.conftest import events, running, said
 from tests.models import Model, call, calls
 
@@ -125,9 +127,6 @@ async def redirect(seen, wire):
     await wire.answer(302, b"", "location: http://127.0.0.1:9/")
 
 
-SLOW = {"providers": {"openai": {"base_url": "x", "timeouts": {"first_token": 0.3, "idle": 0.3}}}}
-
-
 @pytest.mark.parametrize(
     ("fault", "status", "code"),
     [
@@ -141,12 +140,11 @@ SLOW = {"providers": {"openai": {"base_url": "x", "timeouts": {"first_token": 0.
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("mode", ["full", "off"])
 async def test_upstream_faults_before_the_first_byte(data, fault, status, code, stream, mode):
-    hushed = (
-        fault is silent and not stream
-    )  # whose one limit is the total time, which leaves none for another try
-    slow = (
-        {"providers": {"openai": {"base_url": "x", "timeouts": {"total": 0.5}}}} if hushed else SLOW
-    )
+    # Its one limit is the total time, which leaves none for another try.
+    hushed = fault is silent and not stream
+    # A limit of 0.3 s is for the upstream that is silent alone: a busy machine is as slow.
+    limits = {} if fault is not silent else {"total": 0.5} if hushed else {"first_token": 0.3}
+    slow = {"providers": {"openai": {"base_url": "x", "timeouts": limits}}}
     async with Model(fault) as up, running(up.url, data, {**slow, "routing.retries": 1}) as live:
         response = await live.chat("hi", {"x-memory": mode}, stream=stream)
         if mode == "off" and fault is garbage:
@@ -257,10 +255,7 @@ async def test_a_client_that_leaves_cancels_the_upstream_within_a_second(data, p
         count = len(up.requests)
         await asyncio.sleep(0.2)
         assert len(up.requests) == count
-        assert not live.gateway.memory.busy_nodes
-
-
-# --- the store ------------------------------------------------------------------------------------------------------------
+        assert not live.gateway.memory.in_flight.nodes
 
 
 class Broken(Exception):
@@ -321,7 +316,7 @@ async def test_on_error_fail_refuses(data, monkeypatch):
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_write_that_fails_at_any_point_still_answers(data, monkeypatch, nth, stream):
     monkeypatch.setattr(
-        "memory.session.EDIT_SECONDS", 20.0
+        "memory.session.tool_runner.EDIT_SECONDS", 20.0
     )  # a busy machine is late without any fault
     async with Model(REMEMBER, "fine") as up:
         async with running(up.url, data) as live:
@@ -353,13 +348,13 @@ async def test_a_write_that_fails_at_any_point_still_answers(data, monkeypatch, 
 
 async def test_a_store_that_is_slow_is_not_waited_for(data, monkeypatch):
     async with Model("fine") as up, running(up.url, data, {"memory.read_deadline_ms": 100}) as live:
-        original = Database._read
+        original = Database._read_once
 
         async def slow(self, work):
             await asyncio.sleep(2)
             return await original(self, work)
 
-        monkeypatch.setattr(Database, "_read", slow)
+        monkeypatch.setattr(Database, "_read_once", slow)
         monkeypatch.setattr(SqliteThreads, "at_once", lambda *_, **__: None)  # as once it was slow
         loop = asyncio.get_running_loop()
         begun = loop.time()
@@ -440,7 +435,7 @@ async def test_an_error_of_the_upstreams_does_not_wait_for_a_store_that_is_stuck
             assert loop.time() - begun < WRITE_SECONDS + 1
         finally:
             other.close()
-        assert not memory.busy_nodes
+        assert not memory.in_flight.nodes
 
 
 async def test_what_was_edited_as_its_client_left_is_told_in_every_conversation(data, monkeypatch):

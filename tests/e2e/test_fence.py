@@ -1,4 +1,6 @@
-"""No key escapes what it was given: its models, its budget, its tenant's part of the provider's account."""
+"""No key escapes what it was given: its models, its budget, its tenant's part of the provider's
+account.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import time
 
 import pytest
 
-from gateway.fence import STATELESS
+from gateway.relay.path_policy import STATELESS
 from tests.conftest import running
 from tests.e2e.wire.ways import PROVIDER_KEY
 from tests.models import USAGE
@@ -306,7 +308,7 @@ async def test_a_model_in_the_path_or_the_query_counts(line):
 async def test_what_names_no_model_has_no_price(line):
     _, live = line
     await live.http.post(f"{live.url}/responses", json={"input": "x"}, headers=by("free"))
-    await live.gateway.memory.usable()
+    await live.gateway.memory.wait_until_ready()
     await live.gateway.usage.flush()
     found = (await live.memory("GET", "/usage?group_by=request", headers=by("free"))).json()["data"]
     assert [(r["model"], r["input_tokens"], r["cost_usd"]) for r in found] == [("", 100, None)]

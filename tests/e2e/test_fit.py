@@ -1,4 +1,6 @@
-"""Context fit: by size, by the upstream's refusal, with and without tool groups; a summary is made once and reused."""
+"""Context fit: by size, by the upstream's refusal, with and without tool groups; a summary is made
+once and reused.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import json
 
 import pytest
 
-from memory.tokens import Counter
+from memory.context.tokens import TokenCounter
 from tests.conftest import running
 from tests.e2e.test_turns import check_valid
 from tests.models import Model, call, calls
@@ -46,7 +48,7 @@ def chats(up):
 
 
 def size(body):
-    counter = Counter()
+    counter = TokenCounter()
     return sum(counter.message(m) for m in body["messages"]) + counter.tools(body.get("tools"))
 
 
@@ -240,7 +242,10 @@ async def test_a_failing_summariser_falls_back_and_the_turn_goes_on(data):
 
 @pytest.mark.parametrize("told", [True, False])
 async def test_after_a_refusal_the_next_plan_fits(data, told):
-    """The model counts three tokens where one was counted here. It refuses once, or not even twice, and never again."""
+    """The model counts three tokens where one was counted here.
+
+    It refuses once, or not even twice, and never again.
+    """
     refused = []
 
     async def strict(seen, wire):
@@ -264,7 +269,8 @@ async def test_after_a_refusal_the_next_plan_fits(data, told):
             )
         refused.append(seen.json)
         text = (
-            f"maximum context length is {WINDOW} tokens. However, your messages resulted in {true} tokens."
+            f"maximum context length is {WINDOW} tokens. However, your messages resulted in "
+            f"{true} tokens."
             if told
             else "maximum context length exceeded"
         )

@@ -1,4 +1,5 @@
-"""No single request holds the others: every dimension that a request or its answer can grow in, at a size that is quick.
+"""No single request holds the others: every dimension that a request or its answer can grow in, at
+a size that is quick.
 
 `make bench BENCH=freeze` doubles the same dimensions up to their limits.
 """
@@ -9,7 +10,9 @@ from tests.bench.freeze.dimensions import ANSWERS, REQUESTS
 from tests.bench.freeze.stage import Stage
 
 HELD_SECONDS = 0.15  # that others may wait over their usual
-TRIES = 3  # a busy machine makes everybody wait now and then; a request that holds others does so always, and is at work meanwhile
+# a busy machine makes everybody wait now and then; a request that holds others does so always, and
+# is at work meanwhile
+TRIES = 3
 
 
 def held(stage, dimension, usual):

@@ -1,4 +1,6 @@
-"""A store that takes nothing: the client has the upstream's whole answer, and is told that none of it is kept."""
+"""A store that takes nothing: the client has the upstream's whole answer, and is told that none of
+it is kept.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,10 @@ import sqlite3
 
 import pytest
 
-import memory.spill as spilling
 from memory.errors import StoreUnavailable
-from memory.patience import TURN_SECONDS
-from memory.stores.sql.engine import Database
+from memory.session import recovery_log as spilling
+from memory.session.store_deadline import TURN_SECONDS
+from memory.stores.sql.database import Database
 from tests.conftest import events, running, said
 from tests.e2e.test_crash import spawned
 from tests.models import Model, call, calls
@@ -107,7 +109,7 @@ async def test_whatever_the_store_and_the_spill_file_raise_the_answer_is_whole(
             assert "neither the store nor the spill file" in caplog.text
         if not isinstance(fault, StoreUnavailable):
             assert "nobody foresaw" in caplog.text
-        assert not live.gateway.memory.busy_nodes
+        assert not live.gateway.memory.in_flight.nodes
 
 
 async def test_an_oserror_of_ours_is_no_client_that_left(data, monkeypatch, caplog):
@@ -117,7 +119,7 @@ async def test_an_oserror_of_ours_is_no_client_that_left(data, monkeypatch, capl
         def broken(*_):
             raise OSError(errno.EIO, "our own")
 
-        monkeypatch.setattr("gateway.turn.Turn.completion", broken)
+        monkeypatch.setattr("gateway.chat.turn.Turn.completion", broken)
         response = await live.chat("hi", user="ada")
         assert (response.status_code, response.json()["error"]["code"]) == (500, "internal_error")
         assert "our own" in caplog.text
@@ -177,15 +179,15 @@ async def test_a_turn_waits_a_second_for_a_locked_store_however_many_rounds_it_h
 async def test_a_memory_that_fails_to_open_in_a_way_nobody_foresaw_is_told_and_tried_again(
     data, monkeypatch, caplog
 ):
-    load, tries = spilling.Spill.load, itertools.count()
+    load, tries = spilling.RecoveryLog.load, itertools.count()
 
     def failing(self):
         if next(tries) < 2:
             raise RuntimeError("nobody foresaw this")
         return load(self)
 
-    monkeypatch.setattr(spilling.Spill, "load", failing)
-    monkeypatch.setattr("gateway.app.AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(spilling.RecoveryLog, "load", failing)
+    monkeypatch.setattr("gateway.server.lifespan.AGAIN_SECONDS", 0.01)
     with caplog.at_level(logging.ERROR, "mnemogate"):
         async with Model("fine") as up, running(up.url, data) as live:
             response = await live.chat("hi", user="ada")  # waits for the store at the start

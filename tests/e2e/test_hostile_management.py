@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import memory.tools
-from gateway.manage.shapes import cursor_of
+from gateway.management.schemas import cursor_of
 from tests.conftest import running
 from tests.models import Model, call, calls
 
@@ -75,13 +75,13 @@ async def test_a_brought_chat_with_strange_ids_is_served_as_history(data):
 
 
 async def test_a_block_that_takes_long_to_edit_is_edited_off_the_event_loop(data, monkeypatch):
-    edit, threads = memory.tools.appended, []
+    edit, threads = memory.tools.append_line, []
 
     def noting(block, content):
         threads.append(threading.current_thread())
         return edit(block, content)
 
-    monkeypatch.setattr(memory.tools, "appended", noting)
+    monkeypatch.setattr(memory.tools, "append_line", noting)
     script = (
         calls(call("core_memory_append", {"label": "big", "content": "the last line"})),
         "done",

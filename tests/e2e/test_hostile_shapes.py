@@ -1,4 +1,6 @@
-"""Requests and answers with a wrong value in any place: a client's fault is its own, an upstream's is a clean error, nothing hangs."""
+"""Requests and answers with a wrong value in any place: a client's fault is its own, an upstream's
+is a clean error, nothing hangs.
+"""
 
 from __future__ import annotations
 
@@ -233,7 +235,10 @@ async def test_a_huge_text_is_served(data, mode, size):
 
 @pytest.mark.parametrize("mode", ["full", "off"])
 async def test_doubled_members_are_taken_as_every_parser_takes_them(data, mode):
-    raw = b'{"model":"x","model":"m","messages":[],"messages":[{"role":"user","role":"user","content":"a","content":"b"}],"stream":true,"stream":false,"user":5,"user":"ada"}'
+    raw = (
+        b'{"model":"x","model":"m","messages":[],"messages":[{"role":"user","role":"user",'
+        b'"content":"a","content":"b"}],"stream":true,"stream":false,"user":5,"user":"ada"}'
+    )
     async with Model("ok") as up, running(up.url, data) as live:
         assert (
             await live.http.post(
@@ -341,8 +346,8 @@ async def test_a_length_that_lies_reaches_no_upstream_as_a_whole(data, path):
         for length in LENGTHS:
             answer = await raw_request(
                 live,
-                b"POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer x\r\nConnection: close\r\n%s\r\n\r\n%s"
-                % (path, length, body),
+                b"POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer x\r\nConnection: "
+                b"close\r\n%s\r\n\r\n%s" % (path, length, body),
             )
             assert b" 500 " not in answer
             assert b"internal_error" not in answer

@@ -1,4 +1,6 @@
-"""Whose memory: every way to name a user, every way to be refused, and single-user mode's guards."""
+"""Whose memory: every way to name a user, every way to be refused, and single-user mode's
+guards.
+"""
 
 from __future__ import annotations
 
@@ -329,10 +331,8 @@ async def test_single_user_mode_refuses_a_bare_reverse_proxy_and_not_a_listed_pa
         ):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(
-                path
-                + b" HTTP/1.0\r\nhost: 127.0.0.1:%d\r\nauthorization: Bearer sk\r\ncontent-length: %d\r\n\r\n"
-                % (port, len(body))
-                + body
+                path + b" HTTP/1.0\r\nhost: 127.0.0.1:%d\r\nauthorization: Bearer sk\r\n"
+                b"content-length: %d\r\n\r\n" % (port, len(body)) + body
             )
             assert (await reader.read()).split()[1] == status
             writer.close()
@@ -343,7 +343,7 @@ async def test_single_user_mode_refuses_a_bare_reverse_proxy_and_not_a_listed_pa
 
 
 async def counted(live, *tables):
-    await live.gateway.memory.usable()
+    await live.gateway.memory.wait_until_ready()
     return [
         await live.gateway.memory.db.read(
             lambda conn, t=t: conn.exec_driver_sql(f"select count(*) from {t}").scalar(), 5

@@ -1,4 +1,6 @@
-"""A gateway killed in the middle of its jobs: the next one resumes them, and the effect of each happens once."""
+"""A gateway killed in the middle of its jobs: the next one resumes them, and the effect of each
+happens once.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,8 @@ async def test_jobs_killed_while_they_ran_are_resumed_and_write_once(data, tmp_p
         with contextlib.closing(sqlite3.connect(data / "mnemogate.db")) as db, db:
             # Their leases would end in two minutes.
             stalled = db.execute(
-                f"UPDATE jobs SET lease_until = 0 WHERE kind IN {KINDS} AND state = 'running' RETURNING kind"
+                f"UPDATE jobs SET lease_until = 0 WHERE kind IN {KINDS} AND state = 'running' "
+                "RETURNING kind"
             ).fetchall()
         assert {"summarise", "extract", "reflect"} == {kind for (kind,) in stalled}
         async with spawned(up.url, data) as (_, client):

@@ -1,17 +1,19 @@
-"""A history that is kept here by name: read from its end, so that it works however long it is, after a restart too."""
+"""A history that is kept here by name: read from its end, so that it works however long it is,
+after a restart too.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from memory.history import Chain, Node, closed
+from memory.conversation.matching import HashChain, TurnNode, complete_node
+from memory.conversation.messages import extend_chain
 from memory.ids import new_id, new_key
-from memory.messages import after
-from memory.stores.sql import kept, owners
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import schema as t
-from memory.stores.sql.rows import add_row, add_rows
-from memory.stores.sql.turns import columns
+from memory.stores.sql import scopes, server_history
+from memory.stores.sql.statements import add_row, add_rows
+from memory.stores.sql.turn_reader import columns
 from tests.conftest import running
 from tests.e2e.test_fit import CONFIG, WINDOW, chats, model, size, user
 from tests.models import Model
@@ -22,7 +24,7 @@ TURNS = 5000
 
 def brought(conn, scope):
     """A conversation of ten thousand messages, as its turns left it."""
-    scope_id = owners.ensure(conn, owners.as_found(conn, scope))
+    scope_id = scopes.get_or_create(conn, scopes.current_owner(conn, scope))
     line, now = new_key(), 1e9
     add_row(
         conn,
@@ -37,22 +39,24 @@ def brought(conn, scope):
         created_at=now,
         updated_at=now,
     )
-    nodes, rows, parent, link = [], [], None, Chain(scope.key, []).start
+    nodes, rows, parent, link = [], [], None, HashChain(scope.key, []).start
     for i in range(TURNS):
         asked, answer = (
             user(f"question {i} about this and that"),
             {"role": "assistant", "content": f"reply {i}, of some length"},
         )
-        digest, link = after(scope.key, link, asked)
-        node = Node(new_key() + i, line, parent.id if parent else None, asked=link)
-        end, link = after(scope.key, link, answer)
-        parent = closed(node, parent, end, link)
+        digest, link = extend_chain(scope.key, link, asked)
+        node = TurnNode(new_key() + i, line, parent.id if parent else None, asked=link)
+        end, link = extend_chain(scope.key, link, answer)
+        parent = complete_node(node, parent, end, link)
         nodes.append(columns(node, scope_id))
         for message, source, named in ((asked, "chat", digest), (answer, "answer", end)):
-            place = message_rows.Place(line, node.id, source, now)
+            place = message_rows.MessagePlace(line, node.id, source, now)
             rows += (
                 {"id": len(rows) + 1, **row, "public_id": new_id("msg")}
-                for row in message_rows.rows_of(scope_id, place, [(message, named)])
+                for row in message_rows.rows_of(
+                    scope_id, place, message_rows.contents_of([(message, named)])
+                )
             )
     add_rows(conn, t.nodes, nodes)
     add_rows(conn, t.messages, rows)
@@ -62,14 +66,14 @@ def brought(conn, scope):
 @pytest.fixture
 def reads(monkeypatch):
     """How many messages each cold turn read."""
-    found, original = [], kept._messages
+    found, original = [], server_history._messages
 
     def counting(conn, scope_id, turns):
         said = original(conn, scope_id, turns)
         found.append(sum(map(len, said)))
         return said
 
-    monkeypatch.setattr(kept, "_messages", counting)
+    monkeypatch.setattr(server_history, "_messages", counting)
     return found
 
 
@@ -77,7 +81,7 @@ async def test_a_history_of_ten_thousand_messages_works_after_a_restart(data, re
     async with Model(model) as up:
         async with running(up.url, data, CONFIG) as live:
             memory = live.gateway.memory
-            await memory.usable()
+            await memory.wait_until_ready()
             tenant = "local"
             await memory.db.write(
                 lambda conn: brought(conn, memory.scope(tenant, "ada", "default"))

@@ -1,4 +1,6 @@
-"""Keys made at run time, over processes: the command, two gateways on one database, restarts, reloads, and nothing left lying about."""
+"""Keys made at run time, over processes: the command, two gateways on one database, restarts,
+reloads, and nothing left lying about.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,16 @@ from click.testing import CliRunner
 from gateway.cli.doctor import checks
 from gateway.cli.main import cli
 from gateway.cli.options import Serving
-from gateway.cli.serve import told
-from gateway.loading import load
-from gateway.settings import ConfigError
-from memory.stores.sql.engine import Database
-from memory.stores.sql.glance import Made, glance
+from gateway.cli.serve import startup_lines
+from gateway.config.loader import load
+from gateway.config.settings import ConfigError
+from gateway.storage.key_probe import KeyCounts, read_key_counts
+from memory.stores.sql.database import Database
 from tests.conftest import running
 from tests.e2e.wire.child import DEBUG, child, settled
 from tests.e2e.wire.rows import row
 from tests.e2e.wire.test_secrets import lies
-from tests.gateway.command import mnemogate, started
+from tests.gateway.cli.command import mnemogate, started
 from tests.models import Model
 
 ROOT = {"name": "root", "key": "sk-root", "tenant": "ops", "admin": True}
@@ -157,7 +159,7 @@ async def test_a_key_made_before_the_gateway_asks_for_keys_is_not_taken_for_the_
                 401,
                 "invalid_api_key",
             )
-            assert "from its next start on" in response.json()["error"]["message"]
+            assert "not active yet" in response.json()["error"]["message"]
         assert (
             await live.http.post(
                 f"{live.url}/embeddings",
@@ -191,7 +193,9 @@ async def test_the_local_token_is_not_taken_for_the_providers_key(data, headers)
 
 @row(89)
 async def test_a_credential_that_was_brought_pays_for_nothing_once_keys_are_asked_for(data):
-    """After a reload that begins to ask for keys: neither texts to embed nor background work go out with what a client sent before."""
+    """After a reload that begins to ask for keys: neither texts to embed nor background work go out
+    with what a client sent before.
+    """
     config = {"memory": {"embedder": "upstream:e"}}
     async with Model("ok") as up, running(up.url, data, config) as live:
         token = (data / "token").read_text().strip()
@@ -253,7 +257,8 @@ async def test_a_provider_without_a_key_gets_no_key_of_ours_and_its_refusal_tell
             assert (response.status_code, error["code"]) == (502, "upstream_auth_error")
             assert (
                 error["message"]
-                == "The provider 'openai' has no api_key here, and wants one. The gateway's operator must set providers.openai.api_key."
+                == "The provider 'openai' has no api_key here, and wants one. The gateway's "
+                "operator must set providers.openai.api_key."
             )
         assert len(up.requests) == 2
         assert "sk-root" not in str([r.headers for r in up.requests])
@@ -289,21 +294,21 @@ async def test_before_the_store_was_read_a_key_that_may_be_one_is_not_refused_bu
 
 def test_what_a_file_tells_of_its_keys_before_it_is_opened(tmp_path):
     file = tmp_path / "a b%?#.db"
-    assert glance(file) == Made()
+    assert read_key_counts(file) == KeyCounts()
     file.write_bytes(b"no database at all" * 100)
-    assert glance(file) is None
+    assert read_key_counts(file) is None
     file.unlink()
     with contextlib.closing(sqlite3.connect(file)) as db:
         db.execute("CREATE TABLE other (x)")
         db.commit()
-        assert glance(file) == Made()
+        assert read_key_counts(file) == KeyCounts()
         db.execute("CREATE TABLE keys (spec, revoked_at)")
         db.executemany(
             "INSERT INTO keys VALUES (?, ?)",
             [('{"admin": true}', None), ('{"admin": true}', 1.0), ("{}", None), ("[", None)],
         )
         db.commit()
-        assert glance(file) == Made(4, 3, 1)
+        assert read_key_counts(file) == KeyCounts(4, 3, 1)
 
 
 @pytest.mark.parametrize(("host", "starts"), [("127.0.0.1", True), ("0.0.0.0", False)])
@@ -341,7 +346,7 @@ async def test_the_start_and_the_doctor_tell_how_many_keys_there_are_and_what_th
             ),
             None,
         )
-        return "\n".join(told(settings, "http://x")), finding
+        return "\n".join(startup_lines(settings, "http://x")), finding
 
     async with Model("ok") as up:
         assert (lines()[1], "keys   " in lines()[0]) == (None, False)
@@ -370,10 +375,7 @@ async def test_the_start_and_the_doctor_tell_how_many_keys_there_are_and_what_th
         assert finding.state == "note"
 
 
-# --- the command ---------------------------------------------------------------------------------------------------
-
-
-async def test_the_command_makes_the_first_key_on_a_fresh_machine_and_steers_the_gateway_that_then_runs(
+async def test_the_command_makes_the_first_key_and_steers_the_gateway_that_then_runs(
     tmp_path,
 ):
     """With a provider's key in the configuration, which alone would not start."""
@@ -525,14 +527,14 @@ def test_on_a_database_of_another_version_the_command_says_so_at_once(tmp_path):
     assert "run `mnemogate db upgrade`" in refused.stderr.splitlines()[-1]
 
 
-# --- nothing lies about ----------------------------------------------------------------------------------------------
-
-
 @row(114)
 async def test_no_made_key_is_logged_or_kept_with_every_logger_at_debug(tmp_path):
     async with Model("ok") as up:
         folder, rejected = tmp_path / "g", "mg-REJECTED-" + "x" * 31
-        config = f'[providers.openai]\nbase_url = "{up.url}"\n[[keys]]\nname = "root"\nkey = "sk-root-SENTINEL"\ntenant = "ops"\nadmin = true\n'
+        config = (
+            f'[providers.openai]\nbase_url = "{up.url}"\n[[keys]]\nname = "root"\nkey = '
+            '"sk-root-SENTINEL"\ntenant = "ops"\nadmin = true\n'
+        )
         async with child(folder, config, code=DEBUG) as (gateway, client):
             await settled(client)
             answer = await client.post(

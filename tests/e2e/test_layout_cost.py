@@ -1,4 +1,6 @@
-"""What memory costs in input tokens does not depend on the machine: the bars stand as a test, on the bodies an upstream received."""
+"""What memory costs in input tokens does not depend on the machine: the bars stand as a test, on
+the bodies an upstream received.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,9 @@ import asyncio
 
 import msgspec
 
-from gateway.settings import Settings
-from memory.blocks import Block, compiled
-from memory.tools import offered
+from gateway.config.settings import Settings
+from memory.core.blocks import Block, compile_core
+from memory.core.tool_definitions import tools_to_offer
 from tests.bench import layout
 
 
@@ -29,5 +31,5 @@ def test_what_every_request_pays_for_stays_small():
         Block(b.label, b.value, b.description, b.limit, b.read_only)
         for b in Settings().memory.blocks
     ]
-    assert len(msgspec.json.encode(offered(None, write=True))) <= 1900
-    assert len(compiled(defaults, "0123456789")) <= 720
+    assert len(msgspec.json.encode(tools_to_offer(None, write=True))) <= 1900
+    assert len(compile_core(defaults, "0123456789")) <= 720

@@ -1,4 +1,6 @@
-"""Limits and budgets of keys over the wire: what is admitted, what is refused and how, in one process and in several."""
+"""Limits and budgets of keys over the wire: what is admitted, what is refused and how, in one
+process and in several.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from collections import Counter
 import httpx
 import pytest
 
-from gateway.limits import Allowance
-from gateway.metering import guessed
+from gateway.limits.limiter import KeyQuota
+from gateway.usage.meter import guess_tokens
 from tests.conftest import running
 from tests.e2e.wire.child import child
 from tests.e2e.wire.rows import row
@@ -208,7 +210,9 @@ async def test_a_budget_ends_where_it_is_spent(data, stream):
 
 @row(116)
 async def test_after_many_mixed_calls_the_budget_is_what_was_used(data):
-    """Answers, refusals, broken streams and callers who leave: what the counter holds is what the records say, and what the upstream told."""
+    """Answers, refusals, broken streams and callers who leave: what the counter holds is what the
+    records say, and what the upstream told.
+    """
     chance = random.Random(7)
     told = 0.0
 
@@ -218,7 +222,7 @@ async def test_after_many_mixed_calls_the_budget_is_what_was_used(data):
         if what == "refuse":
             await wire.json({"error": {"message": "no"}}, 400)
         elif what == "leave":
-            told += guessed(len(seen.body)) * 1000 / 1e6  # nobody says what it has cost
+            told += guess_tokens(len(seen.body)) * 1000 / 1e6  # nobody says what it has cost
             await seen.gone.wait()
         else:
             used = {
@@ -245,7 +249,7 @@ async def test_after_many_mixed_calls_the_budget_is_what_was_used(data):
         for _ in range(CALLS // 20):
             await asyncio.gather(*(one() for _ in range(20)))
         await asyncio.sleep(0.3)
-        held = await live.gateway.limits.spent(Allowance("app", usd=1e9))
+        held = await live.gateway.limits.spent_this_period(KeyQuota("app", usd=1e9))
         assert held == pytest.approx(told, rel=1e-6)
         listed = (await live.memory("GET", "/usage?group_by=key")).json()["data"][0]
         assert listed["cost_usd"] == pytest.approx(told, rel=1e-6)

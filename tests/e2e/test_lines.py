@@ -1,4 +1,6 @@
-"""What a turn leaves for the next one of its conversation: that one reads nothing, and is told all that was changed meanwhile."""
+"""What a turn leaves for the next one of its conversation: that one reads nothing, and is told all
+that was changed meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ import asyncio
 
 import pytest
 
-from memory.stores.sql import turns
-from memory.stores.sql.engine import Database
+from memory.stores.sql import turn_reader
+from memory.stores.sql.database import Database
 from tests.conftest import running
 from tests.models import Model, call, calls, text
 
@@ -51,9 +53,9 @@ class Talk:
 def reads(monkeypatch):
     """The snapshots that were read."""
     found = []
-    snapshot = turns.snapshot
+    snapshot = turn_reader.snapshot
     monkeypatch.setattr(
-        turns, "snapshot", lambda conn, ask: found.append(ask) or snapshot(conn, ask)
+        turn_reader, "snapshot", lambda conn, ask: found.append(ask) or snapshot(conn, ask)
     )
     return found
 
@@ -165,7 +167,7 @@ async def test_an_edit_in_one_conversation_is_told_in_the_others(data):
             assert f"fact-{turn}" in shown(up)
 
 
-async def test_what_others_edit_while_a_turn_with_an_edit_of_its_own_is_under_way_is_told_in_the_next(
+async def test_what_others_edit_during_a_turn_with_an_edit_of_its_own_is_told_in_the_next(
     data,
 ):
     go = asyncio.Event()

@@ -1,7 +1,9 @@
-"""Nothing phones home: no process of ours looks up, contacts or writes anything but what the configuration or a command names.
+"""Nothing phones home: no process of ours looks up, contacts or writes anything but what the
+configuration or a command names.
 
-Each runs in a network of its own in which every packet is seen, with an empty home and without `CI`, by which some libraries know to be
-quiet."""
+Each runs in a network of its own in which every packet is seen, with an empty home and without
+`CI`, by which some libraries know to be quiet.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from memory.embed.onnx import unpack
-from tests.gateway.command import ROOT
-from tests.memory import test_onnx as tiny
+from tests.gateway.cli.command import ROOT
+from tests.memory.embed import test_onnx as tiny
 
 E2E = Path(__file__).parent
 ONNX = {"MNEMOGATE_MEMORY__EMBEDDER": "onnx-minilm", "MNEMOGATE_STORAGE__VECTORS": "none"}
@@ -37,7 +39,8 @@ def alone(tmp_path):
         or not all(map(shutil.which, ("unshare", "ip", "mount")))
     ):
         pytest.skip(
-            "a network namespace needs Linux, root, and the programs unshare, ip and mount (packages util-linux, iproute2)"
+            "a network namespace needs Linux, root, and the programs unshare, ip and mount "
+            "(packages util-linux, iproute2)"
         )
     for name in ("home", "tmp", "cwd", "data"):
         (tmp_path / name).mkdir()

@@ -1,4 +1,6 @@
-"""Automatic recall: at the newest user message only, the same while tools run, not replayed later, never recorded."""
+"""Automatic recall: at the newest user message only, the same while tools run, not replayed later,
+never recorded.
+"""
 
 from __future__ import annotations
 

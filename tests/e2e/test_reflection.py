@@ -1,4 +1,6 @@
-"""Reflection and cleanup: tidied in the background with versions to show for it, faded reversibly; both off unless asked for."""
+"""Reflection and cleanup: tidied in the background with versions to show for it, faded reversibly;
+both off unless asked for.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.jobs.reflection import ROUNDS
+from memory.search.decay import FAINT, RATES, strength
 from memory.stores.sql import schema as t
-from memory.strength import FAINT, RATES, strength
 from tests.conftest import running
 from tests.e2e.test_background import rows, settled
 from tests.models import Model, call, calls
@@ -130,7 +132,7 @@ async def test_neither_happens_unasked(data):
 @pytest.mark.parametrize("cleanup", ["off", "auto"])
 async def test_what_fades_is_set_aside_and_comes_back(data, cleanup):
     async with Model("ok") as up, running(up.url, data, {"memory.cleanup": cleanup}) as live:
-        await live.gateway.memory.usable()
+        await live.gateway.memory.wait_until_ready()
         local = {"headers": {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}}
         await settled(live)
         kinds = {
@@ -152,9 +154,9 @@ async def test_what_fades_is_set_aside_and_comes_back(data, cleanup):
         live.gateway.worker.wake()
         await settled(live)
         if cleanup == "auto":
-            from memory.jobs.queue import Job, enqueue
+            from memory.stores.sql.jobs import QueuedJob, enqueue
 
-            await live.gateway.memory.db.write(lambda conn: enqueue(conn, Job("fade")))
+            await live.gateway.memory.db.write(lambda conn: enqueue(conn, QueuedJob("fade")))
             await settled(live)
         gone = (await live.memory("GET", "/users/ada/passages?forgotten=true", **local)).json()[
             "data"
@@ -166,7 +168,7 @@ async def test_what_fades_is_set_aside_and_comes_back(data, cleanup):
         )
         if gone:
             await live.memory("POST", f"/users/ada/passages/{gone[0]['id']}/restore", **local)
-            await live.gateway.memory.db.write(lambda conn: enqueue(conn, Job("fade")))
+            await live.gateway.memory.db.write(lambda conn: enqueue(conn, QueuedJob("fade")))
             await settled(live)
             assert (
                 len((await live.memory("GET", "/users/ada/passages", **local)).json()["data"]) == 3

@@ -49,7 +49,10 @@ async def test_everything_else_is_relayed_as_it_came(data):
         )
 
     async with Model(echo) as up, running(up.url, data) as live:
-        body = b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper\r\n--b\r\n\x00\xff--b--'
+        body = (
+            b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper\r\n--b\r\n'
+            b"\x00\xff--b--"
+        )
         response = await live.http.post(
             f"{live.url}/audio/transcriptions?x=1%202",
             content=body,

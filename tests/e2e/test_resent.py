@@ -1,5 +1,6 @@
-"""A gateway that knows the beginning of a body again sends on what one sends that reads every body as a whole; and one that keeps what
-its turns left, what one sends that reads it anew."""
+"""A gateway that knows the beginning of a body again sends on what one sends that reads every body
+as a whole; and one that keeps what its turns left, what one sends that reads it anew.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +10,11 @@ import re
 
 import pytest
 
-from gateway.prefixes import Prefixes
-from memory.lines import Shelf
-from memory.prefix import Kept
+from gateway.http.parse_cache import RequestParseCache
+from memory.conversation.history import ServerHistory
 from memory.service import Memory
+from memory.session.conversation_cache import ScopeEntries
+from memory.stores.sql import sqlite
 from tests.conftest import running, said
 from tests.e2e.test_turns import check_valid
 from tests.models import Model, call, calls, text
@@ -39,7 +41,9 @@ def summarises(body):
 
 
 def answers(seed):
-    """A model that remembers, calls the client's tool or talks, as the newest user message has it."""
+    """A model that remembers, calls the client's tool or talks, as the newest user message has
+    it.
+    """
 
     def answer(seen, wire):
         messages = seen.json["messages"]
@@ -73,7 +77,10 @@ def answers(seed):
 
 
 class Client:
-    """An app that mostly resends what it has, and at times changes it. twice: how often it asks for two answers."""
+    """An app that mostly resends what it has, and at times changes it.
+
+    twice: how often it asks for two answers.
+    """
 
     twice = 0.0
 
@@ -194,7 +201,9 @@ class Window(Client):
 
 
 class Brief(Client):
-    """An app that sends its newest message alone; at times the one before once more, or with other system text."""
+    """An app that sends its newest message alone; at times the one before once more, or with other
+    system text.
+    """
 
     async def turn(self, i):
         rng = self.rng
@@ -241,6 +250,14 @@ class Brief(Client):
             await self.ask(rng)
 
 
+@pytest.fixture(autouse=True)
+def _fast_disk(monkeypatch):
+    """A disk that is slow for a moment sends all writes to another thread for ten seconds, and then
+    nothing is kept for the next turn.
+    """
+    monkeypatch.setattr(sqlite, "MAX_INLINE_SECONDS", float("inf"))
+
+
 async def talked(data, seed, app=Client):
     """What the upstream was sent, and how many bodies had a beginning that came before."""
     known = []
@@ -250,14 +267,14 @@ async def talked(data, seed, app=Client):
     )  # of which the tag is made: it counts as more tokens or fewer
     async with Model(answers(seed)) as up, running(up.url, data, CONFIG) as live:
         prefixes = live.gateway.prefixes
-        take = prefixes.take
+        take = prefixes.parse_async
 
         async def watched(who, body):
             out = await take(who, body)
             known.append(out["messages"].before.count > 0)
             return out
 
-        prefixes.take = watched
+        prefixes.parse_async = watched
         client = app(
             live, seed, {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
         )
@@ -269,7 +286,7 @@ async def talked(data, seed, app=Client):
 @pytest.mark.parametrize("seed", range(6))
 async def test_what_goes_upstream_is_the_same(tmp_path, seed, monkeypatch):
     fast, known = await talked(tmp_path / "fast", seed)
-    monkeypatch.setattr(Prefixes, "_find", lambda self, who, body: ((), None))
+    monkeypatch.setattr(RequestParseCache, "_find", lambda self, who, body: ((), None))
     slow, unknown = await talked(tmp_path / "slow", seed)
     assert known > TURNS / 8
     assert unknown == 0
@@ -281,7 +298,7 @@ async def test_what_goes_upstream_is_the_same(tmp_path, seed, monkeypatch):
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(
     ("kept", "asked", "app"),
-    [(Shelf, "ending", Window), (Kept, "followed", Brief)],
+    [(ScopeEntries, "find_ending", Window), (ServerHistory, "continue_with", Brief)],
     ids=["trimmed", "kept here"],
 )
 async def test_a_history_that_is_known_again_is_sent_on_as_if_read_anew(
@@ -306,7 +323,9 @@ async def test_a_history_that_is_known_again_is_sent_on_as_if_read_anew(
 
 
 async def talked_in_turn(data, seed):
-    """What the upstream was sent of conversations of one user, with summaries made ahead, and which conversation each turn was in."""
+    """What the upstream was sent of conversations of one user, with summaries made ahead, and which
+    conversation each turn was in.
+    """
     data.mkdir(exist_ok=True)
     (data / "secret").write_text("5a" * 32)
     config = {
@@ -316,9 +335,9 @@ async def talked_in_turn(data, seed):
         }
     }
     async with Model(answers(seed)) as up, running(up.url, data, config) as live:
-        await live.gateway.memory.usable()
+        await live.gateway.memory.wait_until_ready()
         await live.gateway.worker.stop()  # its jobs run between the turns
-        token, rng, names, threads = (
+        token, rng, names, sqlite = (
             {"authorization": f"Bearer {(data / 'token').read_text().strip()}"},
             random.Random(seed),
             {},
@@ -329,28 +348,28 @@ async def talked_in_turn(data, seed):
             app = rng.choice(apps)
             app.twice = 0.05
             await app.turn(i)
-            threads.append(names.setdefault(app.thread, len(names)))
+            sqlite.append(names.setdefault(app.thread, len(names)))
             if rng.random() < 0.8:
                 await live.gateway.worker.drain()
             if type(app) is Client:
                 sent = json.dumps([b for b in up.bodies if not summarises(b)][-1])
                 asked = {q for m in app.messages for q in NUMBERED.findall(str(m["content"]))}
                 assert asked <= {*NUMBERED.findall(sent)} or "were left out" in sent
-        return up.bodies, threads
+        return up.bodies, sqlite
 
 
 @pytest.mark.parametrize("seed", range(2))
 async def test_conversations_of_one_user_go_on_as_if_read_anew(tmp_path, seed, monkeypatch):
-    fast, threads = await talked_in_turn(tmp_path / "fast", seed)
+    fast, sqlite = await talked_in_turn(tmp_path / "fast", seed)
 
     async def nothing(self, ask, turn, shelf, patience):
         return None
 
-    monkeypatch.setattr(Memory, "_line", nothing)
-    monkeypatch.setattr(Prefixes, "_find", lambda self, who, body: ((), None))
+    monkeypatch.setattr(Memory, "_find_cached", nothing)
+    monkeypatch.setattr(RequestParseCache, "_find", lambda self, who, body: ((), None))
     slow, found = await talked_in_turn(tmp_path / "slow", seed)
     assert sum(summarises(b) for b in fast) > 2
-    assert threads == found
+    assert sqlite == found
     for one, other in zip(fast, slow, strict=True):
         assert CHANCE.sub("", json.dumps(one)) == CHANCE.sub("", json.dumps(other))
 

@@ -1,4 +1,6 @@
-"""A repeated request goes on where the earlier attempt stood, and no further than that attempt would have."""
+"""A repeated request goes on where the earlier attempt stood, and no further than that attempt
+would have.
+"""
 
 from __future__ import annotations
 

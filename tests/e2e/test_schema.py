@@ -1,4 +1,6 @@
-"""The OpenAPI schema tells the truth: generated requests, right and wrong ones, against a live gateway."""
+"""The OpenAPI schema tells the truth: generated requests, right and wrong ones, against a live
+gateway.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,10 @@ from tests.sockets import RawServer
 
 EXAMPLES = {GenerationMode.POSITIVE: 4, GenerationMode.NEGATIVE: 2}  # an operation
 KEY = {"name": "k", "key": "key-of-a-test", "tenant": "t", "admin": True}
-# `cursor`, times and a block's label are opaque texts or depend on what is stored: a schema cannot say which of them are right.
-# The credential of `headers` is on every call, so a check that leaves it out sees no difference: keys have tests of their own.
+# `cursor`, times and a block's label are opaque texts or depend on what is stored: a schema cannot
+# say which of them are right.
+# The credential of `headers` is on every call, so a check that leaves it out sees no difference:
+# keys have tests of their own.
 EXCLUDED = ["positive_data_acceptance", "ignored_auth"]
 
 
@@ -110,7 +114,8 @@ def test_every_operation_keeps_to_the_schema(address, mode):
 
 def tried(operation, mode, check):
     """Checks some cases of one operation."""
-    # A parameter that nobody knows is left alone, as everywhere on the web; and any text at all is a list of one tag.
+    # A parameter that nobody knows is left alone, as everywhere on the web; and any text at all is
+    # a list of one tag.
     judged = {p.name for p in operation.query} - (
         {"tags"} if mode == GenerationMode.NEGATIVE else set()
     )

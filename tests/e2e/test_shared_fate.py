@@ -10,8 +10,8 @@ import pytest
 
 from memory.errors import StoreUnavailable
 from memory.service import FAILURES
-from memory.stores.sql import turns
-from memory.stores.sql.engine import Database
+from memory.stores.sql import turn_reader
+from memory.stores.sql.database import Database
 from tests.conftest import running
 from tests.e2e.test_fit import CONFIG, long_chat, user
 from tests.models import Model, call, calls
@@ -36,11 +36,11 @@ async def test_a_client_that_leaves_while_its_request_is_composed_leaves_nothing
         )
         await asyncio.wait_for(asked.wait(), 10)
         memory = live.gateway.memory
-        assert memory.busy_nodes
+        assert memory.in_flight.nodes
         leaving.cancel()
         await asyncio.gather(leaving, return_exceptions=True)
         async with asyncio.timeout(5):
-            while memory.busy_nodes or memory.continued or memory._flights:
+            while memory.in_flight.nodes or memory.in_flight.continued or memory.in_flight.requests:
                 await asyncio.sleep(0.01)
         again = await live.chat([*history, user("so?")], user="ada")
         assert again.headers["x-memory-conversation"] == first.headers["x-memory-conversation"]
@@ -56,20 +56,26 @@ async def test_a_store_that_fails_while_a_request_is_composed_leaves_nothing_beh
             raise fault
 
         with monkeypatch.context() as patch:
-            patch.setattr(turns, "summaries", fails)
+            patch.setattr(turn_reader, "summaries", fails)
             first = await live.chat("hello", user="ada")
             history = [user("hello"), first.json()["choices"][0]["message"]]
             answer = await live.chat([*history, *long_chat(30)[1:]], user="ada", max_tokens=200)
             assert (answer.status_code, answer.headers["x-memory-status"]) == (200, "degraded")
         memory = live.gateway.memory
-        assert (memory.busy_nodes, memory.continued, memory._flights) == (set(), {}, {})
+        assert (memory.in_flight.nodes, memory.in_flight.continued, memory.in_flight.requests) == (
+            set(),
+            {},
+            {},
+        )
         again = await live.chat([*history, user("so?")], user="ada")
         assert again.headers["x-memory-conversation"] == first.headers["x-memory-conversation"]
 
 
 async def test_one_users_slow_reads_close_nobody_elses_memory(data, monkeypatch):
-    """However many of them are late, in a row and at once; the others read on, from the store too."""
-    original = turns.snapshot
+    """However many of them are late, in a row and at once; the others read on, from the store
+    too.
+    """
+    original = turn_reader.snapshot
 
     def slow(conn, ask):
         if ask.scope.user == "slow":
@@ -79,7 +85,7 @@ async def test_one_users_slow_reads_close_nobody_elses_memory(data, monkeypatch)
     async with Model("fine") as up, running(up.url, data, {"memory.read_deadline_ms": 150}) as live:
         for name in ("ada", "slow"):
             assert (await live.chat("hello", user=name)).headers["x-memory-status"] == "ok"
-        monkeypatch.setattr(turns, "snapshot", slow)
+        monkeypatch.setattr(turn_reader, "snapshot", slow)
         long = [
             user("hello"),
             {"role": "assistant", "content": "x"},

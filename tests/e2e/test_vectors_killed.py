@@ -1,4 +1,6 @@
-"""Vectors under fire: a gateway killed while it makes them, and `mnemogate index rebuild` beside one that serves."""
+"""Vectors under fire: a gateway killed while it makes them, and `mnemogate index rebuild` beside
+one that serves.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from collections import Counter
 
 import pytest
 
-from gateway.cli.running import noted
+from gateway.cli.lockfile import hold_lock
 from tests.conftest import running
 from tests.e2e.test_crash import ROOT, spawned
 from tests.e2e.test_jobs_killed import select, until
@@ -111,14 +113,17 @@ async def test_a_gateway_killed_while_it_embeds_goes_on_where_it_was_and_loses_n
             ] == PET  # in the index: there are more than are compared one by one
     assert select(
         data,
-        "SELECT count(*) FROM message_vectors JOIN scopes ON scopes.id = scope_id WHERE user = 'ada'",
+        "SELECT count(*) FROM message_vectors JOIN scopes ON scopes.id = scope_id WHERE user = "
+        "'ada'",
     ) == [(100,)]
     assert {asked[text] for text in [*SAID[:99], PET]} == {1}
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
 async def test_a_text_that_its_provider_refuses_holds_up_no_other(data, status):
-    """What was said after it, and another kind of memory, have their vectors; no job fails, and none asks for it again."""
+    """What was said after it, and another kind of memory, have their vectors; no job fails, and
+    none asks for it again.
+    """
     refused = Counter()
 
     def scripted(seen, wire):
@@ -157,7 +162,7 @@ async def test_a_text_that_its_provider_refuses_holds_up_no_other(data, status):
         )
         assert refused == before
         assert refused[1] == 2
-        with noted(data, live.url):
+        with hold_lock(data, live.url):
             assert "vectors: e refused 2 of the texts" in await rebuilt(data)
         assert refused[1] == 4
 

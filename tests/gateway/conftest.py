@@ -1,4 +1,6 @@
-"""A gateway with managed keys, for the tests of the management API; both kinds of loop for the tests of what works on sockets itself."""
+"""A gateway with managed keys, for the tests of the management API; both kinds of loop for the
+tests of what works on sockets itself.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import asyncio
 import pytest
 import uvloop
 
-from tests.gateway.managing import managed
+from tests.gateway.management.managing import managed
 
 
 @pytest.fixture

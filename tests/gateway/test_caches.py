@@ -1,4 +1,6 @@
-"""What is kept between requests: each cache holds no more bytes than docs/guarantees.md says, however long the process lives."""
+"""What is kept between requests: each cache holds no more bytes than docs/guarantees.md says,
+however long the process lives.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,20 @@ from types import FunctionType, ModuleType
 
 import pytest
 
-from gateway import chat, choice, cooldowns, embedding, prefixes, routing, traces
-from gateway.identity import Principal
-from gateway.tokenizers import FAMILIES
-from memory import lines, messages, retrieval, service, tokens
+from gateway import state
+from gateway.auth import credential_cache
+from gateway.auth.authenticator import Principal
+from gateway.http import parse_cache
+from gateway.models.tokenizers import FAMILIES
+from gateway.routing import cooldowns, router, selector
+from gateway.server import router_caches
+from memory import service
 from memory.cache import Cache
-from memory.stores.sql import threads
+from memory.context import tokens
+from memory.conversation import messages
+from memory.retrieval import retriever
+from memory.session import conversation_cache
+from memory.stores.sql import sqlite
 from tests.bench.mixed import Mix
 from tests.conftest import running
 from tests.models import Model, call, calls, text
@@ -27,11 +37,12 @@ ROOT = Path(__file__).parent.parent.parent
 GUARANTEES = ROOT / "docs" / "guarantees.md"
 COUNTERS = 1 + len(FAMILIES)
 REQUESTS, SMALL = 120, 1 << 15
-# By its row in the docs: where the bound stands, how many such there are, and the cache in a gateway.
+# By its row in the docs: where the bound stands, how many such there are, and the cache in a
+# gateway.
 CACHES = {
-    "Lines": ((lines, "BYTES"), 1, lambda g: g.memory.lines),
-    "Beginnings of bodies": ((prefixes, "BYTES"), 1, lambda g: g.prefixes.known),
-    "Digests of messages": ((messages, "SEEN_BYTES"), 1, lambda g: g.memory.seen.known),
+    "Conversations": ((conversation_cache, "BYTES"), 1, lambda g: g.memory.lines),
+    "Request prefixes": ((parse_cache, "BYTES"), 1, lambda g: g.prefixes.known),
+    "Message digests": ((messages, "SEEN_BYTES"), 1, lambda g: g.memory.seen.known),
     "Token counts": (
         (tokens, "COUNTS_BYTES"),
         COUNTERS,
@@ -43,17 +54,19 @@ CACHES = {
         lambda g: g.memory.counter("estimate").factors,
     ),
     "Scopes": ((service, "SCOPES_BYTES"), 1, lambda g: g.memory.scopes),
-    "Query vectors": ((retrieval, "ASKED_BYTES"), 1, lambda g: g.memory.retrieval.asked),
-    "Credentials": ((embedding, "HELD_BYTES"), 1, lambda g: g.credentials.held),
-    "Routes": ((routing, "ROUTES_BYTES"), 1, lambda g: g.router.routes),
-    "Rests": ((cooldowns, "BYTES"), 1, lambda g: g.choice.cooldowns.records),
-    "Latencies": ((choice, "PACES_BYTES"), 1, lambda g: g.choice.paces),
-    "Lacks": ((chat, "LACKS_BYTES"), 1, lambda g: g.lacks),
+    "Query vectors": ((retriever, "ASKED_BYTES"), 1, lambda g: g.memory.retrieval.asked),
+    "Credentials": ((credential_cache, "HELD_BYTES"), 1, lambda g: g.credentials.held),
+    "Routes": ((router, "ROUTES_BYTES"), 1, lambda g: g.router.routes),
+    "Cooldowns": ((cooldowns, "BYTES"), 1, lambda g: g.choice.cooldowns.records),
+    "Latencies": ((selector, "PACES_BYTES"), 1, lambda g: g.choice.paces),
+    "Refused additions": ((state, "LACKS_BYTES"), 1, lambda g: g.lacks),
 }
 
 
 def taken(root, shared=()):
-    """The bytes of all objects that are reached from one, each once, as they are allocated; those of `shared` aside."""
+    """The bytes of all objects that are reached from one, each once, as they are allocated; those
+    of `shared` aside.
+    """
     met, waiting, total = {id(x) for x in shared}, [root], 0
     while waiting:
         found = waiting.pop()
@@ -95,14 +108,14 @@ async def filled(gateway, count):
     """Fills up what many more requests, failing targets, an embedder or other settings would."""
     for number in range(count):
         name = f"a provider/a model of {number}"
-        await gateway.choice.cooldowns.failed(name, None if number % 2 else 10)
-        gateway.choice.paced(name, 0.5)
+        await gateway.choice.cooldowns.record_failure(name, None if number % 2 else 10)
+        gateway.choice.record_latency(name, 0.5)
         gateway.lacks.put(name, (1, 123.5 + number))
         gateway.credentials.keep(f"own-{number:032x}", b"Bearer %064x" % number)
         gateway.memory.counter("estimate").correct(name, 1000 + number, 1500)
         gateway.memory.counter("estimate").text(name)
         scope = gateway.memory.scope("tenant", name, "default")
-        gateway.memory.seen.after(
+        gateway.memory.seen.extend_chain(
             scope.key, scope.owner, {"role": "user", "content": f"{scope.tag} {number}"}
         )
         gateway.memory.retrieval.asked.put(
@@ -115,8 +128,8 @@ async def filled(gateway, count):
 def small(monkeypatch):
     for (module, name), _, _ in CACHES.values():
         monkeypatch.setattr(module, name, SMALL)
-    monkeypatch.setattr(lines, "SENT_BYTES", SMALL // 2)
-    monkeypatch.setattr(lines, "LONGEST", SMALL // 8)
+    monkeypatch.setattr(conversation_cache, "SENT_BYTES", SMALL // 2)
+    monkeypatch.setattr(conversation_cache, "MAX_SENT_BYTES", SMALL // 8)
 
 
 async def test_every_cache_stays_within_its_bound_and_takes_no_more_than_it_says(data, small):
@@ -133,7 +146,7 @@ async def test_every_cache_stays_within_its_bound_and_takes_no_more_than_it_says
         ]
         for name, (_, _, of) in CACHES.items():
             cache = of(gateway)
-            content = [cache._shelves] if name == "Lines" else [cache._now, cache._before]
+            content = [cache._shelves] if name == "Conversations" else [cache._now, cache._before]
             assert SMALL // 4 < cache.held <= SMALL, name
             assert SMALL // 8 < taken(content, of_all) <= cache.held, name
 
@@ -157,14 +170,14 @@ def test_the_docs_give_every_bound_and_all_together_are_under_40_mib():
         for name, ((module, bound), many, _) in CACHES.items()
     }
     pages = (
-        threads.PAGES_HERE
-        + threads.PAGES[threads.WRITING]
-        + threads.READERS * threads.PAGES[threads.READING]
+        sqlite.PAGES_HERE
+        + sqlite.PAGES[sqlite.WRITING]
+        + sqlite.READERS * sqlite.PAGES[sqlite.READING]
     ) / MIB
     assert bounds() == {
         **ours,
         "Pages of the database": pages,
-        "Paths and queries": traces.BYTES / MIB,
+        "Paths and queries": router_caches.BYTES / MIB,
         "Small ones": 2.0,
     }
     assert sum(bounds().values()) < 40
@@ -178,7 +191,7 @@ def test_no_cache_is_left_out_of_the_table():
         if re.search(r"(?<!class )\bCache\(", path.read_text(encoding="utf-8"))
     }
     assert made == {module.__name__.replace(".", "/") for (module, _), _, _ in CACHES.values()} - {
-        "memory/lines"
+        "memory/session/conversation_cache"
     }
 
 
@@ -188,25 +201,25 @@ def test_no_cache_is_left_out_of_the_table():
 async def test_what_strangers_ask_for_does_not_stay_in_the_framework(data, query):
     async with Model("hello") as up, running(up.url, data, {"server.single_user": False}) as live:
         root = live.url.removesuffix("/v1")
-        for function in traces.tables():
+        for function in router_caches.tables():
             function.cache_clear()
         for number in range(12):
             path = f"/memory/v1/users/{'x' * 200}{number}/messages/search?n{number}={query}"
             assert (
                 await live.http.get(root + path, headers={"authorization": ""})
             ).status_code == 401
-        parsed, *others = traces.tables()
-        assert len(others) + 1 == len(traces.TABLES)
+        parsed, *others = router_caches.tables()
+        assert len(others) + 1 == len(router_caches.TABLES)
         assert 0 < parsed.cache_info().currsize < 3
         one = parsed(f"n{number}={query}".encode())
-        assert 2 * taken(one) < traces.QUERY * len(query)
-        assert live.app.traces.held <= traces.BYTES
+        assert 2 * taken(one) < router_caches.QUERY * len(query)
+        assert live.app.traces.held <= router_caches.BYTES
 
 
 THREADS = """
 import threading
 from pathlib import Path
-from gateway.server import use_one_heap
+from gateway.server.uvicorn_server import use_one_heap
 use_one_heap()
 wall = threading.Barrier(8)
 def work():
@@ -217,7 +230,8 @@ for _ in range(7):
     threading.Thread(target=work, daemon=True).start()
 wall.wait()
 regions = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
-print(sum(int(r[0].split("-")[0], 16) % (64 << 20) == 0 and r[1].startswith("rw") and len(r) == 5 for r in regions))
+whole = [r for r in regions if int(r[0].split("-")[0], 16) % (64 << 20) == 0]
+print(sum(r[1].startswith("rw") and len(r) == 5 for r in whole))
 wall.wait()
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memory.stores.sql.engine import Database
+from memory.stores.sql.database import Database
 
 
 @pytest.fixture

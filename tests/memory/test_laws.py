@@ -1,5 +1,7 @@
-"""The laws of placement, over random lives of conversations: edits, regenerations, trims, tool loops, API edits,
-evictions, idle gaps, two users and strangers at once. A model client keeps its history; a model store keeps the nodes."""
+"""The laws of placement, over random lives of conversations: edits, regenerations, trims, tool
+loops, API edits, evictions, idle gaps, two users and strangers at once. A model client keeps its
+history; a model store keeps the nodes.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from gateway.wire.place import Placement, placed
-from memory.blocks import Block, appended, apply_note, compiled, unescape
-from memory.epoch import Past, Present, Rules, begun, opened, plan
-from memory.history import Node, Turn, closed, recognise
-from memory.messages import after
+from gateway.wire.placement import Placement, place_memory
+from memory.context.epoch import CurrentMemory, EpochPolicy, PreviousTurn, new_epoch, new_node, plan
+from memory.context.window import SummarizedGap
+from memory.conversation.matching import RequestHistory, TurnNode, complete_node, recognise
+from memory.conversation.messages import extend_chain
+from memory.core.blocks import Block, append_line, apply_note, compile_core, unescape
 from memory.scope import Scope
-from memory.window import Gap
 
 OUR_CALL = "core_memory_append"
 
@@ -26,7 +28,7 @@ class Store:
 
     def __init__(self, user):
         self.scope = Scope("t", user, "default", b"s" * 32)
-        self.nodes: dict[int, Node] = {}
+        self.nodes: dict[int, TurnNode] = {}
         self.epochs = {}
         self.blocks = {0: {"human": Block("human"), "persona": Block("persona", "kind")}}
         self.edits = 0
@@ -45,12 +47,12 @@ class Store:
         ]
 
     def past(self, turn):
-        node, at = recognise(turn, self.scope.named, self)
+        node, at = recognise(turn, self.scope.is_named, self)
         if node is None:
-            return Past()
+            return PreviousTurn()
         ids = [*node.carriers, node.id]
         held = [self.nodes[i] for i in ids if self.nodes[i].note or self.nodes[i].hidden]
-        return Past(
+        return PreviousTurn(
             node, at, self.epochs.get(node.epoch), [n for n in held if n.epoch == node.epoch]
         )
 
@@ -121,22 +123,22 @@ class Life(RuleBasedStateMachine):
     def _request(self, chat, data):
         user, history = chat
         store = self.stores[user]
-        turn = Turn.of(store.scope.key, history, not user)
+        turn = RequestHistory.of(store.scope.key, history, not user)
         past = store.past(turn)
         branch = past.node.branch if past.node and not user else 0
         blocks = store.blocks[branch]
         made = plan(
             turn,
             past,
-            Present(list(blocks.values()), store.scope.tag, store.edits, self.clock),
-            Rules(note_chars=300),
+            CurrentMemory(list(blocks.values()), store.scope.tag, store.edits, self.clock),
+            EpochPolicy(note_chars=300),
         )
-        drop = Gap()
+        drop = SummarizedGap()
         if len(history) > 8 and data.draw(
             st.booleans()
         ):  # eviction: a fresh epoch that stands for a beginning
             last = max(i for i, m in enumerate(history[:-2]) if m["role"] == "user" and i > 0)
-            made.epoch = begun(
+            made.epoch = new_epoch(
                 list(blocks.values()),
                 store.scope.tag,
                 store.edits,
@@ -153,10 +155,10 @@ class Life(RuleBasedStateMachine):
             )
         if made.epoch.cut in turn.chain.links:
             last = turn.chain.links.index(made.epoch.cut)
-            drop = Gap(
+            drop = SummarizedGap(
                 last, tuple(i for i in range(last + 1) if i == 0 or history[i]["role"] == "system")
             )
-        body = placed(
+        body = place_memory(
             {"messages": history}, Placement(made.epoch.core, made.notes, made.splices, drop)
         )
         self._check_invariant(store, body, made, blocks, turn)
@@ -168,7 +170,7 @@ class Life(RuleBasedStateMachine):
     def _check_invariant(self, store, body, made, blocks, turn):
         told = dict(made.epoch.blocks)
         assert made.epoch.core in body["messages"][0]["content"]
-        frozen = compiled(
+        frozen = compile_core(
             [Block(k, v, blocks[k].description) for k, v in made.epoch.blocks.items()],
             store.scope.tag,
         )
@@ -210,13 +212,13 @@ class Life(RuleBasedStateMachine):
             for found in re.findall(r"hidden by (\d+)", str(m.get("tool_calls"))):
                 assert int(found) in line
                 assert store.nodes[int(found)].digest in turn.chain.digests
-        if not store.scope.named:
+        if not store.scope.is_named:
             for node, word in self.secrets.items():
                 assert word not in str(body["messages"][0]) or node in line
 
     def _answer(self, chat, data, made_of):
         store, turn, past, made, branch = made_of
-        node = opened(next(self.ids), 1, turn, past, made)
+        node = new_node(next(self.ids), 1, turn, past, made)
         kind = data.draw(st.sampled_from(["text", "text", "edit", "mixed", "fail"]))
         if kind == "fail":
             return
@@ -242,14 +244,14 @@ class Life(RuleBasedStateMachine):
                 {**answer, "tool_calls": [ours, theirs]},
                 {"role": "tool", "tool_call_id": "call_0", "content": "Saved."},
             ]
-        closed(node, past.node, *after(store.scope.key, node.asked, answer))
+        complete_node(node, past.node, *extend_chain(store.scope.key, node.asked, answer))
         node.at = self.clock
         store.nodes[node.id] = node
         store.epochs[made.epoch.id] = made.epoch
         last = turn.chain.links.index(made.epoch.cut) if made.epoch.cut in turn.chain.links else 0
-        sent = placed(
+        sent = place_memory(
             {"messages": turn.messages},
-            Placement(made.epoch.core, made.notes, made.splices, Gap(last, (0,))),
+            Placement(made.epoch.core, made.notes, made.splices, SummarizedGap(last, (0,))),
         )
         self.sent[made.epoch.id, node.id] = list(turn.messages), sent["messages"]
         chat[1].append(answer)
@@ -260,13 +262,13 @@ class Life(RuleBasedStateMachine):
 
     def _edit(self, store, node, branch):
         word = f"secret{node.id}."
-        if store.scope.named:
-            store.blocks[0]["human"] = appended(store.blocks[0]["human"], word)
+        if store.scope.is_named:
+            store.blocks[0]["human"] = append_line(store.blocks[0]["human"], word)
         else:
             self.secrets[node.id] = word
             store.blocks[node.id] = {
                 **store.blocks[branch],
-                "human": appended(store.blocks[branch]["human"], word),
+                "human": append_line(store.blocks[branch]["human"], word),
             }
             node.branch = node.id
 
@@ -277,7 +279,7 @@ TestLife.settings = settings(max_examples=150, stateful_step_count=30, deadline=
 
 def test_escaped_text_survives_the_note():
     told, now = {"human": "x"}, {"human": "x\n</human>"}
-    from memory.blocks import note
+    from memory.core.blocks import note
 
     assert "</human></human>" not in note(told, now, "t")
     assert apply_note(told, note(told, now, "t")) == now

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.scope import Scope, owner_key
-from memory.spill import Spill
+from memory.session.recovery_log import RecoveryLog
 
 SECRET = b"s" * 32
 name = st.text(max_size=4) | st.sampled_from(["", "a", "a\x00b", "\x00", "1:a"])
@@ -28,16 +28,16 @@ def test_a_scope_of_nobody_is_not_the_scope_of_an_empty_name():
 
 
 async def test_an_erased_users_spilled_turns_are_forgotten(tmp_path):
-    from memory.history import Node
-    from memory.stores.sql.owners import Owner
-    from memory.stores.sql.turns import Record
+    from memory.conversation.matching import TurnNode
+    from memory.stores.sql.scopes import ScopeOwner
+    from memory.stores.sql.turn_writer import TurnRecord
 
-    spill = Spill(tmp_path / "spill.ndjson", SECRET)
+    spill = RecoveryLog(tmp_path / "spill.ndjson", SECRET)
     for user in ("ada", "bob", None):
-        node = Node(1, 1, digest=b"d", chain=b"c", asked=b"a", trail=b"t")
+        node = TurnNode(1, 1, digest=b"d", chain=b"c", asked=b"a", trail=b"t")
         await spill.keep(
-            Record(
-                Owner(Scope("t", user, "default", SECRET), 0),
+            TurnRecord(
+                ScopeOwner(Scope("t", user, "default", SECRET), 0),
                 1,
                 [node],
                 [{"role": "assistant", "content": f"of {user}"}],
@@ -46,18 +46,20 @@ async def test_an_erased_users_spilled_turns_are_forgotten(tmp_path):
         )
     spill.forget("t", "ada")
     assert [r.owner.scope.user for r in spill.load()] == ["bob", None]
-    assert spill.load()[0].nodes[0] == Node(1, 1, digest=b"d", chain=b"c", asked=b"a", trail=b"t")
+    assert spill.load()[0].nodes[0] == TurnNode(
+        1, 1, digest=b"d", chain=b"c", asked=b"a", trail=b"t"
+    )
     assert b"ada" not in (tmp_path / "spill.ndjson").read_bytes()
 
 
 def record(conversation, said):
-    from memory.history import Node
-    from memory.stores.sql.owners import Owner
-    from memory.stores.sql.turns import Record
+    from memory.conversation.matching import TurnNode
+    from memory.stores.sql.scopes import ScopeOwner
+    from memory.stores.sql.turn_writer import TurnRecord
 
-    node = Node(1, 1, digest=b"d", chain=b"c", asked=b"a", trail=b"t")
-    return Record(
-        Owner(Scope("t", "ada", "default", SECRET), 0),
+    node = TurnNode(1, 1, digest=b"d", chain=b"c", asked=b"a", trail=b"t")
+    return TurnRecord(
+        ScopeOwner(Scope("t", "ada", "default", SECRET), 0),
         conversation,
         [node],
         [{"role": "assistant", "content": said}],
@@ -67,7 +69,7 @@ def record(conversation, said):
 
 async def test_a_deleted_conversations_spilled_turns_are_forgotten_and_no_others(tmp_path):
     path = tmp_path / "spill.ndjson"
-    spill = Spill(path, SECRET)
+    spill = RecoveryLog(path, SECRET)
     spill.forget_conversation(1)
     for key in (1, 2, 1):
         await spill.keep(record(key, f"of {key}"))
@@ -81,7 +83,7 @@ async def test_a_deleted_conversations_spilled_turns_are_forgotten_and_no_others
 
 async def test_what_is_spilled_while_another_is_forgotten_is_kept(tmp_path, monkeypatch):
     """As is what was there before, should it be interrupted."""
-    spill, reading = Spill(tmp_path / "spill.ndjson", SECRET), Path.read_bytes
+    spill, reading = RecoveryLog(tmp_path / "spill.ndjson", SECRET), Path.read_bytes
     for key in (1, 2):
         await spill.keep(record(key, f"of {key}"))
 

@@ -14,16 +14,18 @@ BUSY_SECONDS = 10.0
 
 
 def backup(source: Path, target: Path) -> int:
-    """Copies the database, what still stands in its log included. Returns the copy's bytes.
+    """Copy the database, what still stands in its log included. Returns the copy's bytes.
 
-    SQLite's own backup, in one step: a reader's view, which holds no writer up. The copy is whole and on the disk before it has its
-    name. Raises FileExistsError, nothing being changed, for a name that is taken; OSError; StoreUnavailable."""
+    SQLite's own backup, in one step: a reader's view, which holds no writer up. The copy is whole
+    and on the disk before it has its name. Raises FileExistsError, nothing being changed, for a
+    name that is taken; OSError; StoreUnavailable.
+    """
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     os.close(
         os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     )  # whose memories they are may read them
     try:
-        _copied(source, part)
+        _copy(source, part)
         with part.open("rb+") as file:
             os.fsync(file.fileno())
         os.link(part, target)  # unlike a rename, it never takes the place of another file
@@ -32,7 +34,7 @@ def backup(source: Path, target: Path) -> int:
         part.unlink()
 
 
-def _copied(source: Path, part: Path) -> None:
+def _copy(source: Path, part: Path) -> None:
     try:
         with (
             contextlib.closing(

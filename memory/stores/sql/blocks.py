@@ -1,4 +1,6 @@
-"""Core memory rows: edits as pure functions applied inside the write transaction, each with its version row."""
+"""Core memory rows: edits as pure functions applied inside the write transaction, each with its
+version row.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
-from memory.blocks import Block, rewritten
+from memory.core.blocks import Block, rewrite_value
 from memory.errors import Conflict, NotFound, UnknownBlock
 from memory.ids import new_id
 from memory.stores.sql import schema as t
-from memory.stores.sql.rows import execute
+from memory.stores.sql.statements import execute
 
 b, v = t.blocks.c, t.block_versions.c
 SHELF = select(t.blocks).where(
@@ -22,9 +24,11 @@ SHELF = select(t.blocks).where(
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Who makes a change: actor is model, api, cli, import, undo, reflection ... ids where there are any. expect: the version
-    they saw, None for whichever there is."""
+class EditSource:
+    """Who makes a change: actor is model, api, cli, import, undo, reflection ...
+
+    ids where there are any. expect: the version they saw, None for whichever there is.
+    """
 
     actor: str
     request_id: str | None = None
@@ -33,11 +37,11 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class BlockSet:
     """One set of blocks: of a scope, or of one branch of a conversation that names nobody.
 
-    defaults: the operator's blocks, there until a row says otherwise. parent: the branch this one is copied from on its
-    first edit.
+    defaults: the operator's blocks, there until a row says otherwise. parent: the branch this one
+    is copied from on its first edit.
     """
 
     scope_id: int | None
@@ -63,7 +67,7 @@ def _rows(conn: Connection, scope_id: int, branch: int) -> list[Row[Any]]:
     return list(execute(conn, SHELF, {"scope": scope_id, "branch": branch}))
 
 
-def all_of(conn: Connection, shelf: Shelf) -> dict[str, Block]:
+def all_of(conn: Connection, shelf: BlockSet) -> dict[str, Block]:
     """Label to block: the operator's defaults under what was stored."""
     out = dict(shelf.defaults)
     if shelf.scope_id is not None:
@@ -87,7 +91,7 @@ def _operators(block: Block, defaults: Mapping[str, Block]) -> Block:
     )
 
 
-def _row(conn: Connection, shelf: Shelf, label: str) -> Row[Any] | None:
+def _row(conn: Connection, shelf: BlockSet, label: str) -> Row[Any] | None:
     return conn.execute(
         select(t.blocks)
         .where(b.scope_id == shelf.scope_id, b.branch == shelf.branch, b.label == label)
@@ -95,7 +99,7 @@ def _row(conn: Connection, shelf: Shelf, label: str) -> Row[Any] | None:
     ).first()
 
 
-def _branch_off(conn: Connection, shelf: Shelf) -> None:
+def _branch_off(conn: Connection, shelf: BlockSet) -> None:
     """Copy on first write: a branch begins with what its parent held."""
     if shelf.branch == shelf.parent or _rows(conn, shelf.scope_id or 0, shelf.branch):
         return
@@ -110,11 +114,14 @@ def _branch_off(conn: Connection, shelf: Shelf) -> None:
 Edit = Callable[[Block | None], Block | None]
 
 
-def edit(conn: Connection, shelf: Shelf, label: str, how: Edit, source: Source) -> Block | None:
-    """Applies `how` to the block of that label (None: absent; returning None deletes it) and writes the version row.
+def edit(
+    conn: Connection, shelf: BlockSet, label: str, how: Edit, source: EditSource
+) -> Block | None:
+    """Apply `how` to the block of that label (None: absent; returning None deletes it) and writes
+    the version row.
 
-    Another version than the source expects raises Conflict. An edit that changes nothing writes nothing.
-    shelf.scope_id must exist. Returns the block as it is now.
+    Another version than the source expects raises Conflict. An edit that changes nothing writes
+    nothing. shelf.scope_id must exist. Returns the block as it is now.
     """
     _branch_off(conn, shelf)
     row = _row(conn, shelf, label)
@@ -123,16 +130,17 @@ def edit(conn: Connection, shelf: Shelf, label: str, how: Edit, source: Source) 
     version = before.version if before else 0
     if source.expect is not None and source.expect != version:
         raise Conflict(
-            f"the block {label!r} is at version {version}, not {source.expect}: read it again and repeat the edit"
+            f"the block {label!r} is at version {version}, not {source.expect}: read it again "
+            "and repeat the edit"
         )
     after = how(before)
     if after == before:
         return before
-    return _write(conn, shelf, row, Change(before, after), source)
+    return _write(conn, shelf, row, BlockChange(before, after), source)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class BlockChange:
     """A block before and after (None: absent). undoes: the version this takes back."""
 
     before: Block | None
@@ -141,9 +149,9 @@ class Change:
 
 
 def _write(
-    conn: Connection, shelf: Shelf, row: Row[Any] | None, change: Change, source: Source
+    conn: Connection, shelf: BlockSet, row: Row[Any] | None, change: BlockChange, source: EditSource
 ) -> Block | None:
-    """Puts the block as it is now and its version row. Raises Conflict."""
+    """Put the block as it is now and its version row. Raises Conflict."""
     before, after = change.before, change.after
     now = time.time()
     version = (row.version if row else 0) + 1
@@ -166,34 +174,36 @@ def _write(
                 id=ident, scope_id=shelf.scope_id, branch=shelf.branch, **values
             )
         )
-    elif (
-        conn.execute(
-            update(t.blocks).where(b.id == ident, b.version == row.version).values(**values)
-        ).rowcount
-        != 1
-    ):
-        raise Conflict(
-            f"the block {kept.label!r} changed meanwhile: read it again and repeat the edit"
-        )
+    else:
+        same = update(t.blocks).where(b.id == ident, b.version == row.version)
+        if conn.execute(same.values(**values)).rowcount != 1:
+            raise Conflict(
+                f"the block {kept.label!r} changed meanwhile: read it again and repeat the edit"
+            )
+    of = {"scope_id": shelf.scope_id, "block_id": ident, "version": version, "created_at": now}
+    _add_version(conn, change, source, of)
+    return replace(after, version=version, id=ident, updated_at=now) if after else None
+
+
+def _add_version(
+    conn: Connection, change: BlockChange, source: EditSource, of: dict[str, Any]
+) -> None:
+    """Write the version row of a change. of: which version of which block."""
     conn.execute(
         insert(t.block_versions).values(
-            scope_id=shelf.scope_id,
-            block_id=ident,
-            version=version,
-            before=before.value if before else None,
-            after=after.value if after else None,
+            **of,
+            before=change.before.value if change.before else None,
+            after=change.after.value if change.after else None,
             actor=source.actor,
             request_id=source.request_id,
             tool_call_id=source.tool_call_id,
             undoes=change.undoes,
-            created_at=now,
         )
     )
-    return replace(after, version=version, id=ident, updated_at=now) if after else None
 
 
 def versions(
-    conn: Connection, shelf: Shelf, label: str, before: int | None, limit: int
+    conn: Connection, shelf: BlockSet, label: str, before: int | None, limit: int
 ) -> list[dict[str, Any]]:
     """Newest first. Raises NotFound for a block that never was edited and is no default."""
     row = _row(conn, shelf, label)
@@ -210,11 +220,11 @@ def versions(
     return [{n: getattr(r, n) for n in names} for r in conn.execute(query)]
 
 
-def undo(conn: Connection, shelf: Shelf, label: str, source: Source) -> Block | None:
-    """Takes back the newest edit of the value that was not taken back yet, as a new version.
+def undo(conn: Connection, shelf: BlockSet, label: str, source: EditSource) -> Block | None:
+    """Take back the newest edit of the value that was not taken back yet, as a new version.
 
-    Returns the block, None when the edit taken back had made it. Raises NotFound when none is left, BlockReadOnly, and
-    BlockFull when the limit was lowered below the value to restore.
+    Returns the block, None when the edit taken back had made it. Raises NotFound when none is left,
+    BlockReadOnly, and BlockFull when the limit was lowered below the value to restore.
     """
     row = _row(conn, shelf, label)
     if row is None:
@@ -231,30 +241,30 @@ def undo(conn: Connection, shelf: Shelf, label: str, source: Source) -> Block | 
         raise NotFound(f"nothing is left to undo in {label!r}")
     now = None if row.deleted else _operators(_block(row), shelf.defaults)
     if now is not None and now.read_only:
-        rewritten(now, last.before or "")
+        rewrite_value(now, last.before or "")
     after = None if last.before is None else replace(_block(row), value=last.before)
     if after is not None:
-        rewritten(replace(after, read_only=False), after.value)
+        rewrite_value(replace(after, read_only=False), after.value)
     elif now is None:
         raise NotFound(f"nothing is left to undo in {label!r}")
-    return _write(conn, shelf, row, Change(now, after, last.version), source)
+    return _write(conn, shelf, row, BlockChange(now, after, last.version), source)
 
 
-def known_labels(blocks: Mapping[str, Block]) -> str:
+def list_labels(blocks: Mapping[str, Block]) -> str:
     return ", ".join(sorted(blocks)) or "none"
 
 
-def need(block: Block | None, label: str, blocks: Mapping[str, Block]) -> Block:
-    """The block, or UnknownBlock naming those there are."""
+def require_block(block: Block | None, label: str, blocks: Mapping[str, Block]) -> Block:
+    """Return the block, or UnknownBlock naming those there are."""
     if block is None:
         raise UnknownBlock(
-            f"There is no memory block {label!r:.200}. The blocks are: {known_labels(blocks)}."
+            f"There is no memory block {label!r:.200}. The blocks are: {list_labels(blocks)}."
         )
     return block
 
 
 def history(conn: Connection, scope_ids: Sequence[int], limit: int) -> list[dict[str, Any]]:
-    """The newest versions over all blocks of these scopes, with their labels."""
+    """Return the newest versions over all blocks of these scopes, with their labels."""
     query = (
         select(t.block_versions, b.label)
         .join(t.blocks, b.id == v.block_id)

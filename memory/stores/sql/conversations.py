@@ -1,4 +1,6 @@
-"""Conversations as rows: listed, found by name within what a key may see, removed with all that hangs on them."""
+"""Conversations as rows: listed, found by name within what a key may see, removed with all that
+hangs on them.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ from dataclasses import dataclass
 import msgspec
 from sqlalchemy import ColumnElement, Connection, delete, func, select
 
-from memory.messages import Json
+from memory.conversation.messages import Json
 from memory.stores.sql import schema as t
-from memory.stores.sql.owners import Reach
+from memory.stores.sql.scopes import VisibleScopes
 
 c, m = t.conversations.c, t.messages.c
 decode = msgspec.json.decode
@@ -21,7 +23,7 @@ EXPLAIN = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundConversation:
     """One conversation. user None: it names nobody. Times in seconds since 1970."""
 
     key: int
@@ -36,7 +38,7 @@ class Found:
     messages: int
 
 
-def _select(conn: Connection, limit: int, *which: ColumnElement[bool]) -> list[Found]:
+def _select(conn: Connection, limit: int, *which: ColumnElement[bool]) -> list[FoundConversation]:
     counted = (
         select(func.count()).select_from(t.messages).where(m.conversation == c.id).scalar_subquery()
     )
@@ -54,27 +56,37 @@ def _select(conn: Connection, limit: int, *which: ColumnElement[bool]) -> list[F
         counted.label("messages"),
     ).join(t.scopes, scope.id == c.scope_id)
     return [
-        Found(**row._mapping)
+        FoundConversation(**row._mapping)
         for row in conn.execute(query.where(*which).order_by(c.id.desc()).limit(limit))
     ]
 
 
-def page(conn: Connection, scope_id: int, before: int | None, limit: int) -> list[Found]:
+def page(
+    conn: Connection, scope_id: int, before: int | None, limit: int
+) -> list[FoundConversation]:
     """Newest first, before a row key."""
     return _select(
         conn, limit, c.scope_id == scope_id, *([c.id < before] if before is not None else [])
     )
 
 
-def named(conn: Connection, scope_id: int, name: str) -> Found | None:
+def find_named(conn: Connection, scope_id: int, name: str) -> FoundConversation | None:
     found = _select(conn, 1, c.scope_id == scope_id, c.name == name)
     return found[0] if found else None
 
 
-def reached(
-    conn: Connection, reach: Reach, name: str, user: str | None = None, agent: str | None = None
-) -> list[Found]:
-    """The conversations of that name that the key may see: several where users chose the same name. At most two."""
+def find_visible(
+    conn: Connection,
+    reach: VisibleScopes,
+    name: str,
+    user: str | None = None,
+    agent: str | None = None,
+) -> list[FoundConversation]:
+    """Return the conversations of that name that the key may see: several where users chose the
+    same name.
+
+    At most two.
+    """
     more = [
         *([t.scopes.c.user == user] if user is not None else []),
         *([t.scopes.c.agent == agent] if agent is not None else []),
@@ -83,7 +95,7 @@ def reached(
 
 
 def remove(conn: Connection, scope_id: int, keys: Sequence[int]) -> None:
-    """Removes the conversations' own rows, after which nobody finds them. What hangs on them is for
+    """Remove the conversations' own rows, after which nobody finds them. What hangs on them is for
     `wiping` to take out."""
     conn.execute(delete(t.conversations).where(c.scope_id == scope_id, c.id.in_(keys)))
     conn.execute(
@@ -91,8 +103,8 @@ def remove(conn: Connection, scope_id: int, keys: Sequence[int]) -> None:
     )
 
 
-def explained(conn: Connection, reach: Reach, ident: str) -> Json | None:
-    """An explain record that the key may see, with its time and its user."""
+def find_explain_record(conn: Connection, reach: VisibleScopes, ident: str) -> Json | None:
+    """Return an explain record that the key may see, with its time and its user."""
     named, x = EXPLAIN.fullmatch(ident), t.explains.c
     if named is None:
         return None

@@ -1,47 +1,75 @@
-"""Archival memory rows: passages, each with its search document; exact duplicates are stored once."""
+"""Archival memory rows: passages, each with its search document; exact duplicates are stored
+once.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import Connection, Row, delete, func, insert, literal, select, text
 
+from memory.conversation.messages import collapse_whitespace, keyed_hash
 from memory.errors import BadArguments
 from memory.ids import new_id, new_key
-from memory.jobs.queue import enqueue
-from memory.messages import mac, squeeze
-from memory.ranking import Near
-from memory.search import named, passages_of
-from memory.stores.sql import index, vectors
+from memory.search.decay import TYPES
+from memory.search.query import passages_of, speaker_name
+from memory.search.ranking import SimilarityScores
+from memory.stores.sql import fts, vectors
 from memory.stores.sql import schema as t
-from memory.stores.sql.index import TEXT, Corner, Doc
-from memory.stores.sql.messages import Query, ancestors, ranked
+from memory.stores.sql.fts import TEXT, IndexScope, SearchDocument
+from memory.stores.sql.jobs import enqueue
+from memory.stores.sql.messages import SearchQuery, ancestors, search_index
 
 p = t.passages.c
+
+
 encode, decode = msgspec.json.encode, msgspec.json.decode
+
+
 Passage = dict[str, Any]
-TOGETHER = 0.0  # seconds between passages that belong together: pieces of one text, and what is said to be of one moment
+
+
+# seconds between passages that belong together: pieces of one text, and what is said to be of one
+# moment
+TOGETHER = 0.0
+
+
 BEFORE = text(
-    "SELECT content, created_at FROM passages WHERE scope_id = :scope AND node = :node AND id < :key AND deleted_at IS NULL ORDER BY id DESC LIMIT 1"
+    "SELECT content, created_at FROM passages WHERE scope_id = :scope AND node = :node AND id "
+    "< :key AND deleted_at IS NULL ORDER BY id DESC LIMIT 1"
 )
-_SAME = "SELECT n.id FROM passages n WHERE n.scope_id = p.scope_id AND n.node = p.node AND n.deleted_at IS NULL AND n.id"
-_NEAR = f"abs((SELECT created_at FROM passages WHERE id = %s) - at) <= {TOGETHER}"  # noqa: S608 - no input in it
+
+
+_SAME_NODE_SQL = (
+    "SELECT n.id FROM passages n WHERE n.scope_id = p.scope_id AND n.node = p.node AND "
+    "n.deleted_at IS NULL AND n.id"
+)
+
+
+# no input in it
+_NEAR_IN_TIME_SQL = f"abs((SELECT created_at FROM passages WHERE id = %s) - at) <= {TOGETHER}"
+
+
 BESIDE = (
-    f"SELECT id, CASE WHEN {_NEAR % 'a'} THEN a END, CASE WHEN {_NEAR % 'b'} THEN b END FROM ("  # noqa: S608 - no input in it
-    f"SELECT p.id, p.created_at AS at, ({_SAME} < p.id ORDER BY n.id DESC LIMIT 1) AS a, ({_SAME} > p.id ORDER BY n.id LIMIT 1) AS b"
-    " FROM json_each(?) k JOIN passages p ON p.id = k.value)"
+    # no input in it
+    f"SELECT id, CASE WHEN {_NEAR_IN_TIME_SQL % 'a'} THEN a END, CASE WHEN "
+    f"{_NEAR_IN_TIME_SQL % 'b'} THEN b END FROM (SELECT p.id, p.created_at AS at, "
+    f"({_SAME_NODE_SQL} < p.id ORDER BY n.id DESC LIMIT 1) AS a, ({_SAME_NODE_SQL} > p.id ORDER "
+    "BY n.id LIMIT 1) AS b FROM json_each(?) k JOIN passages p ON p.id = k.value)"
 )
-TYPES = ("identity", "preference", "fact", "context", "trivial")
 
 
 @dataclass(frozen=True, slots=True)
-class Insert:
-    """A text to keep. node: the branch it belongs to where nobody is named, else 0. created_at: seconds, None for now.
-    source: the public id of the message it was taken from."""
+class NewPassage:
+    """A text to keep.
+
+    node: the branch it belongs to where nobody is named, else 0. created_at: seconds, None for now.
+    source: the public id of the message it was taken from.
+    """
 
     content: str
     tags: Sequence[str] = ()
@@ -53,11 +81,19 @@ class Insert:
     source: str | None = None
 
 
+class PassagePlace(NamedTuple):
+    """Where a passage stands in its archive. node: 0 outside of conversations."""
+
+    scope: int
+    node: int
+    key: int
+
+
 @dataclass(frozen=True, slots=True)
-class Filter:
+class PassageFilter:
     """tags: a hit has all of these."""
 
-    query: Query = field(default_factory=Query)
+    query: SearchQuery = field(default_factory=SearchQuery)
     tags: Sequence[str] = ()
 
 
@@ -71,15 +107,18 @@ def check(content: str, kind: str, importance: float) -> None:
         raise BadArguments(f"`importance` is {importance!r}: give a number from 0 to 1.")
 
 
-def add(conn: Connection, scope_id: int, new: Insert) -> tuple[list[dict[str, Any]], int]:
-    """Splits the text into passages at sentence ends and stores them. Returns (the passages, how many of them are new)."""
+def add(conn: Connection, scope_id: int, new: NewPassage) -> tuple[list[dict[str, Any]], int]:
+    """Split the text into passages at sentence ends and stores them.
+
+    Returns (the passages, how many of them are new).
+    """
     now = new.created_at if new.created_at is not None else time.time()
     out, made = [], 0
     for i, content in enumerate(passages_of(new.content)):
-        digest = mac(
+        digest = keyed_hash(
             b"passage",
             str(new.node).encode(),
-            squeeze(content).casefold().encode("utf-8", "surrogatepass"),
+            collapse_whitespace(content).casefold().encode("utf-8", "surrogatepass"),
         )
         found = conn.execute(
             select(t.passages).where(
@@ -87,44 +126,37 @@ def add(conn: Connection, scope_id: int, new: Insert) -> tuple[list[dict[str, An
             )
         ).first()
         if found is None:
-            key = new_key() + i
-            conn.execute(
-                insert(t.passages).values(
-                    id=key,
-                    public_id=new_id("passage"),
-                    scope_id=scope_id,
-                    node=new.node,
-                    content=content,
-                    tags=encode(list(new.tags)).decode(),
-                    type=new.type,
-                    importance=new.importance,
-                    digest=digest,
-                    actor=new.actor,
-                    created_at=now,
-                    source=new.source,
-                )
-            )
-            index.put(
-                conn,
-                "passages_fts",
-                key,
-                Doc(
-                    scope_id,
-                    content,
-                    _labels(content, new.tags),
-                    _before(conn, (scope_id, new.node, key), now),
-                    now,
-                ),
-            )
-            found = conn.execute(select(t.passages).where(p.id == key)).one()
+            row = {"id": new_key() + i, "scope_id": scope_id, "content": content, "digest": digest}
+            found = _insert(conn, new, {**row, "created_at": now})
             made += 1
-        out.append(shown(found))
+        out.append(to_hit(found))
     if made:
         enqueue(conn, vectors.job_of(scope_id))
     return out, made
 
 
-def shown(row: Row[Any]) -> dict[str, Any]:
+def _insert(conn: Connection, new: NewPassage, row: dict[str, Any]) -> Row[Any]:
+    """Store one passage with its search document."""
+    key, scope_id, content, now = (row[n] for n in ("id", "scope_id", "content", "created_at"))
+    conn.execute(
+        insert(t.passages).values(
+            **row,
+            public_id=new_id("passage"),
+            node=new.node,
+            tags=encode(list(new.tags)).decode(),
+            type=new.type,
+            importance=new.importance,
+            actor=new.actor,
+            source=new.source,
+        )
+    )
+    before = _before(conn, PassagePlace(scope_id, new.node, key), now)
+    document = SearchDocument(scope_id, content, _labels(content, new.tags), before, now)
+    fts.put_document(conn, "passages_fts", key, document)
+    return conn.execute(select(t.passages).where(p.id == key)).one()
+
+
+def to_hit(row: Row[Any]) -> dict[str, Any]:
     return {
         "key": row.id,
         "id": row.public_id,
@@ -142,23 +174,26 @@ def shown(row: Row[Any]) -> dict[str, Any]:
 
 
 def search(
-    conn: Connection, scope_id: int, f: Filter, near: Near | None = None
+    conn: Connection, scope_id: int, f: PassageFilter, near: SimilarityScores | None = None
 ) -> list[dict[str, Any]]:
-    """Hits, best first, or the newest when there are no words to look for. near: the rows nearest by meaning."""
-    rows = _allowed(
+    """Hits, best first, or the newest when there are no words to look for.
+
+    near: the rows nearest by meaning.
+    """
+    rows = _apply_filters(
         select(p.id, literal(0), p.created_at, func.substr(p.content, 1, TEXT)).where(
             p.scope_id + 0 == scope_id
         ),
         f,
     )  # + 0: by row key
     hits = select(t.passages)
-    newest = _allowed(hits.where(p.scope_id == scope_id), f)
-    found = ranked(
+    newest = _apply_filters(hits.where(p.scope_id == scope_id), f)
+    found = search_index(
         conn,
-        Corner("passages_fts", scope_id, rows, p.id, _beside),
+        IndexScope("passages_fts", scope_id, rows, p.id, _neighbours),
         (hits, newest),
         f.query,
-        near or Near(),
+        near or SimilarityScores(),
     )
     return [
         {
@@ -176,12 +211,12 @@ def search(
     ]
 
 
-def narrowed(scope_id: int, f: Filter) -> Any:
-    """The rows that the filters leave, as a query of row keys."""
-    return _allowed(select(p.id).where(p.scope_id == scope_id), f)
+def filter_keys(scope_id: int, f: PassageFilter) -> Any:
+    """Return the rows that the filters leave, as a query of row keys."""
+    return _apply_filters(select(p.id).where(p.scope_id == scope_id), f)
 
 
-def _allowed(query: Any, f: Filter) -> Any:
+def _apply_filters(query: Any, f: PassageFilter) -> Any:
     q = f.query
     query = query.where(p.deleted_at.is_(None))
     if q.since is not None:
@@ -196,33 +231,33 @@ def _allowed(query: Any, f: Filter) -> Any:
 
 
 def _labels(content: str, tags: Sequence[str]) -> str:
-    return " ".join([*tags, named(content)])
+    return " ".join([*tags, speaker_name(content)])
 
 
-def _before(conn: Connection, place: tuple[int, int, int], at: float) -> str:
-    """The words of the passage stored right before, where it is of the same text or the same moment. place: scope, branch, key."""
-    scope_id, node, key = place
-    row = conn.execute(BEFORE, {"scope": scope_id, "node": node, "key": key}).first()
+def _before(conn: Connection, place: PassagePlace, at: float) -> str:
+    """Find the words of the passage stored right before, of the same text or the same moment."""
+    scope, node, key = place
+    row = conn.execute(BEFORE, {"scope": scope, "node": node, "key": key}).first()
     return str(row.content) if row and abs(row.created_at - at) <= TOGETHER else ""
 
 
-def _beside(conn: Connection, keys: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
-    """The passages stored right before and after each, where they are of the same moment."""
+def _neighbours(conn: Connection, keys: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
+    """Return the passages stored right before and after each, where they are of the same moment."""
     rows = conn.exec_driver_sql(BESIDE, (encode(keys).decode(),))
     return {key: (before, after) for key, before, after in rows}
 
 
-def docs(conn: Connection, after: int, limit: int) -> list[tuple[int, Doc]]:
+def docs(conn: Connection, after: int, limit: int) -> list[tuple[int, SearchDocument]]:
     """Row keys and what is indexed of them, in order, after a row key."""
     rows = conn.execute(select(t.passages).where(p.id > after).order_by(p.id).limit(limit))
     return [
         (
             r.id,
-            Doc(
+            SearchDocument(
                 r.scope_id,
                 r.content,
                 _labels(r.content, decode(r.tags)),
-                _before(conn, (r.scope_id, r.node, r.id), r.created_at),
+                _before(conn, PassagePlace(r.scope_id, r.node, r.id), r.created_at),
                 r.created_at,
             ),
         )
@@ -236,17 +271,17 @@ def get(conn: Connection, scope_ids: Sequence[int], ident: str) -> dict[str, Any
             p.scope_id.in_(scope_ids), p.public_id == ident, p.deleted_at.is_(None)
         )
     ).first()
-    return shown(row) if row else None
+    return to_hit(row) if row else None
 
 
 def remove(conn: Connection, scope_ids: Sequence[int], ident: str) -> int | None:
-    """Forgets one passage. Returns its row key, or None when there is none."""
+    """Forget one passage. Returns its row key, or None when there is none."""
     key: int | None = conn.execute(
         select(p.id).where(p.scope_id.in_(scope_ids), p.public_id == ident)
     ).scalar()
     if key is None:
         return None
-    index.drop(conn, "passages_fts", key)
+    fts.drop(conn, "passages_fts", key)
     vectors.drop(conn, vectors.PASSAGES, [key])
     conn.execute(delete(t.passages).where(p.id == key))
     return key
@@ -261,5 +296,5 @@ def page(conn: Connection, scope_id: int, before: int | None, limit: int) -> lis
         .limit(limit)
     )
     return [
-        shown(r) for r in conn.execute(query.where(p.id < before) if before is not None else query)
+        to_hit(r) for r in conn.execute(query.where(p.id < before) if before is not None else query)
     ]

@@ -1,8 +1,8 @@
 """The tables. SQL is the record; the search indexes beside it can be rebuilt from it.
 
-Everything hangs on `scopes` (one tenant, user, agent); every row of a user carries its `scope_id`, so that isolation and
-erasure are one predicate. `generations` outlives an erasure and holds no name, only its keyed hash.
-JSON is kept as text, hashes as bytes, times as seconds since 1970.
+Everything hangs on `scopes` (one tenant, user, agent); every row of a user carries its `scope_id`,
+so that isolation and erasure are one predicate. `generations` outlives an erasure and holds no
+name, only its keyed hash. JSON is kept as text, hashes as bytes, times as seconds since 1970.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def key() -> Column[int]:
     return Column("id", Key, primary_key=True, autoincrement=False)
 
 
-def scoped() -> Column[int]:
+def scope_column() -> Column[int]:
     return Column("scope_id", Key, ForeignKey("scopes.id"), nullable=False)
 
 
@@ -81,7 +81,7 @@ blocks = Table(
     "blocks",
     metadata,
     Column("id", String(64), primary_key=True),
-    scoped(),
+    scope_column(),
     Column("branch", Key, nullable=False, server_default="0"),
     text("label"),
     text("description"),
@@ -98,7 +98,7 @@ block_versions = Table(
     "block_versions",
     metadata,
     Column("id", Integer, primary_key=True),
-    scoped(),
+    scope_column(),
     Column("block_id", String(64), nullable=False, index=True),
     Column("version", Integer, nullable=False),
     Column("before", Text),
@@ -137,7 +137,7 @@ conversations = Table(
     "conversations",
     metadata,
     key(),
-    scoped(),
+    scope_column(),
     text("name"),
     Column("explicit", Boolean, nullable=False),
     Column("resent", Boolean, nullable=False, server_default="0"),
@@ -153,7 +153,7 @@ epochs = Table(
     "epochs",
     metadata,
     Column("id", String(64), primary_key=True),
-    scoped(),
+    scope_column(),
     text("core"),
     text("blocks"),
     Column("edits", Integer, nullable=False),
@@ -167,7 +167,7 @@ nodes = Table(
     "nodes",
     metadata,
     key(),
-    scoped(),
+    scope_column(),
     Column("conversation", Key, ForeignKey("conversations.id"), nullable=False, index=True),
     Column("parent", Key),
     Column("turn", Key, nullable=False),
@@ -212,7 +212,7 @@ messages = Table(
     metadata,
     key(),
     Column("public_id", String(64), nullable=False),
-    scoped(),  # nobody asks for one by it
+    scope_column(),  # nobody asks for one by it
     Column("conversation", Key, ForeignKey("conversations.id"), nullable=False),
     Column("node", Key, index=True),
     text("role"),
@@ -226,7 +226,8 @@ messages = Table(
     Index("ix_messages_scope_id", "scope_id", "created_at"),
 )
 
-# How far something has come, by its name. messages: the row key up to which messages are in the search index, into which they are put
+# How far something has come, by its name. messages: the row key up to which messages are in the
+# search index, into which they are put
 # behind the turns, since that costs more than all else that a turn writes.
 marks = Table(
     "marks",
@@ -240,7 +241,7 @@ passages = Table(
     metadata,
     key(),
     Column("public_id", String(64), nullable=False, unique=True),
-    scoped(),
+    scope_column(),
     Column("node", Key, nullable=False, server_default="0"),
     text("content"),
     text("tags", "[]"),
@@ -263,7 +264,7 @@ vectors = Table(
     "vectors",
     metadata,
     Column("passage", Key, primary_key=True),
-    scoped(),
+    scope_column(),
     text("model"),
     Column("vector", LargeBinary, nullable=False),
     Index("ix_vectors_scope_id", "scope_id", "model"),
@@ -273,7 +274,7 @@ message_vectors = Table(
     "message_vectors",
     metadata,
     Column("message", Key, primary_key=True, autoincrement=False),
-    scoped(),
+    scope_column(),
     text("model"),
     Column("vector", LargeBinary, nullable=False),
     Index("ix_message_vectors_scope_id", "scope_id", "model", "message"),
@@ -283,7 +284,7 @@ summaries = Table(
     "summaries",
     metadata,
     Column("id", Integer, primary_key=True),
-    scoped(),
+    scope_column(),
     Column("conversation", Key, nullable=False),
     Column("chain", LargeBinary, nullable=False),
     text("content"),
@@ -292,8 +293,9 @@ summaries = Table(
     UniqueConstraint("scope_id", "chain"),
 )
 
-# By their turn's node, which ends their public id: they need no index of their own. record: a line of JSON for each attempt at the turn.
-explains = Table("explains", metadata, key(), scoped(), text("record"), at())
+# By their turn's node, which ends their public id: they need no index of their own. record: a line
+# of JSON for each attempt at the turn.
+explains = Table("explains", metadata, key(), scope_column(), text("record"), at())
 
 jobs = Table(
     "jobs",
@@ -315,7 +317,12 @@ jobs = Table(
     Index("ix_jobs_ready", "state", "run_at"),
 )
 
-# Managed keys made at run time: only the hash is kept. spec: what it may do, as JSON. A revoked row stays, so that its name is told.
+# The two tables below are the application's, which reads and writes them alone and registers
+# what an erasure does to them (see application_tables). They stand here because one chain of
+# migrations makes every table of the database.
+#
+# Managed keys made at run time: only the hash is kept. spec: what it may do, as JSON. A revoked row
+# stays, so that its name is told.
 keys = Table(
     "keys",
     metadata,
@@ -329,7 +336,8 @@ keys = Table(
     Index("ix_keys_name", "name"),
 )
 
-# What each request used. cost in USD, NULL where a price is unknown; user NULL where nobody was named, or was erased since.
+# What each request used. cost in USD, NULL where a price is unknown; user NULL where nobody was
+# named, or was erased since.
 usage = Table(
     "usage",
     metadata,
@@ -368,9 +376,13 @@ usage = Table(
     Index("ix_usage_user", "tenant", "user"),
 )
 
-# Columns: scope, and with the scope before each word (memory.search.indexed): body, speaker, previous message, date.
+# Columns: scope, and with the scope before each word (memory.search.indexed): body, speaker,
+# previous message, date.
 FTS = ("messages_fts", "passages_fts")
-FTS_SQL = "CREATE VIRTUAL TABLE IF NOT EXISTS {} USING fts5(scope, body, speaker, prev, day, tokenize='porter unicode61')"
+FTS_SQL = (
+    "CREATE VIRTUAL TABLE IF NOT EXISTS {} USING fts5(scope, body, speaker, prev, day, "
+    "tokenize='porter unicode61')"
+)
 for _name in FTS:
     event.listen(metadata, "after_create", DDL(FTS_SQL.format(_name)).execute_if(dialect="sqlite"))  # type: ignore[no-untyped-call]
 

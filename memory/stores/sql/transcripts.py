@@ -1,5 +1,6 @@
-"""A chat brought along, stored as if its turns had happened here: its assistant messages count as ours, so that a client that
-resends this history is recognised (MEMORY.md 5)."""
+"""A chat brought along, stored as if its turns had happened here: its assistant messages count as
+ours, so that a client that resends this history is recognised (MEMORY.md 5).
+"""
 
 from __future__ import annotations
 
@@ -9,18 +10,27 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, insert, select
 
+from memory.conversation.matching import HashChain, TurnNode, complete_node
+from memory.conversation.messages import (
+    EMPTY,
+    Json,
+    canonical,
+    collapse_whitespace,
+    extend_chain,
+    is_system,
+    keyed_hash,
+    text_of,
+)
 from memory.errors import Conflict
-from memory.history import Chain, Node, closed
 from memory.ids import new_key
-from memory.messages import EMPTY, Json, after, canonical, is_system, mac, squeeze, text_of
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import schema as t
-from memory.stores.sql.rows import add_row
-from memory.stores.sql.turns import columns
+from memory.stores.sql.statements import add_row
+from memory.stores.sql.turn_reader import columns
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ImportedMessage:
     """One message. at: seconds since 1970. source: evicted messages stand outside the history."""
 
     message: Json
@@ -30,20 +40,26 @@ class Said:
 
 
 @dataclass(slots=True)
-class Step:
-    """One request and its answer. id, parent, first: names within the transcript; first: of sibling answers, the first."""
+class TranscriptStep:
+    """One request and its answer.
+
+    id, parent, first: names within the transcript; first: of sibling answers, the first.
+    """
 
     id: str
     parent: str | None = None
     first: str | None = None
     state: str = "done"
     at: float = 0.0
-    said: list[Said] = field(default_factory=list)
+    said: list[ImportedMessage] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
-class Heading:
-    """The conversation itself. head: the step where it goes on, None for the last one answered. Times in seconds since 1970."""
+class ConversationHeader:
+    """The conversation itself.
+
+    head: the step where it goes on, None for the last one answered. Times in seconds since 1970.
+    """
 
     name: str
     explicit: bool = False
@@ -54,13 +70,15 @@ class Heading:
     updated_at: float = 0.0
 
 
-def steps_of(messages: Sequence[Said]) -> list[Step]:
-    """A plain chat as steps: each assistant message ends one."""
-    out: list[Step] = []
+def steps_of(messages: Sequence[ImportedMessage]) -> list[TranscriptStep]:
+    """Return a plain chat as steps: each assistant message ends one."""
+    out: list[TranscriptStep] = []
     for one in messages:
         if not out or out[-1].state == "done":
             out.append(
-                Step(str(len(out)), str(len(out) - 1) if out else None, state="open", at=one.at)
+                TranscriptStep(
+                    str(len(out)), str(len(out) - 1) if out else None, state="open", at=one.at
+                )
             )
         out[-1].said.append(one)
         out[-1].at = one.at
@@ -70,24 +88,29 @@ def steps_of(messages: Sequence[Said]) -> list[Step]:
 
 
 class Transcriber:
-    """Writes transcripts into one scope. conn: the transaction that is open; a long transcript is written in
-    several. key: the scope's, for the digests. nodes: those written so far, by step name; a fork's parent is
-    found in them."""
+    """Writes transcripts into one scope.
+
+    conn: the transaction that is open; a long transcript is written in several. key: the scope's,
+    for the digests. nodes: those written so far, by step name; a fork's parent is found in them.
+    """
 
     def __init__(self, conn: Connection | None, scope_id: int, key: bytes) -> None:
         self.conn = conn
         self._scope, self._key = scope_id, key
-        self._start = Chain(key, []).start
-        self.nodes: dict[str, Node] = {}
+        self._start = HashChain(key, []).start
+        self.nodes: dict[str, TurnNode] = {}
 
-    def conversation(self, heading: Heading, steps: Sequence[Step]) -> int:
-        """Writes one conversation at once. Returns how many messages were stored."""
-        return sum(self.writing(new_key(), heading, steps))
+    def conversation(self, heading: ConversationHeader, steps: Sequence[TranscriptStep]) -> int:
+        """Write one conversation at once. Returns how many messages were stored."""
+        return sum(self.write(new_key(), heading, steps))
 
-    def writing(self, ident: int, heading: Heading, steps: Sequence[Step]) -> Iterator[int]:
-        """Writes one conversation, under a new row key, message by message, and its own row last, so that it
-        is there as a whole or not at all. Yields how many messages were stored since. Raises Conflict for a
-        name in use."""
+    def write(
+        self, ident: int, heading: ConversationHeader, steps: Sequence[TranscriptStep]
+    ) -> Iterator[int]:
+        """Write one conversation, under a new row key, message by message, and its own row last,
+        so that it is there as a whole or not at all. Yields how many messages were stored since.
+        Raises Conflict for a name in use.
+        """
         now = time.time()
         for step in steps:
             yield from self._step(ident, step)
@@ -98,7 +121,8 @@ class Transcriber:
             select(c.id).where(c.scope_id == self._scope, c.name == heading.name)
         ).first():
             raise Conflict(
-                f"there is a conversation {heading.name!r} of this user already: choose another id, or delete that one"
+                f"there is a conversation {heading.name!r} of this user already: choose another "
+                "id, or delete that one"
             )
         self._open.execute(
             insert(t.conversations).values(
@@ -116,10 +140,11 @@ class Transcriber:
 
     @property
     def _open(self) -> Connection:
-        assert self.conn is not None  # noqa: S101 - whoever goes on with a transcript opens a transaction for it
+        # whoever goes on with a transcript opens a transaction for it
+        assert self.conn is not None  # noqa: S101
         return self.conn
 
-    def _step(self, conversation: int, step: Step) -> Iterator[int]:
+    def _step(self, conversation: int, step: TranscriptStep) -> Iterator[int]:
         parent = self.nodes.get(step.parent) if step.parent else None
         first = self.nodes.get(step.first) if step.first and step.first != step.id else None
         digests: list[bytes] = []
@@ -127,11 +152,13 @@ class Transcriber:
             (parent.chain or parent.asked) if parent else self._start
         )  # the history, then what this step asked
         for s in step.said:
-            digests.append(EMPTY if is_system(s.message) else mac(self._key, canonical(s.message)))
+            digests.append(
+                EMPTY if is_system(s.message) else keyed_hash(self._key, canonical(s.message))
+            )
             if s.source != "evicted" and not _answers(s) and not is_system(s.message):
-                asked = mac(self._key, asked, digests[-1])
+                asked = keyed_hash(self._key, asked, digests[-1])
             yield 0
-        node = Node(
+        node = TurnNode(
             id=new_key(),
             conversation=conversation,
             parent=parent.id if parent else None,
@@ -141,17 +168,19 @@ class Transcriber:
         )
         answer = next((s.message for s in step.said if _answers(s)), None)
         if answer is not None:
-            closed(node, parent, *after(self._key, node.asked, answer))
+            complete_node(node, parent, *extend_chain(self._key, node.asked, answer))
         if answer is not None and step.state == "aborted":
-            node.state, node.text = "aborted", squeeze(text_of(answer))
+            node.state, node.text = "aborted", collapse_whitespace(text_of(answer))
         self.nodes[step.id] = node
         add_row(self._open, t.nodes, **columns(node, self._scope))
         before = ""
         for s, digest in zip(step.said, digests, strict=True):
-            place = message_rows.Place(conversation, node.id, s.source, s.at, s.aborted, before)
+            place = message_rows.MessagePlace(
+                conversation, node.id, s.source, s.at, s.aborted, before
+            )
             yield message_rows.add(self._open, self._scope, place, [(s.message, digest)])
             before = text_of(s.message)
 
 
-def _answers(s: Said) -> bool:
+def _answers(s: ImportedMessage) -> bool:
     return s.message.get("role") == "assistant" and s.source != "evicted"

@@ -1,4 +1,7 @@
-"""Brings a database to this version's schema. The one place that knows Alembic; an empty database needs none of it."""
+"""Brings a database to this version's schema.
+
+The one place that knows Alembic; an empty database needs none of it.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,11 @@ from memory.stores.sql import schema
 
 
 def upgrade(url: str) -> str:
-    """Runs the migrations that the database lacks; made from nothing where it is empty. Blocks, and needs a thread without a
-    running event loop. Returns the revision it is at. Raises StoreUnavailable."""
+    """Run the migrations that the database lacks; made from nothing where it is empty.
+
+    Blocks, and needs a thread without a running event loop. Returns the revision it is at. Raises
+    StoreUnavailable.
+    """
     try:
         if (target := make_url(url)).get_backend_name() == "sqlite":
             _here(target)
@@ -29,7 +35,9 @@ def upgrade(url: str) -> str:
 
 
 def _here(url: URL) -> None:
-    """A file, by Python's own driver: a file that cannot be opened leaves the asynchronous one with a thread of its own."""
+    """A file, by Python's own driver: a file that cannot be opened leaves the asynchronous one with
+    a thread of its own.
+    """
     engine = create_engine(url.set(drivername="sqlite"))
     try:
         with engine.begin() as conn:

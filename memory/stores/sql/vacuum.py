@@ -8,13 +8,18 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from memory.errors import StoreUnavailable
 from memory.stores.sql import schema
 
-# In this order: an index keeps erased terms until it is merged, the file keeps freed pages until it is rewritten, and the
+# In this order: an index keeps erased terms until it is merged, the file keeps freed pages until it
+# is rewritten, and the
 # log keeps old pages until it is cut.
-SQLITE = (*(f"INSERT INTO {name}({name}) VALUES ('optimize')" for name in schema.FTS), "VACUUM")  # noqa: S608 - tables of ours
+# tables of ours
+SQLITE = (*(f"INSERT INTO {name}({name}) VALUES ('optimize')" for name in schema.FTS), "VACUUM")
 
 
 async def vacuum(url: str) -> None:
-    """Rewrites the database; it may be in use meanwhile. Raises StoreUnavailable, also when readers kept the log from being cut."""
+    """Rewrite the database; it may be in use meanwhile.
+
+    Raises StoreUnavailable, also when readers kept the log from being cut.
+    """
     engine = create_async_engine(url, isolation_level="AUTOCOMMIT")
     lite = engine.dialect.name == "sqlite"
     try:
@@ -34,5 +39,6 @@ async def vacuum(url: str) -> None:
         await engine.dispose()
     if cut is not None and cut[0]:
         raise StoreUnavailable(
-            "readers kept the database's log from being cut: run it again when the gateway is idle, or stop it first"
+            "readers kept the database's log from being cut: run it again when the gateway is "
+            "idle, or stop it first"
         )

@@ -1,6 +1,8 @@
-"""Vectors of passages and messages: kept beside them in SQL, found missing by a join, read back for one scope at a time.
+"""Vectors of passages and messages: kept beside them in SQL, found missing by a join, read back for
+one scope at a time.
 
-A text that the embedder refused has an empty one, of a model of its own name: it is missing no more, and no vector of its scope.
+A text that the embedder refused has an empty one, of a model of its own name: it is missing no
+more, and no vector of its scope.
 """
 
 from __future__ import annotations
@@ -11,17 +13,22 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, bindparam, delete, func, select
 
-from memory.jobs.queue import Job
 from memory.stores.sql import schema as t
-from memory.stores.sql.rows import execute, put_row
+from memory.stores.sql.jobs import QueuedJob
+from memory.stores.sql.statements import execute, put_row
 
 REFUSED = "refused by "  # before the name of a model
-LONGEST = 2000  # characters of a text that are embedded: within what small embedding models take
+MAX_TEXT_CHARACTERS = (
+    2000  # characters of a text that are embedded: within what small embedding models take
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """What has vectors. key: the column of `vectors` that names the row. worth: which rows are embedded."""
+class VectorKind:
+    """What has vectors.
+
+    key: the column of `vectors` that names the row. worth: which rows are embedded.
+    """
 
     name: str
     rows: Table
@@ -30,10 +37,10 @@ class Kind:
     worth: ColumnElement[bool]
 
 
-PASSAGES = Kind(
+PASSAGES = VectorKind(
     "passages", t.passages, t.vectors, t.vectors.c.passage, t.passages.c.deleted_at.is_(None)
 )
-MESSAGES = Kind(
+MESSAGES = VectorKind(
     "messages",
     t.messages,
     t.message_vectors,
@@ -50,10 +57,10 @@ ALL = {
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class VectorSet:
     """The vectors of one kind in one scope, by one model: they alone are compared."""
 
-    kind: Kind
+    kind: VectorKind
     scope_id: int
     model: str
 
@@ -68,10 +75,13 @@ class Part:
         return f"{REFUSED}{self.model}"
 
 
-def job_of(scope_id: int, *, whole: bool = False) -> Job:
-    """Has a scope's missing vectors made. One waits at a time, so that what comes together is embedded together. whole: every row is
-    looked at, and a large scope is put into the index anew."""
-    return Job(
+def job_of(scope_id: int, *, whole: bool = False) -> QueuedJob:
+    """Have a scope's missing vectors made.
+
+    One waits at a time, so that what comes together is embedded together. whole: every row is
+    looked at, and a large scope is put into the index anew.
+    """
+    return QueuedJob(
         "embed",
         {"whole": True} if whole else {},
         scope_id,
@@ -79,12 +89,16 @@ def job_of(scope_id: int, *, whole: bool = False) -> Job:
     )
 
 
-def missing(conn: Connection, part: Part, after: int, limit: int) -> list[tuple[int, str]]:
-    """(row key, text) of those of the scope that have no vector of this model yet and were not refused, in order, after a row key."""
+def find_missing(
+    conn: Connection, part: VectorSet, after: int, limit: int
+) -> list[tuple[int, str]]:
+    """(row key, text) of those of the scope that have no vector of this model yet and were not
+    refused, in order, after a row key.
+    """
     kind, rows = part.kind, part.kind.rows.c
     # + 0: by scope, not by walking through everyone's rows in the order of their keys.
     query = (
-        select(rows.id, func.substr(rows.content, 1, LONGEST))
+        select(rows.id, func.substr(rows.content, 1, MAX_TEXT_CHARACTERS))
         .outerjoin(
             kind.vectors,
             and_(kind.key == rows.id, kind.vectors.c.model.in_((part.model, part.refused))),
@@ -96,13 +110,13 @@ def missing(conn: Connection, part: Part, after: int, limit: int) -> list[tuple[
     return [(row[0], row[1]) for row in conn.execute(query)]
 
 
-def newest(conn: Connection, part: Part) -> int:
-    """The last row that has a vector; 0 when none has."""
+def newest(conn: Connection, part: VectorSet) -> int:
+    """Return the last row that has a vector; 0 when none has."""
     return int(conn.execute(select(func.max(part.kind.key)).where(part.mine)).scalar() or 0)
 
 
-def store(conn: Connection, part: Part, found: Mapping[int, bytes]) -> None:
-    """Keeps vectors by row key. Those whose row is gone by now are left out."""
+def store(conn: Connection, part: VectorSet, found: Mapping[int, bytes]) -> None:
+    """Keep vectors by row key. Those whose row is gone by now are left out."""
     rows = part.kind.rows.c
     for key in conn.execute(
         select(rows.id).where(rows.scope_id == part.scope_id, rows.id.in_(found))
@@ -118,13 +132,16 @@ def store(conn: Connection, part: Part, found: Mapping[int, bytes]) -> None:
         )
 
 
-def pass_over(conn: Connection, part: Part, key: int) -> None:
-    """Keeps that the model refused the text of a row."""
+def pass_over(conn: Connection, part: VectorSet, key: int) -> None:
+    """Keep that the model refused the text of a row."""
     store(conn, replace(part, model=part.refused), {key: b""})
 
 
 def ask_again(conn: Connection, most: int = 500) -> int:
-    """Has the texts that were refused, of everyone's, asked for once more: so many of each kind. Returns how many."""
+    """Have the texts that were refused, of everyone's, asked for once more: so many of each kind.
+
+    Returns how many.
+    """
     done = 0
     for kind in KINDS:  # looked up in an index, not in the vectors themselves
         some = select(kind.key).where(kind.vectors.c.model.startswith(REFUSED)).limit(most)
@@ -132,8 +149,8 @@ def ask_again(conn: Connection, most: int = 500) -> int:
     return done
 
 
-def drop(conn: Connection, kind: Kind, keys: Collection[int]) -> dict[int, list[int]]:
-    """Removes the vectors of rows. Returns the row keys that had one, by scope."""
+def drop(conn: Connection, kind: VectorKind, keys: Collection[int]) -> dict[int, list[int]]:
+    """Remove the vectors of rows. Returns the row keys that had one, by scope."""
     out: dict[int, list[int]] = {}
     for row in conn.execute(select(kind.key, kind.vectors.c.scope_id).where(kind.key.in_(keys))):
         out.setdefault(row[1], []).append(row[0])
@@ -150,13 +167,16 @@ def owner(conn: Connection, scope_id: int) -> tuple[str, bool] | None:
     return (row.tenant, row.user is not None) if row else None
 
 
-def count(conn: Connection, part: Part, most: int, allowed: Any = None) -> int:
-    """How many vectors there are, counted up to `most`. allowed: a query of the row keys that count, None for all."""
+def count(conn: Connection, part: VectorSet, most: int, allowed: Any = None) -> int:
+    """Return how many vectors there are, counted up to `most`.
+
+    allowed: a query of the row keys that count, None for all.
+    """
     query = select(part.kind.key).where(_within(part, allowed)).limit(most).subquery()
     return int(conn.execute(select(func.count()).select_from(query)).scalar() or 0)
 
 
-def of_scope(conn: Connection, part: Part, allowed: Any = None) -> dict[int, bytes]:
+def of_scope(conn: Connection, part: VectorSet, allowed: Any = None) -> dict[int, bytes]:
     """Row key to vector. allowed: a query of the row keys that count, None for all."""
     if allowed is None:
         rows = execute(conn, ALL[part.kind.name], {"scope": part.scope_id, "model": part.model})
@@ -167,7 +187,7 @@ def of_scope(conn: Connection, part: Part, allowed: Any = None) -> dict[int, byt
     return {row[0]: row[1] for row in rows}
 
 
-def page(conn: Connection, part: Part, after: int, limit: int) -> dict[int, bytes]:
+def page(conn: Connection, part: VectorSet, after: int, limit: int) -> dict[int, bytes]:
     """Row key to vector, in order, after a row key."""
     key = part.kind.key
     return {
@@ -181,8 +201,8 @@ def page(conn: Connection, part: Part, after: int, limit: int) -> dict[int, byte
     }
 
 
-def made(conn: Connection, model: str) -> int:
-    """How many texts of everyone's have a vector of this model."""
+def count_made(conn: Connection, model: str) -> int:
+    """Return how many texts of everyone's have a vector of this model."""
     return sum(
         int(
             conn.execute(
@@ -194,13 +214,15 @@ def made(conn: Connection, model: str) -> int:
     )
 
 
-def refused(conn: Connection, model: str) -> int:
-    """How many texts of everyone's this model refused."""
-    return made(conn, f"{REFUSED}{model}")
+def count_refused(conn: Connection, model: str) -> int:
+    """Return how many texts of everyone's this model refused."""
+    return count_made(conn, f"{REFUSED}{model}")
 
 
-def wanted(conn: Connection) -> int:
-    """How many texts are to have one: every passage, and what named users and their assistants said."""
+def count_wanted(conn: Connection) -> int:
+    """Return how many texts are to have one: every passage, and what named users and their
+    assistants said.
+    """
     kept = select(func.count()).select_from(t.passages).where(PASSAGES.worth)
     named = select(t.scopes.c.id).where(t.scopes.c.user.is_not(None))
     said = (
@@ -211,5 +233,5 @@ def wanted(conn: Connection) -> int:
     return int(conn.execute(kept).scalar() or 0) + int(conn.execute(said).scalar() or 0)
 
 
-def _within(part: Part, allowed: Any) -> ColumnElement[bool]:
+def _within(part: VectorSet, allowed: Any) -> ColumnElement[bool]:
     return part.mine if allowed is None else and_(part.mine, part.kind.key.in_(allowed))

@@ -1,1 +1,4 @@
-"""Does one request hold the others? A table of dimensions, the exchanges that stretch them, and a stopwatch beside them."""
+"""Does one request hold the others?
+
+A table of dimensions, the exchanges that stretch them, and a stopwatch beside them.
+"""

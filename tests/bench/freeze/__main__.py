@@ -1,7 +1,9 @@
-"""`make bench BENCH=freeze`: doubles each dimension up to its limit and prints the worst wait of others and the growth.
+"""`make bench BENCH=freeze`: doubles each dimension up to its limit and prints the worst wait of
+others and the growth.
 
-For each size: the status and what was said of the memory, how long it took, the gateway's CPU, its peak, and the worst wait of others
-(`/health`, and a chat with memory). Growth is the CPU of the last size over that of half of it; below `FREE` seconds it is noise.
+For each size: the status and what was said of the memory, how long it took, the gateway's CPU, its
+peak, and the worst wait of others (`/health`, and a chat with memory). Growth is the CPU of the
+last size over that of half of it; below `FREE` seconds it is noise.
 """
 
 from __future__ import annotations
@@ -49,19 +51,23 @@ def verdict(played: list[Outcome], usual: float) -> str:
 
 def row(o: Outcome) -> str:
     return (
-        f"   {o.size:>10,} {o.status:>4} {o.memory or '-':9} {o.took:7.2f} s {o.cpu:7.2f} s CPU {o.grown / 2**20:+7.0f} MiB"
-        f"   health {o.waits.get('health', 0) * 1e3:6.0f} ms  chat {o.waits.get('chat', 0) * 1e3:6.0f} ms  machine {o.waits.get('machine', 0) * 1e3:4.0f} ms  degraded {o.waits.get('degraded', 0):.0f}"
+        f"   {o.size:>10,} {o.status:>4} {o.memory or '-':9} {o.took:7.2f} s {o.cpu:7.2f} s CPU "
+        f"{o.grown / 2**20:+7.0f} MiB   health {o.waits.get('health', 0) * 1e3:6.0f} ms  chat "
+        f"{o.waits.get('chat', 0) * 1e3:6.0f} ms  machine "
+        f"{o.waits.get('machine', 0) * 1e3:4.0f} ms  degraded {o.waits.get('degraded', 0):.0f}"
     )
 
 
 HEAD = """# What one request can do to the others
 
-Each dimension in which a request, or what its upstream answers, can grow, at the largest size that is played. *Answer* is the status and
-what was said of the memory; *CPU* the gateway's, with that of a prober that asks for `/health` and a chat of another user all the
-while; *growth* that of the CPU for twice the size, where it says anything; *wait* the worst that the prober waited.
+Each dimension in which a request, or what its upstream answers, can grow, at the largest size
+that is played. *Answer* is the status and what was said of the memory. *CPU* is the gateway's,
+with that of a prober that asks for `/health` and a chat of another user all the while. *Growth* is
+that of the CPU for twice the size, where it says anything. *Wait* is the worst that the prober
+waited.
 
-Made by `python -m tests.bench.freeze --markdown docs/freeze.md` (`make bench BENCH=freeze` prints the same): {day}, {cores} cores, load
-average {load:.1f}; usual waits: {usual}.
+Made by `python -m tests.bench.freeze --markdown docs/freeze.md` (`make bench BENCH=freeze` prints
+the same): {day}, {cores} cores, load average {load:.1f}; usual waits: {usual}.
 
 | dimension | size | answer | CPU, s | growth | peak, MiB | wait, ms |
 |---|---|---|---|---|---|---|
@@ -74,7 +80,10 @@ def cells(name: str, played: list[Outcome]) -> str:
     steep = f"x{o.cpu / played[-2].cpu:.1f}" if len(played) > 1 and o.cpu > FREE else "-"
     worst = max(o.waits.get("health", 0.0), o.waits.get("chat", 0.0))
     answer = f"{o.status} {o.memory}".strip()
-    return f"| {name} | {o.size:,} | {answer} | {o.cpu:.2f} | {steep} | {o.grown / 2**20:+.0f} | {worst * 1e3:.0f} |"
+    return (
+        f"| {name} | {o.size:,} | {answer} | {o.cpu:.2f} | {steep} | {o.grown / 2**20:+.0f} | "
+        f"{worst * 1e3:.0f} |"
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -99,7 +108,8 @@ def main(argv: list[str] | None = None) -> int:
         quiet = stage.waits()
         usual = max(quiet.get("health", 0.0), quiet.get("chat", 0.0))
         print(
-            f"usual wait of others: health {quiet.get('health', 0) * 1e3:.0f} ms, chat {quiet.get('chat', 0) * 1e3:.0f} ms at worst"
+            f"usual wait of others: health {quiet.get('health', 0) * 1e3:.0f} ms, chat "
+            f"{quiet.get('chat', 0) * 1e3:.0f} ms at worst"
         )
         for dimension in chosen:
             played = []

@@ -1,8 +1,8 @@
 """The dimensions in which a request, or the answer to it, can grow, each as a function of a size.
 
-A dimension is what a client, an end user of its app, or an upstream can make long. `limit` is the largest size that is played:
-the one that PRODUCT.md promises to serve, or the body limit where nothing is promised. The unit is the thing counted: a byte, a
-message, a part, a call, an event.
+A dimension is what a client, an end user of its app, or an upstream can make long. `limit` is the
+largest size that is played: the one that PRODUCT.md promises to serve, or the body limit where
+nothing is promised. The unit is the thing counted: a byte, a message, a part, a call, an event.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ SAID = b'{"index":0,"message":{"role":"assistant","content":"Yes."},"finish_reas
 
 @dataclass(slots=True)
 class Exchange:
-    """One request and what the upstream says to it. answers: one a round, the last repeated; each in pieces as they are sent."""
+    """One request and what the upstream says to it.
+
+    answers: one a round, the last repeated; each in pieces as they are sent.
+    """
 
     body: bytes
     path: str = "/v1/chat/completions"
@@ -113,7 +116,8 @@ def parts(item: str, role: str = "user") -> Callable[[int], Exchange]:
     """One message of so many parts."""
     return lambda n: Exchange(
         asking(
-            f'{{"role":"{role}","content":[{",".join(numbered(item, n))}]}},{user(chr(34) + "hi" + chr(34))}'
+            f'{{"role":"{role}","content":[{",".join(numbered(item, n))}]}},'
+            f"{user(chr(34) + 'hi' + chr(34))}"
         )
     )
 
@@ -175,7 +179,8 @@ def message(members: Callable[[int], str], finish: str = "stop") -> Callable[[in
     """A whole answer of one choice with these members in its message."""
     return completion(
         lambda n: (
-            f'{{"index":0,"message":{{"role":"assistant",{members(n)}}},"finish_reason":"{finish}"}}'
+            f'{{"index":0,"message":{{"role":"assistant",{members(n)}}},'
+            f'"finish_reason":"{finish}"}}'
         )
     )
 
@@ -194,7 +199,10 @@ def call(name: str, arguments: str, number: int | str = 0) -> str:
 def our_calls(
     name: str, arguments: Callable[[int], str], count: bool = False
 ) -> Callable[[int], Exchange]:
-    """A memory call of the model's. count: the size is the number of calls, else that of the arguments."""
+    """A memory call of the model's.
+
+    count: the size is the number of calls, else that of the arguments.
+    """
 
     def made(n: int) -> str:
         found = (
@@ -250,8 +258,9 @@ def thought(delta: dict[str, str]) -> Callable[[int], Exchange]:
 def completed(members: bytes) -> bytes:
     """The last event of a response."""
     return (
-        b'data: {"type":"response.completed","response":{"usage":{"input_tokens":1},"model":"real",%b}}\n\n'
-        % members
+        b"data: "
+        b'{"type":"response.completed","response":{"usage":{"input_tokens":1},"model":"real",%b}}\n'
+        b"\n" % members
     )
 
 
@@ -259,20 +268,26 @@ def gzipped(data: bytes) -> list[bytes]:
     """An answer that is packed."""
     packed = gzip.compress(data)
     return [
-        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n"
-        % len(packed)
-        + packed
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: gzip\r\n"
+        b"content-length: %d\r\n\r\n" % len(packed) + packed
     ]
 
 
 DATA = "iVBORw0KGgoAAAANSUhEUgAAAAUA"
 IMAGE = '{"type":"image_url","image_url":{"url":"data:image/png;base64,%s"}}'
-OLD = '{"role":"user","content":"question # about tea"},{"role":"assistant","content":"answer # about tea"}'
+OLD = (
+    '{"role":"user","content":"question # about tea"},{"role":"assistant","content":"answer # '
+    'about tea"}'
+)
 USED = (
-    '{"role":"assistant","content":null,"tool_calls":[{"id":"c#","type":"function","function":{"name":"f","arguments":"{}"}}]},'
+    '{"role":"assistant","content":null,"tool_calls":[{"id":"c#","type":"function",'
+    '"function":{"name":"f","arguments":"{}"}}]},'
     '{"role":"tool","tool_call_id":"c#","content":"ok #"}'
 )
-TOOL = '{"type":"function","function":{"name":"f#","description":"does #","parameters":{"type":"object","properties":{"a":{"type":"string"}}}}}'
+TOOL = (
+    '{"type":"function","function":{"name":"f#","description":"does '
+    '#","parameters":{"type":"object","properties":{"a":{"type":"string"}}}}}'
+)
 TEXT_BYTES, BODY_BYTES, EVENT_BYTES = 8 * MIB, 60 * MIB, 4 * MIB
 
 REQUESTS = [
@@ -447,8 +462,8 @@ REQUESTS = [
             "translated",
             lambda n: Exchange(
                 asking(
-                    '{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:a%s"}}]}'
-                    % (";b" * (n // 2))
+                    '{"role":"user","content":[{"type":"image_url",'
+                    '"image_url":{"url":"data:a%s"}}]}' % (";b" * (n // 2))
                 )
             ),
         ),
@@ -497,7 +512,8 @@ REQUESTS = [
         512,
         4 * MIB,
         lambda n: Exchange(
-            f'{{"model":"m","user":"{"u" * n}","messages":[{user(chr(34) + "hi" + chr(34))}]}}'.encode()
+            f'{{"model":"m","user":"{"u" * n}",'
+            f'"messages":[{user(chr(34) + "hi" + chr(34))}]}}'.encode()
         ),
     ),
     Dimension(
@@ -603,6 +619,16 @@ REQUESTS = [
     ),
 ]
 
+
+def one_event(name: str, unit: str) -> Dimension:
+    """One event of a stream whose text is nothing but this, over and over."""
+    made = answered(
+        lambda n: stream([START, delta('{"content":"%s"}' % filled(unit, n)), END]),
+        streamed=True,
+    )
+    return Dimension(f"{name} of one event", 512 * KIB, EVENT_BYTES, made)
+
+
 ANSWERS = [
     Dimension(
         "pieces of a thought, translated",
@@ -667,33 +693,9 @@ ANSWERS = [
             streamed=True,
         ),
     ),
-    Dimension(
-        "escapes of one event",
-        512 * KIB,
-        EVENT_BYTES,
-        answered(
-            lambda n: stream([START, delta('{"content":"%s"}' % filled("\\u0041", n)), END]),
-            streamed=True,
-        ),
-    ),
-    Dimension(
-        "quotes of one event",
-        512 * KIB,
-        EVENT_BYTES,
-        answered(
-            lambda n: stream([START, delta('{"content":"%s"}' % filled('\\"', n)), END]),
-            streamed=True,
-        ),
-    ),
-    Dimension(
-        "line ends of one event",
-        512 * KIB,
-        EVENT_BYTES,
-        answered(
-            lambda n: stream([START, delta('{"content":"%s"}' % filled("\\n", n)), END]),
-            streamed=True,
-        ),
-    ),
+    one_event("escapes", "\\u0041"),
+    one_event("quotes", '\\"'),
+    one_event("line ends", "\\n"),
     Dimension(
         "bytes of one event of thoughts",
         512 * KIB,
@@ -736,7 +738,8 @@ ANSWERS = [
         5000,
         50_000,
         events(
-            '{"tool_calls":[{"index":0,"id":"c","type":"function","function":{"name":"f","arguments":"a"}}]}'
+            '{"tool_calls":[{"index":0,"id":"c","type":"function","function":{"name":"f",'
+            '"arguments":"a"}}]}'
         ),
     ),
     Dimension(
@@ -744,7 +747,8 @@ ANSWERS = [
         3000,
         20_000,
         events(
-            '{"tool_calls":[{"index":#,"id":"c#","type":"function","function":{"name":"f","arguments":"{}"}}]}'
+            '{"tool_calls":[{"index":#,"id":"c#","type":"function","function":{"name":"f",'
+            '"arguments":"{}"}}]}'
         ),
     ),
     Dimension(
@@ -752,7 +756,8 @@ ANSWERS = [
         3000,
         20_000,
         events(
-            '{"tool_calls":[{"index":#,"id":"c#","type":"function","function":{"name":"core_memory"}}]}'
+            '{"tool_calls":[{"index":#,"id":"c#","type":"function",'
+            '"function":{"name":"core_memory"}}]}'
         ),
     ),
     Dimension(
@@ -879,7 +884,12 @@ ANSWERS = [
                     START,
                     *(
                         [
-                            b'data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"a"},"logprobs":{"content":[{"token":"a","logprob":-0.1,"bytes":[97],"top_logprobs":[]}]},"finish_reason":null}]}\n\n'
+                            b"data: "
+                            b'{"id":"c","object":"chat.completion.chunk",'
+                            b'"choices":[{"index":0,"delta":{"content":"a"},'
+                            b'"logprobs":{"content":[{"token":"a","logprob":-0.1,"bytes":[97],'
+                            b'"top_logprobs":[]}]},"finish_reason":null}]}\n'
+                            b"\n"
                         ]
                         * n
                     ),
@@ -899,7 +909,12 @@ ANSWERS = [
                     START,
                     *(
                         [
-                            b'data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}],"usage":{"prompt_tokens":1,"completion_tokens":1}}\n\n'
+                            b"data: "
+                            b'{"id":"c","object":"chat.completion.chunk",'
+                            b'"choices":[{"index":0,"delta":{"content":"a"},'
+                            b'"finish_reason":null}],"usage":{"prompt_tokens":1,'
+                            b'"completion_tokens":1}}\n'
+                            b"\n"
                         ]
                         * n
                     ),
@@ -934,7 +949,8 @@ ANSWERS = [
         completion(
             lambda n: ",".join(
                 numbered(
-                    '{"index":#,"message":{"role":"assistant","content":"a#"},"finish_reason":"stop"}',
+                    '{"index":#,"message":{"role":"assistant","content":"a#"},'
+                    '"finish_reason":"stop"}',
                     n,
                 )
             )
@@ -1112,4 +1128,6 @@ ANSWERS = [
         answered(lambda n: whole(b"<p>" * (n // 3), "500 Oops", "text/html"), streamed=False),
     ),
 ]
+
+
 DIMENSIONS = [*REQUESTS, *ANSWERS]

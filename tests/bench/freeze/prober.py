@@ -1,7 +1,9 @@
-"""`python -m tests.bench.freeze.prober PORT`: how long others wait, asked of a gateway again and again from a process of its own.
+"""`python -m tests.bench.freeze.prober PORT`: how long others wait, asked of a gateway again and
+again from a process of its own.
 
-Two things are asked in turn: `/health`, and a chat with memory of a user of its own, which another upstream answers at once. A line on
-standard input begins anew, and the worst waits since the line before are told as one line of JSON, in seconds.
+Two things are asked in turn: `/health`, and a chat with memory of a user of its own, which another
+upstream answers at once. A line on standard input begins anew, and the worst waits since the line
+before are told as one line of JSON, in seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ HEADERS = {"content-type": "application/json", "authorization": "Bearer k"}
 
 
 class Waits:
-    """The worst waits since they were last taken; one of a question under way counts as long as it has waited."""
+    """The worst waits since they were last taken; one of a question under way counts as long as it
+    has waited.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,6 @@
-"""What a dimension is played on: a gateway in a process of its own, an upstream that answers as told, and a prober beside them."""
+"""What a dimension is played on: a gateway in a process of its own, an upstream that answers as
+told, and a prober beside them.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +55,11 @@ explain_days = 1
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one exchange came to. waits: the worst of others, seconds, by what was asked. cpu: seconds of the gateway's process.
-    grown: bytes by which its peak passed what was resident before."""
+    """What one exchange came to.
+
+    waits: the worst of others, seconds, by what was asked. cpu: seconds of the gateway's process.
+    grown: bytes by which its peak passed what was resident before.
+    """
 
     size: int
     status: int
@@ -77,7 +82,9 @@ class Outcome:
 
 
 class OddUpstream:
-    """A server of its own thread that reads requests without looking at them and sends what it was given."""
+    """A server of its own thread that reads requests without looking at them and sends what it was
+    given.
+    """
 
     def __init__(self) -> None:
         self.port = free_port()
@@ -204,7 +211,9 @@ class Stage:
         )
 
     def settle(self) -> None:
-        """Waits for what the gateway put off until after its answer: until it uses a twentieth of a core at most."""
+        """Waits for what the gateway put off until after its answer: until it uses a twentieth of a
+        core at most.
+        """
         for _ in range(200):
             before = self.gateway.cpu()
             time.sleep(SETTLE)
@@ -220,7 +229,10 @@ class Stage:
         return int(found[1]) * 1024 if found else 0
 
     def exchange(self, request: bytes) -> tuple[int, str]:
-        """Sends a request and reads its answer to the end. Returns the status, 0 for none, and what it says of the memory."""
+        """Sends a request and reads its answer to the end.
+
+        Returns the status, 0 for none, and what it says of the memory.
+        """
         with socket.create_connection(("127.0.0.1", self.port), timeout=READ_SECONDS) as wire:
             head = bytearray()
             with contextlib.suppress(OSError):  # it may answer before it has read everything

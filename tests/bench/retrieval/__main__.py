@@ -1,7 +1,9 @@
 """`python -m tests.bench.retrieval`: does the gateway's own search find what was said?
 
-LoCoMo, a small Chinese set and paraphrases, stored in a store of the gateway's own and asked for through its own tool, beside plain FTS5.
-`--embedder`: the same by words alone and with an embedder, side by side. `--latency`: how long a search takes as stores grow. LoCoMo is read from `../shared` beside the project (or --data), never copied.
+LoCoMo, a small Chinese set and paraphrases, stored in a store of the gateway's own and asked for
+through its own tool, beside plain FTS5. `--embedder`: the same by words alone and with an embedder,
+side by side. `--latency`: how long a search takes as stores grow. LoCoMo is read from `../shared`
+beside the project (or --data), never copied.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from memory import ranking
 from memory.embed.base import Embed
-from memory.retrieval import Meaning
+from memory.retrieval.retriever import SemanticSearch
+from memory.search import ranking
 from tests.bench.retrieval import chinese, latency, locomo, paraphrases
 from tests.bench.retrieval.embedders import STAND_INS, embedder
 from tests.bench.retrieval.plain import Plain
@@ -37,7 +39,10 @@ def figures(rows: list[Row]) -> str:
         return sum(s[key] for _, _, s in chosen) / len(chosen) if chosen else 0.0
 
     asked = [r for r in rows if r[1] != 5]
-    return f"{mean('recall@10', asked):9.4f} {mean('ndcg@10', asked):9.4f} {mean('mrr', asked):7.4f} {mean('recall@10', [r for r in rows if r[1] == 5]):12.4f} {len(asked):6}"
+    return (
+        f"{mean('recall@10', asked):9.4f} {mean('ndcg@10', asked):9.4f} {mean('mrr', asked):7.4f} "
+        f"{mean('recall@10', [r for r in rows if r[1] == 5]):12.4f} {len(asked):6}"
+    )
 
 
 async def english(metrics: Any, data: Path) -> None:
@@ -63,10 +68,12 @@ async def english(metrics: Any, data: Path) -> None:
             print(f"{conv.id:24} {figures(mine)}")
     print(f"{'overall':24} {figures(ours)}")
     print(
-        f"{'  multi-hop':24} {figures([r for r in ours if r[1] == 1])}\n{'  temporal':24} {figures([r for r in ours if r[1] == 2])}"
+        f"{'  multi-hop':24} {figures([r for r in ours if r[1] == 1])}\n{'  temporal':24} "
+        f"{figures([r for r in ours if r[1] == 2])}"
     )
     print(
-        f"{'  open-domain':24} {figures([r for r in ours if r[1] == 3])}\n{'  single-hop':24} {figures([r for r in ours if r[1] == 4])}"
+        f"{'  open-domain':24} {figures([r for r in ours if r[1] == 3])}\n{'  single-hop':24} "
+        f"{figures([r for r in ours if r[1] == 4])}"
     )
     print(f"{'the same as passages':24} {figures(kept)}")
     print(f"{'plain FTS5':24} {figures(plain)}")
@@ -75,7 +82,8 @@ async def english(metrics: Any, data: Path) -> None:
 async def without(metrics: Any, data: Path) -> None:
     """What each part of the ranking gains: the figures without it."""
     print(
-        f"{'LoCoMo, overall':24} {'recall@10':>9} {'nDCG@10':>9} {'MRR':>7} {'adversarial':>12} {'asked':>6}"
+        f"{'LoCoMo, overall':24} {'recall@10':>9} {'nDCG@10':>9} {'MRR':>7} {'adversarial':>12} "
+        f"{'asked':>6}"
     )
     async with Store() as store:
         users = []
@@ -103,15 +111,18 @@ async def without(metrics: Any, data: Path) -> None:
 
 
 async def beside(metrics: Any, data: Path, names: list[str]) -> None:
-    """By words alone, then with each embedder: what it gains or costs, by conversation and in all, for messages and passages."""
+    """By words alone, then with each embedder: what it gains or costs, by conversation and in all,
+    for messages and passages.
+    """
     convs = [(conv, locomo.utterances(conv)) for conv in metrics.load(str(data))]
     corpus = [u.text for _, found in convs for u in found]
     print(
-        f"{'LoCoMo, by conversation':24} {'recall@10':>9} {'nDCG@10':>9} {'gained':>16}   the same as passages"
+        f"{'LoCoMo, by conversation':24} {'recall@10':>9} {'nDCG@10':>9} {'gained':>16}   the "
+        "same as passages"
     )
     before: list[tuple[list[Row], list[Row]]] = []
     for name in ("", *names):
-        async with Store(Meaning(embedder(name, corpus)) if name else None) as store:
+        async with Store(SemanticSearch(embedder(name, corpus)) if name else None) as store:
             both: list[tuple[list[Row], list[Row]]] = []
             for conv, found in convs:
                 user = await store.user(conv.id, found)
@@ -155,7 +166,7 @@ async def small(
     embed: Embed | None = None,
 ) -> None:
     """A set of which each question has one answer."""
-    async with Store(Meaning(embed) if embed else None) as store:
+    async with Store(SemanticSearch(embed) if embed else None) as store:
         user, bare = await store.user(name, found), Plain(found)
         while await store.memory.retrieval.embed_scope(user.scope_id):
             pass
@@ -199,7 +210,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--embedder",
         action="append",
-        help=f"{', '.join(STAND_INS)} or onnx:<folder of mnemogate fetch embedder>; may be given again",
+        help=f"{', '.join(STAND_INS)} or onnx:<folder of mnemogate fetch embedder>; may be given "
+        "again",
     )
     parser.add_argument("--latency", action="store_true")
     parser.add_argument(
@@ -212,7 +224,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     metrics = locomo.metrics()
     if metrics is None or not args.data.exists():
         print(
-            "LoCoMo is not beside the project (../shared/data and ../shared/bench/retrieval), so it is skipped."
+            "LoCoMo is not beside the project (../shared/data and ../shared/bench/retrieval), "
+            "so it is skipped."
         )
     elif args.without:
         asyncio.run(without(metrics, args.data))

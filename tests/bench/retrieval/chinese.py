@@ -1,4 +1,6 @@
-"""A small Chinese set of our own: a few weeks of a chat, and questions with the one message that answers each."""
+"""A small Chinese set of our own: a few weeks of a chat, and questions with the one message that
+answers each.
+"""
 
 from __future__ import annotations
 

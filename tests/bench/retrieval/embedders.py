@@ -1,8 +1,12 @@
-"""Embedders to measure with. The stand-ins are poor on purpose: whatever is configured, search must find no less than words alone do.
+"""Embedders to measure with.
 
-A real one: `onnx:<folder>`, where `mnemogate fetch embedder` put its files. `random` and `constant` know nothing; `hashing` knows words but not
-what they mean; `trigrams` is the bundled demo model's; `topics` and `context` learn from the very chats they are asked about, which words are
-in the same messages and which stand near each other.
+The stand-ins are poor on purpose: whatever is configured, search must find no less than words alone
+do.
+
+A real one: `onnx:<folder>`, where `mnemogate fetch embedder` put its files. `random` and `constant`
+know nothing; `hashing` knows words but not what they mean; `trigrams` is the bundled demo model's;
+`topics` and `context` learn from the very chats they are asked about, which words are in the same
+messages and which stand near each other.
 """
 
 from __future__ import annotations
@@ -16,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.bundled.wire import vector
+from gateway.demo_model.responses import vector
 from memory.embed.base import Embed
 from memory.embed.onnx import OnnxEmbed
-from memory.words import STOP
+from memory.search.vocabulary import STOP
 
 DIMENSIONS = 256
 STAND_INS = ("random", "constant", "hashing", "trigrams", "topics", "context")
@@ -37,7 +41,10 @@ class StandIn:
 
 
 def embedder(name: str, corpus: Texts) -> Embed:
-    """The embedder of that name. corpus: what `topics` and `context` learn from. Raises ValueError."""
+    """The embedder of that name.
+
+    corpus: what `topics` and `context` learn from. Raises ValueError.
+    """
     if name.startswith("onnx:"):
         return OnnxEmbed(Path(name.removeprefix("onnx:")))
     made = {
@@ -75,7 +82,10 @@ def _words(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The words of some texts that more than one of them holds. rarity: of each, the logarithm of one over its share of the texts."""
+    """The words of some texts that more than one of them holds.
+
+    rarity: of each, the logarithm of one over its share of the texts.
+    """
 
     place: dict[str, int]
     rarity: Any
@@ -106,7 +116,9 @@ def _vocabulary(corpus: Texts) -> Vocabulary:
 
 
 def _topics(corpus: Texts) -> Callable[[str], list[float]]:
-    """Latent semantic analysis (Deerwester et al. 1990): texts as weighed words, reduced to their largest directions."""
+    """Latent semantic analysis (Deerwester et al. 1990): texts as weighed words, reduced to their
+    largest directions.
+    """
     import numpy as np
 
     known = _vocabulary(corpus)
@@ -118,8 +130,10 @@ def _topics(corpus: Texts) -> Callable[[str], list[float]]:
 
 
 def _context(corpus: Texts) -> Callable[[str], list[float]]:
-    """Positive pointwise mutual information of words within a message and the two beside it, reduced to its largest directions
-    (Levy and Goldberg 2014); a text is the mean of its words, the rare ones weighing more."""
+    """Positive pointwise mutual information of words within a message and the two beside it,
+    reduced to its largest directions (Levy and Goldberg 2014); a text is the mean of its words, the
+    rare ones weighing more.
+    """
     import numpy as np
 
     known = _vocabulary(corpus)

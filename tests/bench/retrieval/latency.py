@@ -9,16 +9,17 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-from memory.messages import mac
-from memory.retrieval import Meaning, Retrieval
+from memory.conversation.messages import keyed_hash
+from memory.retrieval.retriever import Retriever, SemanticSearch
 from memory.scope import Scope
-from memory.search import indexed, spoken_day
-from memory.stores.sql import facts, owners, passages
-from memory.stores.sql.messages import Query, newest_key
-from memory.stores.sql.passages import Filter
-from memory.stores.sql.rows import put_row
+from memory.search.query import index_text, spoken_day
+from memory.search.similarity import pack_vector
+from memory.stores.sql import passage_lifecycle, passages
+from memory.stores.sql import scopes as owners
+from memory.stores.sql.messages import SearchQuery, newest_key
+from memory.stores.sql.passages import PassageFilter
 from memory.stores.sql.schema import marks
-from memory.vectors import packed
+from memory.stores.sql.statements import put_row
 from tests.bench.retrieval.stored import SECRET, Store
 
 USERS = 1000
@@ -66,7 +67,9 @@ async def timed(search: Callable[[], Awaitable[Any]], times: int = SEARCHES) -> 
 async def scopes(store: Store, count: int) -> list[int]:
     def work(conn: Any) -> list[int]:
         return [
-            owners.ensure(conn, owners.as_found(conn, Scope("bench", f"u{i}", "default", SECRET)))
+            owners.get_or_create(
+                conn, owners.current_owner(conn, Scope("bench", f"u{i}", "default", SECRET))
+            )
             for i in range(count)
         ]
 
@@ -76,10 +79,13 @@ async def scopes(store: Store, count: int) -> list[int]:
 async def in_bulk(
     store: Store, table: str, rows: Iterator[tuple[tuple[Any, ...], tuple[int, int, str, str]]]
 ) -> None:
-    """rows: (values of the table, (key, scope, text, words before)), interleaved over the scopes as time would."""
+    """rows: (values of the table, (key, scope, text, words before)), interleaved over the scopes as
+    time would.
+    """
     columns = {
         "passages": "id, public_id, scope_id, content, digest, created_at",
-        "messages": "id, public_id, scope_id, conversation, node, role, body, content, source, created_at",
+        "messages": "id, public_id, scope_id, conversation, node, role, body, content, source, "
+        "created_at",
     }[table]
 
     def work(conn: Any) -> bool:
@@ -91,15 +97,16 @@ async def in_bulk(
             f"INSERT INTO {table} ({columns}) VALUES ({marks})", [values for values, _ in some]
         )
         conn.exec_driver_sql(
-            f"INSERT INTO {table}_fts (rowid, scope, body, speaker, prev, day) VALUES (?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO {table}_fts (rowid, scope, body, speaker, prev, day) VALUES (?, ?, ?, "
+            "?, ?, ?)",
             [
                 (
                     key,
                     f"s{s}",
-                    indexed(s, body),
-                    indexed(s, "user"),
-                    indexed(s, before),
-                    indexed(s, spoken_day(BEGIN + key)),
+                    index_text(s, body),
+                    index_text(s, "user"),
+                    index_text(s, before),
+                    index_text(s, spoken_day(BEGIN + key)),
                 )
                 for _, (key, s, body, before) in some
             ],
@@ -123,15 +130,25 @@ async def of_passages(count: int) -> None:
             for i in range(1, count + 1):
                 scope, text = found[i % USERS], said(chosen)
                 yield (
-                    (i, f"passage_{i}", scope, text, mac(b"bench", str(i).encode()), BEGIN + i),
+                    (
+                        i,
+                        f"passage_{i}",
+                        scope,
+                        text,
+                        keyed_hash(b"bench", str(i).encode()),
+                        BEGIN + i,
+                    ),
                     (i, scope, text, ""),
                 )
 
         await in_bulk(store, "passages", rows())
         retrieval = store.memory.retrieval
-        print(
-            f"{count} passages of {USERS} users, keyword   {await timed(lambda: retrieval.passages(chosen.choice(found), Filter(Query(asked(chosen)))))}"
+        took = await timed(
+            lambda: retrieval.passages(
+                chosen.choice(found), PassageFilter(SearchQuery(asked(chosen)))
+            )
         )
+        print(f"{count} passages of {USERS} users, keyword   {took}")
 
         def vectors(conn: Any) -> None:
             made = [
@@ -139,7 +156,7 @@ async def of_passages(count: int) -> None:
                     i,
                     found[i % USERS],
                     "random",
-                    packed([chosen.gauss(0, 1) for _ in range(DIMENSIONS)]),
+                    pack_vector([chosen.gauss(0, 1) for _ in range(DIMENSIONS)]),
                 )
                 for i in range(1, 1001)
             ]
@@ -149,17 +166,22 @@ async def of_passages(count: int) -> None:
             )
 
         await store.memory.db.write(vectors)
-        meaning = Retrieval(store.memory.db, Meaning(Random()))
-        print(
-            f"{count} passages of {USERS} users, vectors   {await timed(lambda: meaning.passages(chosen.choice(found), Filter(Query(asked(chosen)))))}"
+        meaning = Retriever(store.memory.db, SemanticSearch(Random()))
+        took = await timed(
+            lambda: meaning.passages(
+                chosen.choice(found), PassageFilter(SearchQuery(asked(chosen)))
+            )
         )
+        print(f"{count} passages of {USERS} users, vectors   {took}")
         print(
-            f"one passage more, there                    p50 {await one_more(store, found[3], chosen):6.2f} ms"
+            "one passage more, there                    p50 "
+            f"{await one_more(store, found[3], chosen):6.2f} ms"
         )
     async with Store() as store:
         found = await scopes(store, 1)
         print(
-            f"one passage more, in an empty store        p50 {await one_more(store, found[0], chosen):6.2f} ms"
+            "one passage more, in an empty store        p50 "
+            f"{await one_more(store, found[0], chosen):6.2f} ms"
         )
 
 
@@ -169,7 +191,7 @@ async def one_more(store: Store, scope: int, chosen: random.Random) -> float:
     for _ in range(100):
         begun = time.perf_counter()
         await store.memory.db.write(
-            lambda conn: facts.keep(conn, scope, passages.Insert(said(chosen)))
+            lambda conn: passage_lifecycle.keep(conn, scope, passages.NewPassage(said(chosen)))
         )
         taken.append(time.perf_counter() - begun)
     return statistics.median(taken) * 1e3
@@ -181,7 +203,8 @@ async def of_messages(count: int) -> None:
         found = await scopes(store, USERS)
         await store.memory.db.write(
             lambda conn: conn.exec_driver_sql(
-                "INSERT INTO conversations (id, scope_id, name, explicit, resent, created_at, updated_at) VALUES (?, ?, ?, 1, 0, 0, 0)",
+                "INSERT INTO conversations (id, scope_id, name, explicit, resent, created_at, "
+                "updated_at) VALUES (?, ?, ?, 1, 0, 0, 0)",
                 [(i + 1, scope, f"c{i}") for i, scope in enumerate(found)],
             )
         )
@@ -210,15 +233,17 @@ async def of_messages(count: int) -> None:
         await in_bulk(store, "messages", rows())
         wanted = ("user", "assistant")
         search = store.memory.retrieval.messages
-        print(
-            f"{count} messages of one tenant, {USERS} users    {await timed(lambda: search(chosen.choice(found), Query(asked(chosen), wanted)))}"
-        )
+        took = await timed(lambda: search(chosen.choice(found), SearchQuery(asked(chosen), wanted)))
+        print(f"{count} messages of one tenant, {USERS} users    {took}")
         sample = found[:SAMPLE]
 
         def vectors(conn: Any) -> None:
-            made = [packed([chosen.gauss(0, 1) for _ in range(DIMENSIONS)]) for _ in range(1000)]
+            made = [
+                pack_vector([chosen.gauss(0, 1) for _ in range(DIMENSIONS)]) for _ in range(1000)
+            ]
             conn.exec_driver_sql(
-                "INSERT INTO message_vectors (message, scope_id, model, vector) VALUES (?, ?, ?, ?)",
+                "INSERT INTO message_vectors (message, scope_id, model, vector) VALUES (?, ?, "
+                "?, ?)",
                 [
                     (i, found[i % USERS], "random", made[i % 1000])
                     for i in range(1, count + 1)
@@ -227,10 +252,11 @@ async def of_messages(count: int) -> None:
             )
 
         await store.memory.db.write(vectors)
-        meaning = Retrieval(store.memory.db, Meaning(Random()))
-        print(
-            f"the same, {SAMPLE} of them with vectors     {await timed(lambda: meaning.messages(chosen.choice(sample), Query(asked(chosen), wanted)))}"
+        meaning = Retriever(store.memory.db, SemanticSearch(Random()))
+        took = await timed(
+            lambda: meaning.messages(chosen.choice(sample), SearchQuery(asked(chosen), wanted))
         )
+        print(f"the same, {SAMPLE} of them with vectors     {took}")
 
 
 async def report(messages: int) -> None:

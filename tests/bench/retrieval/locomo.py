@@ -1,4 +1,7 @@
-"""LoCoMo: long chats of two people, with questions and the turns that answer them. Read where it lies; never copied here."""
+"""LoCoMo: long chats of two people, with questions and the turns that answer them.
+
+Read where it lies; never copied here.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,9 @@ def metrics() -> ModuleType | None:
 
 
 def utterances(conv: Any) -> list[Utterance]:
-    """The first speaker as the user, the second as the assistant, both by name; each session a conversation of its date."""
+    """The first speaker as the user, the second as the assistant, both by name; each session a
+    conversation of its date.
+    """
     return [
         Utterance(
             t.id,

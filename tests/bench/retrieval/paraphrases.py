@@ -1,7 +1,8 @@
-"""Questions that share no word with the message that answers them, in a chat of our own: what an embedder is for.
+"""Questions that share no word with the message that answers them, in a chat of our own: what an
+embedder is for.
 
-`Thesaurus` is told which words mean the same, for this very set, so it says what a search makes of an embedder that knows, not what one on the
-market knows.
+`Thesaurus` is told which words mean the same, for this very set, so it says what a search makes of
+an embedder that knows, not what one on the market knows.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from memory.words import STOP
+from memory.search.vocabulary import STOP
 from tests.bench.retrieval.embedders import DIMENSIONS, StandIn, noise
 from tests.bench.retrieval.stored import Utterance
 

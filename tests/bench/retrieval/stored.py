@@ -1,4 +1,6 @@
-"""Conversations put into a store of the gateway's own, and asked for through the gateway's own tool."""
+"""Conversations put into a store of the gateway's own, and asked for through the gateway's own
+tool.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memory.ask import Policy
-from memory.blocks import escape
-from memory.retrieval import Meaning
+from memory.core.blocks import escape
+from memory.retrieval.retriever import SemanticSearch
 from memory.scope import Scope
-from memory.search import iso
+from memory.search.query import iso
 from memory.service import Memory
-from memory.stores.sql import blocks, owners, passages
-from memory.stores.sql.engine import Database
-from memory.stores.sql.transcripts import Heading, Said, Transcriber, steps_of
-from memory.tools import Call, Hands, run_searches
+from memory.session.request import Policy
+from memory.stores.sql import blocks, passages, scopes
+from memory.stores.sql.database import Database
+from memory.stores.sql.transcripts import ConversationHeader, ImportedMessage, Transcriber, steps_of
+from memory.tools import ToolCall, ToolContext, run_searches
 
 SECRET = b"b" * 32
 DEPTH = 50  # the most that the tool gives
@@ -26,7 +28,10 @@ DEPTH = 50  # the most that the tool gives
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """One message to find again. id: what a question's evidence names. session: the conversation it is part of."""
+    """One message to find again.
+
+    id: what a question's evidence names. session: the conversation it is part of.
+    """
 
     id: str
     session: str
@@ -37,7 +42,9 @@ class Utterance:
 
 
 class Stored:
-    """A scope of one user, filled with utterances; `search` gives their ids, the likeliest first."""
+    """A scope of one user, filled with utterances; `search` gives their ids, the likeliest
+    first.
+    """
 
     def __init__(self, memory: Memory, scope: Scope) -> None:
         self.memory, self.scope, self.scope_id = memory, scope, 0
@@ -53,12 +60,14 @@ class Stored:
             )
 
         def work(conn: Any) -> int:
-            scope_id = owners.ensure(conn, owners.as_found(conn, self.scope))
+            scope_id = scopes.get_or_create(conn, scopes.current_owner(conn, self.scope))
             transcriber = Transcriber(conn, scope_id, self.scope.key)
             for name, said in sessions.items():
                 steps = steps_of(
                     [
-                        Said({"role": u.role, "name": u.speaker, "content": u.text}, u.at)
+                        ImportedMessage(
+                            {"role": u.role, "name": u.speaker, "content": u.text}, u.at
+                        )
                         for u in said
                     ]
                 )
@@ -68,7 +77,7 @@ class Stored:
                         step.parent and f"{name} {step.parent}",
                     )
                 transcriber.conversation(
-                    Heading(name, created_at=said[0].at, updated_at=said[-1].at), steps
+                    ConversationHeader(name, created_at=said[0].at, updated_at=said[-1].at), steps
                 )
             return scope_id
 
@@ -78,10 +87,10 @@ class Stored:
         """The same as archival memory: a passage each, tagged with who said it."""
 
         def work(conn: Any) -> int:
-            scope_id = owners.ensure(conn, owners.as_found(conn, self.scope))
+            scope_id = scopes.get_or_create(conn, scopes.current_owner(conn, self.scope))
             for one in found:
                 for made in passages.add(
-                    conn, scope_id, passages.Insert(one.text, [one.speaker], created_at=one.at)
+                    conn, scope_id, passages.NewPassage(one.text, [one.speaker], created_at=one.at)
                 )[0]:
                     self._kept.setdefault(escape(made["content"]), []).append(one.id)
             return scope_id
@@ -103,11 +112,11 @@ class Stored:
         )
 
     async def _told(self, tool: str, query: str, depth: int) -> list[dict[str, Any]]:
-        hands = Hands(
-            self.scope_id, blocks.Shelf(self.scope_id, {}), self.memory.retrieval, "bench", {}
+        hands = ToolContext(
+            self.scope_id, blocks.BlockSet(self.scope_id, {}), self.memory.retrieval, "bench", {}
         )
         told = await run_searches(
-            [Call("1", tool, json.dumps({"query": query, "limit": min(depth, DEPTH)}))], hands
+            [ToolCall("1", tool, json.dumps({"query": query, "limit": min(depth, DEPTH)}))], hands
         )
         return [json.loads(line) for line in told[0].splitlines() if line.startswith("{")]
 
@@ -115,7 +124,7 @@ class Stored:
 class Store:
     """A database of its own for a bench. meaning: search by meaning too."""
 
-    def __init__(self, meaning: Meaning | None = None) -> None:
+    def __init__(self, meaning: SemanticSearch | None = None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="mnemogate-bench-")
         self.memory = Memory(
             Database(f"sqlite+aiosqlite:///{Path(self._folder.name) / 'm.db'}"),

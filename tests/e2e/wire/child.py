@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from tests.gateway.command import ROOT, environment
+from tests.gateway.cli.command import ROOT, environment
 
 MAIN = "from gateway.cli.main import main; main()"
 # What an operator gets who turns every logger up: the root at DEBUG, to stderr.
@@ -60,8 +60,10 @@ class Child:
 async def child(
     folder: Path, config: str, *, code: str = "", **env: str
 ) -> AsyncIterator[tuple[Child, httpx.AsyncClient]]:
-    """`mnemogate serve` on a file with this text, in `folder`; a client for it. Its data is in folder/data. code: run in place of
-    the command."""
+    """`mnemogate serve` on a file with this text, in `folder`; a client for it.
+
+    Its data is in folder/data. code: run in place of the command.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "gateway.toml").write_text(config)
     log = folder / "log"

@@ -1,4 +1,6 @@
-"""Gateways that many tests share, each in front of a model whose script a test sets: starting one costs more than a test."""
+"""Gateways that many tests share, each in front of a model whose script a test sets: starting one
+costs more than a test.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from gateway.cooldowns import LocalCooldowns
+from gateway.routing.cooldowns import LocalCooldowns
 from tests.conftest import Live, running
 from tests.models import Model
 
@@ -70,7 +72,9 @@ async def _shared(tmp_path_factory) -> AsyncIterator[Line]:
 
 @pytest.fixture
 def shared(_shared: Line) -> Line:
-    """One for all, without retries and with the alias `alias` of `real`, for a user of each test's own."""
+    """One for all, without retries and with the alias `alias` of `real`, for a user of each test's
+    own.
+    """
     _shared.play("ok")
     _shared.live.gateway.lacks.clear()
     _shared.live.http.headers["x-memory-user"] = f"user-{next(COUNT)}"

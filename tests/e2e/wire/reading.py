@@ -1,4 +1,6 @@
-"""What a strict client makes of an answer, streamed or plain; and upstreams that stream exactly what a test says."""
+"""What a strict client makes of an answer, streamed or plain; and upstreams that stream exactly
+what a test says.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ HEAD = {"id": "up-1", "object": "chat.completion.chunk", "created": 1, "model": 
 
 @contextlib.contextmanager
 def case(up: Model, what: object, *script: Any) -> Iterator[str]:
-    """One case of a test that shares its gateway with others: the upstream's script, and a user of its own. A failure names it."""
+    """One case of a test that shares its gateway with others: the upstream's script, and a user of
+    its own. A failure names it.
+    """
     up.script = list(script)
     up.requests.clear()
     try:
@@ -41,7 +45,9 @@ def case(up: Model, what: object, *script: Any) -> Iterator[str]:
 
 
 def strict(found: list[Any]) -> dict[str, Any]:
-    """A whole stream as a completion; fails where a picky client would: roles, indexes, finishes, usage, `[DONE]`."""
+    """A whole stream as a completion; fails where a picky client would: roles, indexes, finishes,
+    usage, `[DONE]`.
+    """
     assert found[-1] == "[DONE]"
     assert found.count("[DONE]") == 1
     chunks = found[:-1]
@@ -155,7 +161,9 @@ def message_of(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_valid(messages: list[Any]) -> None:
-    """Every call is followed by its result at once, every result belongs to a call, and no id serves two calls of a turn."""
+    """Every call is followed by its result at once, every result belongs to a call, and no id
+    serves two calls of a turn.
+    """
     pending: list[str] = []
     for m in messages:
         if m["role"] == "tool":
@@ -170,7 +178,9 @@ def check_valid(messages: list[Any]) -> None:
 
 
 def streamed(*parts: Any) -> Any:
-    """A behaviour: each part is a delta of choice 0, a finish reason (a string), or a whole chunk (with `choices`)."""
+    """A behaviour: each part is a delta of choice 0, a finish reason (a string), or a whole chunk
+    (with `choices`).
+    """
 
     async def behave(seen: Any, wire: Any) -> None:
         await wire.start_stream()

@@ -1,4 +1,6 @@
-"""Pytest's hooks for the wire: which rows were tried, which hold, by priority, at the end of a run."""
+"""Pytest's hooks for the wire: which rows were tried, which hold, by priority, at the end of a
+run.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ def pytest_configure(config: Any) -> None:
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    # As a property the numbers travel with the report from a worker process to the one that sums up.
+    # As a property the numbers travel with the report from a worker process to the one that sums
+    # up.
     for item in items:
         for mark in item.iter_markers("wire"):
             item.user_properties += [("wire", number) for number in mark.args]

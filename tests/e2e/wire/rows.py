@@ -1,7 +1,9 @@
-"""The invariants of the wire by number, with their priority: P0 holds from the first release, P1 soon after, P2 later.
+"""The invariants of the wire by number, with their priority: P0 holds from the first release, P1
+soon after, P2 later.
 
-A test says which it shows: `@row(31)`, `@row(65, 66)`. The mark P0, P1 or P2 (the highest of its rows) comes with it, so
-`pytest -m P0` runs those alone; the report at the end of a run counts the rows that hold.
+A test says which it shows: `@row(31)`, `@row(65, 66)`. The mark P0, P1 or P2 (the highest of its
+rows) comes with it, so `pytest -m P0` runs those alone; the report at the end of a run counts the
+rows that hold.
 """
 
 from __future__ import annotations

@@ -1,17 +1,21 @@
-"""Comparing what crossed the gateway: JSON with its order, duplicates and kinds of number kept, and what memory may add."""
+"""Comparing what crossed the gateway: JSON with its order, duplicates and kinds of number kept, and
+what memory may add.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from memory.tools import OURS
+from memory.core.tool_definitions import OURS
 
 KEPT_ALIKE = ("model", "messages", "tools", "stream_options")
 
 
 def exact(data: bytes | str) -> Any:
-    """JSON for comparing: members in order and doubled ones kept; 1, 1.0 and -0.0 differ, however they are spelt."""
+    """JSON for comparing: members in order and doubled ones kept; 1, 1.0 and -0.0 differ, however
+    they are spelt.
+    """
     return repr(json.loads(data, object_pairs_hook=lambda pairs: ("object", pairs)))
 
 
@@ -20,7 +24,9 @@ def ordered(value: Any) -> str:
 
 
 def assert_only_memory_added(sent: dict[str, Any], got: dict[str, Any]) -> None:
-    """Every difference between the client's body and the upstream's is one that the documentation names."""
+    """Every difference between the client's body and the upstream's is one that the documentation
+    names.
+    """
     assert ordered({k: v for k, v in got.items() if k not in KEPT_ALIKE}) == ordered(
         {k: v for k, v in sent.items() if k not in KEPT_ALIKE}
     )
@@ -39,7 +45,9 @@ def assert_only_memory_added(sent: dict[str, Any], got: dict[str, Any]) -> None:
 
 
 def assert_messages(sent: list[Any], got: list[Any]) -> None:
-    """Messages arrive as sent; the first system message may end in memory's text, or be memory's own."""
+    """Messages arrive as sent; the first system message may end in memory's text, or be memory's
+    own.
+    """
     if len(got) == len(sent) + 1:
         assert got[0]["role"] == "system"
         assert "memory" in got[0]["content"]

@@ -1,4 +1,6 @@
-"""What the tests of streams share: upstreams that write bytes as told, and a reader that forgives nothing."""
+"""What the tests of streams share: upstreams that write bytes as told, and a reader that forgives
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def framed(*bodies: Any, end: bytes = b"\n", done: bool = True) -> bytes:
 
 
 def writing(*parts: bytes, then: str = "close", pause: float = 0.0) -> Any:
-    """An upstream that writes these bytes, each by itself, and then: close, end (a whole chunked body), cut, reset or hold."""
+    """An upstream that writes these bytes, each by itself, and then: close, end (a whole chunked
+    body), cut, reset or hold.
+    """
 
     async def behave(seen: Any, wire: Any) -> None:
         chunked = then in ("end", "cut", "reset", "hold")
@@ -89,7 +93,9 @@ def playing(*bodies: Any, done: bool = True) -> Any:
 
 
 def strict(body: bytes, comments: bool = False) -> list[Any]:
-    """The events of a stream, which must be framed exactly: `data: `, one line, a blank line, nothing else."""
+    """The events of a stream, which must be framed exactly: `data: `, one line, a blank line,
+    nothing else.
+    """
     assert body.endswith(b"\n\n"), body[-80:]
     out: list[Any] = []
     for block in body[:-2].split(b"\n\n"):
@@ -105,7 +111,10 @@ def strict(body: bytes, comments: bool = False) -> list[Any]:
 
 
 async def asked(live: Live, mode: str, **body: Any) -> bytes:
-    """The bytes of a streamed answer. Each request is another user's, so that none is another's repetition."""
+    """The bytes of a streamed answer.
+
+    Each request is another user's, so that none is another's repetition.
+    """
     return (
         await live.chat("hi", {"x-memory": mode}, **{"stream": True, "user": new_id("u"), **body})
     ).content

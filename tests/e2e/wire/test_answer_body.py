@@ -1,4 +1,7 @@
-"""B. What an upstream answers reaches the client: members, choices, numbers, names; whole and streamed."""
+"""B.
+
+What an upstream answers reaches the client: members, choices, numbers, names; whole and streamed.
+"""
 
 from __future__ import annotations
 
@@ -142,7 +145,12 @@ async def test_every_member_of_an_answer_survives(shared, mode):
 @row(5, 21)
 @pytest.mark.parametrize("mode", MODES)
 async def test_an_untouched_answer_is_the_upstreams_bytes(shared, mode):
-    raw = b' {"id" : "x", "choices":[ {"index":0,"message":{"role":"assistant","content":"\\u00e9\\/\\ud83d"},"finish_reason":"stop","p":1.10} ],"n":1E2,"big":123456789012345678901 }\r\n'
+    raw = (
+        b' {"id" : "x", "choices":[ '
+        b'{"index":0,"message":{"role":"assistant","content":"\\u00e9\\/\\ud83d"},'
+        b'"finish_reason":"stop","p":1.10} '
+        b'],"n":1E2,"big":123456789012345678901 }\r\n'
+    )
     shared.up.script = [answering(raw)]
     assert (await shared.post(HI % b"", mode)).content == raw
 

@@ -1,4 +1,8 @@
-"""B. An upstream that compresses what nobody asked it to compress: headers and body agree, and the body can be read."""
+"""B.
+
+An upstream that compresses what nobody asked it to compress: headers and body agree, and the body
+can be read.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,9 @@ from tests.e2e.wire.rows import row
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 PAGE = (
-    "<!DOCTYPE html><html><head><title>502 Bad Gateway</title><style>body{color:red}</style><script>var x = '<p>';</script></head><body><h1>502 Bad Gateway</h1>"
+    "<!DOCTYPE html><html><head><title>502 Bad "
+    "Gateway</title><style>body{color:red}</style><script>var x = "
+    "'<p>';</script></head><body><h1>502 Bad Gateway</h1>"
     + "<p>nginx ☃</p>" * 15_000
     + "</body></html>"
 )

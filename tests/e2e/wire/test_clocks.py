@@ -1,4 +1,8 @@
-"""C. Time: comments on quiet lines, the delay after which a status leaves, the three timers of an upstream."""
+"""C.
+
+Time: comments on quiet lines, the delay after which a status leaves, the three timers of an
+upstream.
+"""
 
 from __future__ import annotations
 
@@ -150,7 +154,9 @@ async def test_comments_go_on_while_a_hidden_round_runs(data):
 @MODES
 @pytest.mark.parametrize("field", [b"id: 7\n", b"retry: 10\n", b"event: message\n", b""])
 async def test_the_official_client_reads_a_stream_with_comments(data, sdk, mode, field):
-    """After an `id` line its decoder takes a comment and a blank line for an empty event, and fails."""
+    """After an `id` line its decoder takes a comment and a blank line for an empty event, and
+    fails.
+    """
     raw = b"".join(field + framed(e, done=False) for e in TALK)
     at = raw.index(b"lo") - 100
     parts = raw[: raw.rindex(b"data", 0, at)], raw[raw.rindex(b"data", 0, at) :] + framed()

@@ -1,4 +1,7 @@
-"""K. The configuration: what cannot be used stops the start by name, and a reload is one swap or none."""
+"""K.
+
+The configuration: what cannot be used stops the start by name, and a reload is one swap or none.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,12 @@ import re
 
 import pytest
 
-from gateway.loading import load
-from gateway.settings import ConfigError
+from gateway.config.loader import load
+from gateway.config.settings import ConfigError
 from tests.conftest import running, said
 from tests.e2e.wire.child import child, settled
 from tests.e2e.wire.rows import row
-from tests.gateway.command import mnemogate
+from tests.gateway.cli.command import mnemogate
 from tests.models import Model, call, calls
 
 SECRET = "sk-value-SENTINEL"
@@ -167,7 +170,9 @@ async def test_a_sighup_swaps_what_it_can_and_an_invalid_file_changes_nothing(tm
 
 @row(163)
 async def test_a_request_on_its_way_keeps_the_settings_it_began_with(data):
-    """A turn of two rounds, the configuration being swapped between them: its provider, key, alias and limits stay."""
+    """A turn of two rounds, the configuration being swapped between them: its provider, key, alias
+    and limits stay.
+    """
     go, arrived = asyncio.Event(), asyncio.Event()
 
     async def first(seen, wire):

@@ -1,4 +1,6 @@
-"""Corners that one row alone does not reach: breaks that come with data, packed answers, refusals of the outermost layer."""
+"""Corners that one row alone does not reach: breaks that come with data, packed answers, refusals
+of the outermost layer.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import time
 import httpx
 import pytest
 
-from gateway.sse import Framer
+from gateway.wire.sse import SseFramer
 from tests.conftest import events, running, said
 from tests.e2e.wire.rows import row
 from tests.models import Model, call, calls
@@ -204,7 +206,7 @@ async def test_a_byte_that_is_no_text_is_told_by_its_place(data):
 @row(35, 37)
 async def test_an_event_of_20_mb_in_small_pieces_costs_its_length():
     raw = b"data: " + b"x" * (20 << 20) + b"\n\n"
-    framer, found, began = Framer(), [], time.process_time()
+    framer, found, began = SseFramer(), [], time.process_time()
     for at in range(0, len(raw), 4096):
         found += framer.feed(raw[at : at + 4096])
     assert [e.raw for e in found] == [raw]
@@ -239,7 +241,9 @@ async def test_a_response_that_was_cut_fails_under_the_name_that_was_asked_for(d
 @row(92, 104)
 @pytest.mark.parametrize("stream", [True, False])
 async def test_every_round_has_an_idempotency_key_of_its_own(data, stream):
-    """An upstream that honours the key would refuse the second body under it, or give the first answer for ever."""
+    """An upstream that honours the key would refuse the second body under it, or give the first
+    answer for ever.
+    """
     said = calls(call("core_memory_append", {"label": "human", "content": "likes tea"}))
     async with (
         Model(said, "Noted.") as model,
@@ -293,7 +297,8 @@ async def test_a_client_that_goes_on_sending_reads_the_refusal_for_size(data, pa
         )
         method = "PUT" if "memory" in path else "POST"
         writer.write(
-            f"{method} {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer sk-app\r\ncontent-length: 900000\r\n\r\n".encode()
+            f"{method} {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer sk-app\r\n"
+            "content-length: 900000\r\n\r\n".encode()
         )
         for _ in range(90):
             writer.write(b"x" * 10000)

@@ -1,4 +1,6 @@
-"""The same upstream reached directly and through the gateway: with memory off nothing differs, with it on what is written down here."""
+"""The same upstream reached directly and through the gateway: with memory off nothing differs, with
+it on what is written down here.
+"""
 
 from __future__ import annotations
 
@@ -143,7 +145,10 @@ USED = {**HEAD, "choices": [], "usage": USAGE}
 PLAIN: dict[str, Any] = {
     "text": plain(whole({"content": "hi"})),
     "odd bytes": plain(
-        b' {"choices":[{"message":{"content":"\\u00e9","role":"assistant"},"index":0,"finish_reason":"stop","n":1.10}], "a":1E2 }\n'
+        b" "
+        b'{"choices":[{"message":{"content":"\\u00e9","role":"assistant"},"index":0,'
+        b'"finish_reason":"stop","n":1.10}], '
+        b'"a":1E2 }\n'
     ),
     "calls": plain(
         whole(
@@ -228,7 +233,8 @@ USAGES: dict[str, Any] = {
     "usage and nulls": stream(*({**c, "usage": None} for c in HELLO), USED),
     "zeros": stream(*HELLO, {**USED, "usage": {"prompt_tokens": 0, "total_tokens": 0}}),
 }
-# Where the gateway answers otherwise than the upstream, off or on: PRODUCT.md, Errors, and WIRE.md 30, 39, 40, 91.
+# Where the gateway answers otherwise than the upstream, off or on: PRODUCT.md, Errors, and WIRE.md
+# 30, 39, 40, 91.
 PAGE = plain(b"<html><h1>Bad gateway</h1></html>", 502, "x-should-retry: false", kind="text/html")
 OTHERWISE: dict[str, tuple[Any, bool, int, str]] = {
     "html error": (PAGE, False, 502, "upstream_error"),
@@ -241,7 +247,8 @@ OTHERWISE: dict[str, tuple[Any, bool, int, str]] = {
     "empty error": (plain(b"", 500, "x-should-retry: false"), True, 500, "upstream_error"),
     "cut stream": (stream(*HELLO[:2], done=False), True, 200, "stream_incomplete"),
 }
-# With memory on an event stream of one round differs in its framing alone: each event is one `data:` shared. No chunk differs.
+# With memory on an event stream of one round differs in its framing alone: each event is one
+# `data:` shared. No chunk differs.
 CASES = [
     *((k, v, {}) for k, v in PLAIN.items()),
     *((k, v, {}) for k, v in ERRORS.items()),

@@ -1,4 +1,8 @@
-"""D. Disconnects and resources: a client that leaves ends the work in every phase, and nothing is left behind."""
+"""D.
+
+Disconnects and resources: a client that leaves ends the work in every phase, and nothing is left
+behind.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,9 @@ CHUNK = {
 
 
 async def left(live, up, requests=1, before=0.05, **asked):
-    """Asks, leaves once the upstream has seen so many requests, and waits for the upstream to see it go: a second at most."""
+    """Asks, leaves once the upstream has seen so many requests, and waits for the upstream to see
+    it go: a second at most.
+    """
     task = asyncio.create_task(ask(live, **asked))
     async with asyncio.timeout(5):
         while len(up.requests) < requests:
@@ -105,7 +111,7 @@ async def test_a_client_that_leaves_in_a_tool_round_starts_no_other_and_the_writ
             )
         ).json()["value"]
         assert value in ("", "Likes tea")
-        assert not live.gateway.memory.busy_nodes
+        assert not live.gateway.memory.in_flight.nodes
 
 
 async def shortlived(live, up, rng):
@@ -136,7 +142,8 @@ def unkind(rng):
             await asyncio.sleep(5)
         elif how == 5:
             await wire.raw(
-                b"HTTP/1.1 500 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+                b"HTTP/1.1 500 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: "
+                b"chunked\r\n\r\n"
             )
             await asyncio.sleep(5)
         else:
@@ -185,7 +192,7 @@ async def test_after_a_thousand_aborts_a_hundred_requests_wait_for_nothing(data)
         await asyncio.sleep(0.3)
         assert live.gateway.process.busy == 0
         assert not live.gateway.process.live
-        assert not live.gateway.memory.busy_nodes
+        assert not live.gateway.memory.in_flight.nodes
         assert (
             len(asyncio.all_tasks()) <= tasks + 60
         )  # those of connections that are kept open on both sides

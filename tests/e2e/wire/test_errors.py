@@ -1,4 +1,8 @@
-"""E. Errors: the upstream's own words and status, our own in the right class, and nothing internal in either."""
+"""E.
+
+Errors: the upstream's own words and status, our own in the right class, and nothing internal in
+either.
+"""
 
 from __future__ import annotations
 
@@ -184,12 +188,10 @@ async def silent(seen, wire):
 async def test_a_broken_upstream_is_502_and_a_silent_one_504(
     data, way, stream, fault, status, code
 ):
-    config = {
-        **provider(timeouts={"first_token": 0.3} if stream else {"total": 0.4}),
-        "routing.retries": 0,
-    }
-    if fault is silent and not stream:
-        code = "total_timeout"
+    limits = {}
+    if fault is silent:
+        limits, code = ({"first_token": 0.3}, code) if stream else ({"total": 0.4}, "total_timeout")
+    config = {**provider(timeouts=limits), "routing.retries": 0}
     async with RawServer(fault) as up, running(up.url, data, config) as live:
         own_error(await ask(live, way, stream), status, code)
 

@@ -1,4 +1,7 @@
-"""C. Stream framing: what leaves the gateway, event by event, whatever way the upstream's bytes came."""
+"""C.
+
+Stream framing: what leaves the gateway, event by event, whatever way the upstream's bytes came.
+"""
 
 from __future__ import annotations
 
@@ -217,7 +220,9 @@ async def test_text_is_written_as_utf_8_whatever_the_upstream_escaped(line):
 @MODES
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/v1/responses"])
 async def test_each_event_is_there_before_the_next_is_sent(line, mode, path):
-    """The upstream sends an event only after the client has seen the one before, so that nothing can wait for more."""
+    """The upstream sends an event only after the client has seen the one before, so that nothing
+    can wait for more.
+    """
     seen_by_client = asyncio.Semaphore(0)
     chat = path.endswith("chat/completions")
     events = [

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gateway.settings import ConfigError
+from gateway.config.settings import ConfigError
 from tests.conftest import SENTINEL_KEY, running
 from tests.e2e.wire.rows import row
 from tests.e2e.wire.ways import GATEWAY_KEY, PROVIDER_KEY, WAYS, ask, each_mode, each_way, managed

@@ -1,4 +1,7 @@
-"""I. Nothing waits that need not: an upstream that goes on only once the client has seen what it said."""
+"""I.
+
+Nothing waits that need not: an upstream that goes on only once the client has seen what it said.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ WORDS = [
 
 
 class Interlock:
-    """An upstream whose every event waits until the client has seen all events before it that it may expect to see."""
+    """An upstream whose every event waits until the client has seen all events before it that it
+    may expect to see.
+    """
 
     def __init__(self, *rounds):
         self.rounds, self.seen, self.due = list(rounds), 0, 0
@@ -150,7 +155,9 @@ async def test_what_is_not_ours_is_on_its_way_before_the_next_event_comes(data, 
 
 @row(142)
 async def test_a_call_is_held_only_while_its_name_could_become_ours(data):
-    """`core_memory_browse` is the client's: its first half is held, and let go with the letter that tells it from ours."""
+    """`core_memory_browse` is the client's: its first half is held, and let go with the letter that
+    tells it from ours.
+    """
     theirs = {
         "type": "function",
         "function": {"name": "core_memory_browse", "parameters": {"type": "object"}},
@@ -188,7 +195,7 @@ async def test_the_first_text_is_there_though_the_store_is_slow_to_take_the_requ
     data, monkeypatch
 ):
     """Past its deadline the store is not waited for: text goes out, flagged."""
-    from memory.stores.sql.engine import Database
+    from memory.stores.sql.database import Database
 
     original = Database.write
 

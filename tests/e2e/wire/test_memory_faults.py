@@ -1,4 +1,8 @@
-"""I. Memory that fails, hangs, is asked twice or by two at once: the chat goes on, and what was written is written once."""
+"""I.
+
+Memory that fails, hangs, is asked twice or by two at once: the chat goes on, and what was written
+is written once.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,8 @@ import time
 
 import pytest
 
-from memory.stores.sql.engine import Database
-from memory.stores.sql.threads import SqliteThreads
+from memory.stores.sql.database import Database
+from memory.stores.sql.sqlite import SqliteThreads
 from tests.conftest import events, running, said
 from tests.e2e.wire.reading import asked, both, case, check_valid
 from tests.e2e.wire.rows import row
@@ -109,13 +113,13 @@ async def test_a_store_that_cannot_be_read_is_passed_by_within_a_quarter_of_a_se
                 ]
             )
         elif how == "hangs":
-            monkeypatch.setattr(Database, "_read", broken)
+            monkeypatch.setattr(Database, "_read_once", broken)
             monkeypatch.setattr(
                 SqliteThreads, "at_once", lambda *_, **__: None
             )  # as once it was slow
         else:
             monkeypatch.setattr(
-                "memory.stores.sql.threads.Lite.run",
+                "memory.stores.sql.sqlite.SqliteConnection.run",
                 lambda lite, works: (_ for _ in ()).throw(
                     sqlite3.OperationalError("disk I/O error")
                 ),
@@ -137,7 +141,9 @@ async def test_a_store_that_cannot_be_read_is_passed_by_within_a_quarter_of_a_se
 @row(133)
 @both
 async def test_a_retry_of_the_sdks_writes_once(data, stream):
-    """openai-python repeats the very same body with x-stainless-retry-count; other clients send an Idempotency-Key."""
+    """openai-python repeats the very same body with x-stainless-retry-count; other clients send an
+    Idempotency-Key.
+    """
     failing = (
         503,
         {"error": {"message": "later", "type": "server_error", "param": None, "code": None}},
@@ -205,7 +211,9 @@ async def test_a_retry_while_the_first_is_on_its_way_waits_and_writes_once(data)
 @both
 @pytest.mark.parametrize("tool", ["core_memory_append", "memory_rethink", "core_memory_replace"])
 async def test_of_two_turns_at_once_no_edit_is_lost_in_silence(data, stream, tool):
-    """Both turns read the block, then both edit it: either both edits are there, or the model of one was told to look again."""
+    """Both turns read the block, then both edit it: either both edits are there, or the model of
+    one was told to look again.
+    """
     met = asyncio.Barrier(2)
 
     def of(seen):

@@ -1,4 +1,8 @@
-"""I. Memory tools inside a chat: whose call it is, whether it runs, and what the client and the upstream see of it."""
+"""I.
+
+Memory tools inside a chat: whose call it is, whether it runs, and what the client and the upstream
+see of it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import json
 
 import pytest
 
-from memory.tools import OURS
+from memory.core.tool_definitions import OURS
 from tests.conftest import running, said
 from tests.e2e.wire.reading import (
     CLOCK,

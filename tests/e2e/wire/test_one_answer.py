@@ -1,4 +1,8 @@
-"""I. However many rounds a turn takes, and whatever the client asked for: one answer, the same streamed and plain."""
+"""I.
+
+However many rounds a turn takes, and whatever the client asked for: one answer, the same streamed
+and plain.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +53,9 @@ def bill(n):
 
 
 def metered(rounds):
-    """A behaviour a round, in both modes: answers `rounds[i]` with an identity and a bill of its own. `quirk`: where a stream tells its usage."""
+    """A behaviour a round, in both modes: answers `rounds[i]` with an identity and a bill of its
+    own. `quirk`: where a stream tells its usage.
+    """
 
     def one(n, choice, quirk):
         async def behave(seen, wire):

@@ -68,7 +68,10 @@ async def test_an_alias_is_the_model_inside_message_events(shared):
 @row(15, 150)
 @pytest.mark.parametrize("boundary", ["b", '"b"'])
 async def test_an_alias_in_a_form_is_the_targets_name_upstream(shared, boundary):
-    form = b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\n%s\r\n--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n\x00\xff\r\n--b--\r\n'
+    form = (
+        b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\n%s\r\n--b\r\n'
+        b'Content-Disposition: form-data; name="file"; filename="a"\r\n\r\n\x00\xff\r\n--b--\r\n'
+    )
     shared.up.script = [lambda seen, wire: wire.json({"text": "x"})]
     response = await shared.live.http.post(
         f"{shared.live.url}/audio/transcriptions",
@@ -83,8 +86,11 @@ async def test_an_alias_in_a_form_is_the_targets_name_upstream(shared, boundary)
 async def test_the_model_of_a_form_is_its_field_and_not_text_in_a_file(shared):
     """A part that merely quotes a form must not choose the model, nor be changed."""
     form = (
-        b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nname="model"\r\n\r\nnot-this\r\n--b\r\n'
-        b"content-disposition: form-data; name=model\r\nContent-Type: text/plain\r\n\r\nm\r\n--b--\r\n"
+        b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+        b'name="model"\r\n'
+        b"\r\nnot-this\r\n--b\r\n"
+        b"content-disposition: form-data; name=model\r\nContent-Type: text/plain\r\n\r\nm\r\n"
+        b"--b--\r\n"
     )
     shared.up.script = [lambda seen, wire: wire.json({"text": "x"})]
     response = await shared.live.http.post(

@@ -1,4 +1,7 @@
-"""J. Models, health, and the edges of the map: what is not there says so as JSON, and nothing redirects."""
+"""J.
+
+Models, health, and the edges of the map: what is not there says so as JSON, and nothing redirects.
+"""
 
 from __future__ import annotations
 

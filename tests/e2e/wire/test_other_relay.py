@@ -14,9 +14,11 @@ from tests.e2e.wire.same import exact
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 BINARY = bytes(range(256)) * 300 + b"\r\n--b\r\n" + random.Random(1).randbytes(70_000)
 FORM = (
-    b'--b\r\nContent-Disposition: form-data; name="file"; filename="\xc3\xa9.mp3"\r\nContent-Type: audio/mpeg\r\n\r\n'
+    b'--b\r\nContent-Disposition: form-data; name="file"; filename="\xc3\xa9.mp3"\r\n'
+    b"Content-Type: audio/mpeg\r\n\r\n"
     + BINARY
-    + b'\r\n--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nm\r\n--b\r\nContent-Disposition: form-data; name="timestamp_granularities[]"\r\n\r\nword\r\n--b--\r\n'
+    + b'\r\n--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nm\r\n--b\r\n'
+    b'Content-Disposition: form-data; name="timestamp_granularities[]"\r\n\r\nword\r\n--b--\r\n'
 )
 CALLS = [
     ("POST", "/completions", {"model": "m", "prompt": [[1, 2], [3]], "echo": True, "suffix": None}),
@@ -102,7 +104,10 @@ async def test_any_other_path_is_relayed_with_method_query_and_body(
 )
 @pytest.mark.parametrize("model", ["m", "alias"])
 async def test_embeddings_pass_untouched_both_ways(shared, body, model):
-    raw = b'{"object":"list","data":[{"object":"embedding","index":0,"embedding":%s}], "model":"%s","usage":{"prompt_tokens":0,"total_tokens":0}}'
+    raw = (
+        b'{"object":"list","data":[{"object":"embedding","index":0,"embedding":%s}], '
+        b'"model":"%s","usage":{"prompt_tokens":0,"total_tokens":0}}'
+    )
     for vector in (b'"AAAAgD8="', b"[1.0,-0.0,1e-7,0.1,-1]"):
         shared.up.script = [
             lambda seen, wire, vector=vector: wire.answer(200, raw % (vector, b"real-v2"))
@@ -181,7 +186,8 @@ async def test_binary_answers_are_untouched(shared, method, path, kind, chunked)
                 content_type=kind,
             )
         await wire.raw(
-            f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+            f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n"
+            "transfer-encoding: chunked\r\n\r\n".encode()
         )
         for at in range(0, len(BINARY), 30_011):
             await wire.part(BINARY[at : at + 30_011])

@@ -1,4 +1,8 @@
-"""D and G. Places at a target, and rights to try one: given back by whoever leaves, whatever it was that was waited for."""
+"""D and G.
+
+Places at a target, and rights to try one: given back by whoever leaves, whatever it was that was
+waited for.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,10 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.choice import Candidate
-from gateway.cooldowns import LocalCooldowns, Rules
-from gateway.slots import Slots
-from memory.session import Session
+from gateway.routing.concurrency import ConcurrencyLimiter
+from gateway.routing.cooldowns import CooldownPolicy, LocalCooldowns
+from gateway.routing.selector import Candidate
+from memory.session.session import Session
 from tests.conftest import running
 from tests.e2e.wire.rows import row
 from tests.e2e.wire.test_retries import ERROR, Played, fine, says
@@ -25,7 +29,7 @@ ONE_PLACE = {
 
 @row(65, 69)
 @pytest.mark.parametrize("phase", ["store", "verdict"])
-async def test_who_leaves_between_the_upstreams_answer_and_the_first_byte_frees_the_connection_and_the_place(
+async def test_who_leaves_before_the_first_byte_frees_the_connection_and_the_place(
     data, monkeypatch, phase
 ):
     waits = asyncio.Event()
@@ -61,7 +65,7 @@ async def test_who_leaves_between_the_upstreams_answer_and_the_first_byte_frees_
                 *(
                     (Session, "open", for_ever)
                     if phase == "store"
-                    else (live.gateway.choice.cooldowns, "succeeded", for_ever)
+                    else (live.gateway.choice.cooldowns, "record_success", for_ever)
                 )
             )
             left = asyncio.ensure_future(ask(live, "full", True))
@@ -78,7 +82,7 @@ async def test_who_leaves_between_the_upstreams_answer_and_the_first_byte_frees_
 
 @row(113)
 async def test_a_place_that_comes_free_as_its_waiter_gives_up_goes_to_the_next():
-    slots, target = Slots(), replace(choice_of()[1].targets[0], concurrent=1)
+    slots, target = ConcurrencyLimiter(), replace(choice_of()[1].targets[0], concurrent=1)
     await slots.take(target, 1)
     first = asyncio.ensure_future(slots.take(target, 1))
     second = asyncio.ensure_future(slots.take(target, 1))
@@ -92,15 +96,15 @@ async def test_a_place_that_comes_free_as_its_waiter_gives_up_goes_to_the_next()
 
 async def test_a_right_to_try_is_not_kept_by_who_may_not_try_after_all():
     choice, route = choice_of()
-    choice.cooldowns = cooldowns = LocalCooldowns(Rules(1, 30, 0.0))
+    choice.cooldowns = cooldowns = LocalCooldowns(CooldownPolicy(1, 30, 0.0))
     target = route.targets[0]
     names = [target.label, f"{target.label}\x00account"]
-    await cooldowns.failed(names[0], None)  # its rest is over at once
-    await cooldowns.failed(names[1], None)
+    await cooldowns.record_failure(names[0], None)  # its rest is over at once
+    await cooldowns.record_failure(names[1], None)
     assert await cooldowns.probe(names[1], 60)  # another request tries this account's already
-    candidate = Candidate(target, await cooldowns.resting(names))
-    assert await choice.begun(candidate, "account", alone=False) is None
-    assert not (await cooldowns.resting(names))[target.label].probing
+    candidate = Candidate(target, await cooldowns.find(names))
+    assert await choice.start_attempt(candidate, "account", alone=False) is None
+    assert not (await cooldowns.find(names))[target.label].probing
 
 
 @row(113)

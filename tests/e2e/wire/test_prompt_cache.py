@@ -1,4 +1,8 @@
-"""I. What memory does to the bytes the upstream gets: a prefix that stays, nothing twice, nothing at all when off, never too long."""
+"""I.
+
+What memory does to the bytes the upstream gets: a prefix that stays, nothing twice, nothing at all
+when off, never too long.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +47,10 @@ def marks(value) -> int:
 
 
 async def talk(live, up, system, stream, turns, user):
-    """A chat of an app that resends everything. Returns the raw bodies of the first round of each turn."""
+    """A chat of an app that resends everything.
+
+    Returns the raw bodies of the first round of each turn.
+    """
     history, firsts = [*system], []
     for i in range(turns):
         history.append(
@@ -169,9 +176,21 @@ async def test_a_resent_history_adds_nothing_to_what_is_stored(data, stream):
         assert set(after[len(found) :]) == {("user", "last"), ("assistant", "d")}
 
 
-RAW = b'{ "model" : "m", "messages":[{"role":"user","content":"h\\u00e9 \\ud83d\\ude00"}],\r\n "x":1e-7,"x":2 , "seed":12345678901234567890, "stream":%s}'
-PLAIN = b'{"id":"1" , "choices":[{"index":0,"message":{"role":"assistant","content":"\\u00e9"},"finish_reason":"stop"}],"n":1.0}\n'
-STREAM = b': a comment\r\n\r\nid: 7\nevent: message\ndata:{"choices":[{"index":0,"delta":{"content":"\xc3\xa9\xe2\x80\xa8"},"finish_reason":"stop"}]}\n\nretry: 5\n\ndata: [DONE]\n\n'
+RAW = (
+    b'{ "model" : "m", "messages":[{"role":"user","content":"h\\u00e9 \\ud83d\\ude00"}],\r\n '
+    b'"x":1e-7,"x":2 , "seed":12345678901234567890, "stream":%s}'
+)
+PLAIN = (
+    b'{"id":"1" , '
+    b'"choices":[{"index":0,"message":{"role":"assistant","content":"\\u00e9"},'
+    b'"finish_reason":"stop"}],"n":1.0}\n'
+)
+STREAM = (
+    b": a comment\r\n\r\nid: 7\nevent: message\n"
+    b'data:{"choices":[{"index":0,"delta":{"content":"\xc3\xa9\xe2\x80\xa8"},'
+    b'"finish_reason":"stop"}]}\n'
+    b"\nretry: 5\n\ndata: [DONE]\n\n"
+)
 
 
 @row(141)
@@ -220,7 +239,9 @@ async def test_off_is_the_bytes_of_both_sides(data, stream, mode):
 @row(146)
 @both
 async def test_memory_alone_never_makes_a_request_too_long(data, stream):
-    """An upstream whose window just holds the client's own body: what is added to it must fit, or is left out."""
+    """An upstream whose window just holds the client's own body: what is added to it must fit, or
+    is left out.
+    """
     refusal = {
         "error": {
             "message": "This model's maximum context length is 10 tokens.",

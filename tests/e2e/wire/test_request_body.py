@@ -1,4 +1,7 @@
-"""A. What a client writes reaches the upstream: members, numbers, order; with memory off, byte for byte."""
+"""A.
+
+What a client writes reaches the upstream: members, numbers, order; with memory off, byte for byte.
+"""
 
 from __future__ import annotations
 
@@ -139,11 +142,13 @@ async def test_where_no_tools_are_offered_no_member_is_made(shared, several):
     "raw",
     [
         b'{"model":"m","messages":[{"role":"user","content":"hi"}]}',
-        b' \r\n\t{ "model" : "m" ,\n "messages" : [ { "role":"user" , "content" : "\\u00e9\\/\\ud83d\\ude00 \xc3\xa9" } ] } \n',
-        b'{"messages":[{"role":"user","content":"hi"}],"a":1,"a":2,"model":"m","n":1e0,"x":1.10,"seed":-0,"y":1E+2,"huge":'
-        + b"9" * 4000
-        + b"}",
-        b'{"model":"m","messages":[{"role":"user","content":"cut \\ud83d"},{"role":"assistant","content":"\\ude00"},{"role":"user","content":"x","y":"\\uDFFF"}]}',
+        b' \r\n\t{ "model" : "m" ,\n "messages" : [ { "role":"user" , "content" : '
+        b'"\\u00e9\\/\\ud83d\\ude00 \xc3\xa9" } ] } \n',
+        b'{"messages":[{"role":"user","content":"hi"}],"a":1,"a":2,"model":"m","n":1e0,'
+        b'"x":1.10,"seed":-0,"y":1E+2,"huge":' + b"9" * 4000 + b"}",
+        b'{"model":"m","messages":[{"role":"user","content":"cut '
+        b'\\ud83d"},{"role":"assistant","content":"\\ude00"},{"role":"user","content":"x",'
+        b'"y":"\\uDFFF"}]}',
     ],
 )
 @pytest.mark.parametrize("streamed", [False, True])
@@ -157,7 +162,11 @@ async def test_with_memory_off_the_bytes_are_the_clients(shared, raw, streamed):
 @row(5)
 @pytest.mark.parametrize("mode", MODES)
 async def test_numbers_arrive_as_the_numbers_they_are(shared, mode):
-    raw = f'{{"model":"m","messages":[{{"role":"user","content":"hi","of":[{",".join(NUMBERS)}]}}],"seed":{NUMBERS[0]},"x":{{"y":[{",".join(NUMBERS)}]}}}}'.encode()
+    raw = (
+        f'{{"model":"m","messages":[{{"role":"user","content":"hi",'
+        f'"of":[{",".join(NUMBERS)}]}}],"seed":{NUMBERS[0]},'
+        f'"x":{{"y":[{",".join(NUMBERS)}]}}}}'
+    ).encode()
     assert (await shared.post(raw, mode)).status_code == 200
     got = json.loads(shared.up.requests[-1].body)
     wanted = json.loads(raw)
@@ -188,7 +197,10 @@ async def test_an_alias_changes_the_model_and_nothing_else(shared, mode, stream)
 
 @row(5, 15)
 async def test_an_alias_leaves_the_spelling_of_numbers_alone_when_memory_is_off(shared):
-    raw = b'{"seed":18446744073709551616,"t":1.10,"u":1E+2,"v":-0,"w":1e-7,"model":"alias","messages":[{"role":"user","content":"\\u00e9\\/"}]}'
+    raw = (
+        b'{"seed":18446744073709551616,"t":1.10,"u":1E+2,"v":-0,"w":1e-7,"model":"alias",'
+        b'"messages":[{"role":"user","content":"\\u00e9\\/"}]}'
+    )
     assert (await shared.post(raw, "off")).status_code == 200
     assert shared.up.requests[-1].body == raw.replace(b'"alias"', b'"real"')
 
@@ -206,7 +218,10 @@ async def test_an_alias_leaves_the_spelling_of_numbers_alone_when_memory_is_off(
     ],
 )
 async def test_a_relayed_body_is_the_clients_save_for_an_alias(shared, path):
-    raw = b'{ "z":1.10,"a":1,"model":"%s","input":["\\u00e9",[1,2]],"seed":18446744073709551616 , "x":{"model":"alias"}}'
+    raw = (
+        b'{ "z":1.10,"a":1,"model":"%s","input":["\\u00e9",[1,2]],"seed":18446744073709551616 , '
+        b'"x":{"model":"alias"}}'
+    )
     shared.up.script = [lambda seen, wire: wire.json({"ok": 1})]
     await shared.post(raw % b"m", path=path)
     assert shared.up.requests[-1].body == raw % b"m"

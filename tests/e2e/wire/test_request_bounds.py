@@ -10,7 +10,7 @@ import zlib
 
 import pytest
 
-from gateway import protocol
+from gateway.server import http_protocol
 from tests.conftest import SENTINEL_KEY, running
 from tests.models import Model
 
@@ -141,7 +141,7 @@ async def test_what_cannot_be_read_is_told_in_our_shape(line):
 
 
 async def test_a_head_comes_whole_in_time_or_the_connection_closes(line, monkeypatch):
-    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 0.5)
     _, live = line
     async with (
         Client(live) as silent,
@@ -166,7 +166,7 @@ async def test_a_head_comes_whole_in_time_or_the_connection_closes(line, monkeyp
 
 
 async def test_a_body_that_stands_still_is_given_up(line, monkeypatch):
-    monkeypatch.setattr(protocol, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(http_protocol, "BODY_SECONDS", 0.5)
     up, live = line
     for begun in (b"content-length: 100\r\n\r\n{", b'transfer-encoding: chunked\r\n\r\n5\r\n{"a"'):
         async with Client(live) as client:
@@ -183,7 +183,7 @@ async def test_a_body_that_stands_still_is_given_up(line, monkeypatch):
 
 
 async def test_an_answer_under_way_is_never_broken_into(data, monkeypatch):
-    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 0.3)
 
     async def late(seen, wire):
         await asyncio.sleep(1)
@@ -238,7 +238,7 @@ async def test_of_very_many_requests_in_one_piece_the_first_are_answered(line):
             while True:
                 assert (await client.answer())[0] == 200
                 answered += 1
-        assert 50 < answered <= protocol.WAITING + 1
+        assert 50 < answered <= http_protocol.WAITING + 1
 
 
 async def test_a_large_body_comes_whole(line):

@@ -1,4 +1,7 @@
-"""A. What cannot be served is refused as the client's fault, by name, before any upstream is asked."""
+"""A.
+
+What cannot be served is refused as the client's fault, by name, before any upstream is asked.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +102,10 @@ async def test_a_member_that_is_missing_is_named(shared, raw, param):
 
 @row(5, 16)
 async def test_half_a_surrogate_pair_does_not_cost_the_request(shared):
-    raw = b'{"model":"m","messages":[{"role":"user","content":"cut \\ud83d, \\\\ud83d, \\ud83d\\ude00"}],"x":"\\udfff\\ud800"}'
+    raw = (
+        b'{"model":"m","messages":[{"role":"user","content":"cut \\ud83d, \\\\ud83d, '
+        b'\\ud83d\\ude00"}],"x":"\\udfff\\ud800"}'
+    )
     response = await shared.post(raw)
     assert (response.status_code, response.headers["x-memory-status"]) == (200, "ok")
     assert shared.up.bodies[-1]["messages"][-1]["content"] == "cut \ufffd, \\ud83d, \U0001f600"

@@ -1,4 +1,8 @@
-"""G. Retries and fallbacks: before the first byte alone, never more than configured, and never for the client's own fault."""
+"""G.
+
+Retries and fallbacks: before the first byte alone, never more than configured, and never for the
+client's own fault.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +99,10 @@ class Played(RawServer):
 
 
 def two(first, second, patience=20, **more):
-    """Configuration of a model with two targets at two providers, the first tried first. patience: seconds, with the first."""
+    """Configuration of a model with two targets at two providers, the first tried first.
+
+    patience: seconds, with the first.
+    """
     both = {
         "openai": {"base_url": first.url, "timeouts": {"first_token": patience}},
         "other": {"base_url": second.url},
@@ -122,7 +129,8 @@ async def test_what_may_be_anothers_luck_goes_to_the_next_target_unseen(data, wa
     if way == "off" and fault is error_first and not stream:
         fault = says(503)
     if fault is silent and not stream:
-        fault = reset  # whose silence is limited by the total time alone, after which nothing is left for another
+        # whose silence is limited by the total time alone, after which nothing is left for another
+        fault = reset
     config = {"patience": 0.4} if fault is silent else {}
     async with (
         Played(fault) as first,
@@ -153,7 +161,8 @@ async def test_the_clients_own_fault_goes_nowhere_else(data, way, stream, status
         response = await ask(live, way, stream)
         assert (response.status_code, response.json()) == (status, ERROR)
         assert not second.requests
-        # With memory on, a first round that carried additions is tried once more as the client wrote it.
+        # With memory on, a first round that carried additions is tried once more as the client
+        # wrote it.
         bare = way == "full" and status in (400, 404, 422)
         assert len(first.requests) == (2 if bare else 1)
         if bare:

@@ -1,4 +1,8 @@
-"""H and K. No key and no prompt where it does not belong: not in a log at any level, not at rest, not in an answer."""
+"""H and K.
+
+No key and no prompt where it does not belong: not in a log at any level, not at rest, not in an
+answer.
+"""
 
 from __future__ import annotations
 
@@ -182,7 +186,8 @@ async def test_no_secret_and_no_prompt_is_logged_and_no_key_is_kept_with_every_l
                 await settled(client)
                 answers = await everything(client, key)
                 assert sum(a.startswith("200") for a in answers) > 8, answers
-                # a client may be told its own key by the provider that it brought it to; never another's, never ours
+                # a client may be told its own key by the provider that it brought it to; never
+                # another's, never ours
                 for secret in set(SECRETS) - ({OWN, REJECTED} if name == "own-key" else set()):
                     assert not [a for a in answers if secret in a], (name, secret)
             assert "DEBUG" in gateway.said

@@ -1,4 +1,7 @@
-"""G and H. In own-key mode no account takes all connections to a provider, and one alone takes nearly all."""
+"""G and H.
+
+In own-key mode no account takes all connections to a provider, and one alone takes nearly all.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import random
 import pytest
 
 from gateway.errors import Unavailable
-from gateway.shares import Shares
+from gateway.routing.account_shares import AccountShares
 from tests.conftest import running
 from tests.e2e.wire.ways import each_way, provider
 from tests.models import Model
@@ -87,7 +90,7 @@ async def test_one_alone_has_nearly_all_and_several_share():
                 return count
             count += 1
 
-    shares = Shares()
+    shares = AccountShares()
     assert 870 <= await taken(shares, "a") <= 900
     await shares.take("p", "b", 1000, 0.001)
     rest = await taken(shares, "b")
@@ -96,7 +99,7 @@ async def test_one_alone_has_nearly_all_and_several_share():
 
 
 async def test_places_come_back_whoever_gives_up():
-    shares, rng = Shares(), random.Random(5)
+    shares, rng = AccountShares(), random.Random(5)
 
     async def one(account):
         try:
@@ -119,7 +122,7 @@ async def test_places_come_back_whoever_gives_up():
 
 @pytest.mark.parametrize("most", [1, 2, 3])
 async def test_who_has_none_is_never_held_up(most):
-    shares = Shares()
+    shares = AccountShares()
     for account in "abcdef":
         await shares.take("p", account, most, 0.001)
     with pytest.raises(Unavailable, match="1 of the"):

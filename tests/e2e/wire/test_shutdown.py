@@ -1,4 +1,7 @@
-"""D. Shutting down: live answers finish, nothing new begins, and no step holds the process for ever."""
+"""D.
+
+Shutting down: live answers finish, nothing new begins, and no step holds the process for ever.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import pytest
 
 from tests.conftest import events, said
 from tests.e2e.wire.rows import row
-from tests.gateway.command import Process, started
+from tests.gateway.cli.command import Process, started
 from tests.models import Model
 
 CHUNK = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
@@ -41,7 +44,9 @@ def streaming(words, pause=0.3, endless=False):
 
 
 async def opened(process: Process, up: Model, **more: float):
-    """Asks two streams, with memory and without; gives their texts to come, once both have begun."""
+    """Asks two streams, with memory and without; gives their texts to come, once both have
+    begun.
+    """
 
     async def asked(memory):
         async with httpx.AsyncClient(timeout=30) as client:

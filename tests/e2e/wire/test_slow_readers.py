@@ -1,4 +1,7 @@
-"""C. A client that does not read: the upstream is slowed down, memory stays bounded, nobody else notices."""
+"""C.
+
+A client that does not read: the upstream is slowed down, memory stays bounded, nobody else notices.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ STREAMS = 8
 
 @pytest.fixture
 def apart(tmp_path):
-    """A gateway in a process of its own, so that its memory can be told from the test's. Gives (start, resident)."""
+    """A gateway in a process of its own, so that its memory can be told from the test's.
+
+    Gives (start, resident).
+    """
     children = []
 
     async def start(upstream):

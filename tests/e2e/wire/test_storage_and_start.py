@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from memory.stores.sql.engine import Database
+from memory.stores.sql.database import Database
 from tests.conftest import running
 from tests.e2e.wire.child import MAIN, child, settled
 from tests.e2e.wire.reading import asked, both
@@ -72,8 +72,11 @@ async def test_off_and_the_relay_ask_nothing_of_a_store_that_is_not_there(data, 
 async def test_with_memory_one_read_at_most_stands_before_the_upstream(
     data, stream, known, monkeypatch
 ):
-    """None where the turn before left what it knows. The write that makes the request durable runs beside the upstream's work: here it
-    ends only once the upstream was asked."""
+    """None where the turn before left what it knows.
+
+    The write that makes the request durable runs beside the upstream's work: here it ends only once
+    the upstream was asked.
+    """
     reached, reads, before = asyncio.Event(), [], []
     read, write = Database.read, Database.write
 
@@ -119,12 +122,18 @@ async def test_with_memory_one_read_at_most_stands_before_the_upstream(
 
 
 # Says which other machine or port the process speaks to, if any.
-TELLING = f"import sys; sys.addaudithook(lambda event, args: event == 'socket.connect' and print('CONNECTS', args[1:], file=sys.stderr)); {MAIN}"
+TELLING = (
+    "import sys; sys.addaudithook(lambda event, args: event == 'socket.connect' and "
+    f"print('CONNECTS', args[1:], file=sys.stderr)); {MAIN}"
+)
 
 
 def _floor():
     """Processor time that the libraries alone take to load on this machine as it is now."""
-    code = "import httptools, litestar, pydantic, sqlalchemy.ext.asyncio, uvicorn, time; print(time.process_time())"
+    code = (
+        "import httptools, litestar, pydantic, sqlalchemy.ext.asyncio, uvicorn, time; "
+        "print(time.process_time())"
+    )
     return float(
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
@@ -154,5 +163,6 @@ async def test_one_file_and_sqlite_are_all_it_needs_and_it_is_there_at_once(tmp_
             "token",
             "running",
         }
-    # On a machine with other things to do processor time grows, too: what the libraries take there is the measure.
+    # On a machine with other things to do processor time grows, too: what the libraries take there
+    # is the measure.
     assert min(used) < max(1.5, 2.5 * _floor()), used

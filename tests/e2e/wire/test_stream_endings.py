@@ -88,7 +88,9 @@ async def test_done_is_the_end_however_the_upstream_closes(data, mode, how):
 @pytest.mark.parametrize("how", ["end", "close", "cut", "hold"])
 @pytest.mark.parametrize("usage", [False, True])
 async def test_a_finish_without_done_is_a_success(data, mode, how, usage):
-    """Memory adds the mark; off passes bytes on and adds nothing, but calls it no failure either."""
+    """Memory adds the mark; off passes bytes on and adds nothing, but calls it no failure
+    either.
+    """
     raw = framed(
         *hello(), *([{**piece(), "choices": [], "usage": USAGE}] if usage else []), done=False
     )

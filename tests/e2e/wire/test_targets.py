@@ -1,4 +1,8 @@
-"""G. Which target is tried: weights, conversations that stay, the quickest, rests and probes, places at a time."""
+"""G.
+
+Which target is tried: weights, conversations that stay, the quickest, rests and probes, places at a
+time.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,11 @@ from email.utils import formatdate
 
 import pytest
 
-from gateway.choice import Choice
-from gateway.cooldowns import LocalCooldowns, Rules
-from gateway.loading import load
-from gateway.routing import Router
+from gateway.config.loader import load
+from gateway.models.facts import ModelFacts
+from gateway.routing.cooldowns import CooldownPolicy, LocalCooldowns
+from gateway.routing.router import Router
+from gateway.routing.selector import TargetSelector
 from gateway.upstream.scripted import ScriptedUpstream, completion
 from tests.conftest import running
 from tests.e2e.wire.rows import row
@@ -59,9 +64,13 @@ def choice_of(**routing):
         },
     )
     router = Router(
-        settings, dict.fromkeys(names, ScriptedUpstream([completion({"content": "ok"})])), {}
+        settings,
+        dict.fromkeys(names, ScriptedUpstream([completion({"content": "ok"})])),
+        ModelFacts({}),
     )
-    return Choice(LocalCooldowns(Rules(3, 30, 30)), settings.routing), router._made("m")
+    return TargetSelector(
+        LocalCooldowns(CooldownPolicy(3, 30, 30)), settings.routing
+    ), router._build_route("m")
 
 
 @row(112)
@@ -88,9 +97,9 @@ async def test_a_conversation_stays_with_its_target_and_comes_back_to_it():
     usual = await order()
     assert all([await order() == usual for _ in range(50)])
     for _ in range(3):
-        await choice.cooldowns.failed(f"{usual[0]}/m", None)
+        await choice.cooldowns.record_failure(f"{usual[0]}/m", None)
     assert await order() == [*usual[1:], usual[0]]
-    await choice.cooldowns.succeeded(f"{usual[0]}/m")
+    await choice.cooldowns.record_success(f"{usual[0]}/m")
     assert await order() == usual
 
 
@@ -119,10 +128,10 @@ async def test_the_quickest_target_is_chosen_once_each_was_seen():
     seen = [(await choice.candidates(route, "", b""))[0].target.provider for _ in range(3)]
     assert sorted(seen) == ["a", "b", "c"]
     for name, seconds in {"a": 0.5, "b": 0.1, "c": 0.9}.items():
-        choice.paced(f"{name}/m", seconds)
+        choice.record_latency(f"{name}/m", seconds)
     assert [c.target.provider for c in await choice.candidates(route, "", b"")] == ["b", "a", "c"]
     for _ in range(10):
-        choice.paced("b/m", 2.0)
+        choice.record_latency("b/m", 2.0)
     assert (await choice.candidates(route, "", b""))[0].target.provider == "a"
 
 
@@ -184,7 +193,9 @@ async def test_the_last_target_is_tried_however_often_it_failed(data, way):
 @each_way
 @pytest.mark.parametrize("line", ["retry-after: 20", "retry-after-ms: 15000", "date"])
 async def test_a_models_last_live_target_is_tried_while_it_rests_on_its_own_word(data, way, line):
-    """The gateway never refuses by itself what the upstream might answer; its refusal comes as it is."""
+    """The gateway never refuses by itself what the upstream might answer; its refusal comes as it
+    is.
+    """
     if line == "date":
         line = f"retry-after: {formatdate(time.time() + 30, usegmt=True)}"
     name, _, value = line.partition(": ")
@@ -207,12 +218,12 @@ async def test_a_models_last_live_target_is_tried_while_it_rests_on_its_own_word
 async def test_of_targets_that_all_rest_the_one_that_recovers_soonest_is_tried():
     choice, route = choice_of()
     for name, seconds in {"a": 40, "b": 20, "c": 30}.items():
-        await choice.cooldowns.failed(f"{name}/m", seconds)
+        await choice.cooldowns.record_failure(f"{name}/m", seconds)
     assert [c.target.provider for c in await choice.candidates(route, "", b"")] == ["b"]
     for _ in range(3):
-        await choice.cooldowns.failed("c/m", None)
+        await choice.cooldowns.record_failure("c/m", None)
     (first, *_) = await choice.candidates(route, "", b"")
-    assert await choice.begun(first, "", alone=False) is not None
+    assert await choice.start_attempt(first, "", alone=False) is not None
 
 
 async def test_a_target_left_alone_on_its_own_word_is_not_called_while_another_lives(data):

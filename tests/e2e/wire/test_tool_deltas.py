@@ -1,4 +1,7 @@
-"""C. Tool calls in streams: fragments keep their call, indexes have no gap, names and ids come once."""
+"""C.
+
+Tool calls in streams: fragments keep their call, indexes have no gap, names and ids come once.
+"""
 
 from __future__ import annotations
 
@@ -218,7 +221,9 @@ ORDERS = list(itertools.permutations([OURS, "get_weather", "core_lookup"]))
 @pytest.mark.parametrize("way", ["one by one", "begun together", "in one chunk"])
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_hidden_call_leaves_no_gap_wherever_it_stands(line, names, way, stream):
-    """Begun together: whether the first is ours is known only when its arguments come, and the others wait for that."""
+    """Begun together: whether the first is ours is known only when its arguments come, and the
+    others wait for that.
+    """
     parts = [(begin(i, n), more(i, ARGS if n == OURS else f'"{n}"')) for i, n in enumerate(names)]
     events = [e for pair in parts for e in pair]
     if way == "begun together":

@@ -1,4 +1,6 @@
-"""What an upstream does wrong: always an answer for the client, always a line for the operator, and a bill that is true."""
+"""What an upstream does wrong: always an answer for the client, always a line for the operator, and
+a bill that is true.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from email.utils import formatdate
 import pytest
 
 from gateway.cli.doctor import _upstream
-from gateway.cli.serve import told
-from gateway.loading import load
-from gateway.settings import ConfigError
+from gateway.cli.serve import startup_lines
+from gateway.config.loader import load
+from gateway.config.settings import ConfigError
 from tests.conftest import events, running, said
 from tests.e2e.test_books import records
 from tests.e2e.wire.rows import row
@@ -33,9 +35,6 @@ def raw(head, body=b"{}"):
         await wire.raw(head.encode() + f"content-length: {len(body)}\r\n\r\n".encode() + body)
 
     return behave
-
-
-# --- what is no HTTP answer --------------------------------------------------------------------------------------------------
 
 
 @row(79)
@@ -70,9 +69,6 @@ async def test_a_header_that_nobody_may_send_is_dropped_and_the_others_arrive(da
                 "a\tb",
             )
             assert "bad" not in str(answer.headers)
-
-
-# --- texts ---------------------------------------------------------------------------------------------------------------------
 
 
 @row(30, 86)
@@ -159,9 +155,6 @@ async def test_an_error_inside_a_stream_is_a_line_too(data, caplog):
         assert [r for r in caplog.records if "upstream call failed: openai/m" in r.getMessage()]
 
 
-# --- time ------------------------------------------------------------------------------------------------------------------------
-
-
 @row(62)
 @each_way
 @pytest.mark.parametrize("when", ["before its head", "in its body"])
@@ -215,9 +208,6 @@ async def test_a_date_is_waited_for_like_as_many_seconds_whatever_the_upstreams_
         assert 0.8 <= up.at[1] - up.at[0] < 3.5
 
 
-# --- endings ---------------------------------------------------------------------------------------------------------------------
-
-
 @row(39)
 @pytest.mark.parametrize("way", ["full", "off"])
 @pytest.mark.parametrize("every", [True, False])
@@ -241,9 +231,6 @@ async def test_an_empty_finish_before_the_done_is_a_whole_answer(data, way, ever
             assert [
                 c["finish_reason"] for e in found[:-1] for c in e["choices"] if c["finish_reason"]
             ] == ["stop"]
-
-
-# --- what it cost ----------------------------------------------------------------------------------------------------------------
 
 
 @row(116)
@@ -289,9 +276,6 @@ async def test_what_never_reached_a_model_costs_nothing(data, fault):
         assert (record["input_tokens"], record["cost_usd"]) == (0, 0.0)
 
 
-# --- connections -----------------------------------------------------------------------------------------------------------------
-
-
 @row(102)
 @each_way
 @each_mode
@@ -323,9 +307,6 @@ async def test_a_query_in_the_base_url_goes_along(data, way):
         assert up.requests[1].path == "/v1/responses?x=2&y=3&api-version=2026-01-01"
 
 
-# --- proxies ---------------------------------------------------------------------------------------------------------------------
-
-
 @each_way
 @each_mode
 async def test_every_request_goes_through_the_proxy_that_the_environment_names(
@@ -340,7 +321,7 @@ async def test_every_request_goes_through_the_proxy_that_the_environment_names(
                 up.requests
             )
             settings = live.gateway.settings
-        lines = told(settings, live.root)
+        lines = startup_lines(settings, live.root)
         assert (
             f"  upstream   openai: {up.url} (httpx through proxy 127.0.0.1:{proxy.port})" in lines
         )

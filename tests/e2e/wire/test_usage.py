@@ -1,4 +1,8 @@
-"""C. Usage in streams: metered once and right wherever the upstream puts it, told only to a client that asked."""
+"""C.
+
+Usage in streams: metered once and right wherever the upstream puts it, told only to a client that
+asked.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The ways through the gateway that an invariant holds on: a chat with memory, one without, and the relay."""
+"""The ways through the gateway that an invariant holds on: a chat with memory, one without, and the
+relay.
+"""
 
 from __future__ import annotations
 

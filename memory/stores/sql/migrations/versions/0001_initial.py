@@ -20,7 +20,8 @@ def upgrade() -> None:
     if op.get_bind().dialect.name == "sqlite":
         for name in FTS:
             op.execute(
-                f"CREATE VIRTUAL TABLE IF NOT EXISTS {name} USING fts5(scope, body, speaker, prev, day, tokenize='porter unicode61')"
+                f"CREATE VIRTUAL TABLE IF NOT EXISTS {name} USING fts5(scope, body, speaker, "
+                "prev, day, tokenize='porter unicode61')"
             )
 
 

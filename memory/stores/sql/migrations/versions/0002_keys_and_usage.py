@@ -1,4 +1,6 @@
-"""Managed keys made at run time, what each request used, what background work keeps of its own, and vectors of messages."""
+"""Managed keys made at run time, what each request used, what background work keeps of its own, and
+vectors of messages.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ def _message_vectors() -> None:
 
 
 def _background() -> None:
-    """What became of a passage, whose conversation a job is about, how many turns a scope had since it was tidied."""
+    """What became of a passage, whose conversation a job is about, how many turns a scope had since
+    it was tidied.
+    """
     op.add_column("scopes", sa.Column("turns", sa.Integer(), server_default="0", nullable=False))
     for column in (
         sa.Column("deleted_by", sa.Text()),
@@ -123,7 +127,8 @@ def _marks() -> None:
         sa.PrimaryKeyConstraint("name", name="pk_marks"),
     )
     op.execute(
-        "INSERT INTO marks (name, upto) SELECT 'messages', id FROM messages ORDER BY id DESC LIMIT 1"
+        "INSERT INTO marks (name, upto) SELECT 'messages', id FROM messages ORDER BY id DESC "
+        "LIMIT 1"
     )
 
 

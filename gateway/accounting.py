@@ -1,0 +1,176 @@
+"""Accounting of one request: quota reserved, usage settled, a record written.
+
+The record is only queued, so that no store holds an answer up. Nothing is written of a request
+whose own credentials its upstream refused, and no user's name of one with memory off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gateway.errors import Forbidden, GatewayError, UpstreamRefused
+from gateway.http.access_log import LEFT, current_line
+from gateway.http.asgi import ClientLeft, run_shielded
+from gateway.http.response import Prepared, ResponseProducer
+from gateway.limits.limiter import Admission, KeyQuota, Limiter
+from gateway.routing.dispatcher import Dispatcher
+from gateway.routing.failures import code_of
+from gateway.routing.router import Route
+from gateway.usage.log import UsageLog, UsageRecord
+from gateway.usage.meter import UsageTotals
+from gateway.usage.pricing import TokenUsage, cost_of
+from gateway.wire.headers import Pairs
+
+USUAL_OUTPUT = 1024  # tokens reserved for an answer whose request names no maximum
+LEASE_MARGIN = 60.0  # seconds
+
+
+@dataclass(slots=True)
+class RequestAccount:
+    """The books of one request: a response's callbacks, and the admission before it.
+
+    record: what is known of the request so far. started: by perf_counter. output: tokens its answer
+    may have, None where nothing says so.
+    """
+
+    forward: Dispatcher
+    record: UsageRecord
+    started: float
+    limits: Limiter
+    usage: UsageLog
+    allowance: KeyQuota
+    output: int | None = None
+    _ticket: Admission | None = None  # None where nothing is limited
+    _status: int = 0
+
+    async def begin(self, make: Callable[[], Awaitable[ResponseProducer]]) -> Prepared:
+        """Admit the request, then begin its work.
+
+        Raises RateLimited, BudgetSpent, Forbidden, and what the work's own beginning raises: the
+        books are closed then, and no callback comes.
+        """
+        try:
+            if self.allowance.limited:
+                await self._admit()
+            return await make(), self._quota_headers()
+        except BaseException as e:
+            await run_shielded(self._close("", e))
+            raise
+
+    async def _admit(self) -> None:
+        guess = self.forward.meter.guess
+        if guess is None:
+            guess = output = 0
+        else:
+            output = USUAL_OUTPUT if self.output is None else self.output
+        if self.allowance.usd:
+            self.forward.route = _priced_route(self.forward.route, self.allowance.key)
+        usage = TokenUsage(input=guess, output=output)
+        costs = (cost_of(usage, t.price) or 0.0 for t in self.forward.route.targets)
+        lease = self.forward.deadline - asyncio.get_running_loop().time() + LEASE_MARGIN
+        self._ticket = await self.limits.admit(
+            self.allowance, guess + output, max(costs, default=0.0), lease
+        )
+
+    def _quota_headers(self) -> Pairs:
+        """Return what is left of the key's own limits.
+
+        Its client can act upon that, not upon those of an account that many share.
+        """
+        return self._ticket.headers() if self._ticket is not None else []
+
+    def on_first_byte(self, status: int, *, committed: bool) -> None:
+        """Note the status, and the time to the first byte unless that is a mere comment."""
+        self._status = status
+        if not committed:
+            self.record.first_token_ms = (time.perf_counter() - self.started) * 1000
+
+    def on_finish(
+        self, memory: str, error: BaseException | None
+    ) -> Coroutine[Any, Any, None] | None:
+        """Write the request down; return the settling of its quota, where it has one."""
+        if self._ticket is not None:
+            return self._close(memory, error)
+        self._record(self.forward.meter.bill(), memory, error)
+        return None
+
+    async def _close(self, memory: str, error: BaseException | None) -> None:
+        bill = self.forward.meter.bill()
+        if self._ticket is not None:
+            await self.limits.settle(
+                self._ticket, bill.tokens.input + bill.tokens.output, bill.known
+            )
+        self._record(bill, memory, error)
+
+    def _record(self, bill: UsageTotals, memory: str, error: BaseException | None) -> None:
+        record = bill_record(self.record, self.forward, bill, self.started)
+        record.status, record.code = _outcome(error, self._status)
+        current_line().take_usage(record, memory)
+        if isinstance(error, GatewayError):
+            current_line().note_error(error)
+        if not (
+            self.forward.caller.account
+            and isinstance(error, UpstreamRefused)
+            and error.status in (401, 403)
+        ):
+            self.usage.add(record)
+
+
+def bill_record(
+    record: UsageRecord, forward: Dispatcher, bill: UsageTotals, started: float
+) -> UsageRecord:
+    """Complete a record with what its calls tell.
+
+    That is who served, what was used, what that costs, and how long it took since `started`
+    (perf_counter).
+    """
+    last, tokens = forward.served or forward.tried, bill.tokens
+    record.latency_ms = (time.perf_counter() - started) * 1000
+    record.target = last.label if last is not None else ""
+    record.attempts, record.rounds, record.cost, record.estimated = (
+        forward.attempts,
+        bill.rounds,
+        bill.cost,
+        bill.estimated,
+    )
+    record.input, record.cached_input, record.cache_write = (
+        tokens.input,
+        tokens.cached_input,
+        tokens.cache_write,
+    )
+    record.output, record.reasoning = tokens.output, tokens.reasoning
+    record.hidden_input, record.hidden_output = bill.hidden.input, bill.hidden.output
+    return record
+
+
+def _outcome(error: BaseException | None, status: int) -> tuple[int, str | None]:
+    if isinstance(error, GatewayError):
+        return error.status, error.code or code_of(error)
+    if isinstance(error, asyncio.CancelledError | ClientLeft):
+        return LEFT, "client_left"
+    return (status or 200, None) if error is None else (500, "internal_error")
+
+
+def _priced_route(route: Route, key: str) -> Route:
+    """Return the route without the targets whose price is unknown.
+
+    What cannot be counted cannot be kept within a budget. Raises Forbidden where none is left.
+    """
+    tiers = tuple(
+        known
+        for tier in route.tiers
+        if (known := tuple(t for t in tier if t.price is not None or not t.model))
+    )
+    if not tiers:
+        raise Forbidden(
+            f"The key {key!r} has a budget and the price of {route.name!r} is unknown, so its "
+            "cost cannot be counted. The operator can set "
+            f'`price` in [models."{route.name}"].',
+            code="price_unknown",
+            param="model",
+        )
+    return replace(route, tiers=tiers)

@@ -1,0 +1,190 @@
+"""Who calls, and whose memory it is: tenant from the key, user as the key allows, agent and
+conversation from headers.
+
+Identity fails closed. Rules (PRODUCT.md, Identity): the tenant never comes from the body; a key
+that is not trusted speaks only for its own users, however the user is named; keys are compared by
+hash and never kept.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gateway.auth.key_store import PREFIX, KeyStore, digest_of
+from gateway.config.settings import Budget, KeyGrant, LimitSettings, Settings
+from gateway.errors import Unauthenticated, Unavailable
+from gateway.http.access_log import current_line
+from gateway.storage.key_probe import NONE
+
+LOCAL = "local"  # the tenant of single-user mode
+
+
+Headers = Mapping[bytes, bytes]
+
+
+UNLIMITED, UNBOUNDED = LimitSettings(), Budget()
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Whom a key stands for. authorization: the client's own, to go upstream in own-key mode only.
+
+    paths: what it may reach on the relay beyond the stateless paths; None: everything.
+    """
+
+    tenant: str
+    key: str
+    trusted: bool = True
+    admin: bool = False
+    users: frozenset[str] = frozenset()
+    default_user: str = ""
+    models: tuple[str, ...] = ("*",)
+    authorization: bytes | None = None
+    limits: LimitSettings = UNLIMITED
+    budget: Budget = UNBOUNDED
+    paths: tuple[str, ...] | None = None
+
+    @property
+    def limited(self) -> bool:
+        """Whether it matters which model a request is for."""
+        return "*" not in self.models or self.budget.usd > 0
+
+    def may_name(self, user: str) -> bool:
+        return (
+            self.trusted
+            or self.admin
+            or user in self.users
+            or (bool(self.default_user) and user == self.default_user)
+        )
+
+    @property
+    def only(self) -> list[str] | None:
+        """The users this key may see in lists; None for all of its tenant."""
+        if self.trusted or self.admin:
+            return None
+        return sorted(self.users | ({self.default_user} if self.default_user else set()))
+
+
+class Authenticator:
+    """Turns credentials into principals.
+
+    secret: the server's, for own-key tenants. token: single-user mode's local one. made: the keys
+    beside the configuration's.
+    """
+
+    def __init__(self, settings: Settings, secret: bytes, token: str, made: KeyStore) -> None:
+        self._settings, self._secret, self._token, self.made = settings, secret, token, made
+        self._mode, self._single = (
+            settings.mode,
+            settings.single_user,
+        )  # each a look into a model, asked several times a request
+        self._keys = {k.digest: k for k in settings.keys}
+
+    @property
+    def own(self) -> bool:
+        """Whether each client brings its provider's key."""
+        return self._mode == "own-key"
+
+    @property
+    def admins(self) -> int:
+        """How many keys may manage every tenant, and the keys themselves."""
+        return sum(key.admin for key in self._settings.keys) + self.made.admins
+
+    def caller(self, headers: Headers) -> Principal:
+        """Return the principal of a request to `/v1`.
+
+        Raises Unauthenticated; Unavailable while the keys are not read yet.
+        """
+        return _note_principal(self._caller(headers))
+
+    def _caller(self, headers: Headers) -> Principal:
+        credential = bearer(headers)
+        mode = self._mode
+        if mode == "managed":
+            return self._find_managed(credential)
+        user = "me" if self._single else ""
+        if mode == "open":
+            return Principal(LOCAL if self._single else "open", "open", default_user=user)
+        if credential is None:
+            raise Unauthenticated(
+                "No API key given. Send your provider's key as `Authorization: Bearer ...`; "
+                "Mnemogate passes it on."
+            )
+        if (
+            credential.startswith(PREFIX.encode())
+            and self.made.get(digest_of(credential)) is not None
+        ):
+            raise Unauthenticated(
+                "Mnemogate keys are not active yet: restart or reload the gateway. Until then, "
+                "send your provider's API key."
+            )
+        if self._single and hmac.compare_digest(credential, self._token.encode()):
+            raise Unauthenticated(
+                "This is the local token of Mnemogate's management API, which never goes "
+                "upstream. Send your provider's key."
+            )
+        authorization = headers.get(b"authorization") or b"Bearer " + credential
+        if self._single:
+            return Principal(LOCAL, "own", default_user=user, authorization=authorization)
+        tenant = "own-" + hmac.digest(self._secret, b"tenant\x00" + credential, "sha256").hex()[:32]
+        return Principal(tenant, "own", authorization=authorization)
+
+    def manager(self, headers: Headers) -> Principal:
+        """Return the principal of a request to `/memory`. Raises Unauthenticated, Unavailable."""
+        return _note_principal(self._manager(headers))
+
+    def _manager(self, headers: Headers) -> Principal:
+        if not (self._single and self._mode != "managed"):
+            return self._caller(headers)
+        credential = bearer(headers)
+        if credential is None or not hmac.compare_digest(credential, self._token.encode()):
+            raise Unauthenticated(
+                "Memory management on this machine needs the local token: send the contents of "
+                "the `token` file of the data folder as `Authorization: Bearer ...`."
+            )
+        return Principal(LOCAL, "token", default_user="me")
+
+    def _find_managed(self, credential: bytes | None) -> Principal:
+        if credential is None:
+            raise Unauthenticated(
+                "No API key given. Send a Mnemogate key as `Authorization: Bearer ...`."
+            )
+        digest = digest_of(credential)
+        key: KeyGrant | None = self._keys.get(digest) or self.made.get(digest)
+        if key is None:
+            if not self.made.read and self._settings.key_counts != NONE:
+                raise Unavailable(
+                    "The store that holds the keys is not open yet. Try again shortly.",
+                    headers=[(b"retry-after", b"1")],
+                )
+            raise Unauthenticated(
+                "The API key is not known here. Check it, or ask the operator for one."
+            )
+        return Principal(
+            key.tenant,
+            key.name,
+            key.trusted,
+            key.admin,
+            frozenset(key.users),
+            key.default_user,
+            key.models,
+            limits=key.limits,
+            budget=key.budget,
+            paths=key.paths,
+        )
+
+
+def _note_principal(principal: Principal) -> Principal:
+    """Tell the request's line in the log which key it is."""
+    current_line().key = principal.key
+    return principal
+
+
+def bearer(headers: Headers) -> bytes | None:
+    """Return the credential a client sent, if any."""
+    if (value := headers.get(b"authorization")) is not None:
+        scheme, _, credential = value.partition(b" ")
+        return credential.strip() or None if scheme.lower() == b"bearer" else value.strip() or None
+    return headers.get(b"x-api-key", b"").strip() or None

@@ -1,0 +1,105 @@
+"""Whose memory a request is about: the user, as the key allows. Identity fails closed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from gateway.auth.authenticator import Headers, Principal
+from gateway.config.settings import Settings
+from gateway.errors import BadRequest, Forbidden
+
+USER_CHARACTERS = 1024
+
+
+BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+class UserResolver:
+    """Reads user, agent and conversation from a request, as the settings order it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._order = settings.identity.order
+        self._alias = [h.lower().encode() for h in settings.identity.alias_headers]
+        self._placeholders = frozenset(p.casefold() for p in settings.identity.placeholders)
+
+    def user(
+        self, principal: Principal, headers: Headers, path: str | None, body: Mapping[str, Any]
+    ) -> str | None:
+        """Return the user the request speaks for; None when nobody is named.
+
+        Raises BadRequest, Forbidden.
+        """
+        named = self._find_named(headers, path, body)
+        if named is None:
+            return principal.default_user or None
+        if not principal.may_name(named):
+            raise Forbidden(
+                f"This key may not act for the user {named[:64]!r}. Use one of its own users, "
+                "or a trusted key."
+            )
+        return named
+
+    def _find_named(
+        self, headers: Headers, path: str | None, body: Mapping[str, Any]
+    ) -> str | None:
+        for source in self._order:
+            for value in self._values(source, headers, path, body):
+                if (name := self._check_value(value, source)) is not None:
+                    return name
+        return None
+
+    def _values(
+        self, source: str, headers: Headers, path: str | None, body: Mapping[str, Any]
+    ) -> list[Any]:
+        if source == "header":
+            return [header_text(headers, b"x-memory-user")]
+        if source == "path":
+            return [path]
+        if source == "alias":
+            return [header_text(headers, h) for h in self._alias]
+        return [body.get(source)]
+
+    def _check_value(self, value: Any, source: str) -> str | None:
+        value = str(value) if type(value) is int else value
+        if not isinstance(value, str) or not (value := value.strip()):
+            return None
+        if value.casefold() in self._placeholders:
+            return None
+        if len(value) > USER_CHARACTERS:
+            raise BadRequest(
+                f"The user name ({source}) has {len(value)} characters; at most "
+                f"{USER_CHARACTERS} are allowed.",
+                param="user",
+            )
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as e:
+            raise BadRequest(f"The user name ({source}) is not valid Unicode.", param="user") from e
+        return value
+
+
+def header_text(headers: Headers, name: bytes) -> str | None:
+    """Return a percent-encoded UTF-8 header value. Raises BadRequest for a malformed one."""
+    raw = headers.get(name)
+    if raw is None:
+        return None
+    label = name.decode()
+    try:
+        text = raw.decode("utf-8")
+        if "%" not in text:
+            return text
+        if BAD_PERCENT.search(text):
+            raise BadRequest(
+                f"The header {label} holds a malformed percent-encoding. Encode the value as "
+                "UTF-8, percent-encoded.",
+                param=label,
+            )
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError as e:
+        raise BadRequest(
+            f"The header {label} is not UTF-8. Encode the value as UTF-8, percent-encoded.",
+            param=label,
+        ) from e

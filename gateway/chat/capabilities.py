@@ -1,0 +1,70 @@
+"""What a target takes: our tools, or any addition at all.
+
+Rejections are remembered for an hour.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from gateway.routing.router import Target
+from gateway.state import GatewayState
+from gateway.wire.chat import Json
+
+LACKS_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What may be added to a request for a target.
+
+    tools: our tools. additions: anything at all. searches: the model can keep and find things by
+    itself, so nothing needs to be searched for it unasked.
+    """
+
+    tools: bool
+    additions: bool
+    searches: bool
+
+
+def capabilities_of(gateway: GatewayState, body: Json, target: Target) -> Capabilities:
+    """Tell what may be added to a request for this target."""
+    rejected = known_rejection(gateway, target.label)
+    return Capabilities(
+        tools=rejected < 1 and offers_tools(gateway, body, target),
+        additions=rejected < 2,
+        searches=rejected != 1 and target.supports_tools,
+    )
+
+
+def offers_tools(gateway: GatewayState, body: Json, target: Target) -> bool:
+    """Tell whether the request, its target and the operator take our tools."""
+    tools = gateway.settings.memory.tools
+    if tools == "never" or (tools == "with_client_tools" and not body.get("tools")):
+        return False
+    several = isinstance(body.get("n"), int) and body["n"] > 1
+    return (
+        target.supports_tools
+        and not several
+        and not body.get("functions")
+        and not body.get("function_call")
+    )
+
+
+def record_rejection(gateway: GatewayState, body: Json, target: Target) -> None:
+    """Remember that a target took the client's body but not ours.
+
+    Next time it gets one without tools, after that one without any addition.
+    """
+    had_tools = offers_tools(gateway, body, target) and known_rejection(gateway, target.label) < 1
+    gateway.lacks.put(target.label, (1 if had_tools else 2, time.monotonic()))
+
+
+def known_rejection(gateway: GatewayState, label: str) -> int:
+    """Return what the target is known to reject: 0 nothing, 1 tools, 2 any addition.
+
+    Forgotten after an hour, since a passing fault looks the same.
+    """
+    level, at = gateway.lacks.get(label) or (0, 0.0)
+    return level if time.monotonic() - at < LACKS_SECONDS else 0

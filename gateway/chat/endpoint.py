@@ -1,0 +1,95 @@
+"""`POST /v1/chat/completions`: read a request, choose who answers it, answer.
+
+A turn answers where memory has a part, the relay where it has none.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Any
+
+from gateway.chat.producer import begin_chat
+from gateway.chat.request import ChatRequest, read_chat_request
+from gateway.errors import GatewayError, TooLarge
+from gateway.http.asgi import UNEXPECTED, EarlyErrorResponse, Receive, Send, respond_error
+from gateway.http.response import GatewayResponse
+from gateway.pipeline import RequestInfo, accounted_response, affinity_key, new_dispatcher
+from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
+from gateway.routing.dispatcher import Dispatcher
+from gateway.state import GatewayState, request_id
+from gateway.usage.meter import guess_tokens
+from gateway.wire.headers import Pairs
+
+log = logging.getLogger("mnemogate")
+
+PATH = "/chat/completions"
+
+
+async def serve(
+    gateway: GatewayState, scope: Any, receive: Receive, send: Send, path_user: str | None
+) -> None:
+    """Answer a request over ASGI; tell every error."""
+    name = request_id(scope)
+    base = [(b"x-mnemogate-request-id", name.encode())]
+    try:
+        response = response_to(gateway, await read_chat_request(gateway, scope, receive, path_user))
+    except TooLarge as e:
+        await EarlyErrorResponse(e, base)(scope, receive, send)
+    except GatewayError as e:
+        await respond_error(send, e, base)
+    except Exception:
+        log.exception("unexpected failure (%s)", name)
+        await respond_error(send, GatewayError(UNEXPECTED, code="internal_error"), base)
+    else:
+        await response(scope, receive, send)
+
+
+def response_to(gateway: GatewayState, request: ChatRequest) -> GatewayResponse:
+    """Return the ASGI response to a chat request; nothing has begun yet."""
+    forward = _dispatcher(gateway, request)
+    off = request.mode == "off"
+    entry = RequestInfo(
+        request.id,
+        request.principal,
+        PATH,
+        request.started,
+        request.body["model"],
+        request.mode,
+        None if off else request.user,
+        request.total_output,
+    )
+    begin = (
+        partial(begin_chat, gateway, request, forward)
+        if request.uses_memory
+        else _relay(request, forward).ready
+    )
+    return accounted_response(gateway, forward, entry, begin)
+
+
+def _dispatcher(gateway: GatewayState, request: ChatRequest) -> Dispatcher:
+    """Return what carries the request to the targets of its route."""
+    principal = request.principal
+    forward = new_dispatcher(gateway, request.route, request.headers, principal)
+    forward.meter.guess = guess_tokens(len(request.raw))
+    if gateway.settings.routing.sticky:
+        whose = f"{principal.tenant}\x00{request.user}"
+        forward.conversation = affinity_key(request.body, request.conversation, whose)
+    return forward
+
+
+def _relay(request: ChatRequest, forward: Dispatcher) -> PassthroughProducer:
+    """Return what passes the request on as it came, without memory."""
+    status: Pairs = [(b"x-memory-status", b"off")]
+    if request.too_heavy:
+        reason = request.too_heavy.encode()
+        status = [(b"x-memory-status", b"degraded"), (b"x-memory-reason", reason)]
+    passing = RelayedRequest(
+        "POST",
+        PATH,
+        request.raw,
+        several=request.body.get("n") not in (None, 1),
+        named=status,
+        started=request.started,
+    )
+    return PassthroughProducer(forward, passing, request.wants_stream)

@@ -1,0 +1,111 @@
+"""The messages of a turn that its client does not see: our calls, and what they gave. Pure."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from gateway.chat.interceptor import RoundResult
+from gateway.wire.chat import Json
+from memory import Messages, ToolCall
+
+PLAIN_ID = re.compile(r"[\w.:-]+", re.ASCII).fullmatch  # that JSON spells in one way, nearly always
+SEARCHED_IDS = 4  # that are looked for in all the bytes of a request
+
+
+class HiddenExchange:
+    """The hidden messages of one turn.
+
+    messages: they follow the client's own. recorded: what stands for the answer in the next turn.
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[Json] = []
+        self.recorded: list[Json] | None = None
+
+    def reassign_ids_of(self, calls: Iterable[Json]) -> None:
+        """Give hidden calls new ids where the client's own calls of a reply have theirs."""
+        taken = {c["id"] for c in calls if isinstance(c.get("id"), str)}
+        self.messages = _reassign_ids(self.messages, taken)
+
+    def record_with(self, last: Sequence[Json] = ()) -> None:
+        """Keep the hidden messages, and `last` after them, for the next turn."""
+        self.recorded = [*self.messages, *last]
+
+    def append(
+        self, message: Json, result: RoundResult, answers: Sequence[str], client: Messages
+    ) -> None:
+        """Add a round: the assistant's message as received, then our answers to its calls.
+
+        client: the messages whose ids are not used again.
+        """
+        ours = {id(c) for c in result.ours}
+        taken = {str(c.get("id")) for c in [*calls_in(self.messages), *result.theirs]}
+        taken |= _find_taken_ids({str(c["id"]) for c in result.ours if c.get("id")}, client)
+        calls: list[Json] = []
+        answered: list[Json] = []
+        next_answer = iter(answers)
+        for call in message.get("tool_calls") or []:
+            if id(call) in ours:
+                if not call.get("id") or str(call["id"]) in taken:
+                    call = {**call, "id": _new_call_id()}
+                taken.add(str(call["id"]))
+                content = next(next_answer)
+                answered.append({"role": "tool", "tool_call_id": call["id"], "content": content})
+            calls.append(call)
+        self.messages += [{**message, "tool_calls": calls}, *answered]
+
+
+def tool_calls(result: RoundResult) -> list[ToolCall]:
+    """Return the calls of ours in a round, as the memory takes them."""
+    return [
+        ToolCall(str(c.get("id") or ""), str(c["function"]["name"]), _arguments(c))
+        for c in result.ours
+    ]
+
+
+def calls_in(messages: Iterable[Json]) -> list[Json]:
+    """Return the calls in these messages."""
+    return [c for m in messages for c in m.get("tool_calls") or []]
+
+
+def _find_taken_ids(ids: set[str], messages: Messages) -> set[str]:
+    """Find which of these ids the client's messages may hold.
+
+    They are found in the messages' bytes, so that none of them is decoded for it.
+    """
+    if len(ids) > SEARCHED_IDS or not messages.text:
+        return ids & {str(c.get("id")) for c in calls_in(messages)}
+    return {i for i in ids if not PLAIN_ID(i) or f'"{i}"'.encode() in messages.text}
+
+
+def _reassign_ids(hidden: list[Json], taken: set[str]) -> list[Json]:
+    """Return hidden messages with new ids for those calls of ours whose id is taken."""
+    fresh = {i: _new_call_id() for i in taken}
+    out: list[Json] = []
+    for message in hidden:
+        if (answered := str(message.get("tool_call_id"))) in fresh:
+            message = {**message, "tool_call_id": fresh[answered]}
+        elif calls := message.get("tool_calls"):
+            message = {
+                **message,
+                "tool_calls": [
+                    {**c, "id": fresh[i]} if (i := str(c.get("id"))) in fresh else c for c in calls
+                ],
+            }
+        out.append(message)
+    return out
+
+
+def _new_call_id() -> str:
+    return f"call_{secrets.token_hex(12)}"
+
+
+def _arguments(call: Json) -> str:
+    arguments = call["function"].get("arguments")
+    return (
+        arguments if isinstance(arguments, str) else msgspec.json.encode(arguments or {}).decode()
+    )

@@ -1,0 +1,81 @@
+"""The writing of a request while the upstream works on it."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from memory import Erased, Session, StoreUnavailable
+
+TOGETHER_SECONDS = 0.05  # that a request waits for a whole answer, to be written with it
+# more for a store that is late, once all of a round has been shown: a whole answer waits 250 ms at
+# most
+STORE_SECONDS = 0.1
+
+
+class RequestOpening:
+    """Makes one request durable.
+
+    streamed: the client sees the answer as it comes. degraded: the store failed, or was late.
+    """
+
+    def __init__(self, session: Session, *, streamed: bool) -> None:
+        self.degraded = False
+        self._session = session
+        self._streamed = streamed
+        self._task: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, *, at_once: bool = False) -> None:
+        """Begin to write the request.
+
+        A whole answer that comes within moments is written together with it, unless it is to be
+        done at once.
+        """
+        if self._task is not None:
+            return
+        self._cancel_timer()
+        if self._streamed or at_once or not self._session.can_defer_opening:
+            self._task = asyncio.ensure_future(self._open())
+        else:
+            self._timer = asyncio.get_running_loop().call_later(
+                TOGETHER_SECONDS, partial(self.begin, at_once=True)
+            )
+
+    async def wait(self, patience: float) -> bool:
+        """Tell whether the store has taken the request by now, or within `patience` seconds.
+
+        The upstream has answered, and what goes to the client is not held up: it is told
+        `degraded`, and the store goes on trying until its answer is needed.
+        """
+        self._cancel_timer()
+        if (task := self._task) is None:
+            return True
+        if not task.done():
+            with self._session.patience.of(patience) as seconds:
+                await asyncio.wait([task], timeout=seconds)
+        if task.done():
+            if not task.cancelled():
+                task.result()
+            return True
+        self.degraded = True
+        return False
+
+    async def finish(self) -> None:
+        """Let what was begun be kept or taken back as a whole.
+
+        A store that still does not answer goes without.
+        """
+        if not await self.wait(STORE_SECONDS) and self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def _open(self) -> None:
+        try:
+            await self._session.open()
+        except (StoreUnavailable, Erased):
+            self.degraded = True

@@ -1,0 +1,168 @@
+"""How a chat request with memory is begun and answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from gateway.chat.capabilities import capabilities_of, record_rejection
+from gateway.chat.degraded import DegradedChatProducer
+from gateway.chat.request import ChatRequest
+from gateway.chat.round_sender import TargetOptions
+from gateway.chat.turn import Turn, TurnLimits
+from gateway.errors import Unavailable
+from gateway.http.response import CompletionProducer, ResponseHead
+from gateway.memory_adapters.summarizer import Summarizer
+from gateway.routing.dispatcher import Dispatcher
+from gateway.routing.router import Target
+from gateway.state import GatewayState
+from gateway.wire.chat import Json
+from gateway.wire.headers import Pairs
+from memory import MemoryFault, TurnRequest, keyed_hash
+
+HEAVY_SECONDS = 0.8  # that an answer waits for the store to take a long request
+NOBODY = (
+    "nobody was named, so what is remembered is this conversation's alone: send `user` in the "
+    "body, the header X-Memory-User, or name the user in the path, /u/{user}/v1"
+)
+SORTED = msgspec.json.Encoder(order="sorted")
+NOT_IDENTITY = ("messages", "stream", "stream_options")  # members that a retry may change
+
+
+async def begin_chat(
+    gateway: GatewayState, request: ChatRequest, forward: Dispatcher
+) -> ChatProducer | DegradedChatProducer:
+    """Begin the session of a request; return what answers it.
+
+    A memory that fails never takes the app down, unless the operator or the request needs it: then
+    this raises Unavailable.
+    """
+    memory, body = gateway.settings.memory, request.body
+    target = await forward.first_target()
+    if gateway.credentials.keep(request.principal.tenant, forward.caller.authorization):
+        gateway.worker.resume(request.principal.tenant)
+    try:
+        session = await gateway.memory.begin(await _ask(gateway, request, forward, target))
+    except MemoryFault as e:
+        resumes = request.conversation and body["messages"].after.newest < 0
+        if memory.on_error == "fail" or resumes:
+            raise Unavailable(
+                "The memory store is unavailable, and this request needs it. Try again shortly.",
+                headers=[(b"retry-after", b"1")],
+            ) from e
+        return DegradedChatProducer(body, forward, request.started)
+    if request.user is None:
+        session.trace.notes.append(NOBODY)
+    turn = Turn(
+        body,
+        session,
+        forward,
+        _turn_limits(gateway, body),
+        TargetOptions(
+            target.settings.stream_usage,
+            partial(record_rejection, gateway, body),
+            memory.placement == "cache_stable",
+        ),
+    )
+    return ChatProducer(request, forward, turn)
+
+
+def _turn_limits(gateway: GatewayState, body: Json) -> TurnLimits:
+    """Return the rounds and the seconds that a turn beginning now may take."""
+    memory = gateway.settings.memory
+    until = asyncio.get_running_loop().time() + memory.turn_seconds
+    patience = HEAVY_SECONDS if body["messages"].heavy else memory.read_deadline_ms / 1000
+    return TurnLimits(memory.max_rounds, until, memory.usage == "sum", patience)
+
+
+async def _ask(
+    gateway: GatewayState, request: ChatRequest, forward: Dispatcher, target: Target
+) -> TurnRequest:
+    """Put a request as the memory is asked about it."""
+    memory, body = gateway.settings.memory, request.body
+    takes = capabilities_of(gateway, body, target)
+    return TurnRequest(
+        scope=gateway.memory.scope(request.principal.tenant, request.user, request.agent),
+        messages=body["messages"],
+        model=body["model"],
+        request_id=request.id,
+        mode=request.mode,
+        explicit=request.conversation,
+        client_tools=body.get("tools"),
+        offer=takes.tools,
+        inject=takes.additions,
+        recall=memory.recall == "auto" or not takes.searches,
+        window=target.window,
+        tokenizer=gateway.vocabularies.start_loading(target.tokenizer),
+        max_output=request.max_output,
+        complete=Summarizer(gateway, forward, body["model"]),
+        rest=await _digest_rest(body),
+        idempotency=request.idempotency_key,
+        certain=request.is_retry,
+        extract=memory.extract == "auto" and not takes.searches,
+        size=len(request.raw),
+    )
+
+
+async def _digest_rest(body: Json) -> bytes:
+    """Return what tells a request from another of the same messages."""
+    members = {k: v for k, v in body.items() if k not in NOT_IDENTITY}
+    digest = partial(_digest, members)
+    return await asyncio.to_thread(digest) if body["messages"].heavy else digest()
+
+
+def _digest(members: Json) -> bytes:
+    return keyed_hash(b"rest", SORTED.encode(members))
+
+
+class ChatProducer(CompletionProducer):
+    """The answer of a turn whose session has begun."""
+
+    def __init__(self, request: ChatRequest, forward: Dispatcher, turn: Turn) -> None:
+        super().__init__(stream=request.wants_stream)
+        self._request, self._forward, self._turn = request, forward, turn
+
+    @property
+    def memory(self) -> str:
+        return "degraded" if self._turn.degraded else "ok"
+
+    def chunks(self) -> AsyncGenerator[bytes, None]:
+        return self._turn.run()
+
+    def whole(self) -> bytes:
+        return self._turn.completion()
+
+    def build_head(self, *, committed: bool) -> ResponseHead:
+        reply = self._turn.reply
+        return self.completion_head(reply.headers if reply is not None else [])
+
+    def extra_headers(self) -> Pairs:
+        turn = self._turn
+        session = turn.session
+        out = [
+            (b"x-memory-status", self.memory.encode()),
+            (b"x-memory-conversation", self._conversation_name(session.conversation.name)),
+            *self._forward.target_headers(self._request.started),
+        ]
+        if session.is_recording:
+            out.append((b"x-memory-explain", session.explain_id.encode()))
+        if not self.stream:
+            out += [
+                (b"x-memory-rounds", b"%d" % len(turn.used)),
+                (b"x-memory-injected-tokens", b"%d" % session.injected_tokens),
+            ]
+        return out
+
+    def _conversation_name(self, name: str) -> bytes:
+        """Return the conversation as the client spelt it, else percent-encoded."""
+        if self._request.conversation:
+            return self._request.conversation_as_sent
+        return name.encode() if name.isascii() and name.isidentifier() else quote(name).encode()
+
+    def on_finish(self, error: BaseException | None) -> Coroutine[Any, Any, None] | None:
+        return None if self._turn.finished else self._turn.abandon(error)

@@ -1,0 +1,94 @@
+"""A gateway inside this process: its port, and a thread that serves it while a command talks to
+it.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from gateway.cli.options import CommandFailed
+
+if TYPE_CHECKING:
+    from gateway.config.settings import Settings
+
+START_SECONDS = 20.0
+
+
+def bind_socket(host: str, port: int) -> socket.socket:
+    """Return a listening socket.
+
+    Raises Failed, saying what to do, when the address cannot be had.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        return socket.create_server((str(address[0]), port), family=family, backlog=2048)
+    except OSError as e:
+        shown = f"{host}:{port}"
+        if isinstance(e, socket.gaierror):
+            raise CommandFailed(
+                f"The host {host!r} cannot be resolved: {e.strerror}. Use an address of this "
+                "machine: 127.0.0.1, or 0.0.0.0 for all."
+            ) from e
+        import errno
+
+        if e.errno == errno.EADDRINUSE:
+            raise CommandFailed(
+                f"{shown} is in use. Stop what runs there, or choose another port: --port "
+                f"{port + 1 if port < 65535 else 8081}"
+            ) from e
+        raise CommandFailed(
+            f"{shown} cannot be opened: {e.strerror}. Choose another --host or --port."
+        ) from e
+
+
+def url_of(sock: socket.socket) -> str:
+    """Return where a client on this machine reaches the socket."""
+    host, port = sock.getsockname()[:2]
+    # read, not bound
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
+    return f"http://{host}:{port}"
+
+
+@contextmanager
+def serve_in_thread(
+    settings: Settings, sock: socket.socket, patience: float = 5.0
+) -> Iterator[str]:
+    """Serves the settings on the socket for as long as the context lasts.
+
+    Yields its URL. patience: seconds to drain.
+
+    Raises ConfigError, or Failed when the memory store cannot be opened.
+    """
+    from gateway.app import create_app
+    from gateway.server.uvicorn_server import server_for
+
+    app = create_app(settings)
+    server = server_for(app, log_level="error")
+    thread = threading.Thread(target=server.run, args=([sock],), name="mnemogate", daemon=True)
+    thread.start()
+    try:
+        until = time.monotonic() + START_SECONDS
+        while not (server.started and app.gateway.memory.ready):
+            if app.gateway.memory.outdated:
+                raise CommandFailed(f"{settings.database}: {app.gateway.memory.outdated}")
+            if not thread.is_alive() or time.monotonic() > until:
+                raise CommandFailed(
+                    f"The memory store {settings.database} cannot be opened. `mnemogate doctor` "
+                    "looks closer."
+                )
+            time.sleep(0.01)
+        yield url_of(sock)
+    finally:
+        if server.started and thread.is_alive():
+            server.drain()
+            thread.join(patience)
+        server.should_exit = server.force_exit = True
+        thread.join(2)
+        sock.close()

@@ -1,0 +1,35 @@
+"""What the memory did for one answer, as lines to show beside it. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+WIDTH = 110
+MISSING = ["(what the memory did is not available: the explain record could not be read)"]
+
+
+def tool_lines(record: dict[str, Any] | None) -> list[str]:
+    """Return one line for each memory tool call of an explain record, in order."""
+    if record is None:
+        return MISSING
+    return [
+        f"{call['name']}({arguments(call.get('arguments'))})" for call in record.get("tools", [])
+    ]
+
+
+def arguments(value: Any) -> str:
+    """Return a call's arguments as a person would write them, cut to one line."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return short(value)
+    if not isinstance(value, dict):
+        return short(str(value))
+    return short(", ".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in value.items()))
+
+
+def short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."

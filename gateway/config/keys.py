@@ -1,0 +1,89 @@
+"""Managed keys in a configuration: what they may do, their limits and budgets."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Literal
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from gateway.config.section import Section
+
+SHA256 = re.compile(r"[0-9a-f]{64}")
+KEY_CHARACTERS = 16  # below which a key could be guessed from its hash
+
+
+class LimitSettings(Section):
+    rpm: int = Field(0, ge=0, le=2**53)
+    tpm: int = Field(0, ge=0, le=2**53)
+    concurrent: int = Field(0, ge=0, le=2**53)
+
+
+class Budget(Section):
+    usd: float = Field(0, ge=0, le=1e9, allow_inf_nan=False)
+    period: Literal["hour", "day", "week", "month"] = "month"
+
+
+class KeyGrant(Section):
+    """What a managed key is called and what it may do, wherever it was made."""
+
+    name: str = Field(min_length=1, max_length=256)
+    tenant: str = Field(min_length=1, max_length=1024)
+    trusted: bool = True
+    users: tuple[str, ...] = ()
+    default_user: str = ""
+    admin: bool = False
+    models: tuple[str, ...] = ("*",)
+    paths: tuple[str, ...] = ()
+    limits: LimitSettings = LimitSettings()
+    budget: Budget = Budget()
+
+    @field_validator("name", "tenant")
+    @classmethod
+    def _printable(cls, text: str) -> str:
+        if not text.isprintable() or not text.strip() or text == "*":
+            raise ValueError(
+                "give printable characters, neither blanks alone nor a lone * (which means all)"
+            )
+        return text
+
+    @field_validator("paths")
+    @classmethod
+    def _below_v1(cls, paths: tuple[str, ...]) -> tuple[str, ...]:
+        if wrong := next((path for path in paths if not path.startswith("/v1/")), None):
+            raise ValueError(
+                f'{wrong[:60]!r} does not begin with /v1/; give paths such as "/v1/files*"'
+            )
+        return paths
+
+
+class KeySettings(KeyGrant):
+    key: SecretStr | None = None
+    key_hash: str | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> KeySettings:
+        if (self.key is None) == (self.key_hash is None):
+            raise ValueError("give either `key` or `key_hash` (sha256, hex)")
+        if self.key is not None and not self.key.get_secret_value():
+            raise ValueError("`key` is empty")
+        if not SHA256.fullmatch(
+            self.digest
+        ):  # not quoted: it may be the key itself, in the wrong place
+            raise ValueError(
+                '`key_hash` is no sha256 in hex, which has 64 digits: printf %s "$KEY" | sha256sum'
+            )
+        return self
+
+    @property
+    def short(self) -> bool:
+        """Whether the key could be guessed from its hash, which is a quick one."""
+        return self.key is not None and len(self.key.get_secret_value()) < KEY_CHARACTERS
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of the key, in hex."""
+        if self.key is not None:
+            return hashlib.sha256(self.key.get_secret_value().encode()).hexdigest()
+        return (self.key_hash or "").removeprefix("sha256:").lower()

@@ -1,0 +1,153 @@
+"""Configuration as it is given: a TOML file, `${VAR}` in its strings, `MNEMOGATE_SECTION__MEMBER`
+over it.
+
+An unset variable without a default fails by name, never with its value.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gateway.config.settings import ConfigError, Settings, parse_settings
+from gateway.config.validation import InterpolatedText
+from gateway.errors import kind_of
+from gateway.storage.key_probe import NONE, read_key_counts
+
+VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+
+
+def load(
+    path: Path | None = None,
+    env: Mapping[str, str] = os.environ,
+    overrides: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Return the settings that may be served: see `read`, and whether keys were made at run time,
+    which decides the mode. Raises ConfigError.
+    """
+    settings = read_settings(path, env, overrides)
+    file = settings.sqlite_file
+    return settings.validated_for_serving(read_key_counts(file) if file else NONE)
+
+
+def read_settings(
+    path: Path | None,
+    env: Mapping[str, str] = os.environ,
+    overrides: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Read the settings from a file, the environment and overrides, the later winning.
+
+    path: None for the defaults. overrides: dotted member to value; the override `upstream`, or
+    `MNEMOGATE_UPSTREAM`, is the base URL used when no provider is configured. Raises ConfigError.
+    """
+    data = _read_file(path, env) if path is not None else {}
+    variables = _from_environment(data, env)
+    upstream = env.get("MNEMOGATE_UPSTREAM")
+    for member, value in (overrides or {}).items():
+        if member == "upstream":
+            upstream = value or upstream
+        elif value is not None:
+            _set_member(data, member.split("."), value)
+            variables.pop(tuple(member.split(".")), None)
+    _fill_in_upstream(data, upstream)
+    return parse_settings(data, variables)
+
+
+def _read_file(path: Path, env: Mapping[str, str]) -> dict[str, Any]:
+    """Read a configuration file, its `${...}` filled in. Raises ConfigError."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as e:
+        raise ConfigError(f"cannot read the configuration {path}: {e.strerror}") from e
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise ConfigError(f"{path} is not valid TOML: {e}") from e
+    try:
+        found: dict[str, Any] = _expand(data, env, "")
+    except ConfigError as e:
+        raise ConfigError(f"{path}: {e}") from e
+    return found
+
+
+def _fill_in_upstream(data: dict[str, Any], upstream: str | None) -> None:
+    """Add the provider and the model of who names none. Raises ConfigError."""
+    for table in ("providers", "models"):
+        if not isinstance(data.get(table, {}), dict):
+            raise ConfigError(
+                f"{table}: this is a table of tables, such as [{table}.name], not "
+                f"{kind_of(data[table])}"
+            )
+    if not data.get("providers") or upstream:
+        base = upstream or "https://api.openai.com/v1"
+        providers = data.setdefault("providers", {})
+        name = next(iter(providers), "openai")
+        providers[name] = {**providers.get(name, {}), "base_url": base}
+    if not data.get("models"):
+        data["models"] = {"*": {"targets": [{"provider": next(iter(data["providers"]))}]}}
+
+
+def _expand(value: Any, env: Mapping[str, str], where: str) -> Any:
+    if isinstance(value, dict):
+        return {k: _expand(v, env, f"{where}.{k}".lstrip(".")) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_expand(v, env, f"{where}[{i}]") for i, v in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+
+    def look_up(m: re.Match[str]) -> str:
+        found = env.get(m[1], m[2])
+        if found is None or (found == "" and m[2] is None):
+            raise ConfigError(
+                f"{where} uses ${{{m[1]}}}, which is not set. Set it, or give a default: "
+                f"${{{m[1]}:-...}}"
+            )
+        return found
+
+    if bad := re.search(r"\$\{[^}]*\}?", VARIABLE.sub("", value)):
+        raise ConfigError(
+            f"{where} holds {bad[0]!r}, which names no variable: letters, digits and _ only, as "
+            "in ${NAME} or ${NAME:-default}"
+        )
+    if (text := VARIABLE.sub(look_up, value)) == value:
+        return value
+    filled = InterpolatedText(text)
+    filled.raw = value
+    return filled
+
+
+def _from_environment(data: dict[str, Any], env: Mapping[str, str]) -> dict[tuple[str, ...], str]:
+    """Return the variables that were found, by the path that each set."""
+    found: dict[tuple[str, ...], str] = {}
+    for name, value in env.items():
+        path = name.removeprefix("MNEMOGATE_").lower().split("__")
+        if (name.startswith("MNEMOGATE_") and "__" in name) or name in (
+            "MNEMOGATE_KEYS",
+            "MNEMOGATE_PROVIDERS",
+            "MNEMOGATE_MODELS",
+            "MNEMOGATE_IDENTITY",
+        ):
+            _set_member(data, path, _value(value))
+            found[tuple(path)] = name
+    return found
+
+
+def _value(text: str) -> Any:
+    if text[:1] in "[{" or text in ("true", "false"):
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+    return text
+
+
+def _set_member(data: dict[str, Any], path: list[str], value: Any) -> None:
+    *parents, last = path
+    for name in parents:
+        data = data.setdefault(name, {})
+        if not isinstance(data, dict):
+            raise ConfigError(f"{'.'.join(path)}: {name} is not a table")
+    data[last] = value

@@ -1,0 +1,80 @@
+"""The settings of memory: its blocks, tools, recall, summaries and upkeep."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from gateway.config.section import Section
+from memory import LABEL, RESERVED
+
+
+class BlockDefault(Section):
+    label: str
+    description: str = ""
+    value: str = ""
+    limit: int = Field(4000, gt=0)
+    read_only: bool = False
+
+    @field_validator("label")
+    @classmethod
+    def _usable(cls, label: str) -> str:
+        if not LABEL.fullmatch(label) or label in RESERVED:
+            raise ValueError("this must match [a-z][a-z0-9_]{0,62} and be none of ours")
+        return label
+
+    @model_validator(mode="after")
+    def _fits(self) -> BlockDefault:
+        if len(self.value) > self.limit:
+            raise ValueError(
+                f"`value` has {len(self.value)} characters, its limit is {self.limit}: shorten "
+                "it, or raise `limit`"
+            )
+        return self
+
+
+BLOCKS = (
+    BlockDefault(label="human", description="What is known about the user"),
+    BlockDefault(label="persona", description="How to behave towards this user"),
+    BlockDefault(label="scratchpad", description="Open tasks, plans, follow-ups"),
+)
+
+
+class ReflectSettings(Section):
+    every_turns: int = Field(0, ge=0)
+    idle_seconds: float = Field(0, ge=0)
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as e:
+        raise ValueError(f"this is a regular expression ({e.msg})") from e
+    return text
+
+
+class MemorySettings(Section):
+    tools: Literal["always", "with_client_tools", "never"] = "always"
+    ignore: tuple[Annotated[str, AfterValidator(_pattern)], ...] = ()
+    max_rounds: int = Field(8, ge=1)
+    turn_seconds: float = Field(300, gt=0)
+    usage: Literal["sum", "last"] = "sum"
+    explain_days: float = Field(7, ge=0)
+    unnamed_days: float = Field(30, ge=0)
+    on_error: Literal["bypass", "fail"] = "bypass"
+    recall: Literal["tools", "auto"] = "tools"
+    placement: Literal["cache_stable", "live"] = "cache_stable"
+    extract: Literal["off", "auto"] = "off"
+    embedder: str = "none"
+    summarizer: str = ""
+    summarize_ahead: bool = True
+    reflect: ReflectSettings = ReflectSettings()
+    cleanup: Literal["off", "auto"] = "off"
+    read_deadline_ms: float = Field(150, gt=0)
+    cache_idle_seconds: float = Field(300, gt=0)
+    summary_seconds: float = Field(30, gt=0)
+    import_rows: int = Field(100_000, gt=0)
+    import_mib: float = Field(32, gt=0)
+    blocks: tuple[BlockDefault, ...] = BLOCKS

@@ -1,0 +1,60 @@
+"""Secrets of the data folder: made once, whole or not at all, for their owner's eyes."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+from pathlib import Path
+
+from gateway.config.settings import ConfigError
+
+log = logging.getLogger("mnemogate")
+OTHERS = 0o077
+
+
+def load_or_create_secret(path: Path, size: int) -> bytes:
+    """Return a random secret of `size` bytes, kept as hex in a file of its owner's.
+
+    Of several processes that begin at once all have the same. Raises ConfigError for a file that
+    holds no such secret.
+    """
+    if not path.exists():
+        _make(path, secrets.token_bytes(size))
+    try:
+        found = bytes.fromhex(path.read_text().strip())
+    except ValueError:
+        found = b""
+    if len(found) != size:
+        raise ConfigError(
+            f"{path} does not hold a secret of Mnemogate's, which is {size} bytes in hex; it "
+            f"has {path.stat().st_size} characters. Restore it from a backup: without it no "
+            "stored memory can be recognised. Where nothing is stored yet, delete it."
+        )
+    if path.stat().st_mode & OTHERS and os.name == "posix":
+        path.chmod(0o600)
+        log.warning(
+            "%s could be read by other users of this machine; it is its owner's alone now. "
+            "Where one may have read it, delete it and start again (with another `secret`, "
+            "stored memory is not recognised).",
+            path,
+        )
+    return found
+
+
+def _make(path: Path, secret: bytes) -> None:
+    """Write the file beside its place and puts it there, unless another process was quicker."""
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secret.hex() + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.link(beside, path)
+        except OSError:  # a file system without links
+            beside.rename(path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,424 @@
+"""What Mnemogate can be told: every setting with its type, bounds and default, checked whole before
+use.
+
+What cannot be used is refused with its path, its value and what is allowed; keys are never shown.
+How a file and the environment become these: `loader`. The sections on keys and on memory are
+modules of their own, which this one exports too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
+
+from gateway.config.addresses import complete_url
+from gateway.config.keys import Budget, KeyGrant, KeySettings, LimitSettings
+from gateway.config.memory_settings import BlockDefault, MemorySettings, ReflectSettings
+from gateway.config.section import Section
+from gateway.config.validation import describe_validation_errors
+from gateway.storage.key_probe import NONE, KeyCounts
+from gateway.wire.headers import may_forward
+
+__all__ = [
+    "BlockDefault",
+    "Budget",
+    "ConfigError",
+    "CooldownSettings",
+    "IdentitySettings",
+    "KeyGrant",
+    "KeySettings",
+    "LimitSettings",
+    "MemorySettings",
+    "ModelSettings",
+    "Price",
+    "ProviderSettings",
+    "ReflectSettings",
+    "RoutingSettings",
+    "ServerSettings",
+    "Settings",
+    "StorageSettings",
+    "TargetSettings",
+    "TimeoutSettings",
+    "data_folder",
+    "parse_settings",
+]
+
+VECTORS = re.compile(r"chroma:https?://[^/]")
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+class ConfigError(ValueError):
+    """The configuration cannot be used; the message names the member and what to do."""
+
+
+def _harmless(name: str) -> str:
+    if not may_forward(name.lower().encode()):
+        raise ValueError(
+            "it never goes upstream: credentials, cookies, hop-by-hop headers and Mnemogate's "
+            "own stay here; name another header"
+        )
+    return name
+
+
+class ServerSettings(Section):
+    host: str = "127.0.0.1"
+    port: int = Field(8080, ge=0, le=65535)
+    max_body_mib: float = Field(64, gt=0)
+    cors_origins: tuple[str, ...] = ()
+    open: bool = False
+    single_user: Literal["auto"] | bool = "auto"
+    drain_seconds: float = Field(600, ge=0)
+    keepalive_seconds: float = Field(15, ge=0)
+    commit_seconds: float = Field(15, gt=0)
+    forward_headers: tuple[Annotated[str, AfterValidator(_harmless)], ...] = ()
+
+    @field_validator("single_user", mode="wrap")
+    @classmethod
+    def _either(cls, value: Any, inner: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return inner(value)
+        except ValidationError:  # of each of its types
+            raise ValueError("use auto, true or false") from None
+
+    @property
+    def loopback(self) -> bool:
+        return self.host in LOOPBACK
+
+
+class StorageSettings(Section):
+    data: str = ""
+    database: str = "sqlite+aiosqlite:///mnemogate.db"
+    vectors: str = "chroma:embedded"
+    redis: str = ""
+    exact_below: int = Field(5000, ge=0)
+    synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
+
+    @field_validator("vectors")
+    @classmethod
+    def _store(cls, where: str) -> str:
+        if where not in ("chroma:embedded", "none") and not VECTORS.match(where):
+            raise ValueError("use chroma:embedded, chroma:http://host:8000 or none")
+        return where
+
+
+class TimeoutSettings(Section):
+    connect: float = Field(5, gt=0)
+    first_token: float = Field(120, gt=0)
+    idle: float = Field(60, gt=0)
+    total: float = Field(600, gt=0)
+
+
+class ProviderSettings(Section):
+    kind: Literal["openai", "anthropic", "azure"] = "openai"
+    base_url: Annotated[str, BeforeValidator(complete_url)]
+    api_key: SecretStr | None = None
+    timeouts: TimeoutSettings = TimeoutSettings()
+    max_connections: int = Field(1000, gt=0)
+    proxy: str = Field("", repr=False)  # which may hold a password: messages show it without
+    ca_file: str = ""
+    client_cert: str = ""
+    http2: bool = False
+    stream_usage: bool = True
+    api_version: str = ""
+    default_max_tokens: int = Field(4096, gt=0)
+
+
+class TargetSettings(Section):
+    provider: str
+    model: str | None = None
+    weight: float = Field(1, gt=0)
+    concurrent: int = Field(0, ge=0)
+
+
+class Price(Section):
+    """USD per million tokens.
+
+    cached_input, cache_write: what the provider read from its prompt cache, and put there; None: as
+    input.
+    """
+
+    input: float = Field(ge=0, le=1e6)
+    cached_input: float | None = Field(None, ge=0, le=1e6)
+    cache_write: float | None = Field(None, ge=0, le=1e6)
+    output: float = Field(ge=0, le=1e6)
+
+
+class ModelSettings(Section):
+    targets: tuple[TargetSettings, ...] = Field(min_length=1)
+    fallbacks: tuple[str, ...] = ()
+    context_window: int | None = Field(None, gt=0)
+    supports_tools: bool | None = None
+    price: Price | None = None
+
+
+class CooldownSettings(Section):
+    failures: int = Field(3, ge=0)
+    window: float = Field(30, gt=0)
+    seconds: float = Field(30, ge=0)
+
+
+class RoutingSettings(Section):
+    retries: int = Field(1, ge=0)
+    cooldown: CooldownSettings = CooldownSettings()
+    choice: Literal["weighted", "least_latency"] = "weighted"
+    sticky: bool = False
+    queue_seconds: float = Field(5, ge=0)
+    failover_codes: tuple[str, ...] = ("insufficient_quota", "model_not_found")
+
+
+IDENTITY = ("header", "path", "user", "safety_identifier", "alias")
+PLACEHOLDERS = (
+    "undefined",
+    "null",
+    "none",
+    "nil",
+    "nan",
+    "anonymous",
+    "anon",
+    "unknown",
+    "guest",
+    "default",
+    "user",
+    "[object object]",
+    "n/a",
+    "-",
+    "0",
+)
+
+
+class IdentitySettings(Section):
+    order: tuple[Literal["header", "path", "user", "safety_identifier", "alias"], ...] = IDENTITY  # type: ignore[assignment]
+    alias_headers: tuple[str, ...] = ("x-openwebui-user-id", "x-openwebui-user-email")
+    placeholders: tuple[str, ...] = PLACEHOLDERS
+
+
+class Settings(Section):
+    """Everything Mnemogate can be told.
+
+    `identity` may be the bare list of sources, as well as its table.
+    """
+
+    server: ServerSettings = ServerSettings()
+    storage: StorageSettings = StorageSettings()
+    identity: IdentitySettings = IdentitySettings()
+    providers: dict[str, ProviderSettings] = Field({})
+    models: dict[str, ModelSettings] = Field({})
+    routing: RoutingSettings = RoutingSettings()
+    keys: tuple[KeySettings, ...] = ()
+    memory: MemorySettings = MemorySettings()
+    _made: KeyCounts | None = PrivateAttr(default=NONE)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, data: Any) -> Any:
+        if isinstance(data, dict) and isinstance(data.get("identity"), list):
+            data = {**data, "identity": {"order": data["identity"]}}
+        return data
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Settings:
+        for name, model in self.models.items():
+            self._check_model(name, model)
+        if self.memory.summarizer and self.models and not self.serves(self.memory.summarizer):
+            raise ValueError(
+                f"memory.summarizer names the model {self.memory.summarizer!r}, which no "
+                f"[models] entry serves; there are: {', '.join(self.models)}"
+            )
+        self._check_keys()
+        return self
+
+    def _check_model(self, name: str, model: ModelSettings) -> None:
+        """Raise ValueError for a provider or a fallback that is not there."""
+        for target in model.targets:
+            if target.provider not in self.providers:
+                raise ValueError(
+                    f"models.{name!r} names the provider {target.provider!r}, which is not "
+                    f"configured; there are: {', '.join(self.providers) or 'none'}"
+                )
+        for other in model.fallbacks:
+            if other.endswith("*") or not self.serves(other):
+                raise ValueError(
+                    f"models.{name!r}.fallbacks names the model {other!r}, which no "
+                    f"[models] entry serves; there are: {', '.join(self.models)}"
+                )
+
+    def _check_keys(self) -> None:
+        """Raise ValueError for two keys of one name, or two names of one key."""
+        if len({k.name for k in self.keys}) != len(self.keys):
+            raise ValueError("two keys have the same name")
+        holders: dict[str, str] = {}
+        for key in self.keys:
+            if (other := holders.setdefault(key.digest, key.name)) != key.name:
+                raise ValueError(
+                    f"the keys {other!r} and {key.name!r} are one and the same: give each its own"
+                )
+
+    def serves(self, name: str) -> bool:
+        """Tell whether a model of this name goes anywhere."""
+        return name in self.models or any(
+            m.endswith("*") and name.startswith(m[:-1]) for m in self.models
+        )
+
+    def validated_for_serving(self, made: KeyCounts | None) -> Settings:
+        """These settings, with the keys that were made at run time; None: whether there are any
+        cannot be told.
+
+        Raises ConfigError for what would serve people who have no right to it.
+        """
+        found = self.model_copy()
+        found._made = made
+        lent = [n for n, p in self.providers.items() if p.api_key is not None]
+        loopback, host = self.server.loopback, self.server.host
+        fault = ""
+        if lent and found.mode == "own-key":
+            fault = (
+                f"providers.{lent[0]}.api_key is set but there is no managed key: anybody who "
+                "reaches the port would spend it. Make one with `mnemogate keys create` (with "
+                "the same --config), add a [[keys]] entry, remove api_key so that clients "
+                "bring their own, or set server.open = true to allow it on loopback."
+            )
+        elif self.server.open and not loopback:
+            fault = (
+                "server.open = true serves without keys, so it binds loopback only; server.host "
+                f"is {host!r}"
+            )
+        elif self.server.single_user is True and not loopback and found.mode != "managed":
+            fault = (
+                f"server.single_user = true off loopback (server.host is {host!r}) needs a "
+                "[[keys]] entry, or a key from `mnemogate keys create`"
+            )
+        elif made is None and found.mode == "own-key" and not loopback:
+            fault = (
+                f"storage.database: {self.database} cannot be read, so whether keys were made is "
+                f"not known, and server.host is {host!r}. `mnemogate doctor` looks closer."
+            )
+        if fault:
+            raise ConfigError(f"configuration: {fault}")
+        return found
+
+    @property
+    def key_counts(self) -> KeyCounts | None:
+        """The keys that the database held when these settings were read; None: it could not be
+        read.
+        """
+        return self._made
+
+    @property
+    def mode(self) -> Literal["managed", "open", "own-key"]:
+        """managed also where every key that was made is revoked: to revoke the last one must not
+        open the door.
+        """
+        if self.keys or (self._made and self._made.ever):
+            return "managed"
+        return "open" if self.server.open else "own-key"
+
+    @property
+    def single_user(self) -> bool:
+        """One person on one laptop: on loopback without managed keys, or where asked for."""
+        if self.server.single_user == "auto":
+            return self.mode != "managed" and self.server.loopback
+        return self.server.single_user
+
+    def merge_reloadable(self, wanted: Settings) -> tuple[Settings, list[str]]:
+        """`wanted`, but for what cannot change in a running process, and the names of what would
+        have. Raises ConfigError.
+        """
+        server = wanted.server.model_copy(
+            update={"host": self.server.host, "port": self.server.port}
+        )
+        memory = wanted.memory.model_copy(update={"embedder": self.memory.embedder})
+        fixed = {"server": server, "storage": self.storage, "memory": memory}
+        waiting = [
+            f"{part}.{name}"
+            for part, kept in fixed.items()
+            for name in type(kept).model_fields
+            if getattr(kept, name) != getattr(getattr(wanted, part), name)
+        ]
+        waiting += [
+            f"providers.{n}.max_connections"
+            for n, p in wanted.providers.items()
+            if n in self.providers and p.max_connections != self.providers[n].max_connections
+        ]
+        merged = parse_settings(
+            {**{name: getattr(wanted, name) for name in type(wanted).model_fields}, **fixed}
+        )
+        return merged.validated_for_serving(
+            wanted.key_counts
+            if wanted.key_counts and wanted.database == self.database
+            else self.key_counts
+        ), waiting
+
+    @property
+    def data(self) -> Path:
+        """Where the secret, the local token, the spill file and a relative database live."""
+        if self.storage.data:
+            return Path(self.storage.data).expanduser()
+        path = self.storage.database.partition("sqlite+aiosqlite:///")[2]
+        return Path(path).parent if path.startswith("/") else data_folder()
+
+    @property
+    def database(self) -> str:
+        """The database's URL, a relative SQLite path being in the data folder."""
+        scheme, found, path = self.storage.database.partition("sqlite+aiosqlite:///")
+        if not found or path.startswith("/") or ":memory:" in path:
+            return self.storage.database
+        return f"{scheme}{found}{(self.data / path).resolve()}"
+
+    @property
+    def sqlite_file(self) -> Path | None:
+        """The file of a SQLite database; None for another kind."""
+        _, found, path = self.database.partition("sqlite+aiosqlite:///")
+        return Path(path) if found else None
+
+
+def data_folder(env: Mapping[str, str] = os.environ) -> Path:
+    """Return the user's data folder for Mnemogate."""
+    if home := env.get("MNEMOGATE_DATA"):
+        return Path(home).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "mnemogate"
+    return Path(env.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "mnemogate"
+
+
+def parse_settings(data: dict[str, Any], variables: Mapping[tuple[str, ...], str] = {}) -> Settings:
+    """Return the settings from a plain table, not guarded yet.
+
+    variables: of the environment, by the path that each set. Raises ConfigError.
+    """
+    try:
+        return Settings.model_validate(data)
+    except ValidationError as e:
+        lines = [
+            f"{'.'.join(path) or 'configuration'}: {text}{_origin(path, variables)}"
+            for path, text in describe_validation_errors(
+                e, Settings, "config/gateway.toml lists them all"
+            )
+        ]
+        raise ConfigError("\n".join(lines)) from e
+
+
+def _origin(path: Sequence[str], variables: Mapping[tuple[str, ...], str]) -> str:
+    return next(
+        (
+            f" (from {name})"
+            for at, name in variables.items()
+            if path and all(a == b for a, b in zip(at, path, strict=False))
+        ),
+        "",
+    )

@@ -1,0 +1,146 @@
+"""What the stand-in sees in a request, as a model would: memory, the user's words, tools, results
+of this turn. Pure.
+
+Memory elements are known by the tag that stands on the `<memory_blocks>` of the system text;
+look-alikes without it are the user's own words. Later notes change the blocks, in order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from memory import is_system, text_of
+from memory.core.blocks import apply_note, strip_spans, unescape
+
+Json = dict[str, Any]
+SUMMARISE = "You compress the earlier part of a conversation"
+_TAG = re.compile(r'<memory_blocks tag="([^"<>]+)">')
+_BLOCK = re.compile(r"<(?P<label>[a-z][a-z0-9_]*) [^>]*>\n(?P<value>.*?)\n</(?P=label)>", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """One call of this turn that has been answered."""
+
+    name: str
+    arguments: Json
+    text: str
+
+    @property
+    def failed(self) -> bool:
+        return self.text.startswith("Error")
+
+
+@dataclass(slots=True)
+class RequestView:
+    """user: the newest user message, memory elements left out. said: the user messages before it.
+
+    lines: what memory holds, one line each. has_memory: memory is at hand, be it empty. tools: name
+    to parameters.
+    """
+
+    user: str = ""
+    said: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    results: list[ToolResult] = field(default_factory=list)
+    tools: dict[str, Json] = field(default_factory=dict)
+    has_memory: bool = False
+    summarising: bool = False
+
+
+def see(body: Json) -> RequestView:
+    """Read a checked chat-completions body."""
+    messages: list[Json] = body["messages"]
+    system = "\n\n".join(text_of(m) for m in messages if is_system(m))
+    tags = _TAG.findall(system)
+    tag = tags[-1] if tags else ""
+    users = [i for i, m in enumerate(messages) if m["role"] == "user"]
+    told = [text_of(messages[i]) for i in users]
+    words = [strip_spans(t, tag).strip() if tag else t.strip() for t in told]
+    results = _results(messages[users[-1] + 1 :] if users else [])
+    offered = [t["function"] for t in body.get("tools") or [] if t.get("type") == "function"]
+    return RequestView(
+        user=words[-1] if words else "",
+        said=words[:-1],
+        lines=_memory(system, told, tag) if tag else [],
+        results=results,
+        tools={
+            f["name"]: f["parameters"] if isinstance(f.get("parameters"), dict) else {}
+            for f in offered
+        },
+        has_memory=bool(tag),
+        summarising=system.startswith(SUMMARISE),
+    )
+
+
+def _memory(system: str, told: Sequence[str], tag: str) -> list[str]:
+    """Return the lines of the blocks as they are now, the stand-in's own persona left out, then
+    summary and recalled items.
+    """
+    blocks = {
+        m["label"]: unescape(m["value"])
+        for text in _spans(system, "memory_blocks", tag)[-1:]
+        for m in _BLOCK.finditer(text)
+    }
+    for text in told:
+        for note in _spans(text, "memory_updates", tag):
+            with contextlib.suppress(KeyError):  # a note about a block this request does not show
+                blocks = apply_note(blocks, note)
+    blocks.pop("persona", None)
+    more = [
+        unescape(s)
+        for s in _spans(system, "conversation_summary", tag)
+        + _spans("\n".join(told[-1:]), "recalled_memory", tag)
+    ]
+    return [
+        line.strip(" \t-*")
+        for text in (*blocks.values(), *more)
+        for line in text.split("\n")
+        if line.strip(" \t-*")
+    ]
+
+
+def _spans(text: str, name: str, tag: str) -> list[str]:
+    return re.findall(rf'<{name} tag="{re.escape(tag)}">(.*?)</{name}>', text, re.DOTALL)
+
+
+def _results(after: Sequence[Json]) -> list[ToolResult]:
+    """Return the answered calls of this user turn, in order."""
+    calls = [c for m in after for c in m.get("tool_calls") or []]
+    texts = {m.get("tool_call_id"): text_of(m) for m in after if m["role"] == "tool"}
+    return [
+        ToolResult(c["function"]["name"], _arguments(c["function"]["arguments"]), texts[c["id"]])
+        for c in calls
+        if c["id"] in texts
+    ]
+
+
+def _arguments(text: str) -> Json:
+    try:
+        value = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def hits(text: str) -> list[str]:
+    """Return the stored words in a search tool's result: JSON objects, one per line, or plain
+    lines; no assistant's words.
+    """
+    out: list[str] = []
+    for line in text.split("\n"):
+        item = _arguments(line) if line.startswith("{") else {}
+        if item and item.get("role", "user") == "user" and isinstance(item.get("content"), str):
+            out.append(unescape(item["content"]))
+        elif (
+            not item
+            and line.strip()
+            and not re.match(r"(?:\d+ found in|Nothing found|Error)\b", line)
+        ):
+            out.append(unescape(line.strip(" \t-*")))
+    return out

@@ -1,0 +1,36 @@
+"""A value for a JSON schema, made of the text at hand: arguments of a tool someone insists on, a
+JSON answer. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Json = dict[str, Any]
+_EMPTY: dict[str, Any] = {"integer": 0, "number": 0, "boolean": False, "array": [], "null": None}
+DEPTH = 8
+
+
+def example_value(schema: Any, text: str, depth: int = 0) -> Any:
+    """Return a value of this schema's type: strings are `text`, required members exist, below 8
+    levels all is empty.
+    """
+    schema = schema if isinstance(schema, dict) else {}
+    if "const" in schema:
+        return schema["const"]
+    if isinstance(schema.get("enum"), list) and schema["enum"]:
+        return schema["enum"][0]
+    kind = schema.get("type", "object" if "properties" in schema else "string")
+    kind = kind[0] if isinstance(kind, list) and kind else kind
+    if kind == "object":
+        return _members(schema, text, depth)
+    return text if kind == "string" else _EMPTY.get(str(kind))
+
+
+def _members(schema: Json, text: str, depth: int) -> Json:
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or depth >= DEPTH:
+        return {}
+    required = schema.get("required")
+    names = required if isinstance(required, list) else list(properties)
+    return {str(name): example_value(properties.get(str(name)), text, depth + 1) for name in names}

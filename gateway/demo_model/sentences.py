@@ -1,0 +1,264 @@
+"""The few English sentences the stand-in understands: what users tell of themselves, and what they
+ask about it. Pure.
+
+A fact has three forms: as the user says it ("I like tea"), as it is stored ("Likes tea"), and as it
+is told back ("you like tea").
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StatedFact:
+    """kind: name, likes, dislikes, home, job, asked (to remember); not understood: said (by the
+    user) or other.
+    """
+
+    kind: str
+    what: str
+
+    @property
+    def line(self) -> str:
+        """The fact as it is stored."""
+        return _STORED[self.kind].format(self.what)
+
+    @property
+    def spoken(self) -> str:
+        """The fact as it is told back to the user."""
+        return _TOLD[self.kind].format(to_you(self.what))
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """kind: as a fact's, or about (everything), topic.
+
+    words: what it is about. personal: it is about the user.
+    """
+
+    kind: str
+    words: tuple[str, ...]
+    personal: bool = True
+
+
+_STORED = {
+    "name": "Name: {}",
+    "likes": "Likes {}",
+    "dislikes": "Dislikes {}",
+    "home": "Lives in {}",
+    "job": "Works as {}",
+    "asked": "Asked to remember: {}",
+    "said": "{}",
+    "other": "{}",
+}
+_TOLD = {
+    "name": "your name is {}",
+    "likes": "you like {}",
+    "dislikes": "you do not like {}",
+    "home": "you live in {}",
+    "job": "you work as {}",
+    "asked": "you asked me to remember: {}",
+    "said": "you said: {}",
+    "other": "{}",
+}
+SINGLE = ("name", "home", "job")
+OPPOSITE = {"likes": "dislikes", "dislikes": "likes"}
+
+_VERY = r"(?:(?:really|also|just|still|absolutely|quite) )*"
+_SAID = tuple(
+    (kind, re.compile(p, re.IGNORECASE))
+    for kind, p in (
+        ("name", r"\bmy name(?: is|'s) (.+)"),
+        ("name", r"\b(?:I'm|I am) called (.+)"),
+        ("name", r"^(?:please |just |you can )*call me (.+)"),
+        (
+            "dislikes",
+            rf"^(?:\w+, )?I {_VERY}(?:(?:don't|do not) "
+            rf"{_VERY}(?:like|love|enjoy)|dislike|hate) (.+)",
+        ),
+        ("likes", rf"^(?:\w+, )?I {_VERY}(?:like|love|enjoy|prefer) (.+)"),
+        ("home", r"^(?:\w+, )?I (?:now |currently )?live in (.+)"),
+        ("job", r"^(?:\w+, )?I (?:now |currently )?work as (.+)"),
+    )
+)
+_WHO = r"^(?:(?:the )?user (?:really )?)?"
+_READ = tuple(
+    (kind, re.compile(p, re.IGNORECASE))
+    for kind, p in (
+        ("asked", r"^asked to remember:\s*(.+)"),
+        ("name", r"^(?:(?:the )?user'?s? )?(?:first |full )?name(?: is|:)\s*(.+)"),
+        ("dislikes", _WHO + r"(?:dislikes|hates|(?:doesn't|does not) like) (.+)"),
+        ("likes", _WHO + r"(?:likes|loves|enjoys|prefers) (.+)"),
+        ("home", _WHO + r"lives in (.+)"),
+        ("job", _WHO + r"works as (.+)"),
+    )
+)
+_REMEMBER = re.compile(
+    r"(?:^|(?:,|\band\b|\bbut\b) +)(?P<polite>(?:(?:can|could|will|would) you )?)(?:please "
+    r"|also |always )*"
+    r"(?:remember|(?:don't|do not|never) forget)(?: that| this)?:?,? +(?P<what>.+)$",
+    re.IGNORECASE | re.DOTALL,
+)
+_SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?]+(?!\s|$)[^.!?\n]+)*[.!?]*")
+_CLAUSE = re.compile(
+    r"(?:,\s*|\s+)(?:and|but)\s+(?=(?:also\s+)?(?:I|I'm|my|call)\b)|,\s+(?=(?:I|my)\b)",
+    re.IGNORECASE,
+)
+_ASKS = re.compile(
+    r"(?:(?:what|who|where|when)(?:'s)?|whats|which|how|why|do|does|did|is|are|am|have|has|can|could|would|will)\b"
+    r"|tell me\b",
+    re.IGNORECASE,
+)
+_KINDS = tuple(
+    (kind, re.compile(p, re.IGNORECASE))
+    for kind, p in (
+        ("asked", r"\b(?:ask|asked|tell|told) you to (?:remember|keep)\b"),
+        (
+            "about",
+            r"\b(?:remember|know) (?:anything |something )?(?:about )?me\b"
+            r"|what (?:do )?you (?:remember|know)$|\bremember anything$",
+        ),
+        ("name", r"\bmy name\b|\bam I called\b|\bwho am I\b|\bwho I am\b"),
+        ("dislikes", rf"\bI {_VERY}(?:dislike|hate|(?:not|don't|do not) like)\b|\bdon't I like\b"),
+        ("likes", rf"\bI {_VERY}(?:like|love|enjoy|prefer)\b"),
+        ("home", r"\bdo I live\b|\bI live\b"),
+        ("job", r"\bdo I (?:work|do for)\b|\bmy job\b|\bI work\b"),
+    )
+)
+_ABOUT_USER = re.compile(
+    r"\b(?:I|me|my|mine|we|our)\b|\b(?:do|can) you (?:still )?remember\b", re.IGNORECASE
+)
+_LOOK_UP = re.compile(r"(?:what|who|where|when|which)(?: is| are| was| were|'s)\b", re.IGNORECASE)
+_TO_THE_MODEL = re.compile(
+    r"(?:can|could|would|will) (?:you|I|we)\b(?! (?:still )?remember)|(?:who|what|how) are you\b",
+    re.IGNORECASE,
+)
+_YOU = {
+    "i": "you",
+    "i'm": "you are",
+    "i've": "you have",
+    "i'll": "you will",
+    "am": "are",
+    "me": "you",
+    "my": "your",
+    "mine": "yours",
+    "myself": "yourself",
+}
+_STOP = frozenset(
+    re.findall(
+        r"\S+",
+        """
+    a about again an and any anything are as ask asked at be by can could did do does ever for
+    from had has have how i i'm in is it know last like live me mine my name of on or our
+    please remember said say something still talk talked tell that the them there they this to
+    told us was we were what what's when where which who why will with work would you your
+    """,
+    )
+)
+_KEEP = {
+    "name": ("name",),
+    "likes": ("like",),
+    "dislikes": ("dislike",),
+    "home": ("live",),
+    "job": ("work",),
+    "asked": ("asked", "remember"),
+}
+
+
+def to_you(text: str) -> str:
+    """Return the user's words said back to them: "my cat" becomes "your cat"."""
+    return re.sub(
+        r"\b(?:i(?:'m|'ve|'ll)?|am|me|my|mine|myself)\b",
+        lambda m: _YOU[m[0].lower()],
+        text,
+        flags=re.IGNORECASE,
+    )
+
+
+def sentences(text: str) -> list[str]:
+    """Sentences with their closing marks; curly apostrophes made straight."""
+    return [s.strip() for s in _SENTENCE.findall(text.replace("\u2019", "'")) if s.strip()]
+
+
+def is_question(sentence: str) -> bool:
+    remember = _REMEMBER.search(sentence)
+    if remember and (remember["polite"] or not sentence.endswith("?")):
+        return False
+    return sentence.endswith("?") or bool(_ASKS.match(sentence))
+
+
+def facts(text: str) -> list[StatedFact]:
+    """Return what the user tells of themselves in this text, in order, each once."""
+    found = [f for s in sentences(text) if not is_question(s) for f in _of_sentence(s)]
+    return list(dict.fromkeys(found))
+
+
+def _of_sentence(sentence: str) -> list[StatedFact]:
+    asked = _REMEMBER.search(sentence)
+    rest = sentence[: asked.start()] if asked else sentence
+    found = [f for clause in _CLAUSE.split(rest) if (f := _of_clause(clause.strip()))]
+    return (
+        [*found, StatedFact("asked", _tidy(asked["what"]))]
+        if asked and _tidy(asked["what"])
+        else found
+    )
+
+
+def _of_clause(clause: str) -> StatedFact | None:
+    clause = re.sub(
+        r"^(?:also|and|but|so|well|yes|no|hi|hello|hey)\b[,!]?\s+", "", clause, flags=re.IGNORECASE
+    )
+    for kind, pattern in _SAID:
+        if (m := pattern.search(clause)) and (
+            what := _tidy(re.split(r",|;| and ", m[1])[0] if kind == "name" else m[1])
+        ):
+            return StatedFact(kind, what)
+    return None
+
+
+def _tidy(what: str) -> str:
+    return what.strip().rstrip(".!?,;: ").strip("\"' ")
+
+
+def parse_fact_line(line: str) -> list[StatedFact]:
+    """Return the facts in a stored line; what was asked to be remembered counts twice when it is
+    itself a fact.
+    """
+    for kind, pattern in _READ:
+        if m := pattern.match(line.strip()):
+            fact = StatedFact(kind, _tidy(m[1]))
+            return [fact, *facts(fact.what)] if kind == "asked" else [fact]
+    if is_question(line.strip()):
+        return []
+    return facts(line) or [StatedFact("other", line.strip())]
+
+
+def questions(text: str) -> list[Question]:
+    """Return what the user asks that a memory could answer, in order."""
+    return [q for s in sentences(text) if is_question(s) if (q := _question(s.rstrip("?!. ")))]
+
+
+def _question(sentence: str) -> Question | None:
+    for kind, pattern in _KINDS:
+        if pattern.search(sentence):
+            return Question(kind, _KEEP.get(kind, ()))
+    words = keywords(sentence)
+    if not words or _TO_THE_MODEL.match(sentence):
+        return None
+    if _ABOUT_USER.search(re.sub(r"^tell me\b", "", sentence, flags=re.IGNORECASE)):
+        return Question("topic", words)
+    return Question("topic", words, personal=False) if _LOOK_UP.match(sentence) else None
+
+
+def keywords(text: str) -> tuple[str, ...]:
+    """Return the telling words of a text in their bare form, each once."""
+    words = re.findall(r"[\w']+", text.lower().replace("\u2019", "'"))
+    return tuple(dict.fromkeys(bare(w) for w in words if w not in _STOP and bare(w)))
+
+
+def bare(word: str) -> str:
+    """Return a word without the endings that differ between a question and its answer."""
+    word = word.removesuffix("'s").strip("'")
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word

@@ -1,0 +1,167 @@
+"""The stand-in behind a socket: POST /v1/chat/completions and /v1/embeddings, GET /v1/models.
+
+Nothing is stored.
+
+Any key and any model name is accepted, but every answer says `"model": "mnemogate-demo"`: it never
+passes for another. `start()` serves from a thread of its own, for the demo and for tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+
+import uvicorn
+
+from gateway.demo_model.engine import MODEL, reply
+from gateway.demo_model.responses import completion, embeddings, events, model, models
+from gateway.demo_model.validation import check_chat, parse_body
+from gateway.errors import (
+    BadRequest,
+    GatewayError,
+    MethodNotAllowed,
+    ResourceNotFound,
+    UnknownModel,
+)
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+ALLOWED = {"/v1/chat/completions": "POST", "/v1/embeddings": "POST", "/v1/models": "GET"}
+
+
+def create_bundled(pace: float = 0.0) -> App:
+    """Return the stand-in as an ASGI application. pace: seconds between two events of a stream."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        try:
+            answer = _answer(scope["method"], scope["path"], await _body(receive))
+        except GatewayError as e:
+            await _whole(send, e.status, e.body())
+            return
+        if isinstance(answer, dict):
+            await _whole(send, 200, json.dumps(answer).encode())
+        else:
+            await _stream(send, answer, pace)
+
+    return app
+
+
+def _answer(method: str, path: str, data: bytes) -> dict[str, Any] | Iterable[bytes]:
+    """Return a JSON object, or the events of a stream. Raises GatewayError."""
+    named = path.removeprefix("/v1/models/")
+    allowed = "GET" if named != path else ALLOWED.get(path)
+    if allowed is None:
+        raise ResourceNotFound(
+            f"There is no {path!r} here. This stand-in serves: {', '.join(ALLOWED)}."
+        )
+    if method != allowed:
+        raise MethodNotAllowed(f"{path!r} takes {allowed}, not {method}.")
+    if path == "/v1/models":
+        return models()
+    if method == "GET":
+        if named != MODEL:
+            raise UnknownModel(f"There is no model {named!r} here, only {MODEL!r}.", param="model")
+        return model()
+    body = parse_body(data)
+    return _chat(body) if path == "/v1/chat/completions" else embeddings(body)
+
+
+def _chat(body: dict[str, Any]) -> dict[str, Any] | Iterable[bytes]:
+    check_chat(body)
+    ident, created = f"chatcmpl-{secrets.token_hex(12)}", int(time.time())
+    try:
+        message = reply(body, salt=ident)
+    except RecursionError as e:
+        raise BadRequest("The body is nested too deeply.") from e
+    return (events if body.get("stream") else completion)(body, message, ident, created)
+
+
+async def _body(receive: Receive) -> bytes:
+    parts = []
+    while True:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+async def _whole(send: Send, status: int, content: bytes) -> None:
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(content)).encode()),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": content})
+
+
+async def _stream(send: Send, parts: Iterable[bytes], pace: float) -> None:
+    headers = [
+        (b"content-type", b"text/event-stream; charset=utf-8"),
+        (b"cache-control", b"no-cache"),
+    ]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    for part in parts:
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+        await asyncio.sleep(pace)
+    await send({"type": "http.response.body", "body": b""})
+
+
+class DemoServer:
+    """A running stand-in.
+
+    url: its base URL, ending in /v1. Use it as a context manager, or call stop().
+    """
+
+    def __init__(self, server: uvicorn.Server, sock: socket.socket) -> None:
+        self.url = f"http://127.0.0.1:{sock.getsockname()[1]}/v1"
+        self._server = server
+        self._sock = sock
+        self._thread = threading.Thread(
+            target=server.run, args=([sock],), name="mnemogate-demo-model", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Stop serving, cuts what still runs, and waits at most `timeout` seconds.
+
+        A second call does nothing.
+        """
+        self._server.should_exit = True
+        self._thread.join(timeout / 2)
+        self._server.force_exit = True
+        self._thread.join(timeout / 2)
+        self._sock.close()
+
+    def __enter__(self) -> DemoServer:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+
+def start(port: int = 0, pace: float = 0.0) -> DemoServer:
+    """Serve the stand-in on 127.0.0.1 from a thread; it answers as soon as this returns.
+
+    port: 0 for any free one. pace: seconds between two events of a stream. Raises OSError when the
+    port is taken.
+    """
+    sock = socket.create_server(("127.0.0.1", port))
+    config = uvicorn.Config(
+        create_bundled(pace),
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        timeout_graceful_shutdown=1,
+    )
+    return DemoServer(uvicorn.Server(config), sock)

@@ -1,0 +1,180 @@
+"""One line in the log for each request, written once at its end from what is known of it by then.
+
+Whoever learns something of a request notes it in its line: who called, whose memory, what the books
+say. Neither a prompt nor a key nor a query is ever in it. The texts are made by the log's own
+thread (`logs`), not by the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote
+
+from gateway.wire.headers import encode_user_header
+
+if TYPE_CHECKING:
+    from gateway.errors import GatewayError
+
+log = logging.getLogger("mnemogate.access")
+LEFT = 499  # the status by which logs tell of a client that went away
+BAD_REQUEST = 400
+QUIET = (b"/health", b"/ready")  # asked for each second by whoever watches over us
+MAX_PATH_CHARACTERS = 300  # characters of a path or a name
+
+
+class UsageSummary(Protocol):
+    """What a request's usage record tells; see `usage.Record`."""
+
+    key: str
+    user: str | None
+    status: int
+    code: str | None
+    target: str
+    attempts: int
+    rounds: int
+    input: int
+    output: int
+
+
+@dataclass(slots=True)
+class AccessLogLine:
+    """What is known of a request.
+
+    started: perf_counter. key: its name. memory: `x-memory-status` as it was at the end.
+
+    record: its books, where it has any; their status and user are then the ones that count.
+    """
+
+    id: str
+    method: str
+    path: bytes
+    started: float
+    status: int = 0
+    key: str = ""
+    user: str | None = None
+    memory: str = ""
+    code: str | None = None
+    reason: str | None = None
+    record: UsageSummary | None = None
+    ms: float = 0.0
+
+    def take_usage(self, record: UsageSummary, memory: str) -> None:
+        """Take over what the books say at the end of a request."""
+        self.record, self.memory, self.status = record, memory, record.status
+        self.key, self.user, self.code = record.key, record.user, record.code
+
+    def note_error(self, error: GatewayError) -> None:
+        """Why it was answered with an error; of a request that was malformed only where, since what
+        is wrong may be a prompt.
+        """
+        self.status, self.code = error.status, self.code or error.code or error.type
+        self.reason = error.param if type(error).status == BAD_REQUEST else error.message
+
+    def members(self) -> dict[str, Any]:
+        """Return the line as JSON has it; null where there is nothing to tell."""
+        r = self.record
+        return {
+            "request_id": self.id,
+            "method": self.method,
+            "path": printable_path(self.path),
+            "status": self.status,
+            "key": self.key or None,
+            "user": self.user,
+            "memory": self.memory or None,
+            "upstream": r.target or None if r else None,
+            "attempts": r.attempts if r else 0,
+            "rounds": r.rounds if r else 0,
+            "input_tokens": r.input if r else 0,
+            "output_tokens": r.output if r else 0,
+            "code": self.code,
+            "reason": self.reason,
+            "ms": round(self.ms, 1),
+        }
+
+    def __str__(self) -> str:
+        r = self.record
+        done = (
+            f" upstream={quote_word(r.target)} attempts={r.attempts} rounds={r.rounds} "
+            f"tokens={r.input}+{r.output}"
+            if r
+            else ""
+        )
+        code = f" code={quote_word(self.code)}" if self.code else ""
+        reason = (
+            f" reason={json.dumps(self.reason[:MAX_PATH_CHARACTERS], ensure_ascii=False)}"
+            if self.reason
+            else ""
+        )
+        return (
+            f"{quote_word(self.method)} {printable_path(self.path)} {self.status} "
+            f"key={quote_word(self.key)} user={encode_user_header(self.user).decode()} "
+            f"memory={self.memory or '-'}{done}{code}{reason} ms={self.ms:.1f} {self.id}"
+        )
+
+
+_LINE: ContextVar[AccessLogLine | None] = ContextVar("mnemogate.line", default=None)
+
+
+def open_line(scope: Any, ident: str) -> AccessLogLine:
+    """Begin the line of the request that this task serves."""
+    line = AccessLogLine(
+        ident, scope["method"], scope.get("raw_path") or scope["path"].encode(), time.perf_counter()
+    )
+    _LINE.set(line)
+    return line
+
+
+def current_line() -> AccessLogLine:
+    """Return the line of the request under way; outside of one, a line that nobody writes."""
+    return _LINE.get() or AccessLogLine("", "", b"", 0.0)
+
+
+def write_line(line: AccessLogLine, error: BaseException | None) -> None:
+    """Write the line. error: what ended the request, where that was no answer."""
+    if not line.status:
+        line.status = (
+            500 if error is not None and not isinstance(error, asyncio.CancelledError) else LEFT
+        )
+    level = (
+        logging.DEBUG
+        if line.path in QUIET
+        else logging.WARNING
+        if line.status >= 500
+        else logging.INFO
+    )
+    if log.isEnabledFor(level):
+        line.ms = (time.perf_counter() - line.started) * 1000
+        log.handle(
+            logging.LogRecord(log.name, level, "", 0, line, None, None)
+        )  # not log.log, which looks for its caller
+
+
+def write_unread_line(error: GatewayError, url: bytes) -> None:
+    """Write the line of a request that was refused before it could be read.
+
+    url: what is known of it.
+    """
+    line = AccessLogLine("-", "-", url or b"-", time.perf_counter())
+    line.note_error(error)
+    write_line(line, error)
+
+
+def printable_path(path: bytes) -> str:
+    """Return a path as it was sent, in printable characters, without its query."""
+    text = path[:MAX_PATH_CHARACTERS].split(b"?", 1)[0].decode("latin-1")
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
+
+
+def quote_word(text: str) -> str:
+    """Return a text as one word of a line."""
+    return (
+        text
+        if text.isascii() and text.isprintable() and " " not in text
+        else quote(text[:MAX_PATH_CHARACTERS])
+    ) or "-"

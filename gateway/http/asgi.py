@@ -1,0 +1,146 @@
+"""Send answers and errors over ASGI, and notice a client that has left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from gateway.errors import GatewayError, Headers
+from gateway.http.access_log import current_line
+from gateway.wire.headers import Pairs
+
+log = logging.getLogger("mnemogate")
+
+Receive = Callable[[], Awaitable[Any]]
+
+
+Send = Callable[[Any], Awaitable[None]]
+
+
+UNEXPECTED = "Something went wrong inside the gateway. Try again; its log has the details."
+
+
+class ClientLeft(OSError):
+    """The connection to the client broke as an answer was written to it; no fault of ours."""
+
+
+class EarlyErrorResponse:
+    """A refusal that leaves before the rest of the body is read.
+
+    The rest is thrown away for a moment, since closing on unread bytes resets the connection and
+    takes the refusal with it.
+    """
+
+    def __init__(self, error: GatewayError, base: Headers = (), linger: float = 2.0) -> None:
+        self._error, self._base, self._linger = error, base, linger
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        current_line().note_error(self._error)
+        body = self._error.body()
+        headers = [
+            *self._base,
+            *self._error.headers,
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+        ]
+        await send(
+            {"type": "http.response.start", "status": self._error.status, "headers": headers}
+        )
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._linger):
+                while (message := await receive())["type"] == "http.request" and message.get(
+                    "more_body"
+                ):
+                    pass
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def send_message(send: Send, message: dict[str, Any]) -> None:
+    """Send to the client. Raises ClientLeft where its connection is broken."""
+    try:
+        await send(message)
+    except OSError as e:
+        raise ClientLeft(*e.args) from e
+
+
+async def run_shielded(work: Any) -> None:
+    """Run `work` to its end even when the caller is cancelled meanwhile."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as e:
+            cancelled = e
+        except Exception:
+            log.exception("a turn's last write failed")
+    if cancelled is not None:
+        raise cancelled
+
+
+async def cancel_on_disconnect(work: Coroutine[Any, Any, None], receive: Receive) -> None:
+    """Do the work, in the caller's own task, and watches for a disconnect beside it: a client
+    that leaves cancels the work.
+    """
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - a coroutine runs in one
+    leave = _DisconnectCanceller(task)
+    watch = asyncio.ensure_future(_wait_for_disconnect(receive))
+    watch.add_done_callback(leave)
+    try:
+        await work
+    except (asyncio.CancelledError, ClientLeft):
+        if not leave.asked and task.cancelling():
+            raise  # somebody else's
+    finally:
+        leave.over = True
+        watch.cancel()
+        for _ in range(leave.asked):
+            task.uncancel()
+
+
+class _DisconnectCanceller:
+    """Cancels a task once its client is gone, and again until it is over: a library may swallow a
+    cancellation that meets a result.
+
+    asked: how often. An object that nothing it holds leads back to: a request is large to be left
+    to the garbage collector.
+    """
+
+    __slots__ = ("asked", "over", "task")
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self.task, self.asked, self.over = task, 0, False
+
+    def __call__(self, watch: asyncio.Future[None] | None = None) -> None:
+        if not (self.over or (watch is not None and watch.cancelled())):
+            self.asked += 1
+            self.task.cancel()
+            asyncio.get_running_loop().call_later(0.25, self)
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def respond(send: Send, status: int, body: bytes, headers: Pairs) -> None:
+    current_line().status = status
+    await send_message(send, {"type": "http.response.start", "status": status, "headers": headers})
+    await send_message(send, {"type": "http.response.body", "body": body, "more_body": False})
+
+
+async def respond_error(send: Send, error: GatewayError, base: Headers = ()) -> None:
+    """An error as a whole response: its own headers win over the base ones."""
+    current_line().note_error(error)
+    body = error.body()
+    own = [(k, v) for k, v in error.headers if k != b"content-length"]
+    names = {k for k, _ in own}
+    headers = [*((k, v) for k, v in base if k not in names and k != b"content-type"), *own]
+    if b"content-type" not in names:
+        headers.append((b"content-type", b"application/json"))
+    await respond(send, error.status, body, [*headers, (b"content-length", b"%d" % len(body))])

@@ -1,0 +1,69 @@
+"""Read a request's body within its limit, decompressed."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gateway.errors import BadRequest, LeftEarly, TooLarge, UnsupportedMedia
+from gateway.wire.compression import CHUNK_BYTES, Decompressor
+
+MEMBERS = 16  # of a gzip body: each may be empty
+
+
+async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) -> bytes:
+    """Return the whole body, decompressed.
+
+    Raises TooLarge (without reading the rest), UnsupportedMedia, BadRequest, LeftEarly.
+
+    limit: bytes, counted as they come and after decompression.
+    """
+    declared = headers.get(b"content-length", b"")
+    if declared.isdigit() and (len(declared) > 19 or int(declared) > limit):
+        raise _too_large(limit)
+    encoding = headers.get(b"content-encoding", b"identity").lower()
+    if encoding not in (b"identity", b"gzip", b"deflate", b""):
+        raise UnsupportedMedia(
+            f"The body is encoded as {encoding[:60].decode('latin-1')!r}. Send it plain or "
+            "gzip-compressed."
+        )
+    unpack = Decompressor(MEMBERS) if encoding in (b"gzip", b"deflate") else None
+    parts: list[bytes] = []
+    came = size = 0
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise LeftEarly("The client left before its body was read.")
+        more, part = bool(message.get("more_body")), message.get("body", b"")
+        came += len(part)
+        for piece in _pieces(unpack, part):
+            size += len(piece)
+            if max(size, came) > limit:
+                raise _too_large(limit)
+            parts.append(piece)
+            if unpack is not None and len(piece) == CHUNK_BYTES:
+                await asyncio.sleep(0)  # others' turn
+    if unpack is not None and not unpack.whole:  # half a request must not be taken for a whole one
+        raise BadRequest("The compressed request body is truncated. Send all of it.")
+    return b"".join(parts)
+
+
+def _pieces(unpack: Decompressor | None, part: bytes) -> Iterator[bytes]:
+    """Yield what a part of a body unpacks to. Raises BadRequest."""
+    try:
+        yield from (part,) if unpack is None else unpack.pieces(part)
+    except zlib.error as e:
+        raise BadRequest(
+            f"The body is not what its Content-Encoding says ({e}). Send it plain, or as one "
+            "gzip member."
+        ) from e
+
+
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(
+        f"The body is larger than {limit} bytes. Send less, or raise server.max_body_mib.",
+        headers=[(b"connection", b"close")],
+    )

@@ -1,0 +1,122 @@
+"""Chat requests that are too long to be read on the event loop: what of them is read, and where.
+
+A request is read whole for its memory only up to limits that a thread can read in short steps;
+past them memory stands aside (`TooHeavy`) and the body goes on as it came. Then, and where memory
+is off, only the few members that the gateway itself needs are decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from gateway.errors import BadRequest
+from gateway.wire.chat import Json, decode
+from gateway.wire.chat_request import check_model, parse
+from gateway.wire.json_weight import is_readable
+from memory import text_of
+
+VALUES = 500_000  # of JSON, in what is new of a body
+MESSAGES = 5_000
+TEXT_BYTES = 8 << 20
+MEMBER_BYTES = 1 << 16  # of one that the gateway reads by itself
+TEXTS = ("text", "input_text", "output_text", "refusal")
+
+
+class TooHeavy(Exception):
+    """A request that memory cannot look at in time; its text says why."""
+
+
+class _RoutingMembers(msgspec.Struct):
+    """The members that the gateway reads of any chat request, as they stand."""
+
+    model: msgspec.Raw = msgspec.Raw()
+    user: msgspec.Raw = msgspec.Raw()
+    safety_identifier: msgspec.Raw = msgspec.Raw()
+    stream: msgspec.Raw = msgspec.Raw()
+    stream_options: msgspec.Raw = msgspec.Raw()
+    n: msgspec.Raw = msgspec.Raw()
+    max_tokens: msgspec.Raw = msgspec.Raw()
+    max_completion_tokens: msgspec.Raw = msgspec.Raw()
+
+
+_skimmed = msgspec.json.Decoder(_RoutingMembers).decode
+
+
+def read_routing_members(body: bytes) -> Json:
+    """Read of a chat request only what routing and books need. Raises BadRequest."""
+    found = parse(body, _decode_members)
+    check_model(found)
+    return found
+
+
+def _decode_members(body: bytes) -> Json:
+    try:
+        members = decode(body, _skimmed)
+    except msgspec.ValidationError as e:
+        raise BadRequest("The body must be a JSON object.", code="invalid_json") from e
+    return {
+        name: _member(name, raw)
+        for name in _RoutingMembers.__struct_fields__
+        if (raw := getattr(members, name))
+    }
+
+
+def _member(name: str, raw: msgspec.Raw) -> Any:
+    if len(raw) > MEMBER_BYTES:
+        raise BadRequest(
+            f"`{name}` has {len(raw)} bytes; at most {MEMBER_BYTES} are read. Send a shorter one.",
+            param=name,
+        )
+    return msgspec.json.decode(raw)
+
+
+def check_values(text: bytes) -> None:
+    """Raise TooHeavy for more JSON values than are decoded in one step."""
+    if not is_readable(text, VALUES):
+        raise TooHeavy(f"more than {VALUES} JSON values")
+
+
+def check_weight(size: int, messages: Sequence[Json]) -> None:
+    """Raise TooHeavy for more messages, or more text, than memory looks at.
+
+    size: bytes of the request. What is no text of its messages (images, audio, files) is free.
+    """
+    if len(messages) > MESSAGES:
+        raise TooHeavy(f"{len(messages)} messages; memory looks at {MESSAGES}")
+    if size > TEXT_BYTES and (text := size - sum(map(_media, messages))) > TEXT_BYTES:
+        said = sum(_bytes(text_of(m)) for m in messages) + sum(
+            _bytes(c) for c in _arguments(messages)
+        )
+        if min(said, text) > TEXT_BYTES:
+            raise TooHeavy(f"{min(said, text)} bytes of text; memory looks at {TEXT_BYTES}")
+
+
+def _media(message: Json) -> int:
+    """Count the characters of the parts that are no text."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return 0
+    return sum(_size(p) for p in content if isinstance(p, dict) and p.get("type") not in TEXTS)
+
+
+def _size(value: Any) -> int:
+    """Count the characters of all strings in a value."""
+    if isinstance(value, str):
+        return len(value)
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(map(_size, items))
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _arguments(messages: Sequence[Json]) -> list[str]:
+    """List the arguments of the calls in these messages."""
+    functions = [c.get("function") for m in messages for c in m.get("tool_calls") or ()]
+    return [
+        a for f in functions if isinstance(f, dict) and isinstance(a := f.get("arguments"), str)
+    ]

@@ -1,0 +1,402 @@
+"""Answers over ASGI, streamed or whole.
+
+A producer gives the body; `GatewayResponse` runs it, watches for a client that leaves and tells the
+books of the first byte and the end; `ResponseWriter` writes, and keeps silent lines alive.
+
+Rules (WIRE.md C and D): the status line leaves with the first part, or after the commit delay where
+a stream was asked for; an error before it has its own status, one after it is the last event,
+without `[DONE]`, and where there are no events the connection breaks, so that no cut answer looks
+whole. A client that leaves cancels the work at once, in every phase; what must still be written is
+shielded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from gateway.errors import GatewayError, Headers, Unavailable
+from gateway.http.asgi import (
+    UNEXPECTED,
+    ClientLeft,
+    Receive,
+    Send,
+    cancel_on_disconnect,
+    respond_error,
+    run_shielded,
+    send_message,
+)
+from gateway.wire.headers import Pairs
+from gateway.wire.sse import COMMENT, frame
+
+log = logging.getLogger("mnemogate")
+
+SSE = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+@dataclass(slots=True)
+class ResponseHead:
+    """What goes before the first part.
+
+    events: the parts are whole events, between which a comment may stand.
+    """
+
+    headers: Pairs = field(default_factory=list)
+    status: int = 200
+    events: bool = False
+
+
+class ResponseProducer(Protocol):
+    """One request's work."""
+
+    stream: bool  # the client asked for events, so the status may leave before anything is known
+
+    @property
+    def memory(self) -> str:
+        """`x-memory-status`, as it is by now."""
+        ...
+
+    def body(self) -> AsyncGenerator[bytes, None]:
+        """Yield the body's bytes. Raises GatewayError."""
+        ...
+
+    def build_head(self, *, committed: bool) -> ResponseHead:
+        """Return what goes before the first part; asked once.
+
+        committed: nothing is known of the upstream yet.
+        """
+        ...
+
+    def extra_headers(self) -> Pairs:
+        """Return headers of ours, on answers and errors alike."""
+        ...
+
+    def error_event(self, error: GatewayError) -> bytes:
+        """Return an error after the first part, as the last event."""
+        ...
+
+    def keepalive(self) -> bytes:
+        """Return what keeps a quiet line alive."""
+        ...
+
+    def on_finish(self, error: BaseException | None) -> Coroutine[Any, Any, None] | None:
+        """Called once at the end; error: why it ended early.
+
+        Returns what must still be done, which is shielded, if anything.
+        """
+        ...
+
+
+class CompletionProducer(ABC):
+    """What all producers of chat completions share.
+
+    `chunks` are the events of a stream, `whole` is the body for who wants none.
+    """
+
+    def __init__(self, *, stream: bool) -> None:
+        self.stream = stream
+        self._sent_body = b""
+
+    @abstractmethod
+    def chunks(self) -> AsyncGenerator[bytes, None]:
+        """Yield the events to show, up to `[DONE]`; for who wants no stream, for their effect."""
+
+    @abstractmethod
+    def whole(self) -> bytes:
+        """Return the body for who wants no stream, once the chunks are through."""
+
+    def body(self) -> AsyncGenerator[bytes, None]:
+        return self.chunks() if self.stream else self._whole_body()
+
+    async def _whole_body(self) -> AsyncGenerator[bytes, None]:
+        async with contextlib.aclosing(self.chunks()) as chunks:
+            async for _ in chunks:
+                pass
+        self._sent_body = self.whole()
+        yield self._sent_body
+
+    def completion_head(self, headers: Pairs) -> ResponseHead:
+        """Return the head around these headers, whatever they say of type and length."""
+        kept = [
+            (k, v)
+            for k, v in headers
+            if k not in (b"content-type", b"content-length", b"content-encoding")
+        ]
+        if self.stream:
+            return ResponseHead([*kept, *SSE], events=True)
+        return ResponseHead(
+            [
+                *kept,
+                (b"content-type", b"application/json"),
+                (b"content-length", b"%d" % len(self._sent_body)),
+            ]
+        )
+
+    def error_event(self, error: GatewayError) -> bytes:
+        return frame(error.event())
+
+    def keepalive(self) -> bytes:
+        return COMMENT
+
+
+# What is ready to answer, and headers on answers and errors alike, which replace the upstream's of
+# the same name.
+Prepared = tuple[ResponseProducer, Pairs]
+Prepare = Callable[[], Awaitable[Prepared]]
+
+
+class ResponseCallbacks(Protocol):
+    """What is told of a response while it runs, for its books."""
+
+    def on_first_byte(self, status: int, *, committed: bool) -> None:
+        """Take note that the head leaves. committed: nothing is known of the upstream yet."""
+        ...
+
+    def on_finish(
+        self, memory: str, error: BaseException | None
+    ) -> Coroutine[Any, Any, None] | None:
+        """Take note that the work is over.
+
+        memory: `x-memory-status` at the end. error: why it ended early. Returns what must still be
+        done, which is shielded, if anything.
+        """
+        ...
+
+
+class ResponseTiming(Protocol):
+    """How long a response may be silent, in seconds; 0: for ever."""
+
+    @property
+    def commit_seconds(self) -> float:
+        """Until the status of a silent stream leaves."""
+        ...
+
+    @property
+    def keepalive_seconds(self) -> float:
+        """Between comments on a line that is silent."""
+        ...
+
+
+class GatewayResponse:
+    """An ASGI response: prepares it, writes it, settles what is left to do.
+
+    base: headers of every outcome, the request's name first. live: where it is listed while it
+    runs.
+    """
+
+    def __init__(
+        self,
+        prepare: Prepare,
+        callbacks: ResponseCallbacks,
+        base: Headers,
+        live: set[GatewayResponse],
+        timing: ResponseTiming,
+    ) -> None:
+        self._prepare, self._callbacks, self._live = prepare, callbacks, live
+        self._base, self._timing = list(base), timing
+        self._cut = False
+        self._task: asyncio.Task[Any] | None = None
+        self._writer: ResponseWriter | None = None
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Run the work and the watch for a disconnect side by side.
+
+        Whichever ends first ends the other.
+        """
+        self._live.add(self)
+        try:
+            await cancel_on_disconnect(self._run(send), receive)
+        finally:
+            self._live.discard(self)
+
+    def abort_for_shutdown(self) -> None:
+        """End the work at the end of a drain; the client is told."""
+        self._cut = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self, send: Send) -> None:
+        self._task = asyncio.current_task()
+        error = await self._produce(send)
+        writer = self._writer
+        # The work is settled before the client is told, so that a repetition of the request finds
+        # it so.
+        if writer is not None and (rest := self._finish(writer.producer, error)) is not None:
+            await run_shielded(rest)
+        if error is None:
+            await send_message(
+                send, {"type": "http.response.body", "body": b"", "more_body": False}
+            )
+        elif not isinstance(error, GatewayError):
+            raise error
+        elif writer is None:
+            await respond_error(send, error, self._base)
+        else:
+            await writer.send_error(error)
+
+    async def _produce(self, send: Send) -> BaseException | None:
+        """Do the work; return why it ended early, if it did."""
+        try:
+            prepared = await self._prepare()
+            self._writer = ResponseWriter(
+                send, prepared, self._base, self._timing, self._callbacks.on_first_byte
+            )
+            await self._writer.write_body()
+        except asyncio.CancelledError as e:
+            if not self._cut:
+                return e
+            if self._task is not None:
+                self._task.uncancel()
+            return Unavailable(
+                "The gateway is shutting down and could not wait for this answer. Try again."
+            )
+        except (GatewayError, ClientLeft) as e:
+            return e
+        except Exception:
+            log.exception("unexpected failure (%s)", self._base[0][1].decode())
+            return GatewayError(UNEXPECTED, code="internal_error")
+        return None
+
+    def _finish(
+        self, producer: ResponseProducer, error: BaseException | None
+    ) -> Coroutine[Any, Any, None] | None:
+        """End the work, then its books; return what of that has to be waited for."""
+        if (rest := producer.on_finish(error)) is None:
+            return self._callbacks.on_finish(producer.memory, error)
+        return self._finish_after(rest, producer, error)
+
+    async def _finish_after(
+        self,
+        rest: Coroutine[Any, Any, None],
+        producer: ResponseProducer,
+        error: BaseException | None,
+    ) -> None:
+        try:
+            await rest
+        finally:
+            if (more := self._callbacks.on_finish(producer.memory, error)) is not None:
+                await more
+
+
+class ResponseWriter:
+    """Writes what a producer gives: head, parts, comments while it is silent, an error.
+
+    on_first_byte: told as the head leaves.
+    """
+
+    def __init__(
+        self,
+        send: Send,
+        prepared: Prepared,
+        base: Pairs,
+        timing: ResponseTiming,
+        on_first_byte: Callable[..., None],
+    ) -> None:
+        self.producer, self._own = prepared
+        self._send, self._base, self._timing = send, base, timing
+        self._on_first_byte = on_first_byte
+        self._loop = asyncio.get_running_loop()
+        self._head: ResponseHead | None = None
+        self._busy = False
+        self._last = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+        self._comment: asyncio.Task[None] | None = None
+
+    async def write_body(self) -> None:
+        """Write all that the producer gives. Raises what it raises, and ClientLeft."""
+        if self.producer.stream and self._timing.commit_seconds:
+            self._arm_keepalive(self._timing.commit_seconds)
+        try:
+            async with contextlib.aclosing(self.producer.body()) as parts:
+                async for part in parts:
+                    await self._write(part)
+            if self._head is None:
+                await self._write(b"")
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._comment is not None:
+                self._comment.cancel()
+
+    async def _write(self, data: bytes, *, committed: bool = False) -> None:
+        self._busy = True
+        if self._head is None:
+            await send_message(self._send, self._start_message(committed=committed))
+        await send_message(
+            self._send, {"type": "http.response.body", "body": data, "more_body": True}
+        )
+        self._last, self._busy = self._loop.time(), False
+
+    def _start_message(self, *, committed: bool) -> dict[str, Any]:
+        """Return the message that begins the response."""
+        head = self._head = self.producer.build_head(committed=committed)
+        self._on_first_byte(head.status, committed=committed)
+        answered = head.headers
+        if self._own:
+            mine = {k for k, _ in self._own}
+            answered = [(k, v) for k, v in answered if k not in mine]
+        headers = [*self._base, *self.producer.extra_headers(), *self._own, *answered]
+        if not any(
+            k == b"x-request-id" for k, _ in answered
+        ):  # the upstream's, else ours: clients log it
+            headers.append((b"x-request-id", self._base[0][1]))
+        if head.events and self._timing.keepalive_seconds and self._timer is None:
+            self._arm_keepalive(self._timing.keepalive_seconds)
+        return {"type": "http.response.start", "status": head.status, "headers": headers}
+
+    def _arm_keepalive(self, seconds: float) -> None:
+        """Set the timer.
+
+        Sooner where the status may leave meanwhile, since the shorter of the two limits then
+        counts.
+        """
+        self._timer = self._loop.call_later(
+            max(min(seconds, self._timing.keepalive_seconds or seconds), 0.05),
+            self._on_keepalive_timer,
+        )
+
+    def _on_keepalive_timer(self) -> None:
+        """Comment on a line that fell silent; the first comment commits the status.
+
+        Never while a write is under way. A timer and no task: a stream seldom falls silent, and to
+        begin and to end a task costs it as much as two events.
+        """
+        if (
+            limit := self._timing.commit_seconds
+            if self._head is None
+            else self._timing.keepalive_seconds
+        ):
+            left = self._last + limit - self._loop.time()
+            if left <= 0 and not self._busy:
+                self._comment, left = asyncio.ensure_future(self._send_keepalive()), limit
+            self._arm_keepalive(left)
+
+    async def _send_keepalive(self) -> None:
+        if not self._busy:  # by now
+            with contextlib.suppress(ClientLeft):  # the next part meets it too
+                await self._write(self.producer.keepalive(), committed=self._head is None)
+
+    async def send_error(self, error: GatewayError) -> None:
+        """Tell an error.
+
+        With its own status, as the last event, or by breaking the connection.
+        """
+        if self._head is None:
+            extra = [*self._base, *self.producer.extra_headers(), *self._own]
+            await respond_error(self._send, error, extra)
+        elif self._head.events:
+            body = self.producer.error_event(error)
+            await send_message(
+                self._send, {"type": "http.response.body", "body": body, "more_body": False}
+            )
+        else:  # to return without an end breaks the connection
+            log.warning("an answer broke off: %s", error.message)

@@ -1,0 +1,269 @@
+"""Limits and budgets of keys: what a request may take is reserved before it runs, and put right
+when it is known.
+
+A reservation is all or nothing. An estimate larger than a limit is cut to it: such a request runs
+when nothing else counts. What was really used is booked in full, so that a budget is overshot by
+what its last requests used beyond their estimates, and never by more. A failed request counts as a
+request; its tokens and its money are given back.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from gateway.errors import BudgetSpent, RateLimited
+from gateway.limits.counters import Counters, Reservation, ReservationRequest, ReservationResult
+
+NANO = 1_000_000_000
+WINDOW_SECONDS = 60.0  # seconds of rpm and tpm
+Ledger = Callable[[str, float], Awaitable[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyQuota:
+    """What one key may use.
+
+    key: its name, unique in a gateway. usd: per `period`, a calendar period in UTC. 0 is no limit.
+    """
+
+    key: str
+    rpm: int = 0
+    tpm: int = 0
+    concurrent: int = 0
+    usd: float = 0
+    period: str = "month"  # hour | day | week | month
+
+    @property
+    def limited(self) -> bool:
+        return bool(self.rpm or self.tpm or self.concurrent or self.usd)
+
+
+@dataclass(slots=True)
+class Admission:
+    """An admitted request and what it holds until it is settled."""
+
+    allowance: KeyQuota
+    standing: ReservationResult | None = None
+    hold: Reservation | None = None
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """`x-ratelimit-*` of the limits that are set, as they were when the request was
+        admitted.
+        """
+        return _headers(self.allowance, self.standing) if self.standing else []
+
+
+class UsagePeriod(NamedTuple):
+    """One calendar period. begins, ends: seconds since 1970."""
+
+    name: str
+    begins: float
+    ends: float
+
+
+class Limiter:
+    """Admits and settles requests.
+
+    ledger: the USD a key (by name) spent since a time (seconds since 1970), as the usage table has
+    it; asked when nobody has counted a period yet: in a new process, or after the store was
+    emptied. Without one, and without `seed`, a period begins at 0. clock: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        counters: Counters,
+        ledger: Ledger | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._counters = counters
+        self._ledger = ledger
+        self._clock = clock
+
+    async def admit(self, allowance: KeyQuota, tokens: int, usd: float, lease: float) -> Admission:
+        """Reserve one request, one place among the concurrent, and the estimates `tokens` and
+        `usd`; all or nothing.
+
+        lease: seconds after which the place and the money are free again though nobody settled.
+        Raises RateLimited or BudgetSpent.
+        """
+        if not allowance.limited:
+            return Admission(allowance)
+        claim = self._claim(allowance, tokens, usd, lease)
+        standing = await self._counters.reserve(claim)
+        if standing.refused == "unknown" and self._ledger:
+            await self.seed(
+                allowance,
+                await self._ledger(allowance.key, span(allowance.period, self._clock()).begins),
+            )
+            standing = await self._counters.reserve(claim._replace(begin=True))
+        if standing.refused == "budget":
+            raise _overdrawn(allowance, standing, await self.spent_this_period(allowance), usd)
+        if standing.refused:
+            raise _refusal(allowance, standing)
+        return Admission(allowance, standing, standing.hold)
+
+    async def settle(self, ticket: Admission, tokens: int, usd: float) -> None:
+        """Book what was used in place of what was reserved, and frees the place.
+
+        Called again, it does nothing.
+
+        A failed request used 0 tokens and 0 USD.
+        """
+        hold, ticket.hold = ticket.hold, None
+        if hold:
+            await self._counters.settle(hold, tokens, _nano(usd))
+
+    async def spent_this_period(self, allowance: KeyQuota) -> float:
+        """Return the USD booked in the current period, what is reserved included; 0 for a key
+        without a budget.
+        """
+        return (
+            allowance.usd
+            and (await self._counters.balance(self._claim(allowance), None) or 0) / NANO
+        )
+
+    async def seed(self, allowance: KeyQuota, usd: float) -> None:
+        """What the usage table says was spent in the current period: where nobody has counted yet,
+        counting begins there.
+        """
+        if allowance.usd:
+            await self._counters.balance(self._claim(allowance), _nano(usd))
+
+    def _claim(
+        self, allowance: KeyQuota, tokens: int = 0, usd: float = 0, lease: float = 0
+    ) -> ReservationRequest:
+        a, budget = allowance, math.ceil(allowance.usd * NANO)  # the smallest budget is still one
+        period, left = "", 0.0
+        if budget:
+            now = self._clock()
+            current = span(a.period, now)
+            period, left = current.name, current.ends - now
+        tokens = min(tokens, a.tpm) if a.tpm else tokens
+        return ReservationRequest(
+            a.key,
+            a.rpm,
+            a.tpm,
+            a.concurrent,
+            budget,
+            tokens,
+            min(_nano(usd), budget),
+            lease,
+            period,
+            left,
+            self._ledger is None,
+        )
+
+
+def span(period: str, now: float) -> UsagePeriod:
+    """Return the UTC calendar period that holds `now`.
+
+    period: hour, day, week (from Monday) or month.
+    """
+    hour = datetime.fromtimestamp(now, UTC).replace(minute=0, second=0, microsecond=0)
+    day = hour.replace(hour=0)
+    if period == "hour":
+        begins, ends = hour, hour + timedelta(hours=1)
+    elif period == "day":
+        begins, ends = day, day + timedelta(days=1)
+    elif period == "week":
+        begins = day - timedelta(days=day.weekday())
+        ends = begins + timedelta(days=7)
+    else:
+        begins = day.replace(day=1)
+        ends = (begins + timedelta(days=31)).replace(day=1)
+    return UsagePeriod(f"{period}-{begins:%Y-%m-%dT%H}", begins.timestamp(), ends.timestamp())
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as OpenAI writes them in its headers: "6m0s", "1.2s", "120ms"; rounded up."""
+    if seconds < 1:
+        return f"{math.ceil(seconds * 1000)}ms"
+    if seconds < 60:
+        return f"{math.ceil(seconds * 10) / 10:g}s"
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes}m{rest}s" if hours else f"{minutes}m{rest}s"
+
+
+def _nano(usd: float) -> int:
+    return round(usd * NANO)
+
+
+def _headers(allowance: KeyQuota, standing: ReservationResult) -> list[tuple[bytes, bytes]]:
+    out: list[tuple[bytes, bytes]] = []
+    reset = duration(standing.reset).encode()
+    for what, limit, used in (
+        (b"requests", allowance.rpm, standing.requests),
+        (b"tokens", allowance.tpm, standing.tokens),
+    ):
+        if limit:
+            left = max(0, limit - used)
+            out += [
+                (b"x-ratelimit-limit-" + what, b"%d" % limit),
+                (b"x-ratelimit-remaining-" + what, b"%d" % left),
+                (b"x-ratelimit-reset-" + what, reset),
+            ]
+    return out
+
+
+def _refusal(allowance: KeyQuota, standing: ReservationResult) -> RateLimited:
+    used = {
+        "rpm": f"{allowance.rpm} requests per minute (rpm)",
+        "tpm": f"{allowance.tpm} tokens per minute (tpm)",
+        "concurrent": f"{allowance.concurrent} requests at the same time (concurrent)",
+        "held": f"{allowance.usd:g} USD per {allowance.period}, which is reserved for requests "
+        "still running",
+    }[standing.refused]
+    wait, headers = _wait(allowance, standing)
+    return RateLimited(
+        f"The key {allowance.key!r} has reached its limit of {used}. Try again in {wait}, or "
+        "have the limit raised.",
+        headers=headers,
+    )
+
+
+def _overdrawn(
+    allowance: KeyQuota, standing: ReservationResult, spent: float, asked: float
+) -> BudgetSpent:
+    """spent: what is booked in the period.
+
+    asked: what the request may cost at most; where some is left, it is too little for that.
+    """
+    wait, headers = _wait(allowance, standing)
+    used, advice = (
+        f"has spent {_usd(spent)} of its budget of {_usd(allowance.usd)} USD per "
+        f"{allowance.period}",
+        "have the budget raised",
+    )
+    if spent < allowance.usd:
+        used += f", and this request may cost {_usd(asked)}"
+        advice = f"ask for fewer tokens (max_tokens) or {advice}"
+    return BudgetSpent(
+        f"The key {allowance.key!r} {used}. Its next period begins in {wait}; {advice} to go on "
+        "now.",
+        headers=[*headers, (b"x-should-retry", b"false")],
+    )
+
+
+def _wait(
+    allowance: KeyQuota, standing: ReservationResult
+) -> tuple[str, list[tuple[bytes, bytes]]]:
+    most = (
+        WINDOW_SECONDS if standing.refused in ("rpm", "tpm") else math.inf
+    )  # the buckets of a window leave it up to a second late
+    seconds = min(standing.wait, most)
+    wait = max(1, math.ceil(seconds))
+    return duration(wait), [
+        (b"retry-after", b"%d" % wait),
+        (b"retry-after-ms", b"%d" % max(1, math.ceil(seconds * 1000))),
+        *_headers(allowance, standing),
+    ]
+
+
+def _usd(amount: float) -> str:
+    return f"{amount:.6f}".rstrip("0").rstrip(".") if amount >= 0.000001 else f"{amount:g}"

@@ -1,0 +1,240 @@
+"""The counters of a fleet, in Redis: the promises of `counters`, kept across processes.
+
+Per key: a hash of the window (second to "requests tokens"), a sorted set of tickets by the end of
+their lease (a member also says what it reserved, and of which period), and a number of nano-USD per
+period.
+
+While Redis is away the process counts for itself. What must still be booked there is kept, and
+booked when it is back: once, since a settlement that may have been done already counts only where
+its ticket is still there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import secrets
+
+from gateway.limits.counters import (
+    SPAN,
+    LocalCounters,
+    Reservation,
+    ReservationRequest,
+    ReservationResult,
+)
+from gateway.redis_client import RedisClient, RedisUnavailable, Script, cluster_key
+
+RESERVE = Script(f"""
+local window, tickets, purse = KEYS[1], KEYS[2], KEYS[3]
+local rpm, tpm, concurrent, budget = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]),
+    tonumber(ARGV[4])
+local tokens, nano, lease, left = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]),
+    tonumber(ARGV[8])
+local period, begin, id = ARGV[9], ARGV[10] == '1', ARGV[11]
+
+local spent = budget > 0 and redis.call('GET', purse)
+if budget > 0 and not spent and not begin then return {{'unknown', '0', 0, 0, '0', 0}} end
+
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', tickets, '-inf', now)) do
+  local held, of = string.match(member, '^%S+ (%d+) (.*)$')
+  redis.call('ZREM', tickets, member)
+  if spent and of == period then spent = redis.call('DECRBY', purse, held) end
+end
+spent = tonumber(spent or 0)
+
+local seconds, requests_in, tokens_in, requests_all, tokens_all = {{}}, {{}}, {{}}, 0, 0
+local flat = redis.call('HGETALL', window)
+for i = 1, #flat, 2 do
+  local second = tonumber(flat[i])
+  if second + {SPAN} <= now then
+    redis.call('HDEL', window, flat[i])
+  else
+    local r, t = string.match(flat[i + 1], '(%d+) (%d+)')
+    seconds[#seconds + 1], requests_in[second], tokens_in[second] = second, tonumber(r), tonumber(t)
+    requests_all, tokens_all = requests_all + r, tokens_all + t
+  end
+end
+table.sort(seconds)
+
+local refused, wait = '', 0
+local function wanting(name, seconds_to_wait)
+  if refused == '' or seconds_to_wait > wait then refused, wait = name, seconds_to_wait end
+end
+local function freed(counts, excess)
+  for _, second in ipairs(seconds) do
+    excess = excess - counts[second]
+    if excess <= 0 then return second + {SPAN} - now end
+  end
+end
+if rpm > 0 and requests_all + 1 > rpm then
+  wanting('rpm', freed(requests_in, requests_all + 1 - rpm))
+end
+if tpm > 0 and tokens_all + math.max(1, tokens) > tpm then
+  wanting('tpm', freed(tokens_in, tokens_all + math.max(1, tokens) - tpm))
+end
+if concurrent > 0 and redis.call('ZCARD', tickets) >= concurrent then wanting('concurrent', 1) end
+local excess = spent + math.max(1, nano) - budget
+if budget > 0 and excess > 0 then
+  local held = 0
+  for _, member in ipairs(redis.call('ZRANGE', tickets, 0, -1)) do
+    local reserved, of = string.match(member, '^%S+ (%d+) (.*)$')
+    if of == period then held = held + reserved end
+  end
+  if excess <= held then wanting('held', 1) else wanting('budget', left) end
+end
+
+local second = math.floor(now)
+if refused == '' then
+  requests_all, tokens_all = requests_all + 1, tokens_all + tokens
+  if not requests_in[second] then seconds[#seconds + 1] = second end
+  redis.call('HSET', window, second, string.format('%d %d', (requests_in[second] or 0) + 1,
+      (tokens_in[second] or 0) + tokens))
+  redis.call('EXPIRE', window, {SPAN + 1})
+  redis.call('ZADD', tickets, now + lease, string.format('%s %d %s', id, nano, period))
+  if redis.call('TTL', tickets) < lease + 1 then redis.call('EXPIRE', tickets,
+      math.ceil(lease) + 1) end
+  if budget > 0 then
+    redis.call('INCRBY', purse, nano)
+    redis.call('EXPIRE', purse, math.ceil(left) + 86400)
+  end
+end
+local reset = #seconds > 0 and seconds[#seconds] + {SPAN} - now or 0
+return {{refused, tostring(wait), requests_all, tokens_all, tostring(reset), second}}
+""")
+
+# A counter that is not there stays so: what the ledger says when it is begun again has this in it.
+SETTLE = Script("""
+local window, tickets, purse = KEYS[1], KEYS[2], KEYS[3]
+local second, tokens_held, nano_held, tokens, nano = ARGV[2], tonumber(ARGV[3]),
+    tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local there = redis.call('ZREM', tickets, ARGV[1]) == 1
+if not there and ARGV[7] == '1' then return end
+local bucket = redis.call('HGET', window, second)
+if bucket then
+  local r, t = string.match(bucket, '(%d+) (%d+)')
+  redis.call('HSET', window, second, string.format('%d %d', r, math.max(0,
+      t + tokens - tokens_held)))
+end
+if redis.call('EXISTS', purse) == 1 then redis.call('INCRBY', purse, there and
+    nano - nano_held or nano) end
+""")
+
+BALANCE = Script("""
+if ARGV[1] ~= '' then redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2], 'NX') end
+return redis.call('GET', KEYS[1])
+""")
+
+
+class RedisCounters:
+    """Counters in Redis, with a twin in this process for when it is away.
+
+    A hold settles where it was booked.
+    """
+
+    def __init__(self, shared: RedisClient, twin: LocalCounters | None = None) -> None:
+        self._shared = shared
+        self._twin = twin or LocalCounters()
+        self._owed: dict[
+            Reservation, tuple[int, int]
+        ] = {}  # tokens and nano-USD; under a hold without an id what the twin counted
+        shared.when_back.append(self._repay)
+
+    async def reserve(self, claim: ReservationRequest) -> ReservationResult:
+        task = self._shared.spawn(self._reserve(claim))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(self._release_unwanted)
+            raise
+
+    async def settle(self, hold: Reservation, tokens: int, nano: int) -> None:
+        # Its caller may be leaving already: the booking goes on.
+        await asyncio.shield(self._shared.spawn(self._settle(hold, tokens, nano)))
+
+    async def balance(self, claim: ReservationRequest, first: int | None) -> int | None:
+        kept = (
+            math.ceil(claim.left) + 86400
+        )  # for requests that end after the period, as in RESERVE
+        try:
+            found = await self._shared.run(
+                BALANCE, _keys(claim.key, claim.period)[2:], ["" if first is None else first, kept]
+            )
+        except RedisUnavailable:
+            return await self._twin.balance(claim, first)
+        return None if found is None else int(found)
+
+    async def _reserve(self, claim: ReservationRequest) -> ReservationResult:
+        hold = Reservation(
+            secrets.token_hex(8), claim.key, 0, claim.tokens, claim.nano, claim.period, True
+        )
+        c = claim
+        args = [
+            c.rpm,
+            c.tpm,
+            c.concurrent,
+            c.budget,
+            c.tokens,
+            c.nano,
+            c.lease,
+            c.left,
+            c.period,
+            int(c.begin),
+            hold.id,
+        ]
+        try:
+            refused, wait, requests, tokens, reset, second = await self._shared.run(
+                RESERVE, _keys(c.key, c.period), args
+            )
+        except RedisUnavailable as e:
+            if e.sent:
+                self._owe(hold, 0, 0)
+            return await self._twin.reserve(claim)
+        return ReservationResult(
+            refused.decode(),
+            float(wait),
+            requests,
+            tokens,
+            float(reset),
+            None if refused else hold._replace(second=second),
+        )
+
+    def _release_unwanted(self, task: asyncio.Task[ReservationResult]) -> None:
+        if not task.cancelled() and (hold := task.result().hold):
+            self._shared.spawn(self._settle(hold, 0, 0))
+
+    async def _settle(self, hold: Reservation, tokens: int, nano: int) -> None:
+        if not hold.shared:
+            await self._twin.settle(hold, tokens, nano)
+            if not hold.period:
+                return
+            hold = Reservation("", hold.key, 0, 0, 0, hold.period, True)
+        try:
+            await self._book(hold, tokens, nano, again=False)
+        except RedisUnavailable:
+            self._owe(hold, tokens, nano)
+
+    async def _book(self, hold: Reservation, tokens: int, nano: int, *, again: bool) -> None:
+        member = f"{hold.id} {hold.nano} {hold.period}"
+        await self._shared.run(
+            SETTLE,
+            _keys(hold.key, hold.period),
+            [member, hold.second, hold.tokens, hold.nano, tokens, nano, int(again)],
+        )
+
+    def _owe(self, hold: Reservation, tokens: int, nano: int) -> None:
+        before = self._owed.get(hold, (0, 0))
+        self._owed[hold] = (before[0] + tokens, before[1] + nano)
+
+    async def _repay(self) -> None:
+        self._twin.close_periods()
+        while self._owed:
+            hold, used = self._owed.popitem()
+            try:
+                await self._book(hold, *used, again=bool(hold.id))
+            except RedisUnavailable:
+                self._owe(hold, *used)
+                return
+
+
+def _keys(key: str, period: str) -> list[str]:
+    return cluster_key("key", key, "window", "tickets", f"usd:{period}")

@@ -1,0 +1,153 @@
+"""Core memory over HTTP: blocks, their versions, undo.
+
+An ETag is a version; a stale If-Match is a 409.
+"""
+
+from __future__ import annotations
+
+import re
+
+from litestar import Response, delete, get, patch, post, put
+from litestar.params import FromPath
+
+from gateway.errors import BadRequest, ResourceNotFound
+from gateway.management import schemas
+from gateway.management.context import (
+    AtDesk,
+    Cursor,
+    PageLimit,
+    UserContext,
+    translate_errors,
+    window,
+)
+from gateway.management.schemas import (
+    BlockPatch,
+    BlockPut,
+    Gone,
+    Page,
+    Version,
+    describe_body,
+    place_of,
+)
+from memory import Block, BlockEdit, Conflict, Edit, iso, management
+
+TAG = re.compile(r'(?:W/)?"(\d+)"|(\d+)')
+
+
+def _with_etag(block: Block) -> Response[schemas.Block]:
+    return Response(schemas.block(block), headers={"etag": f'"{block.version}"'})
+
+
+def _expected_version(desk: UserContext) -> int | None:
+    """Return the version the client saw, if it says so. Raises BadRequest."""
+    value = (desk.caller.request.headers.get("if-match") or "*").strip()
+    if value == "*":
+        return None
+    if (found := TAG.fullmatch(value)) is None:
+        raise BadRequest(
+            f"If-Match is {value[:60]!r}: send the block's version, quoted or bare, as the ETag "
+            "has it.",
+            param="if-match",
+        )
+    return int(found[1] or found[2])
+
+
+async def _edit(desk: UserContext, label: str, how: Edit) -> Block | None:
+    hand, expect = desk.hand(), _expected_version(desk)
+    there = desk.caller.request.headers.get("if-match", "").strip() == "*"
+
+    def needed(block: Block | None) -> Block | None:
+        if there and block is None:
+            raise Conflict(f"there is no block {label!r}, and If-Match asks for one")
+        return how(block)
+
+    return await desk.write(management.blocks.edit_block(desk.memory, hand, label, needed, expect))
+
+
+@get("/users/{user:str}/blocks", summary="A user's blocks, in order of their labels")
+async def blocks(desk: AtDesk, cursor: Cursor = None, limit: PageLimit = 50) -> Page[schemas.Block]:
+    after = place_of(cursor, str)
+    found = await desk.read(management.blocks.list_blocks(desk.memory, desk.hand()))
+    rows = [found[label] for label in sorted(found) if after is None or label > after]
+    mine, rest = window(rows[: limit + 1], limit, lambda b: b.label, lambda b: len(b.value))
+    return Page([schemas.block(b) for b in mine], rest)
+
+
+@get("/users/{user:str}/blocks/{label:str}", summary="One block")
+async def block(desk: AtDesk, label: FromPath[str]) -> Response[schemas.Block]:
+    found = (await desk.read(management.blocks.list_blocks(desk.memory, desk.hand()))).get(label)
+    if found is None:
+        raise ResourceNotFound(f"There is no memory block {label[:80]!r}.")
+    return _with_etag(found)
+
+
+@put(
+    "/users/{user:str}/blocks/{label:str}",
+    summary="Create or replace a block",
+    operation_class=describe_body(BlockPut),
+)
+async def put_block(desk: AtDesk, label: FromPath[str]) -> Response[schemas.Block]:
+    new = await desk.asked(BlockPut)
+    change = BlockEdit(new.value, new.description, new.limit, new.read_only)
+    with translate_errors():
+        how = management.blocks.put_block(label, change, desk.hand().defaults)
+    now = await _edit(desk, label, how)
+    assert now is not None  # noqa: S101 - a put never deletes
+    return _with_etag(now)
+
+
+@patch(
+    "/users/{user:str}/blocks/{label:str}",
+    summary="Change a block",
+    operation_class=describe_body(BlockPatch),
+)
+async def patch_block(desk: AtDesk, label: FromPath[str]) -> Response[schemas.Block]:
+    new = await desk.asked(BlockPatch)
+    change = BlockEdit(new.value, new.description, new.limit, new.read_only)
+    now = await _edit(
+        desk, label, management.blocks.patch_block(label, change, desk.hand().defaults)
+    )
+    assert now is not None  # noqa: S101 - a patch never deletes
+    return _with_etag(now)
+
+
+@delete(
+    "/users/{user:str}/blocks/{label:str}",
+    status_code=200,
+    summary="Delete a block; undo restores it",
+)
+async def delete_block(desk: AtDesk, label: FromPath[str]) -> Gone:
+    await _edit(desk, label, management.blocks.remove_block(label))
+    return Gone(label, "block")
+
+
+@get("/users/{user:str}/blocks/{label:str}/versions", summary="A block's history, newest first")
+async def versions(
+    desk: AtDesk, label: FromPath[str], cursor: Cursor = None, limit: PageLimit = 50
+) -> Page[Version]:
+    before = place_of(cursor, int)
+    found = await desk.read(
+        management.blocks.list_versions(desk.memory, desk.hand(), label, before, limit + 1)
+    )
+    mine, rest = window(
+        [Version(**{**v, "created_at": iso(v["created_at"])}) for v in found],
+        limit,
+        lambda v: v.version,
+        lambda v: len(v.before or "") + len(v.after or ""),
+    )
+    return Page(mine, rest)
+
+
+@post(
+    "/users/{user:str}/blocks/{label:str}/undo",
+    status_code=200,
+    summary="Take the newest edit back; repeated, walk further back",
+)
+async def undo(desk: AtDesk, label: FromPath[str]) -> Response[schemas.Block | Gone]:
+    now = await desk.write(management.blocks.undo_edit(desk.memory, desk.hand(), label))
+    if now is None:
+        return Response(Gone(label, "block"))
+    return Response(schemas.block(now), headers={"etag": f'"{now.version}"'})
+
+
+ROUTES = (blocks, block, put_block, patch_block, delete_block, versions, undo)

@@ -1,0 +1,273 @@
+"""The door of the management API: who asks, what they may reach, and the store behind it.
+
+Identity fails closed (PRODUCT.md, Identity): the tenant comes from the key, an admin's `?tenant=`
+excepted; a key that is not trusted reaches its own users' rows alone; in own-key mode a tenant
+never seen upstream manages nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from litestar import Request
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery, QueryParameter
+
+from gateway.auth.authenticator import Principal
+from gateway.auth.user_resolver import USER_CHARACTERS
+from gateway.errors import (
+    BadRequest,
+    Forbidden,
+    GatewayError,
+    RequestConflict,
+    ResourceNotFound,
+    TooLarge,
+    Unavailable,
+)
+from gateway.http.access_log import current_line
+from gateway.http.paths import segment
+from gateway.http.request_body import read_body
+from gateway.management import schemas
+from gateway.state import GatewayState, request_id
+from memory import EditSource, ManagementActor, Memory, Scope, VisibleScopes, management
+from memory import errors as faults
+from memory.export_format import BadLine, TooManyLines
+
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+PAGE_CHARACTERS = 4 << 20  # of a list's page: to write them takes the event loop some ms
+MIB = 1 << 20
+JSON_MIB = 8  # of a request about one thing
+EVERY = "*"  # ?tenant=* of an admin key: every tenant
+PageLimit = Annotated[int, QueryParameter(ge=1, le=200, description="entries a page")]
+Cursor = Annotated[str | None, QueryParameter(description="the next_cursor of the page before")]
+
+
+class ManagementRequest:
+    """One request: its key, and the tenant it may reach."""
+
+    def __init__(
+        self, request: Request[Any, Any, Any], principal: Principal, tenant: str | None
+    ) -> None:
+        self.request, self.principal = request, principal
+        self.gateway: GatewayState = request.app.state.gateway
+        self.memory: Memory = self.gateway.memory
+        self.asked_tenant = tenant
+        self.tenant = tenant or principal.tenant
+
+    @property
+    def reach(self) -> VisibleScopes:
+        """What is visible by id: an admin key that names no tenant sees all of them."""
+        everywhere = self.principal.admin and self.asked_tenant in (None, EVERY)
+        return VisibleScopes(None if everywhere else self.tenant, self.principal.only)
+
+    async def read(self, work: Awaitable[T]) -> T:
+        """Wait for what the memory answers. Raises what `translate_errors` makes of its errors."""
+        with translate_errors():
+            return await work
+
+    async def write(self, work: Awaitable[T]) -> T:
+        """Wait for a change of the memory; the worker is told, since it may have enqueued."""
+        out = await self.read(work)
+        self.gateway.worker.wake()
+        return out
+
+    async def body(self) -> bytes:
+        """Raises TooLarge, UnsupportedMedia, BadRequest."""
+        return await self._body(JSON_MIB, "this request may have. Send less at once.")
+
+    async def _body(self, mib: float, most: str) -> bytes:
+        """most: what a refusal says of the limit, where it is lower than every request's."""
+        whole = self.gateway.settings.server.max_body_mib
+        try:
+            return await read_body(
+                self.request.receive,
+                dict(self.request.scope["headers"]),
+                int(min(mib, whole) * MIB),
+            )
+        except TooLarge as e:
+            if mib >= whole:
+                raise
+            raise TooLarge(
+                f"The body is larger than {int(mib * MIB)} bytes, the most that {most}",
+                headers=e.headers,
+            ) from e
+
+    @property
+    def runs_it(self) -> bool:
+        """Whether the caller runs the gateway: an admin key, or whoever has this machine's own
+        token.
+        """
+        settings = self.gateway.settings
+        return self.principal.admin or (settings.single_user and settings.mode != "managed")
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows the caller may bring at once; None for any number."""
+        return None if self.runs_it else self.gateway.settings.memory.import_rows
+
+    async def much(self) -> bytes:
+        """Return the body of an import. Raises TooLarge, UnsupportedMedia, BadRequest."""
+        settings = self.gateway.settings
+        mib = settings.server.max_body_mib if self.runs_it else settings.memory.import_mib
+        return await self._body(
+            mib,
+            "this key may bring at once. Send it in several parts, use an admin key, or raise "
+            "memory.import_mib.",
+        )
+
+    async def parse_body(self, model: type[S]) -> S:
+        return schemas.parse_body(await self.body(), model)
+
+
+class UserContext:
+    """A request about one user's memory."""
+
+    def __init__(self, caller: ManagementRequest, scope: Scope) -> None:
+        self.caller, self.scope = caller, scope
+        self.user = scope.user or ""
+        self.memory: Memory = caller.memory
+        self.read, self.write, self.asked = caller.read, caller.write, caller.parse_body
+
+    def hand(self, actor: str | None = None) -> ManagementActor:
+        """Who reaches into this memory: the API, or the CLI where it says so."""
+        gateway, headers = self.caller.gateway, self.caller.request.headers
+        actor = actor or ("cli" if headers.get("x-mnemogate-actor") == "cli" else "api")
+        return ManagementActor(
+            self.scope,
+            gateway.memory.policy.blocks,
+            EditSource(actor, request_id(self.caller.request.scope)),
+        )
+
+    @property
+    def agent(self) -> str | None:
+        """The agent that was asked for; None where a route means all of them."""
+        return self.caller.request.query_params.get("agent")
+
+
+AtDoor = NamedDependency[ManagementRequest]
+AtDesk = NamedDependency[UserContext]
+
+
+async def caller(
+    request: Request[Any, Any, Any], tenant: FromQuery[str | None] = None
+) -> ManagementRequest:
+    """Raises Unauthenticated, Forbidden, Unavailable."""
+    gateway: GatewayState = request.app.state.gateway
+    principal = gateway.keys.manager(dict(request.scope["headers"]))
+    if tenant is not None and tenant != principal.tenant and not principal.admin:
+        raise Forbidden("Only an admin key may name a tenant with ?tenant=.", param="tenant")
+    with translate_errors():
+        await gateway.memory.wait_until_ready()
+    found = ManagementRequest(request, principal, tenant)
+    settings = gateway.settings
+    if (
+        settings.mode == "own-key"
+        and not settings.single_user
+        and not await found.read(management.users.is_proven(found.memory, principal.tenant))
+    ):
+        raise Forbidden(
+            "No upstream has accepted this key yet, so there is nothing to manage with it. "
+            "Send a chat completion with it first."
+        )
+    return found
+
+
+async def desk(
+    caller: AtDoor, user: FromPath[str], agent: FromQuery[str] = "default"
+) -> UserContext:
+    """Raises BadRequest, Forbidden."""
+    if caller.tenant == EVERY:
+        raise BadRequest("`tenant` is '*': a user belongs to one tenant, name it.", param="tenant")
+    name = check_name(segment(user), "user")
+    if not caller.principal.may_name(name):
+        raise Forbidden(
+            f"This key may not reach the user {name[:64]!r}. Use one of its own users, or a "
+            "trusted key.",
+            param="user",
+        )
+    current_line().user = name
+    agent = check_name(agent, "agent")
+    if len(agent) > 256:
+        raise BadRequest(
+            f"`agent` has {len(agent)} characters; at most 256 are allowed.", param="agent"
+        )
+    return UserContext(caller, Scope(caller.tenant, name, agent, caller.gateway.secret))
+
+
+def check_name(name: str, what: str) -> str:
+    """Return a name that can be stored. Raises BadRequest."""
+    if not name.strip() or len(name) > USER_CHARACTERS:
+        raise BadRequest(
+            f"`{what}` has {len(name)} characters; 1 to {USER_CHARACTERS} are allowed, not all "
+            "of them blank.",
+            param=what,
+        )
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError as e:
+        raise BadRequest(f"`{what}` is not valid UTF-8, percent-encoded.", param=what) from e
+    return name
+
+
+@contextlib.contextmanager
+def translate_errors() -> Iterator[None]:
+    """Tells what the memory raised as an error of this API."""
+    try:
+        yield
+    except (faults.MemoryFault, faults.ToolError, BadLine) as e:
+        raise _translate(e) from e
+
+
+def _translate(error: Exception) -> GatewayError:
+    message = str(error)
+    message = message[:1].upper() + message[1:]
+    match error:
+        case faults.AmbiguousName():
+            return RequestConflict(
+                f"{message}. Say whose with ?user= (and ?agent=, ?tenant=).",
+                param="user",
+                code="ambiguous",
+            )
+        case faults.NotFound() | faults.UnknownBlock():
+            return ResourceNotFound(message)
+        case faults.Conflict() | faults.Erased():
+            return RequestConflict(message)
+        case faults.BlockReadOnly():
+            return Forbidden(message, code="block_read_only")
+        case faults.BlockFull():
+            return BadRequest(message, code="block_full", param="value")
+        case faults.ToolError():
+            return BadRequest(message)
+        case TooManyLines():
+            return TooLarge(message, code="too_many_rows")
+        case BadLine():
+            return BadRequest(message, code="bad_line")
+    return Unavailable(
+        "The memory store is unavailable. Try again shortly.", headers=[(b"retry-after", b"1")]
+    )
+
+
+def window(
+    rows: list[T],
+    limit: int,
+    place: Callable[[T], Any],
+    weigh: Callable[[T], int] = lambda _: 0,
+) -> tuple[list[T], str | None]:
+    """Return one page of rows that were asked for with one more than `limit`, and the cursor to the
+    rest.
+
+    weigh: a row's characters; a page has fewer rows where they are long.
+    """
+    whole, weight = min(len(rows), limit), 0
+    for i, row in enumerate(rows[:whole]):
+        weight += weigh(row)
+        if i and weight > PAGE_CHARACTERS:
+            whole = i
+            break
+    if whole == len(rows):
+        return rows, None
+    return rows[:whole], schemas.cursor_of(place(rows[whole - 1]))

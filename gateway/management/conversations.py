@@ -1,0 +1,270 @@
+"""Recall memory over HTTP: conversations, their messages, a chat brought along, explain records."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from litestar import delete, get, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery
+
+from gateway.errors import BadRequest, ResourceNotFound, quote_value
+from gateway.http.paths import segment
+from gateway.management import schemas
+from gateway.management.context import (
+    AtDesk,
+    AtDoor,
+    Cursor,
+    PageLimit,
+    window,
+)
+from gateway.management.query_params import Sought
+from gateway.management.schemas import (
+    Conversation,
+    ConversationPost,
+    Gone,
+    Json,
+    Message,
+    MessageHit,
+    Page,
+    WholeConversation,
+    describe_body,
+    place_of,
+    time_of,
+)
+from memory import (
+    ConversationName,
+    FoundConversation,
+    ImportedMessage,
+    QuickRead,
+    iso,
+    management,
+    text_of,
+)
+from memory.export_format import SAID
+
+
+def _to_schema(found: FoundConversation) -> Conversation:
+    return Conversation(
+        found.name,
+        found.user,
+        found.agent,
+        found.forked_from,
+        found.messages,
+        iso(found.created_at),
+        iso(found.updated_at),
+    )
+
+
+def _message(row: dict[str, Any], conversation: str) -> Message:
+    body = management.conversations.parse_message(row)
+    return Message(
+        row["public_id"],
+        row["role"],
+        body.get("content"),
+        conversation,
+        iso(row["created_at"]),
+        row["aborted"],
+        body.get("name"),
+        body.get("tool_calls"),
+        body.get("tool_call_id"),
+    )
+
+
+def _messages(found: list[dict[str, Any]], limit: int, conversation: str) -> Page[Message]:
+    mine, rest = window(
+        found, limit, lambda m: m["id"], lambda m: len(m["body"]) + len(m["content"])
+    )
+    return Page([_message(m, conversation) for m in mine], rest)
+
+
+@get("/users/{user:str}/conversations", summary="A user's conversations, newest first")
+async def conversations(
+    desk: AtDesk, cursor: Cursor = None, limit: PageLimit = 50
+) -> Page[Conversation]:
+    found = await desk.read(
+        management.conversations.list_conversations(
+            desk.memory, desk.scope, place_of(cursor, int), limit + 1
+        )
+    )
+    mine, rest = window(found, limit, lambda c: c.key)
+    return Page([_to_schema(c) for c in mine], rest)
+
+
+@post(
+    "/users/{user:str}/conversations",
+    status_code=200,
+    summary="Bring an existing chat along",
+    operation_class=describe_body(ConversationPost),
+)
+async def bring_conversation(desk: AtDesk) -> Conversation:
+    caller, hand = desk.caller, desk.hand()
+    new = schemas.brought(await caller.much(), caller.rows)
+    said = await _parse_messages(new.messages)
+    return _to_schema(
+        await desk.write(
+            management.conversations.import_conversation(desk.memory, hand, said, new.id)
+        )
+    )
+
+
+async def _parse_messages(messages: list[msgspec.Raw]) -> list[ImportedMessage]:
+    """Read them one by one; others go on meanwhile. Raises BadRequest naming the message."""
+    now, glance, out = time.time(), QuickRead(), []
+    for i, raw in enumerate(messages):
+        out.append(_one_said(schemas.message_of(raw, f"messages[{i}]"), f"messages[{i}]", now))
+        await glance.rest()
+    return out
+
+
+def _one_said(message: Json, where: str, now: float) -> ImportedMessage:
+    """Raises BadRequest."""
+    content, calls = message.get("content"), message.get("tool_calls")
+    if not isinstance(message.get("role"), str):
+        raise BadRequest(f"`{where}` needs a `role`.", param=where)
+    if not (
+        content is None
+        or isinstance(content, str)
+        or (isinstance(content, list) and all(isinstance(p, dict) for p in content))
+    ):
+        raise BadRequest(
+            f"`{where}.content` must be a string, a list of parts, or null, not "
+            f"{quote_value(content)}.",
+            param=f"{where}.content",
+        )
+    if calls is not None and not (
+        isinstance(calls, list) and all(isinstance(c, dict) for c in calls)
+    ):
+        raise BadRequest(
+            f"`{where}.tool_calls` must be a list of objects, not {quote_value(calls)}.",
+            param=f"{where}.tool_calls",
+        )
+    if (size := len(text_of(message))) > SAID:
+        raise BadRequest(
+            f"`{where}` has {size} characters; at most {SAID} are allowed.", param=where
+        )
+    told_at = message.pop("created_at", None)
+    if told_at is not None and not isinstance(told_at, str):
+        raise BadRequest(
+            f"`{where}.created_at` is {quote_value(told_at)}: give an ISO 8601 time.",
+            param=f"{where}.created_at",
+        )
+    at = time_of(told_at, f"{where}.created_at")
+    return ImportedMessage(message, now if at is None else at)
+
+
+@get(
+    "/users/{user:str}/conversations/{ident:str}/messages",
+    summary="A conversation's messages, oldest first",
+)
+async def messages(
+    desk: AtDesk, ident: FromPath[str], cursor: Cursor = None, limit: PageLimit = 50
+) -> Page[Message]:
+    name, after = segment(ident), place_of(cursor, int) or 0
+    listed = await desk.read(
+        management.conversations.list_messages(desk.memory, desk.scope, name, after, limit + 1)
+    )
+    return _messages(listed, limit, name)
+
+
+@get(
+    "/users/{user:str}/messages/search",
+    summary="Search everything said with a user; without words, the newest",
+)
+async def search_messages(
+    desk: AtDesk, search: Sought, role: FromQuery[str | None] = None
+) -> Page[MessageHit]:
+    wanted = search.by(role)
+    found, rest = search.page(
+        await desk.read(management.conversations.search_messages(desk.memory, desk.scope, wanted))
+    )
+    return Page(
+        [
+            MessageHit(
+                h["public_id"],
+                h["content"],
+                h["score"],
+                iso(h["created_at"]),
+                h["why"],
+                h["role"],
+                h["conversation"],
+            )
+            for h in found
+        ],
+        rest,
+    )
+
+
+@dataclass(slots=True)
+class OwnerParams:
+    """Whose conversation is meant, where several have one of its name."""
+
+    user: str | None
+    agent: str | None
+
+    def of(self, name: str) -> ConversationName:
+        return ConversationName(name, self.user, self.agent)
+
+
+async def whose(
+    user: FromQuery[str | None] = None, agent: FromQuery[str | None] = None
+) -> OwnerParams:
+    return OwnerParams(user, agent)
+
+
+Whose = NamedDependency[OwnerParams]
+
+
+@get("/conversations/{ident:str}", summary="Any conversation this key may see, with its messages")
+async def conversation(
+    caller: AtDoor, ident: FromPath[str], whose: Whose, cursor: Cursor = None, limit: PageLimit = 50
+) -> WholeConversation:
+    name, after = segment(ident), place_of(cursor, int) or 0
+    found, listed = await caller.read(
+        management.conversations.read_conversation(
+            caller.memory, caller.reach, whose.of(name), after, limit + 1
+        )
+    )
+    return WholeConversation(
+        **msgspec.structs.asdict(_to_schema(found)), messages=_messages(listed, limit, name)
+    )
+
+
+@delete(
+    "/conversations/{ident:str}",
+    status_code=200,
+    summary="Delete a conversation and what hangs on it",
+)
+async def delete_conversation(caller: AtDoor, ident: FromPath[str], whose: Whose) -> Gone:
+    name = segment(ident)
+    await caller.write(
+        management.conversations.delete_conversation(caller.memory, caller.reach, whose.of(name))
+    )
+    return Gone(name, "conversation")
+
+
+@get("/explain/{ident:str}", summary="What the memory did to one request")
+async def explain(caller: AtDoor, ident: FromPath[str]) -> Json:
+    found = await caller.read(
+        management.conversations.find_explain_record(caller.memory, caller.reach, ident)
+    )
+    if found is None:
+        raise ResourceNotFound(
+            f"There is no explain record {ident[:80]!r} that this key may see. They are kept "
+            "for memory.explain_days days."
+        )
+    return {**found, "created_at": iso(found["created_at"])}
+
+
+ROUTES = (
+    conversations,
+    bring_conversation,
+    messages,
+    search_messages,
+    conversation,
+    delete_conversation,
+    explain,
+)

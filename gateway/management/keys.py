@@ -1,0 +1,210 @@
+"""Managed keys over HTTP: listed, made, revoked; an admin key's to do.
+
+In single-user mode the machine's own token may make the first ones: the mode is decided when the
+gateway starts, so the answer then says that keys are asked for from the next start on. In own-key
+mode a key here is somebody's own at the provider and gives no say.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from litestar import delete, get, post
+from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody
+from litestar.params import FromPath
+from pydantic import ValidationError
+
+from gateway.auth.key_store import new_key, parse_grant
+from gateway.config.settings import KeyGrant
+from gateway.config.validation import describe_validation_errors
+from gateway.errors import BadRequest, Forbidden, RequestConflict
+from gateway.http.paths import segment
+from gateway.management.context import EVERY, AtDoor, Cursor, ManagementRequest, PageLimit, window
+from gateway.management.schemas import Key, MadeKey, Page, RevokedKey, place_of
+from gateway.storage import api_keys
+from gateway.wire.chat_request import parse
+from memory import iso
+
+K = TypeVar("K", bound=Key)
+FROM_NEXT_START = (
+    "This gateway runs in single-user mode until it is restarted, or reads its configuration "
+    "anew; from then on every request needs a managed key. What it remembers until then belongs "
+    "to the tenant 'local'."
+)
+NO_ADMIN = (
+    "No admin key is left, so that no more keys can be made or revoked through a running gateway: "
+    "with it stopped, `mnemogate keys create --admin` makes one."
+)
+
+
+def _inline_schema(schema: Any, definitions: dict[str, Any]) -> Any:
+    """Return a schema of pydantic's without references, as it may stand anywhere in another
+    document.
+    """
+    if isinstance(schema, list):
+        return [_inline_schema(x, definitions) for x in schema]
+    if not isinstance(schema, dict):
+        return schema
+    whole = (
+        {**definitions[schema["$ref"].rsplit("/", 1)[1]], **schema} if "$ref" in schema else schema
+    )
+    return {
+        name: _inline_schema(value, definitions)
+        for name, value in whole.items()
+        if name not in ("$ref", "$defs")
+    }
+
+
+class TakingGrant(Operation):
+    """An operation whose body says what a key may do, member by member as in [[keys]]."""
+
+    def __init__(self, **members: Any) -> None:
+        schema = KeyGrant.model_json_schema()
+        body = RequestBody(
+            {
+                "application/json": OpenAPIMediaType(
+                    schema=_inline_schema(schema, schema.get("$defs", {}))
+                )
+            },
+            required=True,
+        )
+        super().__init__(**{**members, "request_body": body})
+
+
+def _operator(caller: ManagementRequest) -> None:
+    """Raises Forbidden for a caller who has no say over keys."""
+    settings = caller.gateway.settings
+    if settings.mode == "managed":
+        if not caller.principal.admin:
+            raise Forbidden(
+                "Only an admin key may see, make or revoke keys. Without one: stop the gateway "
+                "and run `mnemogate keys create --admin`, which then works on the database "
+                "itself."
+            )
+    elif not settings.single_user:
+        raise Forbidden(
+            "Keys are not managed here yet. Stop the gateway, run `mnemogate keys create "
+            "--admin` on its machine, and start it again: it then asks for managed keys."
+        )
+
+
+@get(
+    "/keys", summary="The managed keys, those of the configuration first; never the keys themselves"
+)
+async def list_keys(caller: AtDoor, cursor: Cursor = None, limit: PageLimit = 50) -> Page[Key]:
+    _operator(caller)
+    after = place_of(cursor, tuple[float, str])
+    tenant = None if caller.asked_tenant in (None, EVERY) else caller.tenant
+    # The configuration's have no time: they stand by name before all that were made.
+    found = [
+        (_to_schema(Key, key), (0.0, key.name))
+        for key in sorted(caller.gateway.settings.keys, key=lambda key: key.name)
+        if tenant in (None, key.tenant) and (after is None or (0.0, key.name) > after)
+    ]
+    made = await caller.read(api_keys.list_keys(caller.memory.db, tenant, after, limit + 1))
+    found += [(_to_schema(Key, _readable(row), row), (row.created_at, row.id)) for row in made]
+    page, rest = window(found[: limit + 1], limit, lambda entry: entry[1])
+    return Page([key for key, _ in page], rest)
+
+
+@post(
+    "/keys",
+    status_code=200,
+    summary="Make a key; the answer alone shows it",
+    operation_class=TakingGrant,
+)
+async def create_key(caller: AtDoor) -> MadeKey:
+    _operator(caller)
+    grant = _parse_grant(await caller.body())
+    if grant.name in (key.name for key in caller.gateway.settings.keys):
+        raise RequestConflict(
+            f"There is a key named {grant.name!r} in the configuration: choose another name.",
+            param="name",
+        )
+    text, digest = new_key()
+    spec = grant.model_dump_json(exclude={"name", "tenant"})
+    row = await caller.write(
+        api_keys.create_key(caller.memory.db, grant.name, grant.tenant, digest, spec)
+    )
+    await caller.gateway.keys.made.adopt(digest, grant)
+    return _to_schema(
+        MadeKey,
+        grant,
+        row,
+        key=text,
+        note=None if caller.gateway.settings.mode == "managed" else FROM_NEXT_START,
+    )
+
+
+@delete(
+    "/keys/{ident:str}",
+    status_code=200,
+    summary="Revoke a key, by its id or name: it is refused from then on",
+)
+async def revoke_key(caller: AtDoor, ident: FromPath[str]) -> RevokedKey:
+    _operator(caller)
+    ident = segment(ident)
+    if ident in (key.name for key in caller.gateway.settings.keys):
+        raise RequestConflict(
+            f"The key {ident!r} stands in the configuration: remove it there, and reload "
+            "(SIGHUP) or restart."
+        )
+    row = await caller.write(api_keys.revoke_key(caller.memory.db, ident))
+    await caller.gateway.keys.made.adopt(row.digest, None)
+    notes = (
+        ["It is the key that this request came with."]
+        if row.name == caller.principal.key and caller.principal.admin
+        else []
+    )
+    if caller.gateway.settings.mode == "managed" and not caller.gateway.keys.admins:
+        notes.append(NO_ADMIN)
+    return _to_schema(RevokedKey, _readable(row), row, note=" ".join(notes) or None)
+
+
+def _parse_grant(body: bytes) -> KeyGrant:
+    """Raises BadRequest naming the member and its value."""
+    parse(body)  # which says where JSON breaks, as for every body
+    try:
+        return KeyGrant.model_validate_json(body, strict=True)
+    except ValidationError as e:
+        found = describe_validation_errors(e, KeyGrant)
+        raise BadRequest(
+            "; ".join(f"{'.'.join(path) or 'the body'}: {text}" for path, text in found[:5]),
+            param=".".join(found[0][0]) or None,
+        ) from e
+
+
+def _readable(row: api_keys.StoredKey) -> KeyGrant:
+    """Return what a stored key may do: nothing, where that cannot be read."""
+    return parse_grant(row) or KeyGrant.model_construct(
+        name=row.name, tenant=row.tenant, trusted=False, models=()
+    )
+
+
+def _to_schema(
+    shape: type[K], grant: KeyGrant, row: api_keys.StoredKey | None = None, **more: Any
+) -> K:
+    """Return a key as it leaves, without anything that could be used as one.
+
+    row: None for one of the configuration.
+    """
+    return shape(
+        id=row.id if row else None,
+        name=grant.name,
+        tenant=grant.tenant,
+        trusted=grant.trusted,
+        users=list(grant.users),
+        default_user=grant.default_user,
+        admin=grant.admin,
+        models=list(grant.models),
+        paths=list(grant.paths),
+        limits=grant.limits.model_dump(),
+        budget=grant.budget.model_dump(),
+        source="made" if row else "config",
+        created_at=iso(row.created_at) if row else None,
+        revoked_at=iso(row.revoked_at) if row and row.revoked_at else None,
+        **more,
+    )
+
+
+ROUTES = (list_keys, create_key, revoke_key)

@@ -1,0 +1,157 @@
+"""Archival memory over HTTP: passages, listed, made, searched, forgotten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar import delete, get, post
+from litestar.params import FromPath, FromQuery
+
+from gateway.errors import BadRequest
+from gateway.management.context import AtDesk, Cursor, PageLimit, translate_errors, window
+from gateway.management.query_params import Sought
+from gateway.management.schemas import (
+    Gone,
+    Page,
+    Passage,
+    PassageHit,
+    PassagePost,
+    describe_body,
+    place_of,
+    time_of,
+)
+from memory import NewPassage, PassageFilter, iso, management
+
+TAGS = 32  # that one search may ask for
+
+
+def _to_schema(found: dict[str, Any]) -> Passage:
+    gone = found["forgotten_at"]
+    return Passage(
+        found["id"],
+        found["content"],
+        found["tags"],
+        found["type"],
+        found["importance"],
+        found["actor"],
+        iso(found["created_at"]),
+        found["source"],
+        iso(gone) if gone is not None else None,
+        found["forgotten_by"],
+        found["superseded_by"],
+    )
+
+
+@get("/users/{user:str}/passages", summary="A user's passages, newest first")
+async def passages(
+    desk: AtDesk, cursor: Cursor = None, limit: PageLimit = 50, forgotten: FromQuery[bool] = False
+) -> Page[Passage]:
+    """forgotten: those that background work set aside; `restore` brings one back."""
+    found = await desk.read(
+        management.passages.list_passages(
+            desk.memory, desk.scope, place_of(cursor, int), limit + 1, forgotten=forgotten
+        )
+    )
+    mine, rest = window(found, limit, lambda p: p["key"])
+    return Page([_to_schema(p) for p in mine], rest)
+
+
+@post(
+    "/users/{user:str}/passages",
+    status_code=200,
+    summary="Keep a text; answers the passages it became",
+    operation_class=describe_body(PassagePost),
+)
+async def make_passage(desk: AtDesk) -> Page[Passage]:
+    new = await desk.asked(PassagePost)
+    hand = desk.hand()
+    with translate_errors():
+        management.passages.check_passage(new.content, new.type, new.importance)
+    insert = NewPassage(
+        new.content,
+        new.tags,
+        new.type,
+        new.importance,
+        hand.source.actor,
+        created_at=time_of(new.created_at, "created_at"),
+    )
+    added = await desk.write(management.passages.add_passage(desk.memory, hand, insert))
+    return Page([_to_schema(p) for p in added])
+
+
+@get(
+    "/users/{user:str}/passages/search",
+    summary="Search a user's passages; without words, the newest",
+)
+async def search_passages(
+    desk: AtDesk, search: Sought, tags: FromQuery[list[str] | None] = None
+) -> Page[PassageHit]:
+    all_tags = [t.strip() for some in tags or () for t in some.split(",") if t.strip()]
+    if len(all_tags) > TAGS:
+        raise BadRequest(
+            f"`tags` has {len(all_tags)} of them; at most {TAGS} are allowed.", param="tags"
+        )
+    wanted = PassageFilter(search.query, all_tags)
+    found, rest = search.page(
+        await desk.read(management.passages.search_passages(desk.memory, desk.scope, wanted))
+    )
+    return Page(
+        [
+            PassageHit(
+                h["id"],
+                h["content"],
+                h["score"],
+                iso(h["created_at"]),
+                h["why"],
+                h["tags"],
+                h["type"],
+            )
+            for h in found
+        ],
+        rest,
+    )
+
+
+@get("/users/{user:str}/passages/{ident:str}", summary="One passage")
+async def passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
+    return _to_schema(
+        await desk.read(management.passages.get_passage(desk.memory, desk.scope, ident))
+    )
+
+
+@post(
+    "/users/{user:str}/passages/{ident:str}/restore",
+    status_code=200,
+    summary="Bring a passage back that background work set aside",
+)
+async def restore_passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
+    return _to_schema(
+        await desk.write(management.passages.restore_passage(desk.memory, desk.hand(), ident))
+    )
+
+
+@post(
+    "/users/{user:str}/passages/{ident:str}/forget",
+    status_code=200,
+    summary="Set a passage aside: out of every search, until it is restored",
+)
+async def set_passage_aside(desk: AtDesk, ident: FromPath[str]) -> Gone:
+    await desk.write(management.passages.set_passage_aside(desk.memory, desk.hand(), ident))
+    return Gone(ident, "passage")
+
+
+@delete("/users/{user:str}/passages/{ident:str}", status_code=200, summary="Forget one passage")
+async def delete_passage(desk: AtDesk, ident: FromPath[str]) -> Gone:
+    await desk.write(management.passages.delete_passage(desk.memory, desk.hand(), ident))
+    return Gone(ident, "passage")
+
+
+ROUTES = (
+    passages,
+    make_passage,
+    search_passages,
+    passage,
+    set_passage_aside,
+    restore_passage,
+    delete_passage,
+)

@@ -1,0 +1,46 @@
+"""The management API: `/memory/v1`, put together from its modules."""
+
+from __future__ import annotations
+
+from litestar import Router
+from litestar.di import Provide
+
+from gateway.management import (
+    blocks,
+    context,
+    conversations,
+    jobs,
+    keys,
+    passages,
+    query_params,
+    usage,
+    users,
+)
+
+HANDLERS = (
+    *users.ROUTES,
+    *blocks.ROUTES,
+    *passages.ROUTES,
+    *conversations.ROUTES,
+    *usage.ROUTES,
+    *keys.ROUTES,
+    *jobs.ROUTES,
+)
+
+GIVEN = {
+    "caller": Provide(context.caller),
+    "desk": Provide(context.desk),
+    "span": Provide(query_params.span),
+    "search": Provide(query_params.search),
+    "whose": Provide(conversations.whose),
+    "wanted": Provide(usage.parse_filter),
+}
+
+
+def management() -> Router:
+    """Return its routes, each of which is given who asks, about whom, and what it reads of the
+    query string.
+    """
+    importing = users.Importing()
+    given = {**GIVEN, "importing": Provide(lambda: importing, sync_to_thread=False)}
+    return Router("/memory/v1", route_handlers=HANDLERS, dependencies=given, tags=["memory"])

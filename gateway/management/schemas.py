@@ -1,0 +1,430 @@
+"""The objects of the management API as they leave and as they come.
+
+Unknown members of a request are refused with their path.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, TypeVar
+
+import msgspec
+from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody
+
+from gateway.errors import MAX_SHOWN_CHARACTERS, BadRequest, TooLarge, did_you_mean, quote_value
+from gateway.wire.chat import decode
+from gateway.wire.chat_request import parse
+from memory import Block as Core
+from memory import iso
+from memory.export_format import MARKS, VALUES, Content, Description, Limit, Tags, moment, values_in
+
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+Json = dict[str, Any]
+FAULT = re.compile(
+    r"(?:Object contains unknown field `(.*)`|Object missing required field "
+    r"`(.*)`|(.*?))(?: "
+    r"- at "
+    r"`\$\.?(.*)`)?",
+    re.DOTALL,
+)  # as msgspec words it
+PATH_STEP = re.compile(r"(\w+)|\[(\d+)\]")
+
+
+class Page(msgspec.Struct, Generic[T]):
+    """A list. next_cursor: what `?cursor=` takes for the rest, null at the end."""
+
+    data: list[T]
+    next_cursor: str | None = None
+    object: str = "list"
+
+
+class User(msgspec.Struct):
+    id: str
+    tenant: str
+    blocks: int
+    passages: int
+    messages: int
+    conversations: int
+    created_at: str
+    last_active_at: str
+    object: str = "user"
+
+
+class Block(msgspec.Struct):
+    """limit in characters. id and updated_at are null while nobody edited the operator's block."""
+
+    id: str | None
+    label: str
+    description: str
+    value: str
+    limit: int
+    read_only: bool
+    version: int
+    shared_with: list[str]
+    updated_at: str | None
+    object: str = "block"
+
+
+class Gone(msgspec.Struct):
+    """What was deleted."""
+
+    id: str
+    object: str
+    deleted: bool = True
+
+
+class Version(msgspec.Struct):
+    version: int
+    before: str | None
+    after: str | None
+    actor: str
+    request_id: str | None
+    tool_call_id: str | None
+    created_at: str
+
+
+class Passage(msgspec.Struct):
+    """source: the message it was taken from.
+
+    forgotten_at, forgotten_by, superseded_by: when and by whom it was set aside, and for what; else
+    null.
+    """
+
+    id: str
+    content: str
+    tags: list[str]
+    type: str
+    importance: float
+    actor: str
+    created_at: str
+    source: str | None
+    forgotten_at: str | None
+    forgotten_by: str | None
+    superseded_by: str | None
+    object: str = "passage"
+
+
+class PassageHit(msgspec.Struct):
+    """why: the parts of the score."""
+
+    id: str
+    content: str
+    score: float
+    created_at: str
+    why: Json
+    tags: list[str]
+    type: str
+    object: str = "passage"
+
+
+class MessageHit(msgspec.Struct):
+    """why: the parts of the score."""
+
+    id: str
+    content: str
+    score: float
+    created_at: str
+    why: Json
+    role: str
+    conversation: str
+    object: str = "message"
+
+
+class Message(msgspec.Struct):
+    """content, tool_calls and the rest as the message was said.
+
+    aborted: the client left before its end.
+    """
+
+    id: str
+    role: str
+    content: Any
+    conversation: str
+    created_at: str
+    aborted: bool
+    name: str | None = None
+    tool_calls: Any = None
+    tool_call_id: str | None = None
+    object: str = "message"
+
+
+class Conversation(msgspec.Struct):
+    """user is null where nobody was named."""
+
+    id: str
+    user: str | None
+    agent: str
+    forked_from: str | None
+    message_count: int
+    created_at: str
+    updated_at: str
+    object: str = "conversation"
+
+
+class WholeConversation(Conversation, kw_only=True):
+    messages: Page[Message]
+
+
+class Erased(msgspec.Struct):
+    """A receipt: rows removed by kind."""
+
+    id: str
+    erased: dict[str, int]
+    object: str = "user.erased"
+
+
+class Imported(msgspec.Struct):
+    """imported: rows made by kind.
+
+    skipped: what was left as it is, with its line and the reason.
+    """
+
+    imported: dict[str, int]
+    skipped: list[dict[str, str | int]]
+    object: str = "import"
+
+
+class Key(msgspec.Struct, kw_only=True):
+    """A managed key.
+
+    id and created_at are null for one of the configuration (source: config, or made). limits: rpm,
+    tpm and concurrent requests, 0 for none. budget: usd a period, 0 for none.
+    """
+
+    id: str | None
+    name: str
+    tenant: str
+    trusted: bool
+    users: list[str]
+    default_user: str
+    admin: bool
+    models: list[str]
+    paths: list[str]
+    limits: dict[str, int]
+    budget: dict[str, float | str]
+    source: str
+    created_at: str | None
+    revoked_at: str | None
+    object: str = "key"
+
+
+class MadeKey(Key, kw_only=True):
+    """key: what its user sends, told this once."""
+
+    key: str
+    note: str | None
+
+
+class RevokedKey(Key, kw_only=True):
+    note: str | None
+
+
+class _Asked(msgspec.Struct, forbid_unknown_fields=True):
+    pass
+
+
+class BlockPut(_Asked):
+    """What is left out stays as it is, or has its default in a new block."""
+
+    value: str
+    description: Description | None = None
+    limit: Limit | None = None
+    read_only: bool | None = None
+
+
+class BlockPatch(_Asked):
+    value: str | None = None
+    description: Description | None = None
+    limit: Limit | None = None
+    read_only: bool | None = None
+
+
+class PassagePost(_Asked):
+    """Long content becomes several passages.
+
+    type: identity, preference, fact, context or trivial. importance: 0 to 1.
+    """
+
+    content: Content
+    tags: Tags = []
+    type: str = "fact"
+    importance: float = 0.5
+    created_at: str | None = None
+
+
+class ConversationPost(_Asked):
+    """messages: as OpenAI's API has them, each with an optional `created_at`.
+
+    id: a name of the app's own, for X-Memory-Conversation.
+    """
+
+    messages: Annotated[list[Json], msgspec.Meta(min_length=1)]
+    id: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
+
+
+def describe_body(model: type[msgspec.Struct], media: str = "application/json") -> type[Operation]:
+    """Describe a body that the handler reads itself, so that its limit and its errors are the
+    gateway's own.
+    """
+    schema = msgspec.json.schema(model)
+    found = _inline_reference(schema["$ref"], schema["$defs"])
+    body = RequestBody({media: OpenAPIMediaType(schema=found)}, required=True)
+
+    @dataclass
+    class Taking(Operation):
+        def __post_init__(self) -> None:
+            self.request_body = body
+
+    return Taking
+
+
+def _inline_reference(ref: str, defs: Mapping[str, Any]) -> Any:
+    return {k: v for k, v in defs[ref.rsplit("/", 1)[1]].items() if k != "title"}
+
+
+class _Brought(_Asked):
+    """A `ConversationPost` whose messages are not read yet: of many, that would take long."""
+
+    messages: Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1)]
+    id: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
+
+
+MARKED = (
+    4_000_000  # by which it is told, before it is read, that a body is made of very many values
+)
+_brought = msgspec.json.Decoder(_Brought).decode
+
+
+def brought(body: bytes, most: int | None) -> _Brought:
+    """Return a conversation brought along, of `most` messages (None: of any number).
+
+    Raises BadRequest, TooLarge.
+    """
+    if (many := sum(map(body.count, MARKS))) > MARKED:
+        raise BadRequest(
+            f"The body has {many} commas and opening brackets; at most {MARKED} are allowed. "
+            "Bring the conversation in several parts.",
+            code="too_many_values",
+        )
+    try:
+        found = _brought(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+        parse_body(body, ConversationPost)  # which says what is wrong, and where
+        raise BadRequest(f"The body cannot be read: {e}", code="invalid_json") from e
+    if most is not None and len(found.messages) > most:
+        raise TooLarge(
+            f"`messages` has {len(found.messages)} of them, and this key may bring {most} at "
+            "once. Bring the conversation in several "
+            "parts, use an admin key, or raise memory.import_rows.",
+            param="messages",
+            code="too_many_rows",
+        )
+    return found
+
+
+def message_of(raw: msgspec.Raw, where: str) -> Json:
+    """Return one of its messages. Raises BadRequest."""
+    if (many := values_in(bytes(raw))) > VALUES:
+        raise BadRequest(f"`{where}` has {many} values; at most {VALUES} are allowed.", param=where)
+    try:
+        found = decode(bytes(raw))
+        return msgspec.convert(found, Json)
+    except msgspec.ValidationError as e:
+        text = str(e)
+        raise BadRequest(
+            f"`{where}` is {quote_value(found)}: {text[:1].lower()}{text[1:]}.", param=where
+        ) from e
+    except (msgspec.DecodeError, RecursionError) as e:
+        raise BadRequest(
+            f"`{where}` is not valid JSON: {str(e)[:200]}", param=where, code="invalid_json"
+        ) from e
+
+
+def parse_body(body: bytes, model: type[S]) -> S:
+    """Return the body as this model. Raises BadRequest naming the member and its value."""
+    if (many := values_in(body)) > VALUES:
+        raise BadRequest(
+            f"The body has {many} values; at most {VALUES} are allowed.", code="too_many_values"
+        )
+    given = parse(body)
+    try:
+        return msgspec.convert(given, model)
+    except msgspec.ValidationError as e:
+        found = FAULT.fullmatch(str(e))
+        assert found is not None  # noqa: S101 - every message has this form
+        name, missing, text, path = found.groups()
+        if name is not None:
+            name = name[:MAX_SHOWN_CHARACTERS]
+            raise BadRequest(
+                f"`{name}` is no member of this body{did_you_mean(name, model.__struct_fields__)}",
+                param=name,
+            ) from e
+        if missing is not None:
+            raise BadRequest(f"`{missing}` is missing.", param=missing) from e
+        raise BadRequest(
+            f"`{path}` is {quote_value(_at(given, path))}: {text[:1].lower()}{text[1:]}.",
+            param=path,
+        ) from e
+
+
+def _at(given: Any, path: str) -> Any:
+    """Return what stands at a path such as `tags[1]`."""
+    for name, index in PATH_STEP.findall(path):
+        given = given[name] if name else given[int(index)]
+    return given
+
+
+def block(found: Core) -> Block:
+    return Block(
+        found.id or None,
+        found.label,
+        found.description,
+        found.value,
+        found.limit,
+        found.read_only,
+        found.version,
+        list(found.shared_with),
+        iso(found.updated_at) if found.updated_at else None,
+    )
+
+
+def time_of(value: str | None, name: str) -> float | None:
+    """Return seconds since 1970. Raises BadRequest naming the member and its value."""
+    if value is None:
+        return None
+    try:
+        return moment(value)
+    except (ValueError, OverflowError, OSError) as e:
+        raise BadRequest(
+            f"`{name}` is {value[:60]!r}: give an ISO 8601 date or time, like "
+            "2026-03-01T12:00:00Z.",
+            param=name,
+        ) from e
+
+
+def cursor_of(value: Any) -> str:
+    """Return a place in a list as an opaque text."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(value)).decode().rstrip("=")
+
+
+def place_of(cursor: str | None, kind: type[T]) -> T | None:
+    """Return the place a cursor names. Raises BadRequest for one that this list did not give."""
+    if cursor is None:
+        return None
+    try:
+        place = msgspec.json.decode(
+            base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True), type=kind
+        )
+        if isinstance(place, int) and not 0 <= place < 2**63:  # what a row key can be
+            raise ValueError("no place of a list")
+        return place
+    except (msgspec.DecodeError, binascii.Error, ValueError) as e:
+        raise BadRequest(
+            f"`cursor` is {cursor[:60]!r}: send the `next_cursor` of the page before.",
+            param="cursor",
+        ) from e

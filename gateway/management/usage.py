@@ -1,0 +1,180 @@
+"""What requests used, over HTTP: summed by groups, or one by one."""
+
+from __future__ import annotations
+
+from types import GenericAlias
+from typing import Annotated, Any
+
+import msgspec
+from litestar import get
+from litestar.di import NamedDependency
+from litestar.params import FromQuery, QueryParameter
+from msgspec import UNSET, Meta, UnsetType
+
+from gateway.errors import BadRequest, Forbidden
+from gateway.management.context import (
+    AtDoor,
+    Cursor,
+    ManagementRequest,
+    PageLimit,
+    check_name,
+    translate_errors,
+    window,
+)
+from gateway.management.query_params import Within
+from gateway.management.schemas import Page, place_of
+from gateway.storage import usage as table
+from gateway.storage.usage import MEMBERS, SUMMED, UsageFilter
+from memory import iso
+
+Only = FromQuery[str | None]
+GroupBy = Annotated[
+    str,
+    QueryParameter(
+        description=f"any of {', '.join(MEMBERS)}, with commas between; "
+        "or request, for single requests"
+    ),
+]
+DAYS = Annotated[int, Meta(ge=-1_000_000, le=1_000_000)]
+ROW_KEY = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+class UsageGroup(msgspec.Struct, kw_only=True):
+    """tenant to day: only those asked for; day is a UTC date.
+
+    cost_usd: of the requests whose price is known, null when none is. unpriced_requests: those
+    whose price is unknown. latency_ms, first_token_ms: averages.
+    """
+
+    tenant: str | UnsetType = UNSET
+    key: str | UnsetType = UNSET
+    user: str | UnsetType | None = UNSET
+    model: str | UnsetType = UNSET
+    target: str | UnsetType = UNSET
+    day: str | UnsetType = UNSET
+    requests: int
+    errors: int
+    input_tokens: int
+    cached_input_tokens: int
+    cache_write_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    hidden_input_tokens: int
+    hidden_output_tokens: int
+    cost_usd: float | None
+    unpriced_requests: int
+    estimated_requests: int
+    latency_ms: float
+    first_token_ms: float | None
+    object: str = "usage"
+
+
+class UsageRequest(msgspec.Struct, kw_only=True):
+    """user is null where nobody was named, or was erased since; cost_usd where a price is unknown.
+
+    estimated: some counts are guesses.
+    """
+
+    request_id: str
+    created_at: str
+    tenant: str
+    user: str | None
+    key: str
+    model: str
+    target: str
+    path: str
+    mode: str
+    attempts: int
+    rounds: int
+    input_tokens: int
+    cached_input_tokens: int
+    cache_write_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    hidden_input_tokens: int
+    hidden_output_tokens: int
+    estimated: bool
+    cost_usd: float | None
+    latency_ms: float
+    first_token_ms: float | None
+    status: int
+    code: str | None
+    object: str = "usage.request"
+
+
+async def parse_filter(
+    caller: AtDoor, span: Within, user: Only = None, key: Only = None, model: Only = None
+) -> UsageFilter:
+    """Return the requests that are asked for. Raises BadRequest, Forbidden."""
+    return UsageFilter(caller.reach.tenant, _user(caller, user), key, model, span.since, span.until)
+
+
+@get("/usage", summary="What requests used and cost, by groups or one by one")
+async def usage(
+    caller: AtDoor,
+    wanted: NamedDependency[UsageFilter],
+    group_by: GroupBy = "day",
+    cursor: Cursor = None,
+    limit: PageLimit = 50,
+) -> Page[UsageGroup | UsageRequest]:
+    by = [name.strip() for name in group_by.split(",")]
+    single = by == ["request"]
+    if not single and not set(by) <= set(MEMBERS):
+        raise BadRequest(
+            f"`group_by` is {group_by[:80]!r}: give any of {', '.join(MEMBERS)} with commas "
+            "between, or request.",
+            param="group_by",
+        )
+    with translate_errors():
+        await caller.gateway.usage.flush()  # what has ended by now is shown
+    if single:
+        return await _requests(caller, wanted, cursor, limit)
+    by = list(dict.fromkeys(by))
+    kind: Any = GenericAlias(tuple, tuple(DAYS if name == "day" else str for name in by))
+    after = place_of(cursor, kind)
+    mine, rest = window(
+        await caller.read(table.read_groups(caller.memory.db, by, wanted, after, limit + 1)),
+        limit,
+        lambda g: g.place,
+    )
+    return Page([UsageGroup(**g.members, **g.sums) for g in mine], rest)
+
+
+def _user(caller: ManagementRequest, user: str | None) -> str | None:
+    """Return the user asked for, None for all of them. Raises BadRequest, Forbidden."""
+    if user is None:
+        if caller.principal.only is not None:
+            raise Forbidden(
+                "This key sees the usage of its own users alone. Name one with ?user=, or use "
+                "a trusted key.",
+                param="user",
+            )
+        return None
+    if not caller.principal.may_name(check_name(user, "user")):
+        raise Forbidden(
+            f"This key may not reach the user {user[:64]!r}. Use one of its own users, or a "
+            "trusted key.",
+            param="user",
+        )
+    return user
+
+
+async def _requests(
+    caller: ManagementRequest, which: UsageFilter, cursor: str | None, limit: int
+) -> Page[UsageGroup | UsageRequest]:
+    before = place_of(cursor, tuple[float, ROW_KEY])
+    mine, rest = window(
+        await caller.read(table.read_records(caller.memory.db, which, before, limit + 1)),
+        limit,
+        lambda r: (r["created_at"], r["id"]),
+    )
+    return Page([_request(row) for row in mine], rest)
+
+
+def _request(row: dict[str, Any]) -> UsageRequest:
+    tokens = {f"{name}_tokens": row.pop(name) for name in SUMMED}
+    cost, _ = row.pop("cost"), row.pop("id")
+    return UsageRequest(**{**row, "created_at": iso(row["created_at"])}, **tokens, cost_usd=cost)
+
+
+ROUTES = (usage,)

@@ -1,0 +1,150 @@
+"""Users over HTTP: listed, exported, imported, erased."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from litestar import delete, get, post
+from litestar.di import NamedDependency
+from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody
+from litestar.response import Stream
+
+from gateway.errors import BadRequest, RequestConflict
+from gateway.management.context import (
+    EVERY,
+    AtDesk,
+    AtDoor,
+    Cursor,
+    PageLimit,
+    translate_errors,
+    window,
+)
+from gateway.management.schemas import Erased, Imported, Page, User, place_of
+from memory import (
+    ImportLimits,
+    ImportManifest,
+    QuickRead,
+    VisibleScopes,
+    export_format,
+    iso,
+    management,
+)
+
+NDJSON = "application/x-ndjson"
+
+
+@get("/users", summary="The users this key may see")
+async def users(caller: AtDoor, cursor: Cursor = None, limit: PageLimit = 50) -> Page[User]:
+    after = place_of(cursor, tuple[str, str])
+    tenant = None if caller.tenant == EVERY else caller.tenant
+    reach = VisibleScopes(tenant, caller.principal.only)
+    found = await caller.read(management.users.list_users(caller.memory, reach, after, limit + 1))
+    mine, rest = window(found, limit, lambda u: (u["tenant"], u["id"]))
+    return Page(
+        [
+            User(
+                **{
+                    **u,
+                    "created_at": iso(u["created_at"]),
+                    "last_active_at": iso(u["last_active_at"]),
+                }
+            )
+            for u in mine
+        ],
+        rest,
+    )
+
+
+@delete(
+    "/users/{user:str}", status_code=200, summary="Erase everything of a user; answers a receipt"
+)
+async def erase_user(desk: AtDesk) -> Erased:
+    if desk.agent is not None:
+        raise BadRequest(
+            "A user is erased whole, with all agents. Leave out ?agent=.", param="agent"
+        )
+    counts = await desk.write(
+        management.users.erase_user(desk.memory, desk.scope.tenant, desk.user)
+    )
+    return Erased(desk.user, counts)
+
+
+@get(
+    "/users/{user:str}/export",
+    media_type=NDJSON,
+    summary="Everything of a user, a JSON object a line",
+)
+async def export_user(desk: AtDesk) -> Stream:
+    lines = management.users.export_user(desk.memory, desk.scope.tenant, desk.user, desk.agent)
+    with translate_errors():  # the store is asked before the status leaves
+        first = [await anext(lines), await anext(lines)]
+    return Stream(_import_lines(first, lines), media_type=NDJSON)
+
+
+async def _import_lines(
+    first: list[export_format.ExportLine], rest: AsyncIterator[export_format.ExportLine]
+) -> AsyncIterator[bytes]:
+    glance = QuickRead()
+    for line in first:
+        yield export_format.encode_line(line)
+    async for line in rest:
+        yield export_format.encode_line(line)
+        await glance.rest()
+
+
+class TakingLines(Operation):
+    """An operation whose body is NDJSON."""
+
+    def __init__(self, **members: Any) -> None:
+        super().__init__(
+            **{**members, "request_body": RequestBody({NDJSON: OpenAPIMediaType()}, required=True)}
+        )
+
+
+class Importing:
+    """Who is importing: one import of a tenant at a time.
+
+    More would finish no sooner, and each holds its whole body in memory.
+    """
+
+    def __init__(self) -> None:
+        self._tenants: set[str] = set()
+
+    @contextlib.contextmanager
+    def of(self, tenant: str) -> Iterator[None]:
+        """Raises Conflict while another import of the tenant is under way."""
+        if tenant in self._tenants:
+            raise RequestConflict(
+                f"An import of the tenant {tenant[:64]!r} is under way, and there is one at a "
+                "time. Send this one again once that has been answered.",
+                code="import_running",
+                headers=[(b"retry-after", b"5")],
+            )
+        self._tenants.add(tenant)
+        try:
+            yield
+        finally:
+            self._tenants.discard(tenant)
+
+
+@post(
+    "/users/{user:str}/import",
+    status_code=200,
+    summary="Read an export back in; what is there is not doubled",
+    operation_class=TakingLines,
+)
+async def import_user(desk: AtDesk, importing: NamedDependency[Importing]) -> Imported:
+    caller, hand = desk.caller, desk.hand("import")
+    with importing.of(desk.scope.tenant):
+        manifest = ImportManifest(
+            await caller.much(), ImportLimits(hand.defaults, desk.agent, caller.rows)
+        )
+        with translate_errors():
+            await manifest.examine()
+        receipt = await desk.write(management.users.import_user(desk.memory, hand, manifest))
+    return Imported(receipt.imported, receipt.skipped)
+
+
+ROUTES = (users, erase_user, export_user, import_user)

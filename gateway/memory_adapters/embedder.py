@@ -1,0 +1,77 @@
+"""The memory's `Embed` port over our upstreams."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gateway.auth.authenticator import Principal
+from gateway.auth.credential_cache import CredentialCache
+from gateway.errors import GatewayError
+from gateway.routing.router import Router
+from gateway.upstream.base import UpstreamRequest
+from gateway.wire.headers import upstream_headers
+from memory import EmbedRefused, EmbedUnavailable, Postponed
+
+BATCH = 96
+
+
+REFUSALS = (
+    400,
+    413,
+    422,
+)  # of what was asked, where other errors are of the moment, the key or the address
+
+
+class NoCredential(EmbedUnavailable, Postponed):
+    """A search goes on without vectors; a job waits for the tenant's next request."""
+
+
+class UpstreamEmbedder:
+    """model: the name by which the router knows the embedding model.
+
+    own_key: the tenants pay, with credentials of their own.
+    """
+
+    def __init__(
+        self, model: str, router: Router, credentials: CredentialCache, *, own_key: bool = False
+    ) -> None:
+        self.model, self.own_key = model, own_key
+        self.router, self._credentials = router, credentials
+
+    async def __call__(self, tenant: str, texts: Sequence[str]) -> list[list[float]]:
+        out: list[list[float]] = []
+        for i in range(0, len(texts), BATCH):
+            out += await self._batch(tenant, texts[i : i + BATCH])
+        return out
+
+    async def _batch(self, tenant: str, texts: Sequence[str]) -> list[list[float]]:
+        target = self.router.route(self.model, Principal(tenant, "embedder")).targets[0]
+        key = target.settings.api_key
+        authorization = (
+            b"Bearer " + key.get_secret_value().encode()
+            if key
+            else self._credentials.get(tenant)
+            if self.own_key
+            else None
+        )
+        if authorization is None and self.own_key:
+            raise NoCredential("no request of the tenant has brought a credential since the start")
+        body = msgspec.json.encode(
+            {"model": target.model, "input": list(texts), "encoding_format": "float"}
+        )
+        try:
+            incoming = await target.upstream.send(
+                UpstreamRequest("/embeddings", body, upstream_headers([], authorization))
+            )
+            data = await incoming.read()
+            await incoming.close()
+            if incoming.status in REFUSALS:
+                raise EmbedRefused(f"the embedder refused with {incoming.status}")
+            if incoming.status != 200:
+                raise EmbedUnavailable(f"the embedder answered {incoming.status}")
+            rows = sorted(msgspec.json.decode(data)["data"], key=lambda r: r["index"])
+            return [[float(x) for x in r["embedding"]] for r in rows]
+        except (GatewayError, msgspec.DecodeError, KeyError, TypeError, ValueError) as e:
+            raise EmbedUnavailable(f"the embedder failed: {type(e).__name__}") from e

@@ -1,0 +1,58 @@
+"""The memory's `Complete` port over a request's own upstream and credentials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.auth.authenticator import Principal
+from gateway.errors import UpstreamRefused
+from gateway.routing.caller import Caller
+from gateway.routing.dispatcher import Dispatcher
+from gateway.routing.failures import is_overflow
+from gateway.routing.router import Route
+from gateway.state import GatewayState
+from gateway.usage.meter import Meter, guess_tokens
+from gateway.wire.chat import Json
+from memory import TooLong
+
+
+class Summarizer:
+    """The memory's `Complete` port over this request's own upstream and credentials."""
+
+    def __init__(self, gateway: GatewayState, forward: Dispatcher, model: str) -> None:
+        self._gateway, self._forward, self._model = gateway, forward, model
+
+    def _route(self) -> Route:
+        name = self._gateway.settings.memory.summarizer
+        return (
+            self._gateway.router.route(name, Principal("", "summariser"))
+            if name
+            else self._forward.route
+        )
+
+    @property
+    def window(self) -> int | None:
+        """The smallest context among the models that may be asked, in tokens."""
+        return min((t.window for t in self._route().targets if t.window), default=None)
+
+    async def __call__(self, messages: Sequence[Json], max_tokens: int) -> str:
+        route = self._route()
+        before, caller = self._forward, self._forward.caller
+        mine = Dispatcher(
+            route,
+            before.choice,
+            Caller([], caller.authorization, caller.managed, caller.account),
+            retries=1,
+            deadline=before.deadline,
+            meter=Meter(guess_tokens(sum(len(str(m.get("content"))) for m in messages))),
+        )
+        before.meter.asides.append(mine.meter)
+        try:
+            message = await mine.complete_message(
+                {"model": self._model, "messages": list(messages), "max_tokens": max_tokens}
+            )
+        except UpstreamRefused as e:
+            if is_overflow(e):
+                raise TooLong(f"the prompt passes the window of {self._model!r}") from e
+            raise
+        return str(message["content"] or "")

@@ -1,0 +1,40 @@
+"""What is known of models: context windows, prices, tokenizers, from `models.toml`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    pass
+
+import tomllib
+
+
+class ModelFacts:
+    """The shipped facts about models: name or prefix to context_window, tokenizer,
+    supports_tools.
+    """
+
+    def __init__(self, facts: Mapping[str, dict[str, Any]]) -> None:
+        self._facts = facts
+
+    @classmethod
+    def load(cls, path: Path) -> ModelFacts:
+        """Read `models.toml`; nothing is known where it is missing."""
+        return cls(tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {})
+
+    def of(self, model: str) -> dict[str, Any]:
+        """Return what is known of an upstream model, by its exact name or the longest prefix, a
+        vendor prefix left out.
+        """
+        bare = model.rsplit("/", 1)[-1].lower()
+        prefixes = [p for p in self._facts if bare.startswith(p)]
+        return self._facts.get(model) or (self._facts[max(prefixes, key=len)] if prefixes else {})
+
+
+def facts_file() -> Path:
+    """`models.toml`, as installed or in a checkout."""
+    installed = Path(__file__).parents[1] / "defaults" / "models.toml"
+    return installed if installed.exists() else Path(__file__).parents[2] / "config" / "models.toml"

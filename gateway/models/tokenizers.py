@@ -1,0 +1,128 @@
+"""Exact tokenizers from verified vocabulary files on disk.
+
+Nothing here downloads: `mnemogate fetch tokenizers` does.
+
+Files carry tiktoken's own cache names (the sha1 of their published address), so that one folder
+serves both. What a family's address, digest and pattern are is taken from tiktoken itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import os
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memory import TokenCounter
+
+FAMILIES = ("o200k_base", "cl100k_base")
+Encode = Callable[[str], list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Where a vocabulary is published, and the sha256 of its bytes."""
+
+    family: str
+    url: str
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        """The name tiktoken gives the file in its cache."""
+        return hashlib.sha1(self.url.encode(), usedforsecurity=False).hexdigest()
+
+    def fits(self, data: bytes) -> bool:
+        return hashlib.sha256(data).hexdigest() == self.sha256
+
+
+def folder(data: Path, env: Mapping[str, str] = os.environ) -> Path:
+    """Return where the files are kept: tiktoken's own cache where one is named, else `tokenizers`
+    in the data folder.
+    """
+    return Path(named) if (named := env.get("TIKTOKEN_CACHE_DIR")) else data / "tokenizers"
+
+
+def published_file(family: str) -> Published:
+    """Raises KeyError for a family that is none of FAMILIES."""
+    found: list[Published] = []
+
+    def note(url: str, expected_hash: str) -> dict[bytes, int]:
+        found.append(Published(family, url, expected_hash))
+        return {}
+
+    _build_encoding(family, note)
+    return found[0]
+
+
+def read_verified(family: str, folder: Path) -> bytes | None:
+    """Return the vocabulary's bytes, where the file is there and is the published one."""
+    known = published_file(family)
+    try:
+        data = (folder / known.file_name).read_bytes()
+    except OSError:
+        return None
+    return data if known.fits(data) else None
+
+
+def load(family: str, folder: Path) -> Encode | None:
+    """Text to tokens, special tokens being ordinary text; None where no verified file is at hand.
+
+    Takes about a second.
+    """
+    if family not in FAMILIES or (data := read_verified(family, folder)) is None:
+        return None
+    import tiktoken
+
+    ranks = {
+        base64.b64decode(token): int(rank)
+        for token, rank in (line.split() for line in data.splitlines() if line)
+    }
+    encoding = tiktoken.Encoding(**_build_encoding(family, lambda url, expected_hash: ranks))
+    return encoding.encode_ordinary
+
+
+class Vocabularies:
+    """Loads a family's vocabulary, if its verified file is there, when a request first wants it,
+    off the request path.
+
+    Until it is there, and where no file is, counts are estimates. counters: where exact counters
+    are put.
+    """
+
+    def __init__(self, folder: Path, counters: dict[str, TokenCounter]) -> None:
+        self._folder, self._counters = folder, counters
+        self._asked: dict[str, asyncio.Task[None] | None] = {}
+
+    def start_loading(self, family: str) -> str:
+        """Start loading where it makes sense; returns the family."""
+        if family not in self._asked:
+            there = (
+                family in FAMILIES and any(self._folder.glob("*"))
+                if self._folder.is_dir()
+                else False
+            )
+            self._asked[family] = asyncio.ensure_future(self._load(family)) if there else None
+        return family
+
+    async def _load(self, family: str) -> None:
+        if (encode := await asyncio.to_thread(load, family, self._folder)) is not None:
+            self._counters[family] = TokenCounter(encode)
+
+
+def _build_encoding(family: str, loader: Callable[[str, str], dict[bytes, int]]) -> dict[str, Any]:
+    """tiktoken's constructor of a family, with `loader` in place of the one that downloads."""
+    if family not in FAMILIES:
+        raise KeyError(family)
+    from tiktoken_ext import openai_public  # type: ignore[import-untyped]
+
+    made = getattr(openai_public, family)
+    described: dict[str, Any] = types.FunctionType(
+        made.__code__, {**made.__globals__, "load_tiktoken_bpe": loader}
+    )()
+    return described

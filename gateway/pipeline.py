@@ -1,0 +1,130 @@
+"""What chat and relayed requests share: the dispatcher, the accounted response."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from gateway.accounting import RequestAccount
+from gateway.auth.authenticator import Principal
+from gateway.http.response import GatewayResponse, ResponseProducer
+from gateway.limits.limiter import KeyQuota
+from gateway.routing.caller import Caller
+from gateway.routing.dispatcher import Dispatcher
+from gateway.routing.router import Route
+from gateway.state import GatewayState
+from gateway.usage.log import UsageRecord
+from gateway.wire.chat import Json
+from gateway.wire.headers import client_side, encode_user_header, with_tenant_idempotency_key
+from memory import Messages, conversation_key, keyed_hash
+
+
+@dataclass(slots=True)
+class RequestInfo:
+    """What a request's books say of it before it begins.
+
+    user: None where its record names nobody. output: tokens its answer may have.
+    """
+
+    id: str
+    principal: Principal
+    path: str
+    started: float
+    model: str = ""
+    mode: str = "off"
+    user: str | None = None
+    output: int | None = None
+
+
+def accounted_response(
+    gateway: GatewayState,
+    forward: Dispatcher,
+    entry: RequestInfo,
+    begin: Callable[[], Awaitable[ResponseProducer]],
+) -> GatewayResponse:
+    """Return the response of a request, with its books kept, as the server is set.
+
+    begin: begins the work, once the request is admitted.
+    """
+    forward.request = entry.id
+    account = _account(gateway, forward, entry)
+    base = [(b"x-mnemogate-request-id", entry.id.encode())]
+    if entry.mode != "off":
+        base.append((b"x-memory-user", encode_user_header(entry.user)))
+    return GatewayResponse(
+        partial(account.begin, begin),
+        account,
+        base,
+        gateway.process.live,
+        gateway.settings.server,
+    )
+
+
+def _account(gateway: GatewayState, forward: Dispatcher, entry: RequestInfo) -> RequestAccount:
+    """Open the books of a request: what is known of it, and what its key may use."""
+    principal = entry.principal
+    record = UsageRecord(
+        entry.id,
+        time.time(),
+        principal.tenant,
+        entry.user,
+        principal.key,
+        entry.model,
+        "",
+        entry.path,
+        entry.mode,
+        0.0,
+        0,
+    )
+    limits, budget = principal.limits, principal.budget
+    allowance = KeyQuota(
+        principal.key, limits.rpm, limits.tpm, limits.concurrent, budget.usd, budget.period
+    )
+    return RequestAccount(
+        forward, record, entry.started, gateway.limits, gateway.usage, allowance, entry.output
+    )
+
+
+def affinity_key(body: Json, explicit: str | None, whose: str) -> bytes:
+    """Return what stays the same in a conversation, for it to stay with its target.
+
+    That is its name, else its first user message.
+    """
+    messages = body.get("messages")
+    if isinstance(messages, Messages):
+        first = messages.after.first
+    else:
+        first = next(
+            (
+                conversation_key(m)
+                for m in messages or ()
+                if isinstance(m, dict) and m.get("role") == "user"
+            ),
+            b"",
+        )
+    return keyed_hash(
+        b"beginning",
+        whose.encode("utf-8", "surrogatepass"),
+        explicit.encode("utf-8", "surrogatepass") if explicit else first,
+    )
+
+
+def new_dispatcher(
+    gateway: GatewayState, route: Route, headers: Mapping[bytes, bytes], principal: Principal
+) -> Dispatcher:
+    """Return what carries a request to its route's targets, within their total time."""
+    settings, total = gateway.settings, max(t.settings.timeouts.total for t in route.targets)
+    own = gateway.keys.own
+    client = client_side(headers, settings.server.forward_headers, own=own)
+    if not own:
+        client = with_tenant_idempotency_key(client, gateway.secret, principal.tenant)
+    return Dispatcher(
+        route,
+        gateway.choice,
+        Caller(client, principal.authorization, not own, principal.tenant if own else ""),
+        retries=settings.routing.retries,
+        deadline=asyncio.get_running_loop().time() + total,
+    )

@@ -1,0 +1,256 @@
+"""Pass-through: `X-Memory: off`, and every `/v1` path that is not a chat completion.
+
+Bytes in, bytes out.
+
+Allowed edits (PRODUCT.md): a declared alias, a scrubbed secret, keep-alive comments, and making a
+cut stream visible.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.errors import (
+    BadRequest,
+    GatewayError,
+    StreamIncomplete,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from gateway.http.json_thread import run_by_weight
+from gateway.http.response import SSE, ResponseHead
+from gateway.routing.dispatcher import Dispatcher
+from gateway.routing.replies import EventReader, RawReply
+from gateway.routing.router import Target
+from gateway.upstream.base import UpstreamRequest, UpstreamResponse
+from gateway.wire.headers import Pairs, client_headers
+from gateway.wire.json_weight import MOST_VALUES, is_light, is_readable
+from gateway.wire.model_field import replace_model, usage_of
+from gateway.wire.multipart import is_form
+from gateway.wire.sse import COMMENT, DONE, SseEvent, frame
+from gateway.wire.stream_endings import ending_of, is_object
+
+USAGE_BYTES = 8 << 20  # of an answer that is looked into for its usage
+USAGE = re.compile(rb'"usage"\s*:\s*\{')
+
+
+@dataclass(slots=True)
+class RelayedRequest:
+    """What to pass on.
+
+    path: below `/v1`, as it was sent, with its query. named: headers of ours on every outcome.
+
+    several: a chat completion of more than one choice. started: by perf_counter.
+    """
+
+    method: str
+    path: str
+    body: bytes | None
+    content_type: bytes = b"application/json"
+    several: bool = False
+    named: Pairs = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+
+
+class PassthroughProducer:
+    """An answer that is the upstream's own. stream: the client asked for events."""
+
+    def __init__(self, forward: Dispatcher, passing: RelayedRequest, stream: bool) -> None:
+        self._forward, self._p, self.stream = forward, passing, stream
+        self._ending = ending_of(passing.path, passing.several)
+        self._passed: RawReply | None = None
+        self._whole: bytes | None = None
+        self._committed = False
+
+    @property
+    def memory(self) -> str:
+        return "off"
+
+    async def ready(self) -> PassthroughProducer:
+        return self
+
+    async def body(self) -> AsyncGenerator[bytes, None]:
+        passed = self._passed = await self._forward.passthrough(self._request)
+        try:
+            if passed.more is not None:
+                async for part in self._events(passed, passed.more):
+                    yield part
+            elif self._committed:
+                raise UpstreamUnreachable(
+                    "The upstream answered with no stream, but yours had begun. Try again."
+                )
+            else:
+                async for data in self._bytes(passed.incoming):
+                    yield data
+        finally:
+            await passed.incoming.close()
+
+    async def _bytes(self, incoming: UpstreamResponse) -> AsyncGenerator[bytes, None]:
+        """Yield a body that is no event stream: as it comes, or whole where it is JSON with
+        something in it to replace.
+        """
+        alias = self._forward.alias
+        first = await anext(incoming.body, b"")
+        json = b"json" in (incoming.header(b"content-type") or b"").lower()
+        if json and (alias is not None or b'"error"' in first):
+            whole = self._forward.redact_key(
+                first + await incoming.read()
+            )  # some servers report errors under a 200
+            first = self._whole = (
+                await run_by_weight(whole, _with_requested_model, whole, alias)
+                if alias is not None
+                else whole
+            )
+        seen, size = [first], len(first)
+        yield first
+        async for data in incoming.body:
+            if json and (size := size + len(data)) <= USAGE_BYTES:
+                seen.append(data)
+            yield data
+        if json and size <= USAGE_BYTES:
+            whole = b"".join(seen)
+            self._forward.meter.record_usage(await run_by_weight(whole, _usage, whole))
+
+    async def _request(self, target: Target, headers: Pairs) -> UpstreamRequest:
+        body = self._p.body
+        if body is not None:
+            headers = [*headers, (b"content-type", self._p.content_type)]
+            if target.model and target.model != self._forward.route.name:
+                body = await run_by_weight(
+                    body, _with_target_model, body, target.model, self._p.content_type
+                )
+        return UpstreamRequest(self._p.path, body, headers, self._p.method, stream=self.stream)
+
+    async def _events(self, passed: RawReply, more: EventReader) -> AsyncGenerator[bytes, None]:
+        if passed.first:
+            yield await self._edit_events(passed.first)
+        try:
+            async for events in more:
+                yield await self._edit_events(events)
+        except (StreamIncomplete, UpstreamTimeout) as e:
+            if (
+                not self._ending.ended
+            ):  # how a connection ends after the last event is nobody's matter
+                await self._forward.report_broken_stream(e)
+                raise
+        if not self._ending.whole:
+            raise StreamIncomplete(
+                "The upstream's stream ended before the answer was complete. What came is "
+                "above; try again."
+            )
+
+    async def _edit_events(self, events: list[SseEvent]) -> bytes:
+        """Return what is shown for events, made in a thread where one of them is long to read."""
+        if all(is_light(e.raw) for e in events):
+            return self._show(events)
+        return await asyncio.to_thread(self._show_heavy, events)
+
+    def _show_heavy(self, events: list[SseEvent]) -> bytes:
+        if not all(is_readable(e.raw) for e in events):
+            raise StreamIncomplete(
+                f"The stream broke off: the upstream sent an event of more than {MOST_VALUES} "
+                "values. Try again."
+            )
+        return self._show(events)
+
+    def _show(self, events: list[SseEvent]) -> bytes:
+        out = []
+        for event in events:
+            if (
+                not event.ended
+                and not self._ending.whole
+                and event.data != DONE
+                and not is_object(event.data or b"")
+            ):
+                continue  # cut before its last brace
+            shown = self._edit(event)
+            self._ending.see(shown)
+            out.append(shown.raw)
+            if not event.ended and not self._ending.whole:
+                out.append(b"\n\n")  # so that what tells of the cut is an event of its own
+        return b"".join(out)
+
+    def _edit(self, event: SseEvent) -> SseEvent:
+        if not event.data or event.data == DONE:
+            return event
+        data = self._forward.redact_key(event.data) if b'"error"' in event.data else event.data
+        if USAGE.search(data):
+            self._forward.meter.record_usage(usage_of(data))
+        if (alias := self._forward.alias) is not None and b'"model"' in data:
+            data = replace_model(data, alias)
+        if data == event.data:
+            return event
+        return event._replace(
+            raw=(b"event: " + event.name + b"\n" if event.name else b"") + frame(data), data=data
+        )
+
+    def build_head(self, *, committed: bool) -> ResponseHead:
+        if self._passed is None:
+            self._committed = committed
+            return ResponseHead(list(SSE), events=True)
+        incoming = self._passed.incoming
+        headers = client_headers(incoming.headers)
+        if self._passed.more is not None:
+            return ResponseHead(
+                [*(h for h in headers if h[0] != b"cache-control"), *SSE[1:]],
+                incoming.status,
+                events=True,
+            )
+        length = (
+            b"%d" % len(self._whole)
+            if self._whole is not None
+            else incoming.header(b"content-length")
+        )
+        return ResponseHead(
+            [*headers, (b"content-length", length)] if length else headers, incoming.status
+        )
+
+    def extra_headers(self) -> Pairs:
+        return [*self._p.named, *self._forward.target_headers(self._p.started)]
+
+    def error_event(self, error: GatewayError) -> bytes:
+        return self._ending.error_event(error)
+
+    def keepalive(self) -> bytes:
+        # openai-python takes a blank line after an `id` field for an event of its own: there the
+        # comment stands before the next one.
+        return COMMENT[:-1] if self._passed is not None and self._passed.framer.ids else COMMENT
+
+    def on_finish(self, error: BaseException | None) -> None:
+        return
+
+
+def _usage(data: bytes) -> Any:
+    """Return the usage that a whole answer tells, where it is no work to find."""
+    return usage_of(data) if is_readable(data) else None
+
+
+def _with_target_model(body: bytes, model: str, content_type: bytes) -> bytes:
+    """Put the target's name for the model into a request. Raises BadRequest."""
+    if not is_form(content_type) and _is_endless(body):
+        raise BadRequest(
+            f"The body has more than {MOST_VALUES} JSON values, too many to replace its "
+            "`model`. Send fewer."
+        )
+    return replace_model(body, model, content_type)
+
+
+def _with_requested_model(body: bytes, model: str) -> bytes:
+    """Put the name that was asked for into an answer. Raises UpstreamUnreachable."""
+    if _is_endless(body):
+        raise UpstreamUnreachable(
+            f"The upstream answered with more than {MOST_VALUES} JSON values. Try again."
+        )
+    return replace_model(body, model)
+
+
+def _is_endless(body: bytes) -> bool:
+    """Tell whether an object may have more members than are read in one step; numbers, as
+    embeddings have, are none.
+    """
+    return body.count(b":") > MOST_VALUES and not is_readable(body)

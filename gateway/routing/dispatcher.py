@@ -1,0 +1,407 @@
+"""One round's upstream call: targets in order, retries before the first event.
+
+Nothing of an answer was used when this raises, so the caller may compose the request anew. What
+answers are, and how they are read: `replies`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from gateway.errors import (
+    BadRequest,
+    GatewayError,
+    StreamIncomplete,
+    Unavailable,
+    UpstreamRefused,
+    UpstreamTimeout,
+)
+from gateway.http.pacing import PacedStream
+from gateway.routing.caller import Caller, redact_key
+from gateway.routing.concurrency import SlotBody
+from gateway.routing.failures import (
+    code_of,
+    forbids_retry,
+    is_target_failure,
+    reason,
+    retry_delay,
+    worth_retrying,
+)
+from gateway.routing.replies import (
+    CompletionReply,
+    RawReply,
+    begin_events,
+    read_completion,
+    read_refusal,
+)
+from gateway.routing.router import Route, Target
+from gateway.routing.selector import Attempt, Candidate, TargetSelector
+from gateway.upstream.base import UpstreamRequest, UpstreamResponse
+from gateway.usage.meter import Meter
+from gateway.wire.chat import (
+    Json,
+    decode,
+)
+from gateway.wire.headers import (
+    Pairs,
+    client_headers,
+    header_value,
+    upstream_headers,
+    with_body_idempotency_key,
+)
+from gateway.wire.placement import Piece, encode_request, for_target, message_spans
+from gateway.wire.sse import SseFramer
+from memory import Messages
+
+log = logging.getLogger("mnemogate")
+LONGEST_PAUSE = 10.0  # seconds; a client told to wait longer is told so at once
+
+
+# A request, what went for the messages before its own, and where those came from.
+Composed = tuple[Json, Sequence[Piece], Messages | None]
+Answered = TypeVar("Answered", CompletionReply, RawReply)
+
+
+@dataclass(slots=True)
+class Dispatcher:
+    """Sends one client request's rounds.
+
+    caller: whom they are made for. conversation: what stays the same in it, to stay with its
+    target. retries: tries after the first, over all targets and rounds. deadline: the loop's time
+    by which all of it ends. request: its name, for the log.
+    """
+
+    route: Route
+    choice: TargetSelector
+    caller: Caller = field(default_factory=Caller)
+    conversation: bytes = b""
+    retries: int = 0
+    deadline: float = float("inf")
+    meter: Meter = field(default_factory=Meter)
+    attempts: int = 0
+    failures: int = 0
+    served: Target | None = None
+    tried: Target | None = None
+    waited: float = 0.0
+    request: str = ""
+    _written: bool = False
+    _candidates: list[Candidate] = field(default_factory=list)
+
+    async def first_target(self) -> Target:
+        """Return the target that is tried first. Raises Unavailable."""
+        if not self._candidates:
+            self._candidates = await self.choice.candidates(
+                self.route, self.caller.account, self.conversation
+            )
+        return self._candidates[0].target
+
+    async def complete(
+        self, compose: Callable[[Target], Composed], *, another: bool = False, frozen: bool = False
+    ) -> CompletionReply:
+        """Try targets until one answers with a completion.
+
+        Raises GatewayError: the last refusal or fault.
+
+        compose: the request for a target. another: not the body that the client's Idempotency-Key
+        stands for, so it goes under a key of its own: under the same, an upstream would refuse it
+        or give the answer to the first again. frozen: see `UpstreamRequest`.
+        """
+        found: list[Piece] = []
+
+        def build_request(target: Target) -> UpstreamRequest:
+            nonlocal found
+            body, sent, client = compose(target)
+            found = message_spans(
+                for_target(
+                    body["messages"], target.label, thoughts=target.settings.kind == "anthropic"
+                ),
+                client,
+                sent,
+            )
+            content = encode_request({**body, "model": target.model}, found, client)
+            return UpstreamRequest(
+                "/chat/completions", content, frozen=frozen, stream=bool(body.get("stream"))
+            )
+
+        reply = await self._with_retries(
+            lambda target: self._send(target, build_request(target), another)
+        )
+        reply.messages = found
+        self.meter.record_call(reply.target, reply.framer, len(reply.plain or b""))
+        return reply
+
+    async def complete_message(self, body: Json) -> Json:
+        """Return the assistant's message of a completion that no client sees.
+
+        Its usage is told to the meter. Raises GatewayError, and LookupError, TypeError or
+        DecodeError for what is no such message.
+        """
+        reply = await self.complete(lambda _: (body, (), None))
+        await reply.incoming.close()
+        found = decode(reply.plain or b"{}")
+        self.meter.record_usage(found.get("usage"))
+        message = found["choices"][0]["message"]
+        if not isinstance(message, dict):
+            raise TypeError("the completion's message is no object")
+        return message
+
+    async def passthrough(
+        self, make: Callable[[Target, Pairs], Awaitable[UpstreamRequest]]
+    ) -> RawReply:
+        """Return the same for an answer that is passed on.
+
+        make: the request for a target, from it and its headers (no content type).
+        """
+        passed = await self._with_retries(lambda target: self._read_raw_reply(target, make))
+        self.meter.record_call(passed.target, passed.framer)
+        return passed
+
+    @property
+    def alias(self) -> str | None:
+        """The name to show as `model`, where the one that serves has another."""
+        target = self.served or (
+            self._candidates[0].target if self._candidates else self.route.tiers[0][0]
+        )
+        return self.route.name if target.model != self.route.name else None
+
+    def target_headers(self, started: float) -> Pairs:
+        """Return the headers that tell who answered, or failed last, and at which attempt.
+
+        They also tell the time that was not spent waiting since `started` (perf_counter).
+        """
+        who = (
+            [(b"x-mnemogate-upstream", header_value(target.label))]
+            if (target := self.served or self.tried)
+            else []
+        )
+        overhead = max(0.0, time.perf_counter() - started - self.waited) * 1000
+        return [
+            *who,
+            (b"x-mnemogate-attempts", b"%d" % self.attempts),
+            (b"x-mnemogate-overhead-ms", b"%.2f" % overhead),
+        ]
+
+    async def _with_retries(self, send: Callable[[Target], Awaitable[Answered]]) -> Answered:
+        """Return one loop for every call: another target first, else the same after a pause."""
+        await self.first_target()
+        loop = asyncio.get_running_loop()
+        ready: dict[str, float] = {}  # the loop's time at which what was tried may be tried again
+        while True:
+            candidate = self._next_candidate(ready)
+            label = candidate.target.label
+            if (left := ready.get(label, 0.0) - loop.time()) > 0:
+                self.waited += left
+                await asyncio.sleep(left)
+            alone = all(c.target.label in ready for c in self._candidates if c is not candidate)
+            trial = await self.choice.start_attempt(candidate, self.caller.account, alone=alone)
+            if trial is None:
+                ready[label] = loop.time()
+                continue
+            try:
+                answered = await self._attempt(trial, send)
+            except GatewayError as e:
+                ready[label] = self._next_try_at(e)
+                if self._gives_up(ready):
+                    raise
+            else:
+                self._prefer_target(candidate.target)
+                return answered
+
+    def _next_candidate(self, ready: dict[str, float]) -> Candidate:
+        """Choose the target to try next: its places may be taken since it was listed."""
+        if len(self._candidates) == 1:
+            return self._candidates[0]
+        return min(
+            self._candidates,
+            key=lambda c: (ready.get(c.target.label, 0.0), self.choice.penalty(c)),
+        )
+
+    def _gives_up(self, ready: dict[str, float]) -> bool:
+        """Tell whether no try is left, or none soon enough."""
+        soonest = min(ready.get(c.target.label, 0.0) for c in self._candidates)
+        latest = min(asyncio.get_running_loop().time() + LONGEST_PAUSE, self.deadline)
+        return self.failures > self.retries or soonest > latest
+
+    async def _attempt(
+        self, trial: Attempt, send: Callable[[Target], Awaitable[Answered]]
+    ) -> Answered:
+        """Return one try, and what it tells of its target.
+
+        A caller who leaves tells nothing, and pays for what was begun for it.
+        """
+        started, target = time.perf_counter(), trial.candidate.target
+        self._written = False
+        try:
+            answered = await send(target)
+        except GatewayError as e:
+            if self._written and isinstance(e, UpstreamTimeout | StreamIncomplete):
+                self.meter.record_call(target, SseFramer())
+            self.log_failure(e, target)
+            await trial.fail(e)
+            raise
+        except BaseException:
+            if self._written:
+                self.meter.record_call(target, SseFramer())
+            await trial.abandon()
+            raise
+        finally:
+            self.waited += time.perf_counter() - started
+        try:
+            await trial.succeed()
+        except BaseException:
+            await answered.incoming.close()  # nobody else knows of it yet
+            raise
+        return answered
+
+    def _next_try_at(self, error: GatewayError) -> float:
+        """When the target that failed so may be tried again, by the loop's time.
+
+        Raises the error where nobody else is to be asked either.
+        """
+        elsewhere = (
+            isinstance(error, UpstreamRefused)
+            and not forbids_retry(error)
+            and code_of(error) in self.choice.rules.failover_codes
+        )
+        if not worth_retrying(error) and not elsewhere:
+            raise error
+        self.failures += 1
+        return (
+            math.inf
+            if elsewhere
+            else asyncio.get_running_loop().time() + retry_delay(error, self.failures)
+        )
+
+    def _prefer_target(self, target: Target) -> None:
+        """Later rounds begin with the target that served."""
+        if self.served is not target:
+            self.served = target
+            self._candidates = [
+                Candidate(target, {}),
+                *(c for c in self._candidates if c.target is not target),
+            ]
+
+    async def _dispatch(self, target: Target, outgoing: UpstreamRequest) -> UpstreamResponse:
+        """Return the target's answer, which holds one of its places where those are limited.
+
+        Raises Unavailable where none was free in time.
+        """
+        outgoing.until, outgoing.model, outgoing.written = self.deadline, target.model, self._leaves
+        places = await self._take_slots(target) if target.concurrent or self.among_many else None
+        try:
+            self.attempts, self.tried = self.attempts + 1, target
+            incoming = await target.upstream.send(outgoing)
+        except BaseException:
+            if places is not None:
+                places.close()
+            raise
+        if places is not None:
+            incoming.body = SlotBody(incoming.body, places.close)
+        if incoming.is_events:
+            incoming.body = PacedStream(incoming.body)
+        return incoming
+
+    @property
+    def among_many(self) -> bool:
+        """Whether the caller's account is one of many that anybody may bring."""
+        return self.caller.among_many
+
+    async def _take_slots(self, target: Target) -> ExitStack:
+        """Return what gives back the places that the call has, of its account and at its target.
+
+        Raises Unavailable.
+        """
+        left, choice = self.deadline - asyncio.get_running_loop().time(), self.choice
+        with ExitStack() as places:
+            if self.among_many:
+                patience = min(target.settings.timeouts.connect, left)
+                await choice.shares.take(
+                    target.provider, self.caller.account, target.settings.max_connections, patience
+                )
+                places.callback(choice.shares.give, target.provider, self.caller.account)
+            if target.concurrent:
+                await choice.slots.take(target, min(choice.rules.queue_seconds, left))
+                places.callback(choice.slots.give, target.label)
+            return places.pop_all()
+
+    def _leaves(self) -> None:
+        """Note that a request has begun to leave.
+
+        From now on it costs something, whoever waits for its answer.
+        """
+        self._written = True
+
+    def log_failure(self, error: GatewayError, target: Target) -> None:
+        """Tell the operator of a call that failed.
+
+        What is the request's own fault, or a full pool's, is no warning.
+        """
+        own = isinstance(
+            error, UpstreamRefused | BadRequest | Unavailable
+        ) and not is_target_failure(error)
+        level = logging.INFO if own else logging.WARNING
+        log.log(
+            level,
+            "upstream call failed: %s at %s, attempt %d%s: %s",
+            target.label,
+            target.address,
+            self.attempts,
+            f" of {self.request}" if self.request else "",
+            reason(error),
+        )
+
+    async def report_broken_stream(self, error: GatewayError) -> None:
+        """An answer that had begun broke off: that too speaks against its target."""
+        if self.served is None:
+            return
+        self.log_failure(error, self.served)
+        if is_target_failure(error):
+            await self.choice.cooldowns.record_failure(self.served.label, None)
+
+    async def _read_raw_reply(
+        self, target: Target, make: Callable[[Target, Pairs], Awaitable[UpstreamRequest]]
+    ) -> RawReply:
+        headers = upstream_headers(self.caller.headers, self.caller.credential(target), None)
+        incoming = await self._dispatch(target, await make(target, headers))
+        try:
+            if not 200 <= incoming.status < 300:
+                raise await read_refusal(self.caller, target, incoming)
+            passed = RawReply(target, incoming)
+            if incoming.is_events:
+                # an error counts as a failure while there are tries left
+                await begin_events(passed, refuse_errors=self.failures < self.retries)
+            return passed
+        except BaseException:
+            await incoming.close()
+            raise
+
+    def redact_key(self, data: bytes, target: Target | None = None) -> bytes:
+        """Return an upstream's text without the key it was called with."""
+        return redact_key(data, target or self.served)
+
+    async def _send(
+        self, target: Target, outgoing: UpstreamRequest, another: bool
+    ) -> CompletionReply:
+        client = self.caller.headers
+        if another:
+            client = with_body_idempotency_key(client, outgoing.body or b"")
+        outgoing.headers = upstream_headers(client, self.caller.credential(target))
+        incoming = await self._dispatch(target, outgoing)
+        try:
+            if not 200 <= incoming.status < 300:
+                raise await read_refusal(self.caller, target, incoming)
+            reply = CompletionReply(
+                target, self.attempts, client_headers(incoming.headers), incoming
+            )
+            await read_completion(reply)
+            return reply
+        except BaseException:
+            await incoming.close()
+            raise

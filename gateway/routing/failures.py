@@ -1,0 +1,216 @@
+"""What an upstream's refusal means: whether to try again and when, whether the target is to blame,
+what the client reads. Pure, but for the chance in a pause and the clock that a date is read
+against.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import re
+import time
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+
+import msgspec
+
+from gateway.errors import (
+    GatewayError,
+    StreamIncomplete,
+    UpstreamRefused,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+    error_body,
+)
+from gateway.wire.chat import decode, encode
+from gateway.wire.error_excerpt import excerpt
+from gateway.wire.headers import Pairs
+
+OVERFLOW = re.compile(
+    r"context_length_exceeded|maximum context length|context window|prompt is too "
+    r"long|input "
+    r"is "
+    r"too long|too many (?:input )?tokens|exceeds? the (?:maximum|limit|context)"
+    r"|reduce the length|input token count|exceed_context_size|request too large",
+    re.IGNORECASE,
+)
+# "maximum context length is 8192 tokens. However, you requested 9000 tokens (8000 in the messages",
+# "210000 tokens > 200000 maximum"
+CONTEXT_WINDOW_MESSAGE = (
+    re.compile(
+        r"(?:maximum|context (?:window|size|length)|limit|n_ctx)[^\d.]{0,40}(\d{3,9})",
+        re.IGNORECASE,
+    ),
+    re.compile(r"[>(] ?(\d{3,9}) (?:token )?maximum", re.IGNORECASE),
+)
+PROMPT = (
+    re.compile(r"(\d{3,9})(?: tokens)? (?:in|from) the (?:messages|prompt|input)", re.IGNORECASE),
+    re.compile(
+        r"(?:resulted in|too long:|n_prompt_tokens|prompt \(|input \(|token "
+        r"count|requested)[^\d.]{0,24}(\d{3,9})",
+        re.IGNORECASE,
+    ),
+)
+
+LOGGED = 1000  # characters of an upstream's text
+
+
+def error_json(status: int, data: bytes, headers: Pairs) -> tuple[bytes, Pairs]:
+    """Return an upstream's error body as it came when it is JSON, else a JSON error with what of
+    its first line may be quoted.
+    """
+    try:
+        msgspec.json.decode(data)
+        return data, headers
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        text = excerpt(data) or (
+            "with what only the gateway's log shows" if data.strip() else "no text"
+        )
+        kept = [(k, v) for k, v in headers if k not in (b"content-type", b"content-encoding")]
+        return error_body(
+            f"The upstream answered {status}: {text}", "upstream_error", "upstream_error"
+        ), [*kept, (b"content-type", b"application/json")]
+
+
+def is_overflow(error: UpstreamRefused) -> bool:
+    """Tell whether a refusal says that the prompt does not fit, in any provider's words."""
+    return error.status in (400, 413, 422) and bool(
+        OVERFLOW.search(error.content[:4000].decode("utf-8", "replace"))
+    )
+
+
+def sizes_told(error: UpstreamRefused) -> tuple[int, int] | None:
+    """Return the tokens of the prompt and of the window that an overflow's refusal names; None
+    where it does not name both.
+    """
+    text = error.content[:4000].decode("utf-8", "replace").replace(",", "")
+    window, prompt = (
+        next((int(found[1]) for one in ways if (found := one.search(text))), 0)
+        for ways in (CONTEXT_WINDOW_MESSAGE, PROMPT)
+    )
+    return (prompt, window) if window and prompt else None
+
+
+def as_context_overflow(e: UpstreamRefused) -> UpstreamRefused:
+    """Return the upstream's own refusal, with the code by which frameworks know an overflow."""
+    try:
+        body = decode(e.content)
+        error = body.get("error") if isinstance(body, dict) else None
+        if isinstance(error, dict) and error.get("code") != "context_length_exceeded":
+            return UpstreamRefused(
+                e.status,
+                encode({**body, "error": {**error, "code": "context_length_exceeded"}}),
+                e.headers,
+            )
+        if not isinstance(error, dict):
+            return UpstreamRefused(
+                e.status,
+                error_body(str(error or body), "invalid_request_error", "context_length_exceeded"),
+                e.headers,
+            )
+    except msgspec.DecodeError:
+        return UpstreamRefused(
+            e.status,
+            error_body(e.message, "invalid_request_error", "context_length_exceeded"),
+            e.headers,
+        )
+    return e
+
+
+def status_of(error: object) -> int:
+    code = error.get("code") or error.get("status") if isinstance(error, dict) else None
+    return code if isinstance(code, int) and 400 <= code < 600 else 502
+
+
+def code_of(error: GatewayError) -> str | None:
+    """Return the code in a refusal's body: `error.code`, or `error.type` where it has none."""
+    try:
+        found = decode(error.body())["error"]
+        code = found.get("code") or found.get("type")
+        return code if isinstance(code, str) else None
+    except (
+        msgspec.DecodeError,
+        UnicodeDecodeError,
+        RecursionError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ):
+        return None
+
+
+def worth_retrying(error: GatewayError) -> bool:
+    """Return what may be another's luck: 408, 429, 5xx and broken connections; not our own
+    credentials, nor a pool that is full.
+    """
+    if (hint := _hint(error)) is not None:
+        return hint == b"true"
+    if isinstance(error, UpstreamRefused):
+        return error.status in (408, 429) or error.status >= 500
+    return isinstance(error, UpstreamUnreachable | UpstreamTimeout | StreamIncomplete)
+
+
+def forbids_retry(error: GatewayError) -> bool:
+    """Tell whether the upstream itself said that trying again is in vain."""
+    return _hint(error) == b"false"
+
+
+def _hint(error: GatewayError) -> bytes | None:
+    return next((v for k, v in error.headers if k == b"x-should-retry"), None)
+
+
+def is_target_failure(error: GatewayError) -> bool:
+    """Tell whether a failure speaks against its target: a request's own faults, and our own end of
+    the time, do not.
+    """
+    if isinstance(error, UpstreamRefused):
+        return error.status in (408, 429) or error.status >= 500
+    return isinstance(error, UpstreamUnreachable | StreamIncomplete) or (
+        isinstance(error, UpstreamTimeout) and error.code != "total_timeout"
+    )
+
+
+def retry_after_seconds(error: GatewayError) -> float | None:
+    """Return seconds that an upstream asks to wait, in any of three forms: `retry-after-ms`,
+    `retry-after` in seconds or as a date.
+
+    A date is read against the upstream's own clock, where it told that, and comes to whole seconds
+    as the others do.
+    """
+    for name, scale in ((b"retry-after-ms", 0.001), (b"retry-after", 1.0)):
+        value = next((v for k, v in error.headers if k == name), b"")
+        if re.fullmatch(rb"\d+(\.\d+)?", value):
+            return float(value) * scale
+        if name == b"retry-after" and (until := _date(value)) is not None:
+            now = _date(error.date) if isinstance(error, UpstreamRefused) else None
+            return max(0.0, math.ceil(until - (time.time() if now is None else now)))
+    return None
+
+
+def _date(value: bytes) -> float | None:
+    """Give an HTTP-date as seconds since 1970. One without a zone is in UTC (RFC 9110, 5.6.7)."""
+    with contextlib.suppress(ValueError, OverflowError, TypeError):
+        found = parsedate_to_datetime(value.decode("latin-1"))
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return None
+
+
+def reason(error: GatewayError) -> str:
+    """Say why a call failed, for the operator's log: no prompt, no key, and no refusal's message,
+    which may quote either.
+    """
+    if isinstance(error, UpstreamRefused):
+        said = f": {error.said}" if error.said else ""
+        return f"it answered {error.status} ({code_of(error) or 'no code'}){said}"
+    causes = (c for c in (error.__cause__, error.__context__) if c is not None and str(c))
+    cause = next((f" [{type(c).__name__}: {str(c)[:LOGGED]}]" for c in causes), "")
+    return f"{error.code}: {error.message}{cause}"
+
+
+def retry_delay(error: GatewayError, tries: int) -> float:
+    """Return seconds before the same target is tried again: what it asks for, else full jitter over
+    a doubling half second.
+    """
+    wanted = retry_after_seconds(error)
+    return random.random() * 0.5 * 2.0 ** (tries - 1) if wanted is None else wanted

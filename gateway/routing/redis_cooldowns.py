@@ -1,0 +1,130 @@
+"""The rests of a fleet's targets, in Redis: what one process learns keeps all of them away.
+
+The promises are those of `cooldowns`.
+
+What this process sees itself it also tells its twin, which serves while Redis is away.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from gateway.redis_client import RedisClient, RedisUnavailable, Script, cluster_key
+from gateway.routing.cooldowns import KEPT_SECONDS, Cooldown, CooldownPolicy, LocalCooldowns
+
+RESTING = Script("""
+local out = {}
+for i, key in ipairs(KEYS) do
+  local rest = redis.call('HMGET', key, 'asked', 'tired', 'probe')
+  if rest[1] or rest[2] then
+    for j = 1, 3 do rest[j] = tostring(tonumber(rest[j] or 0) - now) end
+    out[#out + 1] = {i, rest[1], rest[2], rest[3]}
+  end
+end
+return out
+""")
+
+FAILED = Script(f"""
+local rest, failures = KEYS[1], KEYS[2]
+local asked, most, window, seconds = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]),
+    tonumber(ARGV[4])
+local found = redis.call('HMGET', rest, 'asked', 'tired')
+local last = math.max(tonumber(found[1] or 0), tonumber(found[2] or 0))
+local half_open = last > 0 and last <= now
+redis.call('HDEL', rest, 'probe')
+local field, till
+if asked > 0 then
+  field, till = 'asked', math.max(tonumber(found[1] or 0), now + asked)
+elseif most > 0 then
+  redis.call('RPUSH', failures, string.format('%.6f', now))
+  redis.call('LTRIM', failures, -most, -1)
+  redis.call('EXPIRE', failures, math.ceil(window) + 1)
+  local enough = redis.call('LLEN', failures) == most and tonumber(redis.call('LINDEX',
+      failures, 0)) > now - window
+  if half_open or enough then field, till = 'tired', math.max(tonumber(found[2] or 0),
+      now + seconds) end
+end
+if field then
+  redis.call('HSET', rest, field, till)
+  redis.call('EXPIRE', rest, math.ceil(math.max(last, till) - now + {KEPT_SECONDS}))
+end
+""")
+
+SUCCEEDED = Script("redis.call('DEL', KEYS[1], KEYS[2])")
+
+PROBING = Script("""
+local rest = redis.call('HMGET', KEYS[1], 'asked', 'tired', 'probe')
+if not (rest[1] or rest[2]) then return 1 end
+for j = 1, 3 do
+  if tonumber(rest[j] or 0) > now then return 0 end
+end
+redis.call('HSET', KEYS[1], 'probe', now + ARGV[1])
+return 1
+""")
+
+FREED = Script("redis.call('HDEL', KEYS[1], 'probe')")
+
+
+class RedisCooldowns:
+    """Cooldowns in Redis. clock: this process's own, by which the server's rests are told."""
+
+    def __init__(
+        self,
+        shared: RedisClient,
+        rules: CooldownPolicy,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._shared, self._clock = shared, clock
+        self._twin = LocalCooldowns(rules, clock)
+
+    @property
+    def rules(self) -> CooldownPolicy:
+        return self._twin.rules
+
+    @rules.setter
+    def rules(self, rules: CooldownPolicy) -> None:
+        self._twin.rules = rules
+
+    async def find(self, names: Sequence[str]) -> dict[str, Cooldown]:
+        try:
+            found = await self._shared.run(RESTING, [_keys(n)[0] for n in names], [])
+        except RedisUnavailable:
+            return await self._twin.find(names)
+        now = self._clock()
+        return {
+            names[i - 1]: Cooldown(
+                now + max(float(asked), float(tired)), float(asked) > 0, float(probe) > 0
+            )
+            for i, asked, tired, probe in found
+        }
+
+    async def record_failure(self, name: str, asked: float | None) -> None:
+        await self._twin.record_failure(name, asked)
+        rules = self.rules
+        await self._tell(FAILED, name, [asked or 0, rules.failures, rules.window, rules.seconds])
+
+    async def record_success(self, name: str) -> None:
+        await self._twin.record_success(name)
+        await self._tell(SUCCEEDED, name, [])
+
+    async def probe(self, name: str, lease: float) -> bool:
+        try:
+            return bool(await self._shared.run(PROBING, _keys(name), [lease]))
+        except RedisUnavailable:
+            return await self._twin.probe(name, lease)
+
+    async def release_probe(self, name: str) -> None:
+        await self._twin.release_probe(name)
+        await self._tell(FREED, name, [])
+
+    async def _tell(self, script: Script, name: str, args: list[float]) -> None:
+        """While Redis is away the twin alone knows; targets that are still ill will tell again."""
+        try:
+            await self._shared.run(script, _keys(name), args)
+        except RedisUnavailable:
+            return
+
+
+def _keys(name: str) -> list[str]:
+    return cluster_key("rests", "", "rest:" + name, "failures:" + name)

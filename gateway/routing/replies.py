@@ -1,0 +1,254 @@
+"""Read what an upstream answered: completions, events, refusals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from gateway.errors import (
+    GatewayError,
+    StreamIncomplete,
+    UpstreamAuthError,
+    UpstreamRefused,
+    UpstreamUnreachable,
+)
+from gateway.http.json_thread import run_by_weight
+from gateway.routing.caller import Caller, redact_key
+from gateway.routing.failures import error_json, status_of, worth_retrying
+from gateway.routing.router import Target
+from gateway.upstream.base import ANSWER_BYTES, ERROR_BYTES, UpstreamResponse
+from gateway.wire.chat import (
+    Chunk,
+    Json,
+    MalformedCompletion,
+    chunk,
+    decode,
+    encode,
+    lift,
+    parse_chunk,
+)
+from gateway.wire.headers import Pairs, client_headers
+from gateway.wire.json_weight import MOST_VALUES, is_light, is_readable
+from gateway.wire.placement import Piece
+from gateway.wire.sse import DONE, EventTooLarge, SseEvent, SseFramer
+from gateway.wire.stream_endings import error_of
+
+
+@dataclass(slots=True)
+class CompletionReply:
+    """An upstream's accepted chat completion.
+
+    events: those that came up to the first with data, where it is a stream; the rest is the
+    incoming body's. chunk: what the completion is, where it came whole, and `plain`, its bytes.
+    messages: what it was asked.
+    """
+
+    target: Target
+    attempts: int
+    headers: Pairs
+    incoming: UpstreamResponse
+    framer: SseFramer = field(default_factory=SseFramer)
+    events: list[SseEvent] = field(default_factory=list)
+    chunk: Chunk | None = None
+    plain: bytes | None = None
+    messages: Sequence[Piece] = ()
+
+
+@dataclass(slots=True)
+class RawReply:
+    """An upstream's answer to pass on.
+
+    first: the events that came up to the first with data; more: the rest, as they arrive.
+
+    Both are empty where the answer is no event stream: its bytes are the incoming body's.
+    """
+
+    target: Target
+    incoming: UpstreamResponse
+    first: list[SseEvent] = field(default_factory=list)
+    more: EventReader | None = None
+    framer: SseFramer = field(default_factory=SseFramer)
+
+
+async def read_completion(reply: CompletionReply) -> None:
+    """Read as much of an answer as tells whether it is a completion.
+
+    Of a stream that is its first event with data, of any other the whole. Raises UpstreamRefused
+    for an error that was reported under a 200, UpstreamUnreachable, StreamIncomplete.
+    """
+    await (_read_first_event(reply) if reply.incoming.is_events else _read_whole(reply))
+
+
+async def _read_first_event(reply: CompletionReply) -> None:
+    async for batch in EventReader(reply.incoming, reply.framer):
+        if (first := next((e for e in batch if e.data), None)) is None:
+            continue
+        if first.data == DONE:
+            break
+        if (error := (await chunk_of(first)).error) is not None:
+            raise _reported(error, encode({"error": error}), reply.target, reply.headers)
+        reply.events = batch
+        return
+    raise StreamIncomplete("The upstream's stream ended before its first event. Try again.")
+
+
+async def _read_whole(reply: CompletionReply) -> None:
+    data = await reply.incoming.read(ANSWER_BYTES)
+    if len(data) >= ANSWER_BYTES:
+        raise UpstreamUnreachable(
+            f"The upstream's answer is longer than {ANSWER_BYTES} bytes. Try again, or ask "
+            "for less."
+        )
+    try:
+        body, found = await run_by_weight(data, completion, data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MalformedCompletion) as e:
+        raise UpstreamUnreachable(
+            "The upstream answered 200 with something that is no chat completion "
+            f"({type(e).__name__}). Try again, or check its base_url."
+        ) from e
+    if body.get("error"):
+        raise _reported(body["error"], data, reply.target, reply.headers)
+    reply.chunk, reply.plain = found, data
+
+
+async def begin_events(reply: RawReply, *, refuse_errors: bool) -> None:
+    """Wait for the first event with data of a stream that is passed on.
+
+    refuse_errors: one that reports an error worth another try raises UpstreamRefused.
+    """
+    reply.more = EventReader(reply.incoming, reply.framer)
+    async for batch in reply.more:
+        reply.first += batch
+        if found := next((e for e in batch if e.data), None):
+            if refuse_errors and found.data:
+                await _refuse_error(found.data, reply)
+            return
+
+
+async def _refuse_error(data: bytes, reply: RawReply) -> None:
+    """Raise UpstreamRefused for an error that another try may not meet."""
+    if error := await run_by_weight(data, _error, data):
+        failure = _reported(error, data, reply.target, client_headers(reply.incoming.headers))
+        if worth_retrying(failure):
+            raise failure
+
+
+def _reported(error: Any, data: bytes, target: Target, headers: Pairs) -> UpstreamRefused:
+    """Return the refusal that an error inside an accepted answer is."""
+    return UpstreamRefused(status_of(error), redact_key(data, target), headers)
+
+
+async def read_refusal(caller: Caller, target: Target, incoming: UpstreamResponse) -> GatewayError:
+    """Read an answer that is no success; return the error that the client is told."""
+    data = redact_key(await incoming.read(ERROR_BYTES), target)
+    headers = client_headers(incoming.headers)
+    if incoming.status == 401 and caller.managed:
+        return _own_credential_refused(target, keyless=caller.credential(target) is None)
+    if incoming.status < 200 or incoming.status > 599:
+        return UpstreamUnreachable(
+            f"The provider {target.provider!r} answered {incoming.status}, which nobody asked "
+            "for. Check its base_url."
+        )
+    if 300 <= incoming.status < 400:
+        return UpstreamUnreachable(
+            f"The provider {target.provider!r} answered with a redirect ({incoming.status}), "
+            "which is not followed. Check its base_url.",
+            headers=[(b"x-should-retry", b"false")],
+        )
+    content, told = error_json(incoming.status, data, headers)
+    said = "" if content is data else caller.loggable(data)
+    return UpstreamRefused(incoming.status, content, told, incoming.header(b"date") or b"", said)
+
+
+def _own_credential_refused(target: Target, *, keyless: bool) -> UpstreamAuthError:
+    fault = (
+        "has no api_key here, and wants one" if keyless else "refused the gateway's own credentials"
+    )
+    return UpstreamAuthError(
+        f"The provider {target.provider!r} {fault}. The gateway's operator must "
+        f"{'set' if keyless else 'check'} providers.{target.provider}.api_key."
+    )
+
+
+def _error(data: bytes) -> Any:
+    """Return the error that a stream's first event reports, if any."""
+    return error_of(data) if b'"error"' in data and is_readable(data) else None
+
+
+def completion(data: bytes) -> tuple[Json, Chunk | None]:
+    """Read a whole answer: its object, and the chunk it is unless it reports an error.
+
+    Raises Malformed, DecodeError, UnicodeDecodeError, RecursionError.
+    """
+    if not is_readable(data):
+        raise MalformedCompletion(f"more than {MOST_VALUES} values")
+    body = decode(data)
+    if not isinstance(body, dict):
+        raise MalformedCompletion("not an object")
+    return body, None if body.get("error") else chunk(lift(body), b"")
+
+
+class EventReader:
+    """The events of a stream, those together that arrived together.
+
+    Raises GatewayError from the body.
+
+    What follows the last blank line when the stream ends is one event more; when it breaks, it is
+    nothing. An object, not a generator: a stream pays for it with every event, and who leaves it
+    has nothing to close.
+    """
+
+    __slots__ = ("_body", "_framer")
+
+    def __init__(self, incoming: UpstreamResponse, framer: SseFramer) -> None:
+        self._body, self._framer = incoming.body, framer
+
+    def __aiter__(self) -> EventReader:
+        return self
+
+    async def __anext__(self) -> list[SseEvent]:
+        try:
+            while True:
+                if events := feed_framer(self._framer, await self._body.__anext__()):
+                    return events
+        except StopAsyncIteration:
+            if last := feed_framer(self._framer, None):
+                return last
+            raise
+
+
+def feed_framer(framer: SseFramer, data: bytes | None) -> list[SseEvent]:
+    """Frame the next bytes, None at their end.
+
+    Raises StreamIncomplete for an event without end.
+    """
+    try:
+        if data is not None:
+            return framer.feed(data)
+        return [last] if (last := framer.close()) else []
+    except EventTooLarge as e:
+        raise StreamIncomplete(f"The stream broke off: the upstream sent {e}. Try again.") from e
+
+
+async def chunk_of(event: SseEvent) -> Chunk:
+    """Read the event's data as a chunk, off the event loop where it is long.
+
+    Raises StreamIncomplete for what is none.
+    """
+    data = event.data or b""
+    try:
+        return (
+            parse_chunk(data) if is_light(data) else await asyncio.to_thread(_read_in_thread, data)
+        )
+    except MalformedCompletion as e:
+        raise StreamIncomplete(f"The stream broke off: {e}. Try again.") from e
+
+
+def _read_in_thread(data: bytes) -> Chunk:
+    if not is_readable(data):
+        raise MalformedCompletion(f"the upstream sent an event of more than {MOST_VALUES} values")
+    return parse_chunk(data)

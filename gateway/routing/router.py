@@ -1,0 +1,189 @@
+"""Which upstream serves a model name: exact, then the longest prefix, then `*`.
+
+What is known of the model comes along.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from sys import getsizeof
+
+from gateway.auth.authenticator import Principal
+from gateway.config.settings import ModelSettings, Price, ProviderSettings, Settings, TargetSettings
+from gateway.errors import Forbidden, UnknownModel
+from gateway.models.facts import ModelFacts
+from gateway.upstream.base import Upstream
+from gateway.usage.pricing import price_of
+from memory import Cache
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One upstream under the name it knows the model by.
+
+    concurrent: requests at a time, 0 for any. price: None where it is unknown. window: in tokens,
+    None where it is unknown.
+    """
+
+    provider: str
+    model: str
+    upstream: Upstream
+    settings: ProviderSettings
+    weight: float = 1.0
+    concurrent: int = 0
+    price: Price | None = None
+    window: int | None = None
+    supports_tools: bool = True
+    tokenizer: str = "estimate"
+    label: str = field(init=False)  # its name in headers and errors, without addresses
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", f"{self.provider}/{self.model}")
+
+    @property
+    def address(self) -> str:
+        """Host and port, for the operator's log."""
+        return (
+            self.settings.base_url.partition("://")[2]
+            .partition("/")[0]
+            .partition("?")[0]
+            .rpartition("@")[2]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """tiers: the model's targets, then those of each fallback. name: the requested model."""
+
+    tiers: tuple[tuple[Target, ...], ...]
+    name: str = ""
+
+    @property
+    def targets(self) -> list[Target]:
+        return [t for tier in self.tiers for t in tier]
+
+
+ROUTES_BYTES, ROUTES_EACH = (
+    1 << 20,
+    600,
+)  # of routes kept ready; behind `*`, clients name models as they like
+
+
+NAME_CHARACTERS = 1024  # names are kept in many places, and told in headers
+
+
+def _weight(name: str, route: Route) -> int:
+    return getsizeof(name) + sum(ROUTES_EACH + getsizeof(t.label) for t in route.targets)
+
+
+class Router:
+    """upstreams by provider name. facts: see `ModelFacts`."""
+
+    def __init__(
+        self, settings: Settings, upstreams: Mapping[str, Upstream], facts: ModelFacts
+    ) -> None:
+        self._settings, self._upstreams, self.facts = settings, upstreams, facts.of
+        self.routes: Cache[str, Route] = Cache(ROUTES_BYTES, 0, _weight)
+
+    def find(self, name: str) -> tuple[str, ModelSettings] | None:
+        """Return the configured entry that serves this name."""
+        models = self._settings.models
+        if name in models and not name.endswith("*"):
+            return name, models[name]
+        prefixes = [p for p in models if p.endswith("*") and name.startswith(p[:-1])]
+        best = max(prefixes, key=len, default=None)
+        return (best, models[best]) if best is not None else None
+
+    def route(self, name: str, principal: Principal) -> Route:
+        """Raises UnknownModel, or Forbidden for a model that this key may not call."""
+        if len(name) > NAME_CHARACTERS:
+            raise UnknownModel(
+                f"The model's name has {len(name)} characters; at most {NAME_CHARACTERS} are "
+                "allowed.",
+                param="model",
+            )
+        if not is_model_allowed(principal, name):
+            raise Forbidden(
+                f"This key may not call the model {name!r}. It may call: "
+                f"{', '.join(principal.models)}.",
+                code="model_not_allowed",
+                param="model",
+            )
+        if (known := self.routes.get(name)) is None:
+            self.routes.put(name, known := self._build_route(name))
+        return known
+
+    def _build_route(self, name: str) -> Route:
+        found = self.find(name)
+        if found is None:
+            names = [m for m in self._settings.models if not m.endswith("*")][:20]
+            raise UnknownModel(
+                f"The model {name!r} is not configured here. Configured: "
+                f"{', '.join(names) or 'none'}.",
+                param="model",
+            )
+        tiers = [self._targets(name, found[1])]
+        for fallback in found[1].fallbacks:
+            if other := self.find(fallback):
+                taken = {t.label for tier in tiers for t in tier}
+                tiers.append(
+                    tuple(t for t in self._targets(fallback, other[1]) if t.label not in taken)
+                )
+        return Route(tuple(filter(None, tiers)), name)
+
+    def _targets(self, name: str, model: ModelSettings) -> tuple[Target, ...]:
+        out = []
+        for t in model.targets:
+            facts = self.facts(self._facts_name(name, t))
+            tools = (
+                facts.get("supports_tools", True)
+                if model.supports_tools is None
+                else model.supports_tools
+            )
+            out.append(
+                Target(
+                    t.provider,
+                    t.model or name,
+                    self._upstreams[t.provider],
+                    self._settings.providers[t.provider],
+                    t.weight,
+                    t.concurrent,
+                    price_of(model, facts),
+                    model.context_window or facts.get("context_window"),
+                    tools,
+                    facts.get("tokenizer", "estimate"),
+                )
+            )
+        return tuple(out)
+
+    def _facts_name(self, name: str, target: TargetSettings) -> str:
+        """By which name `facts` tell of a target.
+
+        A deployment at Azure is called as its owner likes: one that says nothing stands for `name`.
+        """
+        model = target.model or name
+        return (
+            name
+            if self._settings.providers[target.provider].kind == "azure" and not self.facts(model)
+            else model
+        )
+
+    def default(self) -> Target:
+        """Return where requests without a model go."""
+        model = self._settings.models.get("*")
+        name = model.targets[0].provider if model else next(iter(self._settings.providers))
+        return Target(name, "", self._upstreams[name], self._settings.providers[name])
+
+    def names(self, principal: Principal) -> list[str]:
+        """Return the configured model names that this key may call."""
+        return [
+            m
+            for m in self._settings.models
+            if not m.endswith("*") and is_model_allowed(principal, m)
+        ]
+
+
+def is_model_allowed(principal: Principal, name: str) -> bool:
+    return any(pattern == "*" or fnmatch.fnmatchcase(name, pattern) for pattern in principal.models)

@@ -1,0 +1,99 @@
+"""The one translation of errors into responses."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from litestar import Request, Response
+from litestar.exceptions import HTTPException, ValidationException
+
+from gateway.errors import (
+    BadRequest,
+    GatewayError,
+    MethodNotAllowed,
+    ResourceNotFound,
+    TooLarge,
+    quote_value,
+)
+from gateway.http.access_log import current_line
+from gateway.http.asgi import UNEXPECTED, EarlyErrorResponse
+from gateway.state import request_id
+
+if TYPE_CHECKING:
+    pass
+
+log = logging.getLogger("mnemogate")
+
+
+def error_response(request: Request[Any, Any, Any], error: GatewayError) -> Response[bytes]:
+    headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in error.headers}
+    headers["x-mnemogate-request-id"] = request_id(request.scope)
+    current_line().note_error(error)
+    return Response(
+        error.body(), status_code=error.status, headers=headers, media_type="application/json"
+    )
+
+
+class _RawResponse:
+    """A refusal as Litestar wants what answers an exception."""
+
+    def __init__(self, refusal: EarlyErrorResponse) -> None:
+        self._refusal = refusal
+
+    def to_asgi_response(self, **_: Any) -> EarlyErrorResponse:
+        return self._refusal
+
+
+def too_large_response(request: Request[Any, Any, Any], error: TooLarge) -> Any:
+    return _RawResponse(
+        EarlyErrorResponse(error, [(b"x-mnemogate-request-id", request_id(request.scope).encode())])
+    )
+
+
+def http_exception_response(
+    request: Request[Any, Any, Any], error: HTTPException
+) -> Response[bytes]:
+    path = request.scope["path"][:200]
+    if error.status_code == 404:
+        return error_response(request, ResourceNotFound(f"There is nothing at {path!r}."))
+    if error.status_code == 405:
+        there = set((error.headers or {}).get("allow", "").split(", "))
+        allow = ", ".join(
+            sorted(there | ({"HEAD"} if "GET" in there else set()))
+        )  # the front answers it as a GET
+        return error_response(
+            request,
+            MethodNotAllowed(
+                f"{request.scope['method']} is not possible at {path!r}: use {allow}.",
+                headers=[(b"allow", allow.encode())],
+            ),
+        )
+    if isinstance(error, ValidationException) and isinstance(error.extra, list) and error.extra:
+        return error_response(request, _unfit(request, error.extra[0]))
+    told = GatewayError(str(error.detail))
+    told.status, told.type = (
+        error.status_code,
+        "invalid_request_error" if error.status_code < 500 else "server_error",
+    )
+    return error_response(request, told)
+
+
+def _unfit(request: Request[Any, Any, Any], fault: Any) -> BadRequest:
+    """Return a parameter that is not what it should be, with its value."""
+    name = str(fault.get("key"))
+    value = request.query_params.get(name)
+    return BadRequest(f"`{name}` is {quote_value(value)}: {fault.get('message')}.", param=name)
+
+
+def unexpected_response(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    log.error("unexpected failure (%s)", request_id(request.scope), exc_info=error)
+    return error_response(request, GatewayError(UNEXPECTED, code="internal_error"))
+
+
+EXCEPTION_HANDLERS: dict[int | type[Exception], Any] = {
+    GatewayError: error_response,
+    TooLarge: too_large_response,
+    HTTPException: http_exception_response,
+    Exception: unexpected_response,
+}

@@ -1,0 +1,319 @@
+"""The thin ASGI layer before Litestar: paths as they were sent, single-user mode's guard, CORS, and
+the drain. Pure ASGI.
+
+ASGI decodes `%2F`, so a user named `a/b` would be another path: here only what cannot change the
+path's shape is decoded, and handlers decode the rest of a segment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from gateway.chat.endpoint import serve
+from gateway.config.settings import Settings
+from gateway.errors import BadRequest, Forbidden, Unavailable
+from gateway.http.access_log import current_line, open_line, write_line
+from gateway.http.asgi import Receive, Send, respond, respond_error
+from gateway.server.router_caches import RouterCaches
+from gateway.state import REQUEST_ID, GatewayState
+from gateway.wire.headers import merge_headers
+from memory import new_id
+
+PERCENT = re.compile(rb"(?:%[0-9A-Fa-f]{2})+")
+
+
+# What proxies, tunnels and meshes add, and no client by itself. With them, or over HTTP/1.0, which
+# bare
+# reverse proxies speak, a request may be anybody's.
+FROM_ELSEWHERE = frozenset(
+    {
+        b"forwarded",
+        b"via",
+        b"client-ip",
+        b"remote-addr",
+        b"true-client-ip",
+        b"x-client-ip",
+        b"x-cluster-client-ip",
+        b"x-real-ip",
+        b"x-remote-ip",
+        b"x-remote-addr",
+        b"x-scheme",
+        b"x-url-scheme",
+        b"x-host",
+        b"cdn-loop",
+        b"cf-connecting-ip",
+        b"cf-connecting-ipv6",
+        b"cf-ipcountry",
+        b"cf-ray",
+        b"cf-visitor",
+        b"fastly-client-ip",
+        b"fly-client-ip",
+        b"x-appengine-user-ip",
+        b"x-azure-clientip",
+        b"x-azure-socketip",
+        b"x-envoy-external-address",
+        b"x-nf-client-connection-ip",
+        b"x-vercel-ip-country",
+    }
+)
+
+
+FROM_ELSEWHERE_BEGINS = (
+    b"x-forwarded",
+    b"x-original-",
+    b"cf-access-",
+    b"tailscale-",
+    b"x-goog-iap-",
+    b"x-vercel-forwarded",
+    b"ngrok-auth-",
+)
+
+
+OPEN_PATHS = ("/health", "/ready", "/metrics")
+
+
+ANSWERED = re.compile(
+    r"(?:/u/[^/]+)?/v1/(?!models(?:/|\Z))"
+)  # chats and the relay, which name their requests themselves
+
+
+CHAT = "/v1/chat/completions"
+
+
+METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+
+
+LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
+
+
+def normalize_path(raw: bytes) -> str:
+    """Return the path with its percent-encodings decoded, save `%2F` and `%25`, which a handler
+    decodes within its segment.
+    """
+
+    def decoded(m: re.Match[bytes]) -> bytes:
+        out = b""
+        for code in m[0].split(b"%")[1:]:
+            out += b"%" + code if code.upper() in (b"2F", b"25") else bytes.fromhex(code.decode())
+        return out
+
+    return PERCENT.sub(decoded, raw).decode("utf-8", "surrogateescape")
+
+
+def _reshape(scope: Any) -> None:
+    """Give handlers the path as it was sent. Raises BadRequest for one that is not UTF-8."""
+    raw = scope.get("raw_path")
+    if raw and b"%" in raw:
+        path = normalize_path(raw.split(b"?", 1)[0])
+        try:
+            path.encode("utf-8")
+        except UnicodeEncodeError as e:
+            raise BadRequest("The path is not valid UTF-8, percent-encoded.") from e
+        scope["path"] = path
+
+
+class GatewayApp(Protocol):
+    """The application; its `state.gateway` is what requests are answered with."""
+
+    state: Any
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None: ...
+
+
+class GatewayMiddleware:
+    """Wraps the application.
+
+    See the module. rewire: makes the gateway of other settings out of the running one. traces: what
+    requests leave in the application.
+    """
+
+    def __init__(
+        self,
+        app: GatewayApp,
+        rewire: Callable[[GatewayState, Settings], GatewayState],
+        traces: RouterCaches,
+    ) -> None:
+        self._app, self._rewire, self.traces = app, rewire, traces
+
+    @property
+    def gateway(self) -> GatewayState:
+        """The one that the next request gets."""
+        gateway: GatewayState = self._app.state.gateway
+        return gateway
+
+    def reload(self, wanted: Settings) -> list[str]:
+        """Put other settings in force for every request from now on, in one swap.
+
+        Returns the names of those that wait for a restart. Raises ConfigError, the running ones
+        then being untouched.
+        """
+        running = self.gateway
+        settings, waiting = running.settings.merge_reloadable(wanted)
+        self._app.state.gateway = self._rewire(running, settings)
+        return waiting
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, _unless_cut_short(send))
+            return
+        scope[REQUEST_ID] = name = new_id("req")
+        line, failure = open_line(scope, name), None
+        try:
+            await self._answer(scope, receive, send, name)
+        except BaseException as e:
+            failure = e
+            raise
+        finally:
+            write_line(line, failure)
+
+    async def _answer(self, scope: Any, receive: Receive, send: Send, name: str) -> None:
+        headers = merge_headers(scope["headers"])
+        gateway = self.gateway
+        server, process = gateway.settings.server, gateway.process
+        origin = headers.get(b"origin", b"").decode("latin-1").rstrip("/")
+        allowed = bool(origin) and any(o.rstrip("/") in (origin, "*") for o in server.cors_origins)
+        asks = scope["method"] == "OPTIONS" and b"access-control-request-method" in headers
+        if allowed and not asks:
+            send = _with_cors(send, origin)
+        try:
+            _reshape(scope)
+            if gateway.local:
+                self._guard(scope, headers, origin, allowed)
+            if process.draining and scope["path"] not in OPEN_PATHS:
+                raise Unavailable(
+                    "The gateway is shutting down. Try again at once: another one may answer.",
+                    headers=[(b"retry-after", b"1"), (b"connection", b"close")],
+                )
+        except (BadRequest, Forbidden, Unavailable) as e:
+            await respond_error(send, e, [(b"x-mnemogate-request-id", name.encode())])
+            return
+        if scope["method"] == "HEAD" and not ANSWERED.match(scope["path"]):
+            scope = {**scope, "method": "GET"}  # the server leaves the body out
+        if allowed and asks:
+            await respond(send, 204, b"", _cors(origin, headers))
+            return
+        process.busy += 1
+        try:
+            # the router and what stands around it lead to the same, for a tenth of a request's time
+            if scope["method"] == "POST" and scope["path"] == CHAT:
+                await serve(gateway, scope, receive, send, None)
+                return
+            self.traces.leave(scope["path"], scope["query_string"])
+            noting = _noting_status(send)
+            if not ANSWERED.match(scope["path"]):
+                noting = _with_name(noting, name.encode())
+            await self._app(scope, receive, noting)
+        finally:
+            process.busy -= 1
+
+    def _guard(
+        self, scope: Any, headers: Mapping[bytes, bytes], origin: str, allowed: bool
+    ) -> None:
+        """Single-user mode is one person on one machine: whatever may come from elsewhere is
+        refused. Raises Forbidden.
+        """
+        peer = (scope.get("client") or ("127.0.0.1", 0))[0]
+        if peer not in LOCAL_HOSTS and not peer.startswith(("127.", "::ffff:127.")):
+            raise Forbidden(
+                "Mnemogate runs in single-user mode and answers this machine alone. Configure "
+                "managed keys to serve others."
+            )
+        host = headers.get(b"host", b"").decode("latin-1")
+        name = host.rsplit(":", 1)[0] if not host.endswith("]") and ":" in host else host
+        if name.lower() not in LOCAL_HOSTS:
+            raise Forbidden(
+                "Mnemogate runs in single-user mode and answers to 127.0.0.1 and localhost, "
+                f"not to {host[:80]!r}."
+            )
+        if origin and not allowed and origin not in (f"http://{host}", f"https://{host}"):
+            raise Forbidden(f"The origin {origin[:80]!r} is not listed in server.cors_origins.")
+        if not allowed and headers.get(b"sec-fetch-site") == b"cross-site":
+            raise Forbidden(
+                "Mnemogate runs in single-user mode and refuses what another site's page asks "
+                "for. If it is yours, list its origin in server.cors_origins."
+            )
+        if what := _sign_of_a_proxy(scope, headers):
+            raise Forbidden(
+                f"Mnemogate runs in single-user mode and refuses {what}: behind a proxy or tunnel "
+                "all visitors would be one person. Configure managed keys."
+            )
+
+
+def _sign_of_a_proxy(scope: Any, headers: Mapping[bytes, bytes]) -> str:
+    """Name what shows that a request came through a proxy; empty where nothing does."""
+    for name in headers:
+        if name in FROM_ELSEWHERE or name.startswith(FROM_ELSEWHERE_BEGINS):
+            return f"the header {name.decode('latin-1')[:80]!r}"
+    if scope.get("http_version") == "1.0" and scope["path"] != "/health":
+        return "HTTP/1.0, which bare reverse proxies speak"
+    return ""
+
+
+def _cors(origin: str, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+    asked = headers.get(b"access-control-request-headers", b"")
+    return [
+        (b"access-control-allow-origin", origin.encode("latin-1")),
+        (b"access-control-allow-methods", METHODS),
+        (b"access-control-allow-headers", asked),
+        (b"access-control-max-age", b"600"),
+        (b"vary", b"Origin, Access-Control-Request-Headers"),
+    ]
+
+
+def _unless_cut_short(send: Send) -> Send:
+    """Return a lifespan's `send`.
+
+    A second signal ends the process without waiting for it: that is no failure, so it is not told
+    as one.
+    """
+
+    async def send_on(message: Any) -> None:
+        task = asyncio.current_task()
+        if message["type"] == "lifespan.shutdown.failed" and task is not None and task.cancelling():
+            message = {**message, "message": ""}
+        await send(message)
+
+    return send_on
+
+
+def _with_name(send: Send, name: bytes) -> Send:
+    async def send_on(message: Any) -> None:
+        if message["type"] == "http.response.start" and not any(
+            k == b"x-mnemogate-request-id" for k, _ in message["headers"]
+        ):
+            message = {
+                **message,
+                "headers": [*message["headers"], (b"x-mnemogate-request-id", name)],
+            }
+        await send(message)
+
+    return send_on
+
+
+def _noting_status(send: Send) -> Send:
+    """Tell the request's line of the status that the router's answer has."""
+    line = current_line()
+
+    async def send_on(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            line.status = message["status"]
+        await send(message)
+
+    return send_on
+
+
+def _with_cors(send: Send, origin: str) -> Send:
+    async def send_on(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            extra = [
+                (b"access-control-allow-origin", origin.encode("latin-1")),
+                (b"access-control-expose-headers", b"*"),
+                (b"vary", b"Origin"),
+            ]
+            message = {**message, "headers": [*message.get("headers", ()), *extra]}
+        await send(message)
+
+    return send_on

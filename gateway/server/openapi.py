@@ -1,0 +1,144 @@
+"""What the generated OpenAPI schema does not know: how errors look, whose key opens what, what a
+chat completion takes. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from litestar import Request, Router
+from litestar.openapi.plugins import JsonRenderPlugin
+
+if TYPE_CHECKING:
+    pass
+
+
+Json = dict[str, Any]
+FREE = ("/health", "/ready")  # no key
+ERROR: Json = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            },
+        }
+    },
+}
+# An upstream's own error passes as it came, so more is not promised of it.
+UPSTREAM_ERROR: Json = {
+    "description": "An error, the gateway's or the upstream's own",
+    "content": {"application/json": {"schema": {}}},
+}
+REFUSAL: Json = {
+    "description": "What was wrong, and what to do",
+    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+}
+CHAT: Json = {
+    "required": True,
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "required": ["model", "messages"],
+                "properties": {
+                    "model": {"type": "string", "minLength": 1},
+                    "stream": {"type": ["boolean", "null"]},
+                    "user": {"type": ["string", "null"], "maxLength": 1024},
+                    "tools": {"type": ["array", "null"]},
+                    "messages": {
+                        "type": "array",
+                        "minItems": 1,
+                        "items": {
+                            "type": "object",
+                            "required": ["role"],
+                            "properties": {"role": {"type": "string"}},
+                        },
+                    },
+                },
+            }
+        }
+    },
+}
+CHAT_ANSWER: Json = {
+    "description": "The completion, or its stream",
+    "content": {
+        "application/json": {"schema": {"type": "object"}},
+        "text/event-stream": {"schema": {}},
+    },
+}
+
+MODEL: Json = {
+    "type": "object",
+    "required": ["id", "object", "created", "owned_by"],
+    "properties": {
+        "id": {"type": "string"},
+        "object": {"const": "model"},
+        "created": {"type": "integer"},
+        "owned_by": {"type": "string"},
+    },
+}
+MODELS: Json = {
+    "description": "The configured models, and the upstream's",
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "required": ["object", "data"],
+                "properties": {
+                    "object": {"const": "list"},
+                    "data": {"type": "array", "items": MODEL},
+                },
+            }
+        }
+    },
+}
+
+
+def complete_schema(schema: Json) -> Json:
+    """Return the schema with that in it; the one given is left as it is."""
+    components = schema.get("components", {})
+    paths = {
+        path: {method: _operation(path, operation) for method, operation in item.items()}
+        for path, item in schema["paths"].items()
+    }
+    chat = paths["/v1/chat/completions"]["post"]
+    chat |= {"requestBody": CHAT, "responses": {"200": CHAT_ANSWER, "default": UPSTREAM_ERROR}}
+    paths["/v1/models"]["get"]["responses"]["200"] = MODELS
+    schemas = {**components.get("schemas", {}), "Error": ERROR}
+    schemes = {"key": {"type": "http", "scheme": "bearer"}}
+    return {
+        **schema,
+        "paths": paths,
+        "components": {**components, "schemas": schemas, "securitySchemes": schemes},
+    }
+
+
+def _operation(path: str, operation: Json) -> Json:
+    answers = {
+        status: answer for status, answer in operation["responses"].items() if status != "400"
+    }
+    if path in FREE:
+        return {
+            **operation,
+            "responses": {**answers, **({"503": answers["200"]} if path == "/ready" else {})},
+        }
+    return {**operation, "responses": {**answers, "default": REFUSAL}, "security": [{"key": []}]}
+
+
+class SchemaRenderer(JsonRenderPlugin):
+    """The OpenAPI schema, and nothing beside it: Litestar would answer unknown paths there with a
+    page of HTML.
+    """
+
+    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
+        return super().render(request, complete_schema(openapi_schema))
+
+    def receive_router(self, router: Router) -> None:
+        router.routes = [r for r in router.routes if "{" not in r.path]

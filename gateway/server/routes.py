@@ -1,0 +1,162 @@
+"""The routes of `/v1`, `/health` and `/ready`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from litestar import Request, Response, get, post, route
+from litestar.enums import HttpMethod
+from litestar.params import FromPath
+from litestar.types import ASGIApp
+
+from gateway.chat import endpoint
+from gateway.errors import ResourceNotFound
+from gateway.http.paths import segment
+from gateway.models.listing import model_card, model_list
+from gateway.relay.endpoint import pass_on, upstream_models
+from gateway.state import GatewayState
+from gateway.wire.headers import merge_headers
+
+if TYPE_CHECKING:
+    pass
+
+
+METHODS = [
+    HttpMethod.GET,
+    HttpMethod.HEAD,
+    HttpMethod.OPTIONS,
+    HttpMethod.POST,
+    HttpMethod.PUT,
+    HttpMethod.PATCH,
+    HttpMethod.DELETE,
+]
+
+
+def _serve_chat(request: Request[Any, Any, Any], path_user: str | None) -> ASGIApp:
+    async def served(scope: Any, receive: Any, send: Any) -> None:
+        await endpoint.serve(request.app.state.gateway, scope, receive, send, path_user)
+
+    return served
+
+
+@post("/v1/chat/completions", status_code=200, summary="A chat completion with memory")
+async def chat_completions(request: Request[Any, Any, Any]) -> ASGIApp:
+    return _serve_chat(request, None)
+
+
+@post("/u/{user:str}/v1/chat/completions", status_code=200, include_in_schema=False)
+async def user_chat_completions(request: Request[Any, Any, Any], user: FromPath[str]) -> ASGIApp:
+    return _serve_chat(request, segment(user))
+
+
+@post("/chat/completions", include_in_schema=False)
+async def bare_chat_completions() -> None:
+    raise ResourceNotFound(
+        "Nothing is served here: the path needs its /v1. Set base_url to end in /v1."
+    )
+
+
+@get("/v1/models", summary="The models this key may call")
+async def models(request: Request[Any, Any, Any]) -> Response[bytes]:
+    return await _models(request)
+
+
+async def _models(request: Request[Any, Any, Any]) -> Response[bytes]:
+    gateway: GatewayState = request.app.state.gateway
+    principal = gateway.keys.caller(merge_headers(request.scope["headers"]))
+    return _json(
+        model_list(gateway.router.names(principal), await upstream_models(gateway, principal))
+    )
+
+
+@get("/u/{user:str}/v1/models", include_in_schema=False)
+async def user_models(request: Request[Any, Any, Any], user: FromPath[str]) -> Response[bytes]:
+    return await _models(request)
+
+
+@get(["/v1/models/{name:path}", "/u/{user:str}/v1/models/{name:path}"], include_in_schema=False)
+async def one_model(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[bytes]:
+    gateway: GatewayState = request.app.state.gateway
+    principal = gateway.keys.caller(merge_headers(request.scope["headers"]))
+    wanted = segment(name.removeprefix("/"))
+    gateway.router.route(wanted, principal)
+    return _json(model_card(wanted))
+
+
+async def _relay(request: Request[Any, Any, Any], skip: int) -> ASGIApp:
+    out: ASGIApp = await pass_on(request.app.state.gateway, request.scope, request.receive, skip)
+    return out
+
+
+@route("/v1/{path:path}", http_method=METHODS, status_code=200, include_in_schema=False)
+async def relay(request: Request[Any, Any, Any]) -> ASGIApp:
+    return await _relay(request, 1)
+
+
+# Below a path of ours with a parameter in it the router looks no further, so these are named one by
+# one.
+@route(
+    [
+        "/u/{user:str}/v1/{path:path}",
+        "/u/{user:str}/v1/chat/{path:path}",
+        "/u/{user:str}/v1/chat/completions/{path:path}",
+    ],
+    http_method=METHODS,
+    status_code=200,
+    include_in_schema=False,
+)
+async def user_relay(request: Request[Any, Any, Any], user: FromPath[str]) -> ASGIApp:
+    return await _relay(request, 3)
+
+
+@route("/v1/models/{path:path}", http_method=METHODS[3:], status_code=200, include_in_schema=False)
+async def relay_model_change(request: Request[Any, Any, Any]) -> ASGIApp:
+    return await _relay(request, 1)
+
+
+@route(
+    "/u/{user:str}/v1/models/{path:path}",
+    http_method=METHODS[3:],
+    status_code=200,
+    include_in_schema=False,
+)
+async def relay_user_model_change(request: Request[Any, Any, Any]) -> ASGIApp:
+    return await _relay(request, 3)
+
+
+@get("/health", summary="Alive: needs no key and touches nothing")
+async def health() -> dict[str, str]:
+    return {"status": "ok"}
+
+
+@get("/ready", summary="Ready, and what is degraded")
+async def ready(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
+    gateway: GatewayState = request.app.state.gateway
+    degraded = [] if gateway.memory.ready else ["memory"]
+    if gateway.shared is not None and gateway.shared.degraded:
+        degraded.append("redis")
+    status = "draining" if gateway.process.draining else "degraded" if degraded else "ok"
+    return Response(
+        {"status": status, "degraded": degraded},
+        status_code=503 if gateway.process.draining else 200,
+    )
+
+
+def _json(body: bytes) -> Response[bytes]:
+    return Response(body, media_type="application/json")
+
+
+HANDLERS = (
+    chat_completions,
+    user_chat_completions,
+    bare_chat_completions,
+    models,
+    user_models,
+    one_model,
+    relay,
+    user_relay,
+    relay_model_change,
+    relay_user_model_change,
+    health,
+    ready,
+)

@@ -1,0 +1,209 @@
+"""The process around the application: binds at once, drains on SIGTERM, exits 0."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import gc
+import logging
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from gateway.server.http_protocol import GuardedProtocol
+from gateway.server.middleware import GatewayMiddleware
+from gateway.state import ServerState
+
+log = logging.getLogger("mnemogate")
+Beside = Callable[[], Coroutine[Any, Any, None]]
+GRACE_AFTER_CUT = 3.0
+GC_THRESHOLDS = (10_000, 20, 50)
+M_ARENA_MAX = -8  # of glibc's malloc.h
+SWITCH_SECONDS = (
+    0.001  # after which a thread that reads something long gives the event loop its turn
+)
+UNSENT = 1 << 17  # bytes on their way to one client; the kernel counts its own part twice
+
+
+class GatewayServer(uvicorn.Server):
+    """uvicorn, but a signal first drains: readiness says so, new work is refused, live answers
+    finish within the limit.
+
+    reread: called in the loop at a SIGHUP; without it a SIGHUP ends the process, as it does any
+    other. stopped: set by a signal that came before the server could take any. beside: what is done
+    once, while it serves.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        front: GatewayMiddleware,
+        reread: Callable[[], None] | None = None,
+        stopped: threading.Event | None = None,
+        beside: Beside | None = None,
+    ) -> None:
+        super().__init__(config)
+        self._beside = beside
+        self._front, self._reread, self._stopped = front, reread, stopped
+        self._drain: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        task = asyncio.ensure_future(self._beside()) if self._beside is not None else None
+        await super().serve(sockets)
+        if task is not None and not task.cancel() and (error := task.exception()) is not None:
+            log.error("what was done beside serving failed", exc_info=error)
+        if left := self._process.busy:
+            log.warning("Mnemogate has stopped; %d requests were cut off", left)
+        else:
+            log.info("Mnemogate has stopped")
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        # What a client does not read waits in the kernel, which would take 4 MiB a stream, and an
+        # answer with memory is kept for its
+        # record as far as it was sent. The sockets that are accepted have the size of the one that
+        # listens.
+        for listening in (each for server in self.servers for each in server.sockets):
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNSENT)
+
+    @property
+    def _process(self) -> ServerState:
+        return self._front.gateway.process
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # Unlike uvicorn's, the signals are not raised again at the end: a drained server exits 0.
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {s: signal.signal(s, self.handle_exit) for s in (signal.SIGINT, signal.SIGTERM)}
+        if self._reread is not None and hasattr(signal, "SIGHUP"):
+            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._request_reload)
+        if self._stopped is not None and self._stopped.is_set():
+            self.drain()
+        try:
+            yield
+        finally:
+            for s, handler in before.items():
+                signal.signal(s, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._process.draining:  # a second signal does not wait
+            self.should_exit = self.force_exit = True
+            return
+        self.drain()
+
+    def _request_reload(self, sig: int, frame: FrameType | None) -> None:
+        assert self._loop is not None  # noqa: S101 - signals are taken while the loop runs
+        self._loop.call_soon_threadsafe(self._reread_now)
+
+    def _reread_now(self) -> None:
+        assert self._reread is not None  # noqa: S101 - else there is no handler
+        try:
+            self._reread()
+        except Exception:
+            log.exception("the configuration was not reloaded; the running one stays")
+
+    def drain(self) -> None:
+        """Begin to drain; safe to call from any thread once the server runs."""
+        self._process.draining = True
+        # a server that was never run has nothing to drain
+        assert self._loop is not None  # noqa: S101
+        self._loop.call_soon_threadsafe(self._begin_drain)
+
+    def _begin_drain(self) -> None:
+        log.info(
+            "Mnemogate is shutting down: %d requests are under way, and have %g s to end",
+            self._process.busy,
+            self._front.gateway.settings.server.drain_seconds,
+        )
+        self._drain = asyncio.ensure_future(self._wait_and_exit())
+
+    async def _wait_and_exit(self) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._front.gateway.settings.server.drain_seconds
+        await self._idle(until)
+        for answer in list(self._process.live):
+            answer.abort_for_shutdown()
+        ending = loop.time() + GRACE_AFTER_CUT
+        await self._idle(ending)
+        self.should_exit = True
+
+    async def _idle(self, until: float) -> None:
+        """Wait until nothing is under way, or the loop's time is `until`."""
+        # no event on every request for this
+        while self._process.busy and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+def config_for(app: GatewayMiddleware, **options: Any) -> uvicorn.Config:
+    """How connections are served. options: uvicorn's, beside those that are given here."""
+    server = app.gateway.settings.server
+    return uvicorn.Config(
+        app,
+        host=server.host,
+        port=server.port,
+        http=GuardedProtocol,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        lifespan="on",
+        timeout_graceful_shutdown=2,
+        proxy_headers=False,
+        **options,
+    )
+
+
+def server_for(
+    app: GatewayMiddleware,
+    *,
+    log_level: str = "warning",
+    log_config: Any = uvicorn.config.LOGGING_CONFIG,
+    **options: Any,
+) -> GatewayServer:
+    """Return a server that is not running yet.
+
+    log_config: uvicorn's. options: see `GatewayServer`.
+    """
+    return GatewayServer(
+        config_for(app, log_level=log_level, log_config=log_config), app, **options
+    )
+
+
+def use_one_heap() -> None:
+    """Let threads that begin from now on allocate from one heap, where the C library would give
+    each its own.
+
+    Ours take turns, so none waits for another; and what one of them frees, another uses: with a
+    heap for each, the process took 2 MiB more, and went on growing.
+    """
+    with contextlib.suppress(
+        AttributeError, OSError, TypeError
+    ):  # another C library, which has no such heaps
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
+
+
+def serve(
+    app: GatewayMiddleware, sockets: list[socket.socket] | None = None, **options: Any
+) -> None:
+    """Run until a signal ends it.
+
+    sockets: bound already; None binds the configured host and port. options: see `server_for`.
+    """
+    # What was made at the start stays as long as the process: to go over it again and again took a
+    # sixth of every request's time.
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    use_one_heap()
+    server_for(app, **options).run(sockets)

@@ -1,0 +1,83 @@
+"""The state of the application: everything a request needs, swapped whole by a reload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from sys import getsizeof
+from typing import Any
+
+from gateway.auth.authenticator import Authenticator
+from gateway.auth.credential_cache import CredentialCache
+from gateway.auth.user_resolver import UserResolver
+from gateway.config.settings import Settings
+from gateway.http.parse_cache import RequestParseCache
+from gateway.http.response import GatewayResponse
+from gateway.limits.limiter import Limiter
+from gateway.models.tokenizers import Vocabularies
+from gateway.redis_client import RedisClient
+from gateway.routing.router import Router
+from gateway.routing.selector import TargetSelector
+from gateway.usage.log import UsageLog
+from gateway.wire.ui_prompts import UiPromptDetector
+from memory import Cache, Memory, Worker
+
+REQUEST_ID = "mnemogate.request_id"
+
+
+LACKS_BYTES, LACKS_EACH = 1 << 19, 200  # behind `*`, clients name models as they like
+
+
+Lacks = Cache[str, tuple[int, float]]
+
+
+def no_lacks() -> Lacks:
+    """Return the lacks of targets before any was seen."""
+    return Cache(LACKS_BYTES, LACKS_EACH, lambda name, _: getsizeof(name))
+
+
+@dataclass(slots=True)
+class ServerState:
+    """What a reload leaves alone. busy: requests under way. live: the answers among them."""
+
+    draining: bool = False
+    busy: int = 0
+    live: set[GatewayResponse] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class GatewayState:
+    """Everything a request needs, wired in `app`.
+
+    A reload makes another one of the same memory and process; a request keeps the one it began
+    with. lacks: what each target was seen to refuse (1 tools, 2 any addition), and when.
+    """
+
+    settings: Settings
+    keys: Authenticator
+    names: UserResolver
+    router: Router
+    memory: Memory
+    secret: bytes
+    background: UiPromptDetector
+    worker: Worker
+    credentials: CredentialCache
+    vocabularies: Vocabularies
+    choice: TargetSelector
+    limits: Limiter
+    usage: UsageLog
+    shared: RedisClient | None = None
+    process: ServerState = field(default_factory=ServerState)
+    lacks: Lacks = field(default_factory=no_lacks)
+    prefixes: RequestParseCache = field(default_factory=RequestParseCache)
+    local: bool = field(init=False)  # one person on one machine, whom `GatewayMiddleware` guards
+
+    def __post_init__(self) -> None:
+        self.local = self.settings.server.loopback and self.settings.single_user
+
+
+def request_id(scope: Any) -> str:
+    """Return the name that `GatewayMiddleware` gave a request: for its headers, the log, the
+    explain record.
+    """
+    name: str = scope[REQUEST_ID]
+    return name

@@ -1,0 +1,123 @@
+"""The table of managed keys made at run time.
+
+Only a key's hash is here; a revoked row stays, so that its name and end can be told.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, func, insert, literal, select, tuple_, update
+
+from memory.errors import Conflict, NotFound
+from memory.ids import new_id
+from memory.stores.sql import schema as t
+from memory.stores.sql.database import Database
+from memory.stores.sql.statements import execute
+
+READ_SECONDS = 10.0
+
+k = t.keys.c
+COUNTED = select(func.count(), func.count(k.revoked_at)).select_from(
+    t.keys
+)  # built once: it is asked each second
+Counts = tuple[
+    int, int
+]  # all rows, revoked rows: neither ever falls, so together they tell every change
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKey:
+    """One row.
+
+    digest: sha256 of the key, in hex. spec: what it may do, as the JSON that the caller gave. Times
+    in seconds since 1970.
+    """
+
+    id: str
+    name: str
+    tenant: str
+    digest: str
+    spec: str
+    created_at: float
+    revoked_at: float | None = None
+
+
+async def create_key(db: Database, name: str, tenant: str, digest: str, spec: str) -> StoredKey:
+    """Store a new key. Raises Conflict when an unrevoked one has the name."""
+    return await db.write(lambda conn: _insert(conn, name, tenant, digest, spec))
+
+
+async def revoke_key(db: Database, ident: str) -> StoredKey:
+    """End the key of this id, or the unrevoked one of this name. Raises NotFound.
+
+    One that ended before stays as it is.
+    """
+    return await db.write(lambda conn: _revoke(conn, ident))
+
+
+async def list_keys(
+    db: Database, tenant: str | None, after: tuple[float, str] | None, limit: int
+) -> list[StoredKey]:
+    """List keys of a tenant (None: of all) in the order they were made, after this time and id."""
+    query = select(t.keys).order_by(k.created_at, k.id).limit(limit)
+    if tenant is not None:
+        query = query.where(k.tenant == tenant)
+    if after is not None:
+        query = query.where(tuple_(k.created_at, k.id) > tuple_(*map(literal, after)))
+    return await db.read(lambda conn: _rows(conn, query), READ_SECONDS)
+
+
+async def read_changes(db: Database, known: Counts | None) -> tuple[Counts, list[StoredKey]] | None:
+    """Read the unrevoked keys, with the counts to ask by the next time.
+
+    None when nothing changed since the counts `known`.
+    """
+    return await db.read(lambda conn: _read_changes(conn, known), READ_SECONDS)
+
+
+def _insert(conn: Connection, name: str, tenant: str, digest: str, spec: str) -> StoredKey:
+    if conn.execute(select(k.id).where(k.name == name, k.revoked_at.is_(None))).first() is not None:
+        raise Conflict(
+            f"there is a key named {name!r} already: choose another name, or revoke that one first"
+        )
+    made = StoredKey(new_id("key"), name, tenant, digest, spec, time.time())
+    conn.execute(
+        insert(t.keys).values(
+            id=made.id, name=name, hash=digest, tenant=tenant, spec=spec, created_at=made.created_at
+        )
+    )
+    return made
+
+
+def _revoke(conn: Connection, ident: str) -> StoredKey:
+    found = _rows(conn, select(t.keys).where(k.id == ident)) or _rows(
+        conn, select(t.keys).where(k.name == ident, k.revoked_at.is_(None))
+    )
+    if not found:
+        raise NotFound(f"there is no key of the id or name {ident[:64]!r}")
+    conn.execute(
+        update(t.keys)
+        .where(k.id == found[0].id, k.revoked_at.is_(None))
+        .values(revoked_at=time.time())
+    )
+    return _rows(conn, select(t.keys).where(k.id == found[0].id))[0]
+
+
+def _read_changes(conn: Connection, known: Counts | None) -> tuple[Counts, list[StoredKey]] | None:
+    every, revoked = execute(conn, COUNTED, {}).one()
+    if (every, revoked) == known:
+        return None
+    return (every, revoked), _rows(conn, select(t.keys).where(k.revoked_at.is_(None)))
+
+
+def _rows(conn: Connection, query: Select[Any]) -> list[StoredKey]:
+    return [_from_row(row) for row in conn.execute(query)]
+
+
+def _from_row(row: Row[Any]) -> StoredKey:
+    return StoredKey(
+        row.id, row.name, row.tenant, row.hash, row.spec, row.created_at, row.revoked_at
+    )

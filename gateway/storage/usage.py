@@ -1,0 +1,256 @@
+"""The table of what requests used: written in batches, summed by group, listed one by one.
+
+Users are named here until they are erased.
+
+Days are UTC. A cost of NULL is unknown: sums leave it out, and a group says how many it holds.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    case,
+    cast,
+    delete,
+    func,
+    literal,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy.exc import DataError, IntegrityError
+
+from memory.stores.sql import schema as t
+from memory.stores.sql.database import Database
+from memory.stores.sql.statements import add_rows
+
+c = t.usage.c
+DAY = 86400.0
+READ_SECONDS, SPENT_SECONDS = 10.0, 1.0
+USAGE_DAYS = 400  # a year to compare with, and a month to look at it
+BATCH = 1000  # rows removed in a transaction: the one writer is not kept long
+SUMMED = (
+    "input",
+    "cached_input",
+    "cache_write",
+    "output",
+    "reasoning",
+    "hidden_input",
+    "hidden_output",
+)
+
+_days = c.created_at / DAY
+_day = cast(_days, Integer)
+# What a group can be made of, as it is sorted: newest day first, nobody first among users. Some
+# databases round a cast, some cut.
+MEMBERS: Mapping[str, ColumnElement[Any]] = {
+    "tenant": c.tenant,
+    "key": c.key,
+    "user": func.coalesce(c.user, ""),
+    "model": c.model,
+    "target": c.target,
+    "day": case((_day > _days, 1), else_=0) - _day,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class UsageFilter:
+    """Which records; None: all. since, until: seconds since 1970, both included."""
+
+    tenant: str | None = None
+    user: str | None = None
+    key: str | None = None
+    model: str | None = None
+    since: float | None = None
+    until: float | None = None
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        exact = [
+            c[name] == value
+            for name in ("tenant", "user", "key", "model")
+            if (value := getattr(self, name)) is not None
+        ]
+        return [
+            *exact,
+            *([c.created_at >= self.since] if self.since is not None else []),
+            *([c.created_at <= self.until] if self.until is not None else []),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class UsageTotalsRow:
+    """place: where it stands among the others. members: name to value. sums: the rest."""
+
+    place: tuple[Any, ...]
+    members: dict[str, Any]
+    sums: dict[str, Any]
+
+
+async def write_records(db: Database, rows: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
+    """Write the records that `rows` gives inside the transaction. Raises what `insert` raises."""
+    await db.write(lambda conn: insert(conn, rows()), small=True)
+
+
+async def read_groups(
+    db: Database, by: Sequence[str], which: UsageFilter, after: Sequence[Any] | None, limit: int
+) -> list[UsageTotalsRow]:
+    """Read sums by groups, see `sum_groups`."""
+    return await db.read(lambda conn: sum_groups(conn, by, which, after, limit), READ_SECONDS)
+
+
+async def read_records(
+    db: Database, which: UsageFilter, before: tuple[float, int] | None, limit: int
+) -> list[dict[str, Any]]:
+    """Read single records, see `list_records`."""
+    return await db.read(lambda conn: list_records(conn, which, before, limit), READ_SECONDS)
+
+
+async def read_spending(db: Database, key: str, since: float) -> float:
+    """Read the USD that a key spent, see `spent_since`."""
+    return await db.read(lambda conn: spent_since(conn, key, since), SPENT_SECONDS)
+
+
+class UsageTables:
+    """The usage table as the memory's hook on erasure and on age.
+
+    on_erased: told of the user (tenant, name) in the transaction that ends what is known of them;
+    it may run on the writer's thread.
+    """
+
+    def __init__(self, on_erased: Callable[[str, str], None]) -> None:
+        self._on_erased = on_erased
+
+    def forget_batch(self, conn: Connection, tenant: str, user: str, most: int) -> int:
+        """Take an erased user's name out of at most so many records. Returns of how many."""
+        return forget(conn, tenant, user, most)
+
+    def forget(self, conn: Connection, tenant: str, user: str) -> None:
+        """Take an erased user's name out of the records that are left or still to be written."""
+        self._on_erased(tenant, user)
+        forget(conn, tenant, user)
+
+    def expire(self, conn: Connection, now: float) -> int:
+        """Remove a batch of records older than `USAGE_DAYS`. Returns how many."""
+        return older(conn, now - USAGE_DAYS * DAY)
+
+
+def insert(conn: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Add records: the table's columns, without `id`.
+
+    Raises ValueError for those that no database would take.
+    """
+    try:
+        add_rows(conn, t.usage, rows)
+    except (
+        DataError,
+        IntegrityError,
+        sqlite3.IntegrityError,
+        sqlite3.InterfaceError,
+        OverflowError,
+        UnicodeEncodeError,
+    ) as e:
+        raise ValueError(f"a usage record does not fit its table: {type(e).__name__}") from e
+
+
+def _count_where(which: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.sum(case((which, 1), else_=0))
+
+
+def sum_groups(
+    conn: Connection, by: Sequence[str], which: UsageFilter, after: Sequence[Any] | None, limit: int
+) -> list[UsageTotalsRow]:
+    """Sum by any of `MEMBERS`, in that order, after a group's place."""
+    members = [MEMBERS[name] for name in by]
+    sums = [
+        func.count().label("requests"),
+        _count_where(c.status >= 400).label("errors"),
+        *(func.sum(c[name]).label(f"{name}_tokens") for name in SUMMED),
+        func.sum(c.cost).label("cost_usd"),
+        _count_where(c.cost.is_(None)).label("unpriced_requests"),
+        _count_where(c.estimated.is_(True)).label("estimated_requests"),
+        func.avg(c.latency_ms).label("latency_ms"),
+        func.avg(c.first_token_ms).label("first_token_ms"),
+    ]
+    names = [
+        f"by_{name}" for name in by
+    ]  # grouped by name: a parameter written twice is two expressions to Postgres
+    query = select(*(m.label(n) for m, n in zip(members, names, strict=True)), *sums).where(
+        *which.conditions()
+    )
+    if after is not None:
+        query = query.where(tuple_(*members) > tuple_(*map(literal, after)))
+    rows = conn.execute(query.group_by(*names).order_by(*names).limit(limit)).all()
+    told = [s.name for s in sums]
+    return [
+        UsageTotalsRow(
+            tuple(r[: len(by)]),
+            {name: _to_member(name, value) for name, value in zip(by, r, strict=False)},
+            dict(zip(told, r[len(by) :], strict=True)),
+        )
+        for r in rows
+    ]
+
+
+def _to_member(name: str, value: Any) -> Any:
+    if name == "day":
+        return datetime.fromtimestamp(-value * DAY, UTC).date().isoformat()
+    return (value or None) if name == "user" else value
+
+
+def list_records(
+    conn: Connection, which: UsageFilter, before: tuple[float, int] | None, limit: int
+) -> list[dict[str, Any]]:
+    """Single records, newest first.
+
+    before: created_at and id of the last one of the page before.
+    """
+    query = select(t.usage).where(*which.conditions())
+    if before is not None:
+        query = query.where(tuple_(c.created_at, c.id) < tuple_(*map(literal, before)))
+    return [
+        dict(row._mapping)
+        for row in conn.execute(query.order_by(c.created_at.desc(), c.id.desc()).limit(limit))
+    ]
+
+
+def spent_since(conn: Connection, key: str, since: float) -> float:
+    """USD that a key spent, as far as the costs are known, by requests that began at `since`
+    (seconds since 1970) or later.
+    """
+    return (
+        conn.execute(select(func.sum(c.cost)).where(c.key == key, c.created_at >= since)).scalar()
+        or 0.0
+    )
+
+
+def forget(conn: Connection, tenant: str, user: str, most: int = BATCH) -> int:
+    """Take an erased user's name out of so many records; what was used and its cost stay.
+
+    Returns how many it was taken out of; call again until it is 0.
+    """
+    mine = select(c.id).where(c.tenant == tenant, c.user == user).limit(most)
+    return conn.execute(update(t.usage).where(c.id.in_(mine)).values(user=None)).rowcount
+
+
+def older(conn: Connection, before: float) -> int:
+    """Remove a batch of records made before `before`. Returns how many; call again until it is 0.
+
+    Looks at the oldest rows alone, by their ids: they were written in order of time, but for the
+    length of a request.
+    """
+    last = conn.execute(
+        select(func.max(select(c.id).order_by(c.id).limit(BATCH).subquery().c.id))
+    ).scalar()
+    return (
+        0
+        if last is None
+        else conn.execute(delete(t.usage).where(c.id <= last, c.created_at < before)).rowcount
+    )

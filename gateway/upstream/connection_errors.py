@@ -1,0 +1,89 @@
+"""What a connection's failure is called: the client is told its kind, and the cause keeps reason
+and address for the log.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+from collections.abc import Iterator
+
+from gateway.errors import UpstreamTimeout, UpstreamUnreachable
+
+UNTRUSTED = (
+    "No secure connection to the upstream: its certificate is not trusted here. "
+    "The gateway's log has the reason; an authority of your own goes into the provider's ca_file."
+)
+INSECURE = (
+    "No secure connection to the upstream: the TLS handshake failed. The gateway's log has the "
+    "reason."
+)
+
+REFUSED = " refused the connection"
+UNKNOWN = "'s name is not known"
+NO_HTTP = " answered with something that is no HTTP"
+CLOSED = " closed the connection before it answered"
+DISCONNECTED = re.compile(r"Server disconnected|<ConnectionTerminated")
+NEXT = "Check that it runs, and its base_url; `mnemogate doctor` looks at it."
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Give an exception and what it came from, the newest first."""
+    found: BaseException | None = error
+    for _ in range(8):
+        if found is None:
+            return
+        yield found
+        found = found.__cause__ or found.__context__
+
+
+def unreachable(error: BaseException) -> UpstreamUnreachable:
+    """Name the failure of a connection without its address."""
+    for cause in causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return UpstreamUnreachable(UNTRUSTED)
+        if isinstance(cause, ssl.SSLError):
+            return UpstreamUnreachable(INSECURE)
+    return unreachable_message(
+        next(filter(None, map(_kind, causes(error))), " could not be reached")
+    )
+
+
+def no_answer_error(silent: bool) -> UpstreamUnreachable:
+    """Name a connection that ended before an answer. silent: without a byte of one."""
+    return unreachable_message(CLOSED if silent else NO_HTTP)
+
+
+def unreachable_message(what: str) -> UpstreamUnreachable:
+    """Say what the upstream did, and the next step."""
+    return UpstreamUnreachable(f"The upstream{what}. {NEXT}")
+
+
+def _kind(cause: BaseException) -> str:
+    """Say in plain words what a cause means, "" where it tells nothing; httpx keeps some in its
+    text only.
+    """
+    text = str(cause)
+    if isinstance(cause, ConnectionRefusedError) or "Connection refused" in text:
+        return REFUSED
+    if isinstance(cause, socket.gaierror | UnicodeError):
+        return UNKNOWN
+    if isinstance(cause, ConnectionResetError | BrokenPipeError) or DISCONNECTED.match(text):
+        return CLOSED
+    kind = type(cause).__name__
+    if kind in ("ReadError", "WriteError"):
+        return CLOSED
+    return NO_HTTP if kind == "RemoteProtocolError" else ""
+
+
+def too_slow() -> UpstreamTimeout:
+    """Name a connection that did not open in time."""
+    return UpstreamTimeout(
+        "The upstream could not be reached in time. Try again.", code="connect_timeout"
+    )
+
+
+def absent(error: BaseException) -> bool:
+    """Tell whether nobody was there: a connection that was refused, or a name that is not known."""
+    return any(_kind(cause) in (REFUSED, UNKNOWN) for cause in causes(error))

@@ -1,0 +1,75 @@
+"""A TCP connection to a host of several addresses: the next is tried when one fails, or after a
+quarter second (RFC 8305).
+
+uvloop, which serves in production, tries a host's addresses one after the other only, so a dead
+IPv6 route would eat the connect budget.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from itertools import chain, zip_longest
+
+DELAY = 0.25  # seconds
+Address = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
+
+
+async def dial(host: str, port: int) -> socket.socket:
+    """Return a connected socket, without Nagle's delay.
+
+    Raises OSError, and UnicodeError for what is no host name.
+    """
+    loop = asyncio.get_running_loop()
+    waiting = await _addresses(host, port)
+    tries: set[asyncio.Task[socket.socket]] = set()
+    failure: BaseException = OSError("no address")
+    try:
+        while waiting or tries:
+            if waiting:
+                tries.add(loop.create_task(_connect(waiting.pop(0))))
+            done, _ = await asyncio.wait(
+                tries, timeout=DELAY if waiting else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                tries.discard(task)
+                if (error := task.exception()) is None:
+                    tries |= done - {task}
+                    return task.result()
+                failure = error
+        raise failure
+    finally:
+        for task in tries:
+            task.add_done_callback(_close_unneeded)
+            task.cancel()
+
+
+async def _addresses(host: str, port: int) -> list[Address]:
+    """Return the host's addresses, its families by turns."""
+    try:
+        found = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+        )  # needs no thread
+    except socket.gaierror:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    first = [a for a in found if a[0] == found[0][0]]
+    others = [a for a in found if a[0] != found[0][0]]
+    return [a for a in chain.from_iterable(zip_longest(first, others)) if a is not None]
+
+
+async def _connect(address: Address) -> socket.socket:
+    family, kind, proto, _, where = address
+    sock = socket.socket(family, kind, proto)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await asyncio.get_running_loop().sock_connect(sock, where)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _close_unneeded(task: asyncio.Task[socket.socket]) -> None:
+    if not task.cancelled() and task.exception() is None:
+        task.result().close()

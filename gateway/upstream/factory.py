@@ -1,0 +1,213 @@
+"""Which way a provider's requests take: the own HTTP/1.1 client, or httpx where a proxy, more trust
+or HTTP/2 is wanted.
+
+Proxies come from the provider's `proxy`, else from HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY,
+in either case of letters, read as httpx reads them. `proxy = "none"` is no proxy, whatever the
+environment says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from gateway.config.settings import ConfigError, Settings
+from gateway.models.facts import ModelFacts
+from gateway.upstream.anthropic import AnthropicUpstream
+from gateway.upstream.azure import AzureUpstream
+from gateway.upstream.base import Upstream, Wire
+from gateway.upstream.deadlines import Timeouts
+from gateway.upstream.openai import OpenAIUpstream
+
+if TYPE_CHECKING:
+    import httpx
+import contextlib
+import ssl
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from gateway.config.settings import ProviderSettings
+from gateway.models.facts import facts_file
+from gateway.upstream.http1 import Http1Client
+from gateway.upstream.tls_trust import trust
+
+if TYPE_CHECKING:
+    import httpx
+
+SCHEMES = ("http", "https", "socks5", "socks5h")
+PORTS = {"http": 80, "https": 443}
+OWN = "own HTTP/1.1 client"
+NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionOptions:
+    """How a provider is reached. proxy: its URL, "" for none."""
+
+    proxy: str = ""
+    ca_file: str = ""
+    client_cert: str = ""
+    http2: bool = False
+
+    @property
+    def own(self) -> bool:
+        """Whether the own client serves."""
+        return self == ConnectionOptions()
+
+    def __str__(self) -> str:
+        """Say which client serves, without a proxy's password."""
+        if self.own:
+            return OWN
+        found = [f"through proxy {_redact_proxy(self.proxy)}"] if self.proxy else []
+        more = {"ca_file": self.ca_file, "client_cert": self.client_cert, "HTTP/2": self.http2}
+        found += [f"with {name}" for name, wanted in more.items() if wanted]
+        return f"httpx {' '.join(found)}"
+
+
+def connection_options(provider: ProviderSettings, environ: Mapping[str, str]) -> ConnectionOptions:
+    """Say how a provider is reached, with what the environment says of proxies."""
+    proxy = (
+        "" if provider.proxy == NONE else provider.proxy or _environment(provider.base_url, environ)
+    )
+    return ConnectionOptions(proxy, provider.ca_file, provider.client_cert, provider.http2)
+
+
+def open_provider_wire(name: str, way: ConnectionOptions, max_connections: int) -> Wire:
+    """Make the connections of a provider.
+
+    Raises ConfigError for what cannot be used, naming its setting.
+    """
+    if way.own:
+        return Http1Client(max_connections)
+    _check_proxy(name, way)
+    try:
+        context = trust(way.ca_file, way.client_cert)
+    except OSError as e:  # an ssl.SSLError is one, and says nothing of the file
+        files = " and ".join(
+            f"{k} {v!r}"
+            for k, v in (("ca_file", way.ca_file), ("client_cert", way.client_cert))
+            if v
+        )
+        why = "no PEM that can be read" if isinstance(e, ssl.SSLError) else e.strerror
+        raise ConfigError(
+            f"providers.{name}: {files} cannot be used ({why}). Give PEM files; client_cert "
+            "holds its key too."
+        ) from e
+    import httpx
+
+    from gateway.upstream.httpx_transport import HttpxWire
+
+    def transport() -> httpx.AsyncHTTPTransport:
+        proxy = (
+            httpx.Proxy(way.proxy, ssl_context=context if way.proxy.startswith("https:") else None)
+            if way.proxy
+            else None
+        )
+        limits = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=None)
+        return httpx.AsyncHTTPTransport(verify=context, http2=way.http2, proxy=proxy, limits=limits)
+
+    return HttpxWire(transport, max_connections, _redact_proxy(way.proxy) if way.proxy else "")
+
+
+def _check_proxy(name: str, way: ConnectionOptions) -> None:
+    """Check the proxy's URL and the packages that are needed. Raises ConfigError."""
+    if way.proxy:
+        url = urlsplit(way.proxy)
+        try:
+            usable = url.scheme in SCHEMES and bool(url.hostname) and (url.port or 1) > 0
+        except ValueError:
+            usable = False
+        if not usable:
+            raise ConfigError(
+                f"providers.{name}.proxy, or the environment in its place, is "
+                f"{_redact_proxy(way.proxy)!r}: "
+                f"give a URL that begins with {', '.join(f'{s}://' for s in SCHEMES)}, or {NONE!r}"
+            )
+    wanted = [
+        ("http2", "h2", "http2 = true", way.http2),
+        ("socks", "socksio", "a socks5 proxy", way.proxy.startswith("socks")),
+    ]
+    for extra, package, what, needed in wanted:
+        if needed and find_spec(package) is None:
+            raise ConfigError(
+                f"providers.{name}: {what} needs the package {package}: run pip install "
+                f"'.[{extra}]' in the folder of Mnemogate's source"
+            )
+
+
+def _redact_proxy(proxy: str) -> str:
+    return proxy.rpartition("@")[2].partition("://")[2].rstrip("/") or proxy.rpartition("@")[
+        2
+    ].rstrip("/")
+
+
+def _environment(base_url: str, environ: Mapping[str, str]) -> str:
+    """Give the proxy that the environment names for an address; "" for none."""
+    named = {k.lower(): v for k, v in environ.items() if k.lower().endswith("_proxy")}
+    if (
+        "REQUEST_METHOD" in environ
+    ):  # within a CGI, HTTP_PROXY is what the client's header Proxy says
+        named.pop("http_proxy", None)
+    named |= {k: v for k, v in environ.items() if k.endswith("_proxy")}
+    try:
+        url = urlsplit(base_url)
+        host, port = url.hostname or "", url.port or PORTS.get(url.scheme, 0)
+    except ValueError:
+        return ""
+    if any(
+        _spares(e.strip().lower(), url.scheme, host, port)
+        for e in named.get("no_proxy", "").split(",")
+    ):
+        return ""
+    proxy = named.get(f"{url.scheme}_proxy") or named.get("all_proxy") or ""
+    return proxy if not proxy or "://" in proxy else f"http://{proxy}"
+
+
+def _spares(entry: str, scheme: str, host: str, port: int) -> bool:
+    """Tell whether an entry of NO_PROXY means this host: a name means those below it too, a network
+    its addresses.
+    """
+    if entry in ("", "*"):
+        return entry == "*"
+    of, exact, rest = entry.rpartition("://")
+    if exact and of not in ("all", scheme):
+        return False
+    with contextlib.suppress(ValueError):
+        return ip_address(host) in ip_network(rest.strip("[]/"), strict=False)
+    name, _, number = rest.rstrip("/").partition(":")
+    if number and number != str(port):
+        return False
+    bare = name.lstrip("*").lstrip(".")
+    if host == bare:
+        return not name.startswith((".", "*."))
+    return host.endswith(f".{bare}") and name != "localhost" and (not exact or name.startswith("*"))
+
+
+def open_wire(
+    transport: httpx.AsyncBaseTransport | None,
+    name: str,
+    way: ConnectionOptions,
+    max_connections: int,
+) -> Wire:
+    if transport is None:
+        return open_provider_wire(name, way, max_connections)
+    from gateway.upstream.httpx_transport import HttpxWire
+
+    return HttpxWire(lambda: transport)
+
+
+def build_upstreams(settings: Settings, wires: Mapping[str, Wire]) -> dict[str, Upstream]:
+    out: dict[str, Upstream] = {}
+    facts = ModelFacts.load(facts_file()).of
+    for name, p in settings.providers.items():
+        timeouts = Timeouts(**p.timeouts.model_dump())
+        if p.kind == "azure":
+            out[name] = AzureUpstream(p.base_url, wires[name], timeouts, p.api_version)
+            continue
+        out[name] = OpenAIUpstream(p.base_url, wires[name], timeouts)
+        if p.kind == "anthropic":
+            out[name] = AnthropicUpstream(out[name], facts, p.default_max_tokens, p.api_version)
+    return out

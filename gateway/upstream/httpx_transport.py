@@ -1,0 +1,326 @@
+"""httpx's transports as a wire: for a provider behind a proxy, with trust of its own, or over
+HTTP/2; and for tests.
+
+Each transport carries one request at a time and keeps one connection. So a caller who leaves can
+close it at once, over HTTP/2 too, where httpcore would only stop listening while the server went
+on; and nothing waits for another's connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from gateway.errors import GatewayError, StreamIncomplete, Unavailable, UpstreamUnreachable
+from gateway.upstream.base import Content, UpstreamResponse, WireRequest
+from gateway.upstream.connection_errors import too_slow, unreachable
+from gateway.upstream.connection_pool_slots import ConnectionSlots
+from gateway.upstream.deadlines import Deadlines
+from gateway.upstream.http1 import IDLE
+
+DIED = ("Server disconnected", "<ConnectionTerminated")
+
+
+@dataclass(eq=False, slots=True)
+class _OneConnection:
+    """A transport, and the connection that it opened last: httpcore leaves one open that was
+    cancelled amid a handshake.
+    """
+
+    transport: httpx.AsyncBaseTransport
+    stream: Any = None
+    since: float = 0.0  # by the loop's time, while it is kept
+
+    async def close(self, *held: Any) -> None:
+        """Close the connection and what an answer held of it, however that ends."""
+        for each in (*held, self.transport, self.stream):
+            if each is not None:
+                with contextlib.suppress(httpx.HTTPError, OSError, RuntimeError):
+                    await each.aclose()
+
+
+class HttpxWire:
+    """Sends through transports that `make` makes, so many at a time.
+
+    proxy: what they go through, for the log.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], httpx.AsyncBaseTransport],
+        max_connections: int = 1000,
+        proxy: str = "",
+    ) -> None:
+        self._make, self.proxy = make, proxy
+        self.places = ConnectionSlots(max_connections)
+        self._kept: list[_OneConnection] = []  # the last one used last
+        self._lent: set[_OneConnection] = set()
+        self._closing: set[asyncio.Task[None]] = set()
+        self._sweep: asyncio.TimerHandle | None = None
+
+    async def call(self, request: WireRequest, clock: Deadlines) -> UpstreamResponse:
+        """See the port."""
+        _check(request)
+        fresh = False
+        while True:
+            with clock:
+                until = asyncio.get_running_loop().time() + clock.timeouts.connect
+                await self.places.take(until)
+            errand = _HttpxCall(self, self.lend(fresh=fresh), request)
+            try:
+                return await errand.answer(clock, until)
+            except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError) as e:
+                if fresh or not errand.is_dead_connection(e):
+                    raise unreachable(e) from e
+                fresh = True
+
+    async def aclose(self) -> None:
+        """Close every connection; who still reads from one is told."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        for carrier in (*self._lent, *self._kept):
+            self._close(carrier)
+        self._kept.clear()
+        while self._closing:
+            await asyncio.wait(self._closing)
+
+    def lend(self, *, fresh: bool) -> _OneConnection:
+        """Give a transport to who has a place: a kept one, unless a fresh one is wanted."""
+        carrier = _OneConnection(self._make()) if fresh or not self._kept else self._kept.pop()
+        self._lent.add(carrier)
+        return carrier
+
+    def give_back(self, carrier: _OneConnection, *held: Any, whole: bool) -> None:
+        """Take a transport back: one whose answer came whole is kept for the next request.
+
+        held: what else is to be closed.
+        """
+        self._lent.discard(carrier)
+        self.places.give()
+        if not whole:
+            self._close(carrier, *held)
+            return
+        loop = asyncio.get_running_loop()
+        carrier.since = loop.time()
+        self._kept.append(carrier)
+        if self._sweep is None:
+            self._sweep = loop.call_later(IDLE, self._swept)
+
+    def _close(self, carrier: _OneConnection, *held: Any) -> None:
+        """Close a connection in a task, since whoever asks may have been cancelled."""
+        task = asyncio.ensure_future(carrier.close(*held))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    def _swept(self) -> None:
+        """Close what was not used for too long, and look again when the next one's time comes."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        while self._kept and self._kept[0].since + IDLE <= now:
+            self._close(self._kept.pop(0))
+        self._sweep = loop.call_at(self._kept[0].since + IDLE, self._swept) if self._kept else None
+
+
+class _HttpxCall:
+    """One request on its way through a transport."""
+
+    def __init__(self, wire: HttpxWire, carrier: _OneConnection, request: WireRequest) -> None:
+        self._wire, self._carrier, self._request = wire, carrier, request
+        self._opened = carrier.stream is None
+        self._limit: asyncio.Timeout | None = None
+
+    async def answer(self, clock: Deadlines, until: float) -> UpstreamResponse:
+        """Send the request, and give its answer.
+
+        until: the loop's time by which a connection must be open.
+        """
+        transport = self._carrier.transport
+        try:
+            with clock:
+                async with asyncio.timeout_at(until) as self._limit:
+                    if not isinstance(transport, httpx.AsyncHTTPTransport):
+                        self._leaves()  # a test's own, which traces nothing
+                    response = await transport.handle_async_request(
+                        _build_request(self._request, self._trace)
+                    )
+        except BaseException as e:
+            self.give_back(whole=False)
+            if (named := _as_gateway_error(e)) is e:
+                raise
+            if self._wire.proxy and isinstance(
+                e, httpx.ConnectError | httpx.ConnectTimeout | TimeoutError
+            ):
+                why = httpx.ConnectError(f"through proxy {self._wire.proxy}: {e}")
+                why.__cause__ = e
+                raise named from why
+            raise named from e
+        return UpstreamResponse(
+            response.status_code, list(response.headers.raw), _HttpxBody(self, response, clock)
+        )
+
+    def is_dead_connection(self, error: httpx.TransportError) -> bool:
+        """Tell whether it was a kept connection, whose server had closed it."""
+        return not self._opened and (
+            not isinstance(error, httpx.RemoteProtocolError) or str(error).startswith(DIED)
+        )
+
+    def give_back(self, *held: Any, whole: bool) -> None:
+        """Give the transport back."""
+        self._wire.give_back(self._carrier, *held, whole=whole)
+
+    async def _trace(self, event: str, info: dict[str, Any]) -> None:
+        """Hear from httpcore how far it is."""
+        if event.endswith("connect_tcp.complete"):
+            self._opened, self._carrier.stream = True, info["return_value"]
+        elif (
+            event.endswith("send_request_headers.started") and info["request"].method != b"CONNECT"
+        ):
+            self._leaves()
+
+    def _leaves(self) -> None:
+        """The connection is open, and the request leaves."""
+        if self._limit is not None:
+            self._limit.reschedule(None)
+        self._request.written()
+
+
+class _HttpxBody:
+    """An object, not a generator: closing one that was never iterated must work too."""
+
+    def __init__(self, errand: _HttpxCall, response: httpx.Response, clock: Deadlines) -> None:
+        stream = response.stream
+        # narrows the type; httpx allows sync streams too
+        assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101
+        self._stream, self._clock = stream, clock
+        self._errand: _HttpxCall | None = errand
+        self._whole = False
+        self._parts: AsyncIterator[bytes] = aiter(stream)
+
+    def __aiter__(self) -> _HttpxBody:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._errand is None:
+            if self._whole:
+                raise StopAsyncIteration
+            raise StreamIncomplete("The upstream's answer broke off (closed here). Try again.")
+        try:
+            with self._clock:
+                while not (part := await anext(self._parts, None)) and part is not None:
+                    pass
+                if part is None:
+                    await (
+                        self._stream.aclose()
+                    )  # which tells its connection that the answer is over
+        except (GatewayError, asyncio.CancelledError):
+            self._end()
+            raise
+        except Exception as e:
+            self._end()
+            raise StreamIncomplete(
+                f"The upstream's answer broke off ({type(e).__name__}). Try again."
+            ) from e
+        if part is None:
+            self._end(whole=True)
+            raise StopAsyncIteration
+        self._clock.start_idle()
+        return part
+
+    async def aclose(self) -> None:
+        self._end()
+
+    def _end(self, *, whole: bool = False) -> None:
+        errand, self._errand = self._errand, None
+        if errand is not None:
+            self._whole = whole
+            errand.give_back(self._parts, self._stream, whole=whole)
+
+
+class _ExactHeaders(httpx.URL):
+    """A URL whose path and query stay as they are written."""
+
+    target: bytes
+
+    @property
+    def raw_path(self) -> bytes:
+        return self.target
+
+
+class _RequestParts(httpx.AsyncByteStream):
+    """A request's body in its parts."""
+
+    def __init__(self, content: Content | None) -> None:
+        self._parts: Sequence[bytes | memoryview] = (
+            (content,) if isinstance(content, bytes) else content or ()
+        )
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for part in self._parts:
+            yield bytes(part)
+
+
+def _build_request(request: WireRequest, trace: Any) -> httpx.Request:
+    origin = request.origin
+    where: dict[str, Any] = {
+        "scheme": "https" if origin.tls else "http",
+        "host": origin.host,
+        "port": origin.port,
+    }
+    url = _ExactHeaders(**where, raw_path=request.target)
+    url.target = request.target
+    headers = [(b"Host", request.host), *((k, v.strip(b" \t")) for k, v in request.headers)]
+    built = httpx.Request(
+        request.method,
+        url,
+        headers=headers,
+        stream=_RequestParts(request.content),
+        extensions={"trace": trace},
+    )
+    built.url = url
+    return built
+
+
+def _check(request: WireRequest) -> None:
+    """Refuse a header that would end elsewhere than at its end. Raises UpstreamUnreachable."""
+    if any(re.search(rb"[\r\n\0]", k + v) for k, v in request.headers):
+        raise UpstreamUnreachable(
+            "A header for the upstream has a line break in it and cannot be sent. Check the "
+            "provider's api_key."
+        )
+
+
+def _as_gateway_error(error: BaseException) -> BaseException:
+    """Name a failure before the answer began; one that may be a dead connection's stays what it
+    is.
+    """
+    if isinstance(
+        error,
+        httpx.ReadError
+        | httpx.WriteError
+        | httpx.RemoteProtocolError
+        | GatewayError
+        | asyncio.CancelledError,
+    ):
+        return error
+    if isinstance(error, httpx.PoolTimeout):
+        return Unavailable(
+            "All connections to the upstream are in use. Try again shortly.",
+            headers=[(b"retry-after", b"1")],
+        )
+    if isinstance(error, TimeoutError | httpx.ConnectTimeout):
+        return too_slow()
+    if isinstance(error, httpx.ProxyError):
+        status = re.match(r"\d{3}", str(error))
+        why = f" ({status[0]})" if status else ""
+        return UpstreamUnreachable(
+            "The proxy between the gateway and the upstream did not let the request "
+            f"through{why}. The gateway's log has the reason."
+        )
+    return unreachable(error) if isinstance(error, Exception) else error

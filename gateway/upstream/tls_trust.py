@@ -1,0 +1,42 @@
+"""Whom TLS connections to model servers trust: the system's authorities, and those that the
+configuration adds.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+
+log = logging.getLogger("mnemogate")
+
+
+def trust(ca_file: str = "", client_cert: str = "") -> ssl.SSLContext:
+    """Give a context that trusts the system's authorities, or certifi's on a system that has none.
+
+    ca_file: a PEM file of more authorities. client_cert: a PEM file of a certificate and its key,
+    shown to servers that ask. Raises OSError for a file that cannot be used. SSL_CERT_FILE and
+    SSL_CERT_DIR stand in for the system's, as OpenSSL has it.
+    """
+    context = ssl.create_default_context()
+    if (named := os.environ.get("SSL_CERT_FILE")) and not os.path.isfile(named):
+        log.warning(
+            "SSL_CERT_FILE names %s, which is no file: its authorities are not trusted", named
+        )
+    if not context.cert_store_stats()["x509_ca"] and not _has_certificate_folder():
+        import certifi  # comes with httpx
+
+        context.load_verify_locations(certifi.where())
+    if ca_file:
+        context.load_verify_locations(os.path.expanduser(ca_file))
+    if client_cert:
+        context.load_cert_chain(os.path.expanduser(client_cert))
+    return context
+
+
+def _has_certificate_folder() -> bool:
+    """Tell whether the system has a folder of authorities, which are read only when they are
+    needed.
+    """
+    folder = ssl.get_default_verify_paths().capath
+    return folder is not None and any(os.scandir(folder))

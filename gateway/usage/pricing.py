@@ -1,0 +1,128 @@
+"""What a request used and what that costs: an upstream's usage object to tokens, tokens and a price
+to USD. Pure.
+
+An unknown count or price is told as None, never as zero. Providers count differently: here input
+holds what was read from the prompt cache and what was put there, output holds the reasoning, as all
+of it is billed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.config.settings import ModelSettings, Price
+
+MAX_COUNT = 2**31 - 1  # of one count: what a column holds
+NUMBERS = (int, float)
+COUNTS = (
+    "prompt_tokens",
+    "completion_tokens",
+    "total_tokens",
+    "input_tokens",
+    "output_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+    "prompt_cache_hit_tokens",
+    "cached_tokens",
+    "cache_creation_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+)
+NOTHING: Mapping[str, int] = {}
+
+
+@dataclass(slots=True)
+class TokenUsage:
+    """cached_input and cache_write are parts of input, reasoning is a part of output."""
+
+    input: int = 0
+    cached_input: int = 0
+    cache_write: int = 0
+    output: int = 0
+    reasoning: int = 0
+
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        return TokenUsage(
+            self.input + other.input,
+            self.cached_input + other.cached_input,
+            self.cache_write + other.cache_write,
+            self.output + other.output,
+            self.reasoning + other.reasoning,
+        )
+
+
+def tokens_of(usage: Mapping[str, Any] | None) -> TokenUsage | None:
+    """Return what an upstream's usage object says, in the shape of chat completions, Responses,
+    Messages or embeddings; None when it holds no count. Of a streamed message, give the members of
+    `message_start` with those of the last `message_delta` over them.
+    """
+    if not isinstance(usage, Mapping):
+        return None
+    counts = _counts(usage)
+    read = counts.get("cache_read_input_tokens", 0)
+    written = counts.get("cache_creation_input_tokens", 0)
+    taken, total = counts.get("prompt_tokens"), counts.get("total_tokens")
+    made = counts.get("completion_tokens", counts.get("output_tokens"))
+    if taken is None and (taken := counts.get("input_tokens")) is not None:
+        taken += read + written  # Anthropic's input leaves out both; OpenAI's has neither member
+    if taken is None and made is None and total is None:
+        return None
+    if taken is None:
+        taken = total or 0 if made is None else 0
+    before = _part(usage, "prompt_tokens_details", "input_tokens_details")
+    after = _part(usage, "completion_tokens_details", "output_tokens_details")
+    cached = before.get("cached_tokens") or counts.get("prompt_cache_hit_tokens") or read
+    written = before.get("cache_creation_tokens", before.get("cache_write_tokens", 0)) or written
+    reasoning = after.get("reasoning_tokens", 0)
+    beside = 0 if made is None else (total or 0) - taken - made
+    if made is not None and beside > 0 and reasoning in (0, beside):
+        # xAI and Gemini count reasoning beside the completion, and only the total holds it
+        made, reasoning = made + beside, beside
+    taken, made = min(taken, MAX_COUNT), min(made or 0, MAX_COUNT)
+    cached = min(cached, taken)
+    return TokenUsage(taken, cached, min(written, taken - cached), made, min(reasoning, made))
+
+
+def _counts(members: Mapping[str, Any]) -> Mapping[str, int]:
+    """Return the members that are counts: one beyond all answers would spend a budget that
+    nobody used.
+    """
+    found = [(name, members[name]) for name in COUNTS if name in members]
+    return {
+        name: int(value)
+        for name, value in found
+        if type(value) in NUMBERS and 0 <= value <= MAX_COUNT
+    }
+
+
+def _part(usage: Mapping[str, Any], *names: str) -> Mapping[str, int]:
+    for name in names:
+        if isinstance(part := usage.get(name), Mapping):
+            return _counts(part)
+    return NOTHING
+
+
+def cost_of(tokens: TokenUsage, price: Price | None) -> float | None:
+    """USD; None when the price is unknown."""
+    if price is None:
+        return None
+    cached = price.input if price.cached_input is None else price.cached_input
+    written = price.input if price.cache_write is None else price.cache_write
+    plain = tokens.input - tokens.cached_input - tokens.cache_write
+    return (
+        plain * price.input
+        + tokens.cached_input * cached
+        + tokens.cache_write * written
+        + tokens.output * price.output
+    ) / 1_000_000
+
+
+def price_of(model: ModelSettings | None, facts: Mapping[str, Any]) -> Price | None:
+    """Return the operator's own price, else the shipped one (see `Router.facts`), else None:
+    unknown.
+    """
+    if model is not None and model.price is not None:
+        return model.price
+    return Price.model_validate(facts["price"]) if "price" in facts else None

@@ -1,0 +1,1 @@
+"""Chat completions as Anthropic's Messages API says them, there and back. Pure."""

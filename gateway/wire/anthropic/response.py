@@ -1,0 +1,382 @@
+"""An answer of Anthropic's Messages API, whole or as events, as a chat completion. Pure.
+
+Rules:
+- Text is `content`; thinking is `reasoning_content`, and whole with its signature in
+  `thinking_blocks`, each with its `index` among
+  those of the tool loop (so that lists which clients add up keep them apart) and its `position` in
+  the content (so that it can go
+  back to where it stood). Other blocks, such as those of Anthropic's own server tools, are not
+  shown.
+- An event becomes its chunk at once. Only the finish waits, for `message_stop`: a stream that was
+  cut has none, and no `[DONE]`.
+- Usage counts in events are running totals. Those of the input belong together: some servers tell
+  them at the start, some at the
+  end, some both times, and a zero at the end takes nothing back.
+- An `error` event is the last one, with the HTTP status that stands for its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from gateway.wire.chat import Json, decode, encode
+from gateway.wire.sse import DONE, SseEvent, SseFramer, frame
+
+FINISH = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}  # any other: stop
+STATUS = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "conflict_error": 409,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+CODES = {
+    "authentication_error": "invalid_api_key",
+    "billing_error": "insufficient_quota",
+    "rate_limit_error": "rate_limit_exceeded",
+}
+OVERFLOWS = (
+    "prompt is too long",
+    "exceed context limit",
+    "exceeds the context window",
+    "context window exceeded",
+)
+INPUT = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+PING = b": ping\n\n"
+
+
+class WholeAnswer:
+    """Fed the bytes of a whole body; gives what `told` makes of them, at the end.
+
+    most: bytes that are kept.
+    """
+
+    def __init__(self, told: Callable[[bytes], bytes], most: int) -> None:
+        self._told, self._most = told, most
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    @property
+    def waiting(self) -> int:
+        return self._size
+
+    def feed(self, data: bytes) -> bytes:
+        if self._size < self._most:
+            self._parts.append(data)
+            self._size += len(data)
+        return b""
+
+    def end(self) -> bytes:
+        return self._told(b"".join(self._parts))
+
+
+class StreamedAnswer:
+    """Fed the bytes of an event stream, in any pieces; gives those of a stream of chunks.
+
+    usage: a usage chunk was asked for. readable: tells of an event's data whether it is short
+    enough to be read.
+    """
+
+    def __init__(
+        self,
+        created: int,
+        thoughts: int = 0,
+        usage: bool = False,
+        readable: Callable[[bytes], bool] = bool,
+    ) -> None:
+        self._chunks = Chunks(created, thoughts, usage)
+        self._framer, self._readable = SseFramer(), readable
+
+    @property
+    def waiting(self) -> int:
+        return self._framer.waiting
+
+    def feed(self, data: bytes) -> bytes:
+        return b"".join(self._translate_event(event) for event in self._framer.feed(data))
+
+    def end(self) -> bytes:
+        last = self._framer.close()
+        return self._translate_event(last) if last is not None else b""
+
+    def _translate_event(self, event: SseEvent) -> bytes:
+        if self._chunks.over or not event.data or not self._readable(event.data):
+            return b""
+        told = _object(event.data)
+        out = b"".join(frame(encode(chunk)) for chunk in self._chunks.of(told))
+        return out + (
+            frame(DONE)
+            if told.get("type") == "message_stop"
+            else PING
+            if told.get("type") == "ping"
+            else b""
+        )
+
+
+def answer(data: bytes, created: int, thoughts: int = 0) -> bytes:
+    """Return the bytes of a message as those of a completion (see there); what is neither a message
+    nor an error is left as it came.
+    """
+    message = _object(data)
+    if message.get("type") == "error":
+        return encode({"error": _error(message)})
+    return (
+        encode(completion(message, created, thoughts))
+        if isinstance(message.get("content"), list)
+        else data
+    )
+
+
+def completion(message: Json, created: int, thoughts: int = 0) -> Json:
+    """Return a whole message as a chat completion.
+
+    created: seconds since the epoch. thoughts: thinking blocks the tool loop had before.
+    """
+    said: dict[str, list[str]] = {"text": [], "thinking": []}
+    blocks: list[Json] = []
+    calls: list[Json] = []
+    for position, block in enumerate(_dicts(message.get("content"))):
+        kind = _text(block.get("type"))
+        if kind in said:
+            said[kind].append(_text(block.get(kind)))
+        if kind in ("thinking", "redacted_thinking"):
+            blocks.append(_thought(block, thoughts + len(blocks), position))
+        if kind == "tool_use":
+            calls.append(_call(block, encode(block.get("input") or {}).decode()))
+    told = {
+        "role": "assistant",
+        "content": "".join(said["text"]) or None,
+        "reasoning_content": "".join(said["thinking"]),
+        "thinking_blocks": blocks,
+        "tool_calls": calls,
+    }
+    shown = {k: v for k, v in told.items() if v or k == "content"}
+    choice = {"index": 0, "message": shown, "finish_reason": _finish(message.get("stop_reason"))}
+    return {
+        **_head(message, created),
+        "object": "chat.completion",
+        "choices": [choice],
+        "usage": usage(message.get("usage")),
+    }
+
+
+class Chunks:
+    """One stream's events as chunks. over: nothing more is to come."""
+
+    def __init__(self, created: int, thoughts: int, wants_usage: bool) -> None:
+        self._created, self._thoughts, self._wants_usage = created, thoughts, wants_usage
+        self._head: Json = {}
+        self._usage: Json = {}
+        self._stop: Any = None
+        self._open: dict[int, Json] = {}  # blocks under way, as far as they have come
+        self._calls = 0
+        self.over = False
+
+    def of(self, event: Json) -> list[Json]:
+        """Return the chunks that an event gives, in order; an error is one of them."""
+        match event.get("type"):
+            case "message_start":
+                message = _dict(event.get("message"))
+                self._head = {**_head(message, self._created), "object": "chat.completion.chunk"}
+                self._usage = combine_usage({}, message.get("usage"))
+                return [self._chunk({"role": "assistant", "content": None})]
+            case "content_block_start":
+                return self._began(_index(event), dict(_dict(event.get("content_block"))))
+            case "content_block_delta":
+                return self._grew(self._open.get(_index(event)) or {}, _dict(event.get("delta")))
+            case "content_block_stop":
+                return self._end_block(_index(event), self._open.pop(_index(event), {}))
+            case "message_delta":
+                self._stop = _dict(event.get("delta")).get("stop_reason") or self._stop
+                self._usage = combine_usage(self._usage, event.get("usage"))
+            case "message_stop":
+                self.over = True
+                told = (
+                    [{**self._head, "choices": [], "usage": usage(self._usage)}]
+                    if self._wants_usage
+                    else []
+                )
+                return [self._chunk({}, _finish(self._stop)), *told]
+            case "error":
+                self.over = True
+                return [{"error": _error(event)}]
+        return []
+
+    def _chunk(self, delta: Json, finish: str | None = None) -> Json:
+        return {**self._head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+    def _began(self, index: int, block: Json) -> list[Json]:
+        self._open[index] = block
+        block[
+            "pieces"
+        ] = {}  # of its members, until it ends: to add each to all before it would be quadratic
+        if block.get("type") == "tool_use":
+            block["call"], self._calls = self._calls, self._calls + 1
+            return [self._chunk({"tool_calls": [{"index": block["call"], **_call(block, "")}]})]
+        kind = _text(block.get("type"))
+        return self._text_chunk(kind, block.get(kind))
+
+    def _grew(self, block: Json, delta: Json) -> list[Json]:
+        match delta.get("type"):
+            case "text_delta":
+                return self._text_chunk("text", delta.get("text"))
+            case "thinking_delta":
+                _append_piece(block, "thinking", delta)
+                return self._text_chunk("thinking", delta.get("thinking"))
+            case "signature_delta":
+                _append_piece(block, "signature", delta)
+            case "input_json_delta" if (
+                more := _text(delta.get("partial_json"))
+            ) and "call" in block:
+                block["grown"] = True
+                return [self._arguments(block, more)]
+        return []
+
+    def _text_chunk(self, kind: str, told: Any) -> list[Json]:
+        member = {"text": "content", "thinking": "reasoning_content"}.get(kind)
+        return [self._chunk({member: text})] if member and (text := _text(told)) else []
+
+    def _arguments(self, block: Json, text: str) -> Json:
+        return self._chunk(
+            {"tool_calls": [{"index": block["call"], "function": {"arguments": text}}]}
+        )
+
+    def _end_block(self, index: int, block: Json) -> list[Json]:
+        if (
+            "call" in block and "grown" not in block
+        ):  # none came in pieces: it is what the start told
+            return [self._arguments(block, encode(block.get("input") or {}).decode())]
+        if block.get("type") in ("thinking", "redacted_thinking"):
+            self._thoughts += 1
+            block |= {member: "".join(pieces) for member, pieces in block["pieces"].items()}
+            return [self._chunk({"thinking_blocks": [_thought(block, self._thoughts - 1, index)]})]
+        return []
+
+
+def _append_piece(block: Json, member: str, delta: Json) -> None:
+    """Keep one more piece of a member of a block."""
+    if block:
+        block["pieces"].setdefault(member, [_text(block.get(member))]).append(
+            _text(delta.get(member))
+        )
+
+
+def usage(told: Any) -> Json:
+    """Anthropic's usage as OpenAI's: there the prompt's tokens hold the cached ones too."""
+    counts = {k: _count(_dict(told).get(k)) for k in (*INPUT, "output_tokens")}
+    prompt = sum(counts[k] for k in INPUT)
+    details = {
+        "cached_tokens": counts["cache_read_input_tokens"],
+        "cache_creation_tokens": counts["cache_creation_input_tokens"],
+    }
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": counts["output_tokens"],
+        "total_tokens": prompt + counts["output_tokens"],
+        "prompt_tokens_details": details,
+    }
+
+
+def combine_usage(have: Json, more: Any) -> Json:
+    """Usage told so far with what a later event tells of it."""
+    told = {k: v for k, v in _dict(more).items() if v is not None}
+    if not any(_count(told.get(k)) for k in INPUT):
+        told = {k: v for k, v in told.items() if k not in INPUT}
+    return {**have, **told}
+
+
+def refusal(data: bytes) -> bytes:
+    """Return an error body as OpenAI's, with the original in it; what is no error of Anthropic's is
+    left as it came.
+    """
+    told = _object(data)
+    return (
+        encode({"error": {**_error(told, coded=True), "upstream": told}})
+        if told.get("type") == "error"
+        else data
+    )
+
+
+def _error(told: Json, *, coded: bool = False) -> Json:
+    """coded: with OpenAI's code; else with the HTTP status of that kind of error, which an event
+    has no other place for.
+    """
+    error = _dict(told.get("error"))
+    kind, message = str(error.get("type") or "api_error"), str(error.get("message") or "no text")
+    out = {"message": message, "type": kind, "param": None, "code": None}
+    if not coded:
+        return {**out, "status": STATUS.get(kind, 500)}
+    if any(words in message for words in OVERFLOWS):
+        return {**out, "code": "context_length_exceeded"}
+    if "credit balance is too low" in message:
+        return {**out, "code": "insufficient_quota"}
+    if kind == "not_found_error" and message.startswith("model"):
+        return {**out, "code": "model_not_found"}
+    return {**out, "code": CODES.get(kind)}
+
+
+def _head(message: Json, created: int) -> Json:
+    return {
+        "id": message.get("id"),
+        "object": "",
+        "created": created,
+        "model": message.get("model"),
+    }
+
+
+def _finish(reason: Any) -> str:
+    return FINISH.get(str(reason), "stop")
+
+
+def _call(block: Json, arguments: str) -> Json:
+    return {
+        "id": block.get("id"),
+        "type": "function",
+        "function": {"name": block.get("name"), "arguments": arguments},
+    }
+
+
+def _thought(block: Json, index: int, position: Any) -> Json:
+    kept = {k: v for k, v in block.items() if k in ("type", "thinking", "signature", "data")}
+    return {**kept, "index": index, "position": position}
+
+
+def _object(data: bytes) -> Json:
+    try:
+        return _dict(decode(data))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+
+
+def _dict(value: Any) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _dicts(value: Any) -> list[Json]:
+    return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _index(event: Json) -> int:
+    index = event.get("index")
+    return index if isinstance(index, int) else -1
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -1,0 +1,79 @@
+"""Parse a chat request, with an error that says where its JSON breaks. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from gateway.errors import BadRequest, kind_of
+from gateway.wire.chat import Json, decode
+
+POSITION = re.compile(r"\(byte (\d+)\)")
+
+
+def parse(body: bytes, read: Callable[[bytes], Any] = decode) -> Json:
+    """Read the JSON object of a body. Raises BadRequest with the position of the fault.
+
+    read: decodes it, or as much of it as is wanted.
+    """
+    try:
+        data = read(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as e:
+        raise BadRequest(
+            f"The body is not valid JSON{_where(e, body)}: {str(e)[:200]}", code="invalid_json"
+        ) from e
+    except RecursionError as e:
+        raise BadRequest("The body is nested too deeply.", code="invalid_json") from e
+    if not isinstance(data, dict):
+        raise BadRequest(
+            f"The body must be a JSON object, not {kind_of(data)}.", code="invalid_json"
+        )
+    return data
+
+
+def _where(error: Exception, body: bytes) -> str:
+    """Return the place of the fault, where it is known; a text that ends too early is at fault at
+    its end.
+    """
+    if found := POSITION.search(str(error)):
+        return f" at byte {found[1]}"
+    if isinstance(error, UnicodeDecodeError):
+        try:  # the decoder counts from the beginning of the string the byte stands in
+            body.decode()
+        except UnicodeDecodeError as e:
+            return f" at byte {e.start}"
+    return f" at byte {len(body)}" if "truncated" in str(error) else ""
+
+
+def check_model(body: Json) -> None:
+    """What a request needs to be routed. Raises BadRequest."""
+    if not isinstance(body.get("model"), str) or not body["model"]:
+        raise BadRequest("`model` must be a non-empty string.", param="model")
+
+
+def check_messages(body: Json, known: int = 0) -> None:
+    """What a chat completion needs to carry memory.
+
+    known: messages before these, which were found good. Raises BadRequest naming the member.
+    """
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not (messages or known):
+        raise BadRequest("`messages` must be a non-empty list of messages.", param="messages")
+    for i, message in enumerate(messages, known):
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise BadRequest(
+                f"`messages[{i}]` must be an object with a `role`.", param=f"messages[{i}]"
+            )
+        calls = message.get("tool_calls")
+        if calls is not None and not (
+            isinstance(calls, list) and all(isinstance(c, dict) for c in calls)
+        ):
+            raise BadRequest(
+                f"`messages[{i}].tool_calls` must be a list of objects.",
+                param=f"messages[{i}].tool_calls",
+            )
+    if body.get("tools") is not None and not isinstance(body["tools"], list):
+        raise BadRequest("`tools` must be a list.", param="tools")

@@ -1,0 +1,43 @@
+"""Compressed bodies, of requests and of answers, unpacked as they come. Pure."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+
+CHUNK_BYTES = 1 << 20
+
+
+class Decompressor:
+    """Unpacks gzip, of several members, or zlib, as the first bytes say.
+
+    members: at most so many, 0 for any; each costs a copy of what is behind it, and need not unpack
+    to anything. whole: not in the middle of one.
+    """
+
+    def __init__(self, members: int = 0) -> None:
+        self._one = zlib.decompressobj(wbits=47)
+        self._members, self._seen = members, 1
+        self.whole = True
+
+    def feed(self, data: bytes) -> bytes:
+        """Return what the next bytes unpack to, which may be nothing yet. Raises zlib.error."""
+        return b"".join(self.pieces(data))
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """Yield the same in pieces of at most `PIECE` bytes, so that a little that becomes much can
+        be stopped.
+        """
+        while data:
+            if self._one.eof:
+                self._seen += 1
+                if self._seen > self._members > 0:
+                    raise zlib.error(f"it has more than {self._members} members")
+                self._one = zlib.decompressobj(wbits=47)
+            out = b" " * CHUNK_BYTES
+            while len(out) == CHUNK_BYTES and not self._one.eof:
+                out = self._one.decompress(data, CHUNK_BYTES)
+                data = self._one.unconsumed_tail
+                yield out
+            self.whole = self._one.eof
+            data = self._one.unused_data if self.whole else b""

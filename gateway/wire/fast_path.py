@@ -1,0 +1,194 @@
+"""A piece of streamed text told by its bytes alone: nearly all events of a stream differ from the
+one before in their text, their thought or a piece of a call's arguments. Pure.
+
+A mould is the bytes around the text of one event. Whatever stands between them in another event, if
+it is one JSON string, is what that event says, and all else in it is as it was: so it need not be
+read. It is proved when it is made, by the event with another text, which must be read as having
+that one: the string between those bytes is then the text, and all else is outside it. OpenAI ends
+events with random letters, `obfuscation`: a second such place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gateway.wire.chat import Chunk, ChunkIdentity, Json, MalformedCompletion, encode, parse_chunk
+
+CONTENT, THOUGHTS = "content", ("reasoning_content", "reasoning")
+MEMBER = re.compile(
+    rb'"(?:content|reasoning_content|reasoning|arguments)"\s*:\s*"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
+)
+PADDING = re.compile(rb'"obfuscation"\s*:\s*"([A-Za-z0-9]+)"\s*\}\Z')
+# Bytes of an event of which a template is made; longer ones are too few to be worth it.
+MAX_TEMPLATE_BYTES = 1 << 16
+TEXT, PAD = "mnemogate.text", "mnemogatepad"  # stand for any
+Delta = Callable[[str], Json]
+_text = msgspec.json.Decoder(str).decode
+
+
+class Around(NamedTuple):
+    """Bytes around a text: before it, after it, and after the padding where there is some."""
+
+    before: bytes
+    after: bytes
+    end: bytes
+
+
+class ChunkTemplate:
+    """lane: whose text it is.
+
+    delta: what a chunk says, by its text. ends: what an event begins and ends with, up to the
+    quotes of its text. padded: where it has padding, what is between its text and that, quotes
+    included. shown: before the text, after it, and after the padding, of the event to show, where
+    that is another.
+
+    texts: what was poured since it was made, for who keeps the mould to take.
+    """
+
+    __slots__ = ("_after", "_before", "_from", "_padded", "_shown", "_to", "delta", "lane", "texts")
+
+    def __init__(
+        self,
+        lane: int,
+        delta: Delta,
+        ends: tuple[bytes, bytes],
+        padded: bytes,
+        shown: Around | None,
+    ) -> None:
+        self.lane, self.delta = lane, delta
+        self.texts: list[str] = []
+        self._before, self._after = ends
+        self._padded, self._shown = padded, shown
+        self._from, self._to = len(self._before) - 1, 1 - len(self._after)
+
+    def match(self, raw: bytes) -> bytes:
+        """Return the event to show for one that came; b"" for one that has to be read."""
+        if not (raw.startswith(self._before) and raw.endswith(self._after)):
+            return b""
+        pad, to = b"", self._to
+        if self._padded:
+            to = raw.rfind(self._padded) + 1
+            pad = raw[to - 1 + len(self._padded) : -len(self._after)]
+            if not (to and pad.isalnum()):
+                return b""
+        try:
+            text = _text(raw[self._from : to])
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return b""
+        if not text:
+            return b""
+        self.texts.append(text)
+        if self._shown is None:
+            return raw
+        before, after, end = self._shown
+        return before + encode(text) + after + pad + end
+
+
+def make_template(
+    chunk: Chunk, head: ChunkIdentity, roles: set[int], bare: bool
+) -> ChunkTemplate | None:
+    """Make a template of a chunk that is one more piece of one text.
+
+    None for a chunk that says more, or that could add up to more the next time.
+    head, roles, bare: see `Chunk.render`.
+    """
+    said = _text_template(chunk)
+    if said is None or said[0] == TEXT or (around := _cut_around(chunk)) is None:
+        return None
+    other = _fill(around)
+    if other is None or (proof := _text_template(other)) is None:
+        return None
+    if proof[0] != TEXT or proof[1](TEXT) != said[1](TEXT):
+        return None
+    if around.end and other.body.get("obfuscation") != PAD:
+        return None
+    shown = None
+    out = other.render(other.segments, head, roles, bare)
+    if out is not other.payload and (shown := _cut_shown(out, bool(around.end))) is None:
+        return None
+    before, after, end = around
+    ends = (b"data: " + before, (end or after) + b"\n\n")
+    return ChunkTemplate(chunk.segments[0].lane, said[1], ends, after if end else b"", shown)
+
+
+def _cut_around(chunk: Chunk) -> Around | None:
+    """Cut a payload around its text and its padding; None where that is not plain."""
+    payload = chunk.payload
+    if len(payload) > MAX_TEMPLATE_BYTES or not (found := list(MEMBER.finditer(payload))):
+        return None
+    if any(mark in payload for mark in (TEXT.encode(), PAD.encode(), b"\n", b"\r")):
+        return None
+    if chunk.body.get("obfuscation") == PAD:
+        return None
+    start, stop = found[-1].span(1)
+    pad = PADDING.search(payload)
+    if pad is not None and pad.start(1) > stop:
+        return Around(payload[:start], payload[stop : pad.start(1)], payload[pad.end(1) :])
+    return Around(payload[:start], payload[stop:], b"")
+
+
+def _fill(around: Around) -> Chunk | None:
+    """Parse the chunk that stands around another text."""
+    before, after, end = around
+    try:
+        return parse_chunk(
+            b"".join((before, TEXT.encode(), after, PAD.encode() if end else b"", end))
+        )
+    except MalformedCompletion:
+        return None
+
+
+def _cut_shown(out: bytes | None, padded: bool) -> Around | None:
+    """Cut an event that is shown around its text and its padding; None where that is not plain."""
+    if out is None or out.count(TEXT.encode()) != 1 or out.count(PAD.encode()) != padded:
+        return None
+    start, _, rest = out.partition(encode(TEXT))
+    if not padded:
+        return Around(b"data: " + start, rest + b"\n\n", b"")
+    middle, _, last = rest.partition(PAD.encode())
+    return Around(b"data: " + start, middle, last + b"\n\n")
+
+
+def _text_template(chunk: Chunk) -> tuple[str, Delta] | None:
+    """Return the text of a piece of one text for one choice, in which all else says the same
+    however often it is said; and the delta of any other.
+    """
+    if len(chunk.segments) != 1 or len(chunk.body["choices"]) != 1 or chunk.usage is not None:
+        return None
+    choice = chunk.body["choices"][0]
+    if any(v is not None for k, v in choice.items() if k not in ("index", "delta")):
+        return None
+    grown = [
+        (k, v)
+        for k, v in (choice.get("delta") or {}).items()
+        if k != "role" and v not in (None, "", [])
+    ]
+    if len(grown) != 1:
+        return None
+    member, value = grown[0]
+    if member in (CONTENT, *THOUGHTS) and isinstance(value, str):
+        return value, lambda text: {member: text}
+    return _arguments_template(value) if member == "tool_calls" else None
+
+
+def _arguments_template(calls: Any) -> tuple[str, Delta] | None:
+    """Return the same for a piece of a call's arguments."""
+    call = calls[0]
+    function = call.get("function")
+    if (
+        len(calls) != 1
+        or not call.keys() <= {"index", "type", "function"}
+        or not isinstance(function, dict)
+        or function.keys() != {"arguments"}
+    ):
+        return None
+    text = function["arguments"]
+    return (
+        (text, lambda text: {"tool_calls": [{**call, "function": {"arguments": text}}]})
+        if isinstance(text, str) and text
+        else None
+    )

@@ -1,0 +1,187 @@
+"""Which headers cross the gateway, in either direction. Everything else stays on its side. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from urllib.parse import quote
+
+Pairs = list[tuple[bytes, bytes]]
+
+# To the upstream: what means something there. Never: credentials, cookies, hop-by-hop, anything of
+# ours.
+FORWARDED = frozenset(
+    {
+        b"openai-beta",
+        b"anthropic-version",
+        b"anthropic-beta",
+        b"idempotency-key",
+        b"x-client-request-id",
+        b"traceparent",
+        b"tracestate",
+        b"baggage",
+        b"accept",
+        b"range",
+        b"http-referer",
+        b"x-title",
+    }
+)
+BILLED = frozenset(
+    {b"openai-organization", b"openai-project"}
+)  # who pays: for a client to say with a key of its own
+OURS = (b"x-memory", b"x-mnemogate")
+HOP = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        b"content-length",
+        b"host",
+        b"expect",
+        b"http2-settings",
+    }
+)
+CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"cookie", b"cookie2"})
+# Back to the client: dropped, since they belong to the other connection or to the browser of
+# someone else.
+DROPPED = HOP | {
+    b"set-cookie",
+    b"set-cookie2",
+    b"server",
+    b"date",
+    b"alt-svc",
+    b"strict-transport-security",
+    b"clear-site-data",
+    b"x-accel-buffering",
+}
+
+TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+UNSENDABLE = re.compile(rb"[^!#$%&'*+.^_`|~0-9A-Za-z\0-]|\0\0")  # in names, joined by NUL
+CONTROL = re.compile(rb"[\0-\x08\x0b-\x1f\x7f]")  # in values, joined by line feeds
+
+
+def merge_headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Return a request's headers by lower-case name; those sent several times are one list (RFC
+    9110, 5.3).
+    """
+    out: dict[bytes, bytes] = {}
+    several: dict[bytes, list[bytes]] = {}
+    for name, value in pairs:
+        if name in out:
+            several.setdefault(name, [out[name]]).append(value)
+        else:
+            out[name] = value
+    return out | {name: b", ".join(values) for name, values in several.items()} if several else out
+
+
+def may_forward(name: bytes) -> bool:
+    """Tell whether an operator may let this header through."""
+    return name not in HOP and name not in CREDENTIALS and not name.startswith((*OURS, b"proxy-"))
+
+
+def client_side(
+    client: Mapping[bytes, bytes], more: Iterable[str] = (), *, own: bool = True
+) -> Pairs:
+    """Return what of a client's headers goes upstream: the allow list and `more`, save what its
+    Connection header lists.
+
+    own: the account there is the client's own.
+    """
+    listed = _connection_tokens(client.get(b"connection", b""))
+    let_in = FORWARDED | BILLED if own else FORWARDED
+    if more:
+        let_in = let_in.union(name.lower().encode("latin-1") for name in more)
+    return [(k, v) for k, v in client.items() if k in let_in and k not in listed]
+
+
+def with_tenant_idempotency_key(client: Pairs, secret: bytes, tenant: str) -> Pairs:
+    """Return the headers with an Idempotency-Key, if there is one, that no other tenant of the same
+    account can send.
+    """
+
+    def mine(key: bytes) -> bytes:
+        whose = tenant.encode("utf-8", "surrogatepass")
+        return (
+            hmac.digest(secret, b"idempotency\x00" + whose + b"\x00" + key, "sha256")
+            .hex()[:40]
+            .encode()
+        )
+
+    return [(k, mine(v) if k == b"idempotency-key" else v) for k, v in client]
+
+
+def with_body_idempotency_key(client: Pairs, body: bytes) -> Pairs:
+    """Return the client's headers with an Idempotency-Key, if it has one, for this very body."""
+    mark = b"-" + hashlib.sha256(body).hexdigest()[:16].encode()
+    return [(k, v + mark if k == b"idempotency-key" else v) for k, v in client]
+
+
+def upstream_headers(
+    client: Pairs, authorization: bytes | None, content_type: bytes | None = b"application/json"
+) -> Pairs:
+    """Return what the upstream gets.
+
+    client: see `client_side`. authorization: the credential that is right there.
+    """
+    out = [*client, (b"accept-encoding", b"identity"), (b"user-agent", b"mnemogate")]
+    if content_type is not None:
+        out.append((b"content-type", content_type))
+    if authorization is not None:
+        out.append((b"authorization", authorization))
+    return out
+
+
+def client_headers(upstream: Iterable[tuple[bytes, bytes]]) -> Pairs:
+    """Return what the client gets of an upstream's answer: rate limits, request id, content type
+    and the like.
+
+    A header that no server may send (a blank in its name, a control character in its value) is
+    dropped: ours would refuse to.
+    """
+    listed: set[bytes] = set()
+    kept: Pairs = []
+    upstream = list(upstream)
+    if UNSENDABLE.search(b"\0".join([k for k, _ in upstream])) or CONTROL.search(
+        b"\n".join([v for _, v in upstream])
+    ):
+        upstream = [
+            (k, v)
+            for k, v in upstream
+            if TOKEN.fullmatch(k) and not (CONTROL.search(v) or b"\n" in v)
+        ]
+    for name, value in upstream:
+        lower = name.lower()
+        if lower == b"connection":
+            listed |= _connection_tokens(value)
+        if lower not in DROPPED and not lower.startswith((*OURS, b"access-control-", b"proxy-")):
+            kept.append((lower, value))
+    return [(k, v) for k, v in kept if k not in listed] if listed else kept
+
+
+def _connection_tokens(connection: bytes) -> set[bytes]:
+    return {v.strip().lower() for v in connection.split(b",")} if connection else set()
+
+
+@lru_cache(64)
+def header_value(text: str) -> bytes:
+    """A text of the client's as a header value: what could end the line, or is no ASCII, is
+    percent-encoded.
+    """
+    return quote(text, safe="!#$&'()*+,/:;=?@[]{}|~ ").encode()
+
+
+@lru_cache(1024)
+def encode_user_header(name: str | None) -> bytes:
+    """A user as `x-memory-user` tells it: percent-encoded UTF-8.
+
+    `none` is nobody, so one of that name begins `%6E`.
+    """
+    if name is None:
+        return b"none"
+    return b"%6Eone" if name == "none" else quote(name, safe="").encode()

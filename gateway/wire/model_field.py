@@ -1,0 +1,154 @@
+"""The model a request or an answer names, read and replaced without touching another byte of its
+value; the usage it tells. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from gateway.errors import BadRequest
+from gateway.wire.chat import encode
+from gateway.wire.multipart import FormField, MalformedForm, field, fields, is_form
+
+NESTED = (
+    "response",
+    "message",
+)  # where the events of other APIs carry the object that names its model
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+URLENCODED = b"application/x-www-form-urlencoded"
+OTHERS = (
+    "models",
+    "fallbacks",
+)  # members in which some servers take more models, to ask where the first fails
+BLANK = re.compile(r"[\x00-\x20]")
+LIMITED = (
+    "This key is limited in its models or its budget, so the model of a request must be plain to "
+    "read, and "
+)
+
+
+class _Model(msgspec.Struct):
+    model: str | None = None
+
+
+class _Usage(msgspec.Struct):
+    usage: Any = None
+    response: Any = None
+    message: Any = None
+
+
+def model_of(body: bytes, content_type: bytes) -> str | None:
+    """Return the model a request's body names, JSON or form; None where it names none."""
+    if is_form(content_type):
+        found = _field(body, content_type)
+        return body[found.start : found.end].decode("utf-8", "replace") if found else None
+    try:
+        return msgspec.json.decode(body, type=_Model).model
+    except UNREADABLE:
+        return None
+
+
+def model_for_certain(body: bytes, content_type: bytes) -> str | None:
+    """Return the same, where no server may read another one.
+
+    None where there is none. Raises BadRequest.
+    """
+    if is_form(content_type):
+        return _model_of_form(body, content_type)
+    if content_type.partition(b";")[0].strip().lower() == URLENCODED:
+        raise BadRequest(
+            f"{LIMITED}a form in this encoding is not. Send JSON, or a multipart form.",
+            param="model",
+        )
+    # Half of a surrogate pair is legal JSON: here it may stand for any character.
+    text = body.replace(b"\\ud", b"\\uf").replace(b"\\uD", b"\\uF")
+    try:
+        members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        model = msgspec.json.decode(text, type=_Model).model
+        once = (text.count(b'"model"') < 2 and b"\\u006" not in text) or _once_each(text)
+    except UNREADABLE as e:
+        told = "it is nested too deeply" if isinstance(e, RecursionError) else str(e)[:200]
+        raise BadRequest(
+            f"{LIMITED}this body is no plain JSON object ({told}). Send JSON in UTF-8, or a "
+            "multipart form.",
+            code="invalid_json",
+        ) from e
+    what = "" if once else "a member stands twice, or its name has escapes in it"
+    for name in members:
+        if name != "model" and BLANK.sub("", name).lower() in ("model", *OTHERS):
+            what = f"{name[:60]!r} may be taken for it"
+            break
+    if what:
+        raise BadRequest(
+            f"{LIMITED}{what}. Give each member once, and `model` in this spelling.", param="model"
+        )
+    return model
+
+
+def _model_of_form(body: bytes, content_type: bytes) -> str | None:
+    """Read the model of a multipart form. Raises BadRequest."""
+    try:
+        found = field(body, content_type, b"model")
+        return body[found.start : found.end].decode() if found else None
+    except (MalformedForm, UnicodeDecodeError) as e:
+        raise BadRequest(
+            f"{LIMITED}this form is not: {e}. Send it as the SDKs do.", param="model"
+        ) from e
+
+
+def _once_each(text: bytes) -> bool:
+    """Tell whether no member of an object stands twice: written again, such a one stands once."""
+    plain = msgspec.json.format(text, indent=-1)
+    return encode(msgspec.json.decode(plain, type=dict[str, msgspec.Raw])) == plain
+
+
+def usage_of(data: bytes) -> Any:
+    """Return the usage object of an answer or an event, in the body or in the object that an event
+    of another API carries; None where there is none.
+    """
+    try:
+        found = msgspec.json.decode(data, type=_Usage)
+    except UNREADABLE:
+        return None
+    return found.usage or next(
+        (
+            part["usage"]
+            for part in (found.response, found.message)
+            if isinstance(part, dict) and part.get("usage")
+        ),
+        None,
+    )
+
+
+def replace_model(body: bytes, model: str, content_type: bytes = b"application/json") -> bytes:
+    """Return the body with another model; what names none stays as it is.
+
+    For JSON every other member keeps its bytes.
+    """
+    if is_form(content_type):
+        found = _field(body, content_type)
+        return body[: found.start] + model.encode() + body[found.end :] if found else body
+    try:
+        members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except UNREADABLE:
+        return body
+    inner = {k: replace_model(bytes(members[k]), model) for k in NESTED if k in members}
+    if "model" not in members and all(members[k] == v for k, v in inner.items()):
+        return body
+    members |= {k: msgspec.Raw(v) for k, v in inner.items()}
+    if "model" in members:
+        members["model"] = msgspec.Raw(encode(model))
+    return encode(members)
+
+
+def _field(form: bytes, content_type: bytes) -> FormField | None:
+    """Return the first field of a form that is its `model`, as far as the form can be read."""
+    try:
+        return next(
+            (f for f in fields(form, content_type) if f.name == b"model" and not f.file), None
+        )
+    except MalformedForm:
+        return None

@@ -1,0 +1,121 @@
+"""The fields of a `multipart/form-data` body, found by plain searches: linear in bytes, parts and
+lines. Pure.
+
+Servers differ in what they make of an odd form: the last of two fields of a name, a name in another
+spelling, a part that only some of them see. So a form is read strictly or not at all: each place
+where the boundary stands begins a part, and each part says its name once and plainly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
+
+KIND = b"multipart/form-data"
+PARTS = 1000
+LINES = 16  # of a part's head
+LINE_BYTES = 4096
+VALUE_BYTES = 1000  # of a field that is asked for
+BOUNDARY = re.compile(rb'boundary=(?:"([^"\\]{1,200})"|([^\s";,]{1,200}))', re.IGNORECASE)
+HEADER = re.compile(rb"([\w!#$%&'*+.^`|~-]++):[ \t]*+([^\r\n\x00]*+)")
+PARAMETER = re.compile(rb';[ \t]*+([\w*]++)=(?:"([^"\\]*+(?:\\.[^"\\]*+)*+)"|([^\s";,]++))[ \t]*+')
+AS_IT_IS = (b"", b"binary", b"7bit", b"8bit")
+
+
+class MalformedForm(ValueError):
+    """Servers may read this form in several ways; the text says why."""
+
+
+class FormField(NamedTuple):
+    """A part and where its value lies. file: it has a file's name."""
+
+    name: bytes
+    file: bool
+    start: int
+    end: int
+
+
+def is_form(content_type: bytes) -> bool:
+    return content_type.partition(b";")[0].strip().lower() == KIND
+
+
+def field(form: bytes, content_type: bytes, name: bytes) -> FormField | None:
+    """Return the one field of this name; None where there is none. Raises Malformed."""
+    found: FormField | None = None
+    for part in fields(form, content_type):
+        if part.name != name:
+            if unquote_to_bytes(part.name).strip().lower().partition(b"[")[0] == name:
+                raise MalformedForm(f"a part is named {part.name[:60].decode('latin-1')!r}")
+        elif found is not None:
+            raise MalformedForm(f"it has several parts named {name.decode()!r}")
+        elif part.file or not 0 < part.end - part.start <= VALUE_BYTES:
+            raise MalformedForm(f"{name.decode()!r} is a file, empty or over {VALUE_BYTES} bytes")
+        else:
+            found = part
+    return found
+
+
+def fields(form: bytes, content_type: bytes) -> Iterator[FormField]:
+    """Yield the parts in their order. Raises Malformed."""
+    mark = b"--" + _boundary(content_type)
+    at = len(mark)
+    if not form.startswith(mark):
+        raise MalformedForm("it does not begin with its boundary")
+    for _ in range(PARTS):
+        if form.startswith(b"--", at):
+            if form.find(mark, at) >= 0:
+                raise MalformedForm("it goes on after its end")
+            return
+        end = form.find(mark, at)
+        if end < 0:
+            raise MalformedForm("its last part has no end")
+        if not form.startswith(b"\r\n", at) or not form.startswith(b"\r\n", end - 2):
+            raise MalformedForm("its boundary does not stand on a line of its own")
+        yield _read_part(form, at + 2, end - 2)
+        at = end + len(mark)
+    raise MalformedForm(f"it has more than {PARTS} parts")
+
+
+def _boundary(content_type: bytes) -> bytes:
+    parameters = [p.strip() for p in content_type.split(b";")[1:]]
+    found = [p for p in parameters if p[:8].lower() == b"boundary"]
+    if len(found) != 1 or (named := BOUNDARY.fullmatch(found[0])) is None:
+        raise MalformedForm("its content type does not name one boundary")
+    return named[1] or named[2]
+
+
+def _read_part(form: bytes, at: int, end: int) -> FormField:
+    """Return the part that begins at `at`, its value ending at `end`."""
+    head: dict[bytes, bytes] = {}
+    for _ in range(LINES + 1):
+        over = form.find(b"\r\n", at, min(at + LINE_BYTES, end + 2))
+        if over == at and over < end:
+            return _build_field(head, at + 2, end)
+        if over < 0 or over >= end or (line := HEADER.fullmatch(form, at, over)) is None:
+            raise MalformedForm("a part's head is not plain lines of at most 4096 bytes")
+        name, at = line[1].lower(), over + 2
+        if name in head:
+            raise MalformedForm("a part has a header twice")
+        head[name] = line[2].strip()
+    raise MalformedForm(f"a part has more than {LINES} header lines")
+
+
+def _build_field(head: dict[bytes, bytes], start: int, end: int) -> FormField:
+    if head.get(b"content-transfer-encoding", b"").lower() not in AS_IT_IS:
+        raise MalformedForm("a part is in a transfer encoding")
+    said = head.get(b"content-disposition", b"")
+    kind, _, _ = said.partition(b";")
+    at = len(kind)
+    found: dict[bytes, bytes] = {}
+    while parameter := PARAMETER.match(said, at):
+        name, at = parameter[1].lower(), parameter.end()
+        if name in found:
+            raise MalformedForm(f"a part has {name[:60].decode('latin-1')!r} twice")
+        found[name] = parameter[3] if parameter[2] is None else parameter[2]
+    name = found.get(b"name", b"\\")
+    odd = b"\\" in name or any(n.startswith(b"name*") for n in found)
+    if kind.strip().lower() != b"form-data" or at != len(said) or odd:
+        raise MalformedForm('a part does not say its name plainly (form-data; name="...")')
+    return FormField(name, b"filename" in found or b"filename*" in found, start, end)

@@ -1,0 +1,243 @@
+"""Placing memory into a chat-completions request, and taking nothing of the client's away. Pure.
+
+The order is the prompt cache's (MEMORY.md 2): the client's tools, then ours; the client's system
+text with the core text after it; the history with hidden exchanges and notes at their fixed places.
+The client's own members stay as they came.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from memory.context.window import NOTHING_LEFT_OUT, SummarizedGap
+from memory.conversation.history import Messages, Span
+
+Json = dict[str, Any]
+encode = msgspec.json.Encoder().encode
+SYSTEM = ("system", "developer")
+LARGE_PIECE_BYTES = 1 << 14  # bytes of a piece that are sooner sent by themselves than copied
+PIECES = 32  # after which those of ours are joined
+# what stands for the messages, unlike anything that a request says
+PLACE = f"mnemogate-{secrets.token_hex(16)}"
+_PLACE = msgspec.json.encode(PLACE)
+BY = "mnemogate_by"  # in a hidden message, where it is kept: the target that gave it
+COMMON = ("role", "content", "name", "refusal", "tool_calls", "tool_call_id")
+THOUGHTS = ("reasoning_content", "thinking_blocks")  # how a model's thinking is told
+
+
+@dataclass(slots=True)
+class Placement:
+    """What to put where; indexes count the client's messages.
+
+    drop: left out; swap: sent in another form (elided results).
+
+    recall: text for the end of the newest user message, not replayed later. since: how many
+    messages were placed before, with the core text: the rest is placed.
+    """
+
+    core: str = ""
+    notes: dict[int, str] = field(default_factory=dict)
+    splices: dict[int, list[Json]] = field(default_factory=dict)
+    drop: SummarizedGap = NOTHING_LEFT_OUT
+    swap: dict[int, Json] = field(default_factory=dict)
+    recall: str = ""
+    tools: Sequence[Json | msgspec.Raw] = ()
+    since: int = 0
+
+
+def place_memory(body: Json, placement: Placement) -> Json:
+    """Return the request with memory in it; `body` and its messages are left as they are."""
+    out = dict(body)
+    out["messages"] = _messages(body["messages"], placement)
+    if placement.tools:
+        out["tools"] = [*(body.get("tools") or []), *placement.tools]
+    return out
+
+
+def _messages(messages: Sequence[Json], p: Placement) -> list[Json]:
+    core = p.core if not p.since else ""
+    if not (p.notes or p.splices or p.drop or p.swap or p.recall):  # as it nearly always is
+        return _with_core(list(messages), core) if core else list(messages[p.since :])
+    newest = reversed(range(len(messages))) if p.recall else ()
+    last_user = next((i for i in newest if messages[i].get("role") == "user"), -1)
+    out: list[Json] = []
+    for i in p.drop.remaining_indexes(p.since, len(messages)):
+        if i in p.splices:
+            out.extend(_with_ids_of(messages[i], p.splices[i]))
+            continue
+        text = "\n\n".join(t for t in (p.notes.get(i, ""), p.recall if i == last_user else "") if t)
+        message = p.swap.get(i) or messages[i]
+        out.append(with_text(message, text) if text else message)
+    return _with_core(out, core) if core else out
+
+
+def _with_ids_of(message: Json, hidden: list[Json]) -> list[Json]:
+    """Return a hidden exchange with the ids that the client's message gives its own calls.
+
+    Two answers may say the same under other ids (a regeneration), and the client's results name
+    those of its own. A call of ours that has one of these ids gets another.
+    """
+    answered = {m["tool_call_id"] for m in hidden if m.get("role") == "tool"}
+    calls = [c for m in hidden for c in m.get("tool_calls") or ()]
+    theirs = [c.get("id") for c in calls if c.get("id") not in answered]
+    wanted = [c.get("id") for c in message.get("tool_calls") or () if isinstance(c, dict)]
+    if theirs == wanted or len(theirs) != len(wanted):
+        return hidden
+    ids = {
+        **{i: f"{i}_0" for i in answered if i in wanted},
+        **dict(zip(theirs, wanted, strict=True)),
+    }
+    return [_with_call_ids(m, ids) for m in hidden]
+
+
+def _with_call_ids(message: Json, ids: Mapping[Any, Any]) -> Json:
+    """Return a hidden message with its calls, or the one it answers, under other ids."""
+    if message.get("role") == "tool":
+        return {
+            **message,
+            "tool_call_id": ids.get(message["tool_call_id"], message["tool_call_id"]),
+        }
+    if calls := message.get("tool_calls"):
+        return {
+            **message,
+            "tool_calls": [{**c, "id": ids.get(c.get("id"), c.get("id"))} for c in calls],
+        }
+    return message
+
+
+def _with_core(messages: list[Json], core: str) -> list[Json]:
+    for i, message in enumerate(messages):
+        if message.get("role") in SYSTEM:
+            return [*messages[:i], with_text(message, core), *messages[i + 1 :]]
+    return [{"role": "system", "content": core}, *messages]
+
+
+Piece = (
+    bytes | Span
+)  # of a list of messages as JSON: text of ours, or from where to where in the client's
+
+
+def message_spans(
+    messages: Sequence[Json], client: Messages | None, before: Sequence[Piece]
+) -> list[Piece]:
+    """Return what goes upstream for these messages after what went for those before them.
+
+    client: the request they are of; those that are its very own are sent on as they came.
+    """
+    out = list(before)
+    spans, text = (client.spans(), client.text) if client is not None else ({}, b"")
+    for message in messages:
+        span = spans.get(id(message))
+        if span is None:
+            out.append(encode(message))
+        elif (
+            out
+            and type(last := out[-1]) is tuple
+            and not text[last[1] : span[0]].strip(b", \t\r\n")
+        ):
+            out[-1] = last[0], span[1]
+        else:
+            out.append(span)
+    if len(out) > PIECES:  # there are few, however long a history is
+        return [
+            x
+            for ours, run in groupby(out, _ours)
+            for x in ([b",".join(p for p in run if type(p) is bytes)] if ours else run)
+        ]
+    return out
+
+
+def _ours(piece: Piece) -> bool:
+    return type(piece) is bytes
+
+
+def encode_request(
+    body: Json, found: Sequence[Piece], client: Messages | None
+) -> list[bytes | memoryview]:
+    """Return the request as JSON in parts, with the pieces for its messages: a large one is a part
+    of its own, and not copied. Raises ValueError for a piece of the client's text that is not
+    there.
+    """
+    text = memoryview(client.text if client is not None else b"")
+    if any(p[1] > len(text) for p in found if type(p) is tuple):
+        raise ValueError("a piece of the client's text is not there")
+    head, _, tail = encode({**body, "messages": PLACE}).partition(_PLACE)
+    parts: list[bytes | memoryview] = []
+    run: list[bytes | memoryview] = [head]
+    mark = b"["
+    for piece in found:
+        part = piece if type(piece) is bytes else text[piece[0] : piece[1]]
+        run.append(mark)
+        mark = b","
+        if len(part) > LARGE_PIECE_BYTES:
+            parts += b"".join(run), part
+            run = []
+        else:
+            run.append(part)
+    return [*parts, b"".join((*run, b"]" if found else b"[]", tail))]
+
+
+def for_target(messages: Sequence[Json], label: str, *, thoughts: bool) -> list[Json]:
+    """Return the messages as the target `label` takes them.
+
+    Hidden ones keep a vendor's own members (reasoning, signatures) only where they came from; of
+    the client's own, thinking that the Messages adapter told goes to no other kind. thoughts: the
+    target is of that kind.
+    """
+    return [
+        m if BY not in m and (thoughts or THOUGHTS[1] not in m) else _native(m, label, thoughts)
+        for m in messages
+    ]
+
+
+def _native(message: Json, label: str, thoughts: bool) -> Json:
+    by = message.get(BY)
+    if by == label:
+        return {k: v for k, v in message.items() if k != BY}
+    if by is None:
+        return (
+            message
+            if thoughts or not _is_adapted(message[THOUGHTS[1]])
+            else {k: v for k, v in message.items() if k not in THOUGHTS}
+        )
+    kept = {k: message[k] for k in COMMON if k in message}
+    if calls := message.get("tool_calls"):
+        kept["tool_calls"] = [
+            {k: c[k] for k in ("id", "type", "function") if k in c} for c in calls
+        ]
+    return kept
+
+
+def _is_adapted(blocks: Any) -> bool:
+    """Tell whether these are blocks that our adapter told: it numbers them.
+
+    Those of another gateway behind us are not ours to take out.
+    """
+    return isinstance(blocks, list) and any(isinstance(b, dict) and "position" in b for b in blocks)
+
+
+def with_text(message: Json, text: str) -> Json:
+    """Return the message with one more text at its end: after a blank line, or as one more part of
+    a list.
+    """
+    content = message.get("content")
+    if isinstance(content, list):
+        return {**message, "content": [*content, {"type": "text", "text": text}]}
+    return {**message, "content": f"{content}\n\n{text}" if content else text}
+
+
+def without_tools(body: Json, client: Json) -> Json:
+    """Return the request with our tools taken out again, never leaving `tools: []` or a
+    `tool_choice` without tools.
+    """
+    if client.get("tools"):
+        return {**body, "tools": client["tools"]}
+    return {
+        k: v for k, v in body.items() if k not in ("tools", "tool_choice", "parallel_tool_calls")
+    }

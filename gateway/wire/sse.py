@@ -1,0 +1,155 @@
+"""Server-Sent Events as bytes: a framer fed by hand and a one-line writer. No I/O.
+
+Rules (WHATWG HTML, 9.2.5 and 9.2.6):
+- Only LF, CRLF and CR end a line: U+2028, U+0085 and friends are text.
+- A blank line ends an event. It is handed over the moment its last byte is there, so a CR that may
+  be half
+  of a CRLF is not waited for; the LF, if it comes, opens the next event's raw bytes.
+- The raw bytes of all events plus `rest` are the stream, byte for byte: a pass-through may send
+  them on.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+BLANK = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
+BLANKS = re.compile(rb"[\r\n]{64,}+")
+MIN_EVENT_END_BYTES = len(b"\r\n\r\n")  # of an event, so no longer than a blank one
+LINE = re.compile(rb"\r\n|\n|\r")
+BOM = b"\xef\xbb\xbf"
+DONE = b"[DONE]"
+COMMENT = b": keep-alive\n\n"
+
+
+EVENT_BYTES = 32 << 20
+EVENT_LINES = 50_000
+
+
+class EventTooLarge(ValueError):
+    """An event of more bytes or lines than are kept until its end."""
+
+
+class SseEvent(NamedTuple):
+    """One dispatched block: `data` is None for a block of comments or blank lines alone.
+
+    ended: its blank line came.
+    """
+
+    raw: bytes
+    data: bytes | None
+    name: bytes = b""
+    ended: bool = True
+
+
+class SseFramer:
+    """Cuts a byte stream into events, whatever the pieces it arrives in."""
+
+    __slots__ = ("_rest", "_seen", "_start", "count", "ids")
+
+    def __init__(self) -> None:
+        self.ids = False  # an `id` field was seen
+        self.count = 0  # events so far
+        self._rest = bytearray()  # grows in place: an event of 20 MB comes in hundreds of pieces
+        self._seen = 0
+        self._start = True
+
+    @property
+    def rest(self) -> bytes:
+        """Bytes of an event that is not complete yet."""
+        return bytes(self._rest)
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes those are."""
+        return len(self._rest)
+
+    @property
+    def between(self) -> bool:
+        """Whether what comes next begins an event."""
+        return not self._rest
+
+    def feed(self, data: bytes) -> list[SseEvent]:
+        """Take the next bytes, of any length; return the events they complete, in order.
+
+        Raises EventTooLarge.
+        """
+        rest = self._rest
+        if not (rest or self._start) and (event := _simple(data)) is not None:
+            self.count += 1
+            return [event]
+        if rest:
+            rest += data
+        buffer = rest or data
+        events: list[SseEvent] = []
+        begin, look = 0, max(0, self._seen - 3)
+        while found := BLANK.search(buffer, look):
+            end = found.end()
+            if end - begin <= MIN_EVENT_END_BYTES and (run := BLANKS.match(buffer, begin)):
+                end = run.end()  # nothing but blank lines: one block, not thousands
+            with memoryview(buffer) as view:
+                raw = bytes(view[begin:end])
+            events.append(self._event(raw))
+            begin = look = end
+        if rest:
+            del rest[:begin]
+        elif begin < len(data):
+            rest += data[begin:]
+        self._seen = len(self._rest)
+        if self._seen > EVENT_BYTES:
+            raise EventTooLarge(f"an event of more than {EVENT_BYTES} bytes")
+        self.count += len(events)
+        return events
+
+    def close(self) -> SseEvent | None:
+        """At the end of the stream: what came after the last blank line, if anything did."""
+        raw, self._rest, self._seen = bytes(self._rest), bytearray(), 0
+        return self._event(raw)._replace(ended=False) if raw else None
+
+    def _event(self, raw: bytes) -> SseEvent:
+        text = raw
+        if self._start:
+            self._start = False
+            text = raw.removeprefix(BOM)
+        if (simple := _simple(text)) is not None:
+            return simple if text is raw else simple._replace(raw=raw)
+        data: list[bytes] = []
+        name = b""
+        lines = (
+            LINE.split(text, EVENT_LINES) if b"\r" in text else text.split(b"\n", EVENT_LINES)
+        )  # which is far quicker
+        if len(lines) > EVENT_LINES:
+            raise EventTooLarge(f"an event of more than {EVENT_LINES} lines")
+        for line in lines:
+            field, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if field == b"data":
+                data.append(value)
+            elif field == b"event":
+                name = value
+            elif field == b"id":
+                self.ids = True
+        return SseEvent(raw, b"\n".join(data) if data else None, name)
+
+
+def _simple(raw: bytes) -> SseEvent | None:
+    """Return the event where it is one line of data and a blank line, as nearly all are; else
+    None.
+    """
+    if (
+        raw.startswith(b"data: ")
+        and raw.find(b"\n") == len(raw) - 2
+        and raw.endswith(b"\n\n")
+        and b"\r" not in raw
+    ):
+        return SseEvent(raw, raw[6:-2])
+    return None
+
+
+def frame(data: bytes) -> bytes:
+    """Return one event of one JSON text or the `[DONE]` mark.
+
+    A line end in JSON is white space, and would end the line here.
+    """
+    return b"data: " + data.replace(b"\n", b" ").replace(b"\r", b" ") + b"\n\n"

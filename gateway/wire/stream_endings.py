@@ -1,0 +1,162 @@
+"""How a relayed event stream ends in each dialect, so that one which was cut does not look whole.
+
+Pure.
+
+An ending sees every event and knows whether the answer was complete; its `told` is the last event
+of one that was not, in the shape which that API's clients raise on.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from gateway.errors import GatewayError
+from gateway.wire.chat import decode, encode
+from gateway.wire.sse import DONE, SseEvent, frame
+
+FINISH = re.compile(rb'"finish_reason"\s*:\s*"|"error"')
+CHOICE = re.compile(rb'"choices"|"error"')
+
+
+class StreamEnding:
+    """A dialect without a rule of its own: a stream that ends has ended."""
+
+    whole = True
+
+    @property
+    def ended(self) -> bool:
+        """An event said that nothing more is to come."""
+        return self.whole and type(self) is not StreamEnding
+
+    def see(self, event: SseEvent) -> None:
+        """Take an event into account."""
+
+    def error_event(self, error: GatewayError) -> bytes:
+        return frame(error.event())
+
+
+class ChatEnding(StreamEnding):
+    """Chat completions and completions: a finish for every choice, `[DONE]`, or an error of the
+    upstream's own.
+
+    several: more than one choice was asked for, so every event is read for its choices; else only
+    those that may end it.
+    """
+
+    def __init__(self, several: bool = False) -> None:
+        self.whole = False
+        self._telling = CHOICE if several else FINISH
+        self._open: dict[int, bool] = {}
+
+    def see(self, event: SseEvent) -> None:
+        data = event.data
+        if not data or self.whole:
+            return
+        if data == DONE:
+            self.whole = True
+        elif self._telling.search(data):
+            body = _object(data)
+            for choice in _dicts(body.get("choices")):
+                lane = choice["index"] if isinstance(choice.get("index"), int) else 0
+                self._open[lane] = not choice.get("finish_reason") and self._open.get(lane, True)
+            self.whole = bool(body.get("error")) or (
+                bool(self._open) and not any(self._open.values())
+            )
+
+
+class ResponsesEnding(StreamEnding):
+    """The Responses API: one of its terminal events."""
+
+    TERMINAL = (
+        b'"response.completed"',
+        b'"response.incomplete"',
+        b'"response.failed"',
+        b'"response.cancelled"',
+        b'"error"',
+    )
+
+    def __init__(self) -> None:
+        self.whole = False
+        self._last: SseEvent | None = None
+        self._number = -1
+
+    def see(self, event: SseEvent) -> None:
+        if not event.data or event.data == DONE:
+            return
+        if any(name in event.data for name in self.TERMINAL):
+            kind = _object(event.data).get("type")
+            self.whole = self.whole or f'"{kind}"'.encode() in self.TERMINAL
+        if b'"response"' in event.data:
+            self._last = event
+        self._number += 1
+
+    def error_event(self, error: GatewayError) -> bytes:
+        response = (
+            _object(self._last.data).get("response")
+            if self._last is not None and self._last.data
+            else None
+        )
+        fault = {"code": error.code or "server_error", "message": error.message}
+        failed = {
+            **(response if isinstance(response, dict) else {"object": "response"}),
+            "status": "failed",
+            "error": fault,
+        }
+        return b"event: response.failed\n" + frame(
+            encode(
+                {"type": "response.failed", "sequence_number": self._number + 1, "response": failed}
+            )
+        )
+
+
+class MessagesEnding(StreamEnding):
+    """Anthropic's Messages API: `message_stop` or an error."""
+
+    def __init__(self) -> None:
+        self.whole = False
+
+    def see(self, event: SseEvent) -> None:
+        if event.data and (b"message_stop" in event.data or b'"error"' in event.data):
+            self.whole = self.whole or _object(event.data).get("type") in ("message_stop", "error")
+
+    def error_event(self, error: GatewayError) -> bytes:
+        return b"event: error\n" + frame(
+            encode({"type": "error", "error": {"type": "api_error", "message": error.message}})
+        )
+
+
+def ending_of(path: str, several: bool = False) -> StreamEnding:
+    """Return the ending of streams at this path, below `/v1`. several: see `ChatEnding`."""
+    match path.partition("?")[0].rstrip("/"):
+        case "/chat/completions" | "/completions":
+            return ChatEnding(several)
+        case "/responses":
+            return ResponsesEnding()
+        case "/messages":
+            return MessagesEnding()
+    return StreamEnding()
+
+
+def error_of(data: bytes) -> Any:
+    """Return the error that an event's data reports at its top level, if any."""
+    return _object(data).get("error") if b'"error"' in data else None
+
+
+def is_object(data: bytes) -> bool:
+    """Tell whether an event's data is a JSON object."""
+    return bool(_object(data))
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        body = decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []

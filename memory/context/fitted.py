@@ -1,0 +1,157 @@
+"""What a request may hold, what it holds, and what of it was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from memory.context.epoch import PlacementPlan
+from memory.context.summary import Complete
+from memory.context.tokens import TokenCounter
+from memory.context.window import (
+    NOTHING_LEFT_OUT,
+    SOFT,
+    SummarizedGap,
+)
+from memory.conversation.history import Messages, PrefixInfo, Span
+from memory.conversation.matching import RequestHistory
+from memory.conversation.messages import EMPTY, Json, is_system
+from memory.core.blocks import Block
+
+Kept = tuple[bytes, str]  # chain link of the last message a summary stands for, and its text
+
+
+Summary = tuple[int, str]  # its index, and the text
+
+
+@dataclass(slots=True)
+class ContextBudget:
+    """What a request may use.
+
+    budget: tokens for the prompt, None when the model's window is unknown.
+
+    other: tokens of what is not a message (tools). load, save: the kept summaries of this scope.
+    seconds: a summary's time. coming: whether a summary of this conversation is being made. most:
+    tokens that the request cannot have more of, None when only counting tells.
+    """
+
+    counter: TokenCounter
+    model: str
+    blocks: Sequence[Block]
+    tag: str
+    edits: int
+    budget: int | None
+    other: int
+    complete: Complete | None
+    load: Callable[[Sequence[bytes]], Awaitable[list[Kept]]]
+    save: Callable[[bytes, str, int], Awaitable[None]]
+    seconds: float = 30
+    coming: Callable[[], Awaitable[bool]] | None = None
+    most: int | None = None
+
+    @property
+    def certainly_fits(self) -> bool:
+        """Whether the request needs no counting to be known to fit, and to need no summary soon."""
+        return self.most is not None and (self.budget is None or self.most <= SOFT * self.budget)
+
+
+@dataclass(slots=True)
+class FittedContext:
+    """drop: messages left out.
+
+    swap: messages sent as stubs. tokens: 0 where they were not counted. evicted: indexes that this
+    very turn evicted, or made a stub of. cut: index of the last message that the epoch left behind,
+    -1 for none. held: tokens of the messages and of what is placed among them, as counted. coming:
+    the summary after the epoch's own is kept or was asked for.
+    """
+
+    plan: PlacementPlan
+    drop: SummarizedGap = NOTHING_LEFT_OUT
+    swap: dict[int, Json] = field(default_factory=dict)
+    tokens: int = 0
+    evicted: list[int] = field(default_factory=list)
+    how: str = ""
+    cut: int = -1
+    held: int = 0
+    coming: bool = False
+
+
+@dataclass(slots=True)
+class SentPrompt:
+    """What went upstream for the messages of `of`, kept for the turn that goes on from them.
+
+    by: the target it was written for. pieces: the messages with what was placed among them, as
+    JSON; where they are the client's own, where they stood in its body: a body that begins with the
+    same bytes holds them too.
+    """
+
+    of: PrefixInfo
+    by: str
+    pieces: Sequence[bytes | Span]
+    fitted: FittedContext
+    places: dict[int, int]
+    tokenizer: str = "estimate"
+
+    def goes_on(self, messages: Messages) -> bool:
+        """Tell whether these are the same and an answer, and more: system messages among that
+        belong to the beginning.
+        """
+        before = messages.before
+        return (
+            before is self.of
+            and messages.after.newest == before.count
+            and messages.after.system == before.system
+        )
+
+
+def message_size(counter: TokenCounter, message: Json, digest: bytes) -> int:
+    return counter.message(message, digest if digest != EMPTY else None)
+
+
+class UncompactedMessages:
+    """The messages that a cut left, hashed and counted; of those before it only what is sent all
+    the same: system messages, the newest user's.
+
+    cut: index of the last message that was cut, -1 for none; link: the chain's there. start: index
+    of the first one of the tail; `messages` and `sizes` (tokens) begin with it. links: the chain's,
+    from the cut's own on, each with the index of the message that it ends in.
+    """
+
+    def __init__(
+        self, turn: RequestHistory, counter: TokenCounter, cut: int, link: bytes | None = None
+    ) -> None:
+        self.turn, self.start = turn, cut + 1
+        if link is not None:
+            turn.reach(self.start, link)
+        self.messages: Sequence[Json] = turn.messages[self.start :]
+        self.sizes = [
+            message_size(counter, m, turn.chain.digest(i))
+            for i, m in enumerate(self.messages, self.start)
+        ]
+        self._newest = turn.messages.after.user
+        self._before = [i for i in turn.messages.first(self.start) if self._stays(i)]
+        self.apart = sum(counter.message(turn.messages[i]) for i in self._before)
+        named = [(turn.chain.link(i), i) for i in range(self.start, len(turn.messages))]
+        if cut >= 0 or turn.messages.after.behind:
+            named.insert(0, (turn.chain.before(self.start), cut))
+        self.links = dict(reversed(named))  # system messages leave a link as it is
+
+    def _stays(self, index: int) -> bool:
+        return is_system(self.turn.messages[index]) or index == self._newest
+
+    def kept_indexes(self, cut: int) -> list[int]:
+        """Return the indexes up to `cut` that are sent all the same."""
+        return [*self._before, *(i for i in range(self.start, cut + 1) if self._stays(i))]
+
+    def between(self, after: int, before: int) -> list[int]:
+        """Return the messages of the tail after one index and before another that are left out, now
+        or, the newest user's, once there is a newer one.
+        """
+        return [
+            i
+            for i in range(max(after + 1, self.start), before)
+            if not is_system(self.turn.messages[i])
+        ]
+
+    def size(self, index: int) -> int:
+        return self.sizes[index - self.start]

@@ -1,0 +1,265 @@
+"""Token counts: an exact tokenizer where its vocabulary is at hand, else an estimate by classes of
+characters.
+
+An estimate is never much below the truth, of whatever script a text is, and is corrected by the
+usage and the refusals that upstreams report. Counts are cached by message digest and length. What
+is long is counted in samples, so that no count holds others up. Nothing here reads a file or the
+network: who has a verified vocabulary passes its `encode` in.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from bisect import bisect
+from collections import Counter as Tally
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from sys import getsizeof
+from typing import Any
+
+import msgspec
+
+from memory.cache import Cache
+from memory.conversation.messages import Json
+
+MARGIN = 1.15
+IMAGE = {"low": 85, "auto": 800, "high": 1100}
+PER_MESSAGE = 4
+
+
+def _only(shown: Mapping[str, str]) -> bytes:
+    """Return a table for `bytes.translate` that leaves these ASCII characters, each as what stands
+    for it, and makes blanks of all others.
+    """
+    return bytes(ord(shown.get(chr(i), " ")) for i in range(256))
+
+
+# Runs of each class are cut out by the interpreter's own `split`, on text whose other characters
+# are blanks: one match of a pattern
+# after the other took ten times as long.
+_letters, _digits, _blanks = string.ascii_letters, string.digits, "\t\n\v\f\r \x1c\x1d\x1e\x1f"
+ONLY_WORDS, ONLY_NUMBERS = _only({c: c for c in _letters}), _only({c: c for c in _digits})
+ONLY_MARKS = _only({c: c for c in map(chr, range(128)) if c not in _letters + _digits + _blanks})
+ONLY_BLANKS = _only({c: "n" if c == "\n" else "s" for c in _blanks})
+# Tokens a character, from a code point on: what a vocabulary made mostly of English needs (measured
+# with cl100k_base).
+SCRIPTS = (
+    (0x80, 1.4),
+    (0x250, 1.0),
+    (0x400, 0.55),
+    (0x530, 1.2),
+    (0x600, 0.85),
+    (0x780, 1.9),
+    (0x900, 1.1),
+    (0x980, 1.25),
+    (0xB80, 1.4),
+    (0xE00, 0.95),
+    (0xE80, 1.9),
+    (0x1200, 3.0),
+    (0x1380, 1.9),
+    (0x1E00, 1.2),
+    (0x2000, 1.0),
+    (0x2800, 2.6),
+    (0x2900, 1.4),
+    (0x3040, 1.1),
+    (0xA000, 1.9),
+    (0xAC00, 1.1),
+    (0xD7B0, 1.9),
+    (0xFE00, 1.2),
+    (0x10000, 2.7),
+)
+STARTS = [start for start, _ in SCRIPTS]
+UNBROKEN = 24  # characters, from which a word is no word: keys, digests, data as base64
+CHAINS = re.compile(rb"[A-Za-z0-9+/=_-]{24,}")
+KINDS = re.compile(rb"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]+")
+DENSE, MIXED = 0.64, 1.9  # tokens a character of such data, which change their kind after so few
+COUNTS_BYTES, COUNTS_EACH = (
+    1 << 20,
+    130,
+)  # of counts that are kept, of each tokenizer: some 8,000 messages and core texts
+FACTORS_BYTES, FACTORS_EACH = 1 << 18, 160  # of models' factors that are kept, of each tokenizer
+MIN_FACTOR, MAX_FACTOR = 0.2, 5.0  # of a count that its truth can be
+TELLING = 50  # tokens, below which a report tells nothing
+PARTS = 100  # of a message, which are counted one by one
+LONG_TEXT_CHARACTERS, SLICES = (
+    100_000,
+    25,
+)  # characters, from which a text is counted by so many samples
+
+
+@lru_cache(4096)
+def _weight(char: str) -> float:
+    """Tokens of a character beyond ASCII."""
+    return SCRIPTS[bisect(STARTS, ord(char)) - 1][1]
+
+
+def estimate(text: str) -> int:
+    """Return tokens of a text by classes of characters, margin included."""
+    if text.isascii():
+        raw, total = text.encode(), 0.0
+    else:
+        raw = text.encode("ascii", "ignore")
+        total = sum(_weight(char) * n for char, n in Tally(text).items() if char > "\x7f")
+    if max(map(len, raw.split()), default=0) >= UNBROKEN:
+        size = len(raw)
+        raw = CHAINS.sub(lambda found: b"" if _is_data(found[0]) else found[0], raw)
+        total += DENSE * (size - len(raw))
+    words, numbers = raw.translate(ONLY_WORDS).split(), raw.translate(ONLY_NUMBERS).split()
+    marks, blanks = raw.translate(ONLY_MARKS).split(), raw.translate(ONLY_BLANKS).split()
+    total += len(words) + sum([len(x) / 5 - 1 for x in words if len(x) > 7])
+    total += sum([(len(x) + 2) // 3 for x in numbers]) + sum(
+        [max(1.0, len(x) / 1.8) for x in marks]
+    )
+    total += 0.6 * sum(run != b"s" for run in blanks) + sum(
+        [len(run) / 64 for run in blanks if len(run) > 63]
+    )
+    return int(total * MARGIN + 0.999)
+
+
+def _is_data(chain: bytes) -> bool:
+    return len(chain) < MIXED * len(KINDS.findall(chain))
+
+
+class TokenCounter:
+    """Counts texts, messages and tools for one tokenizer family.
+
+    encode: text to tokens, or None to estimate.
+    """
+
+    def __init__(self, encode: Callable[[str], Sequence[int]] | None = None) -> None:
+        self._encode = encode
+        self.counts: Cache[int, int] = Cache(
+            COUNTS_BYTES, COUNTS_EACH
+        )  # by the hash of a text, or of a message's digest and length
+        self.factors: Cache[str, tuple[float, bool]] = Cache(
+            FACTORS_BYTES, FACTORS_EACH, lambda model, _: getsizeof(model)
+        )
+
+    def text(self, text: str) -> int:
+        """Return tokens of one text.
+
+        Known texts are remembered by hash: core texts and schemas come again and again.
+        """
+        key = hash(text)
+        if (known := self.counts.get(key)) is None:
+            self.counts.put(key, known := self._count(text))
+        return known
+
+    def _count(self, text: str) -> int:
+        """Return tokens of a text; of a long one by samples of it, so that a count takes some
+        milliseconds whatever its length.
+        """
+        if len(text) <= LONG_TEXT_CHARACTERS:
+            return self._exact(text)
+        every, size = len(text) // SLICES, LONG_TEXT_CHARACTERS // SLICES
+        samples = [text[at : at + size] for at in range(0, every * SLICES, every)]
+        return int(MARGIN * len(text) / LONG_TEXT_CHARACTERS * sum(map(self._exact, samples)))
+
+    def _exact(self, text: str) -> int:
+        if self._encode is None:
+            return estimate(text)
+        try:
+            return len(self._encode(text))
+        except BaseException as e:
+            # a panic of tiktoken's, whose class cannot be imported: long runs overflow its stack
+            if type(e).__module__ != "pyo3_runtime":
+                raise
+            return estimate(text)
+
+    def message(self, message: Json, digest: bytes | None = None) -> int:
+        """Return tokens of one message, images and calls counted; cached under its digest and its
+        length: a digest does not tell how much white space there is, nor reasoning.
+        """
+        key = hash((digest, length(message))) if digest is not None else None
+        if key is not None and (known := self.counts.get(key)) is not None:
+            return known
+        content = message.get("content")
+        if digest is None and type(content) is str and len(message) == 2:
+            return PER_MESSAGE + self.text(content)  # a system text comes with every request
+        total = PER_MESSAGE + self._content(content)
+        if calls := message.get("tool_calls"):
+            total += self._count(msgspec.json.encode(calls).decode())
+        if reasoning := message.get("reasoning_content"):
+            total += self._content(reasoning)
+        if key is not None:
+            self.counts.put(key, total)
+        return total
+
+    def _content(self, content: Any) -> int:
+        if isinstance(content, str):
+            return self._count(content)
+        if not isinstance(content, list):
+            return 0
+        if len(content) <= PARTS:
+            return sum(map(self._part, content))
+        # So many are counted as one text, which is done by samples where it is long.
+        texts = [
+            p["text"] for p in content if isinstance(p, dict) and isinstance(p.get("text"), str)
+        ]
+        others = (
+            p for p in content if not (isinstance(p, dict) and isinstance(p.get("text"), str))
+        )
+        return self._count("\n".join(texts)) + sum(map(self._part, others))
+
+    def _part(self, part: Any) -> int:
+        if not isinstance(part, dict):
+            return 1
+        if isinstance(text := part.get("text"), str):
+            return self._count(text)
+        if isinstance(image := part.get("image_url"), dict):
+            return IMAGE.get(str(image.get("detail") or "auto"), IMAGE["auto"])
+        size = len(msgspec.json.encode(part))
+        return min(size // 4, 2000)  # audio and files: their bytes are not their tokens
+
+    def tools(self, tools: Any) -> int:
+        return self.text(msgspec.json.encode(tools).decode()) if tools else 0
+
+    def scale(self, model: str, count: int) -> int:
+        """Return a count corrected by what this model's upstream reported before."""
+        return int(count * self._factor(model)[0])
+
+    def correct(self, model: str, counted: int, reported: int) -> None:
+        """Take the upstream's own figure for a prompt into account.
+
+        counted: as it was counted here, not scaled. A figure that is far too small counts something
+        else, such as what was not cached.
+        """
+        if counted >= TELLING and reported >= max(TELLING, MIN_FACTOR * counted):
+            factor, doubted = self._factor(model)
+            share = 1.0 if doubted else 0.3
+            self._learn(model, (1 - share) * factor + share * reported / counted)
+
+    def learn_from_refusal(self, model: str, counted: int, least: int) -> None:
+        """A prompt was refused for its size: it has `least` tokens or more.
+
+        counted: see `correct`.
+        """
+        if counted >= TELLING and self.scale(model, counted) < least:
+            self._learn(model, least / counted, doubted=True)
+
+    def _factor(self, model: str) -> tuple[float, bool]:
+        """Return the factor of a model, and whether a refusal told it: the next report is worth
+        more then.
+        """
+        return self.factors.get(model) or (1.0, False)
+
+    def _learn(self, model: str, factor: float, *, doubted: bool = False) -> None:
+        self.factors.put(model, (min(MAX_FACTOR, max(MIN_FACTOR, factor)), doubted))
+
+
+def length(message: Json) -> int:
+    """Count the characters of a message in which those that say the same may differ."""
+    content = message.get("content")
+    if type(content) is str and len(message) == 2:
+        return len(content)
+    parts = content if isinstance(content, list) else [content]
+    texts = [p.get("text") if isinstance(p, dict) else p for p in parts]
+    calls = [
+        c["function"].get("arguments")
+        for c in message.get("tool_calls") or ()
+        if isinstance(c, dict) and isinstance(c.get("function"), dict)
+    ]
+    return sum(
+        len(x) for x in (*texts, *calls, message.get("reasoning_content")) if isinstance(x, str)
+    )

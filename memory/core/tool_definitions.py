@@ -1,0 +1,151 @@
+"""The memory tools as a model is offered them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from memory.conversation.messages import Json
+from memory.search import decay
+
+
+def _tool(name: str, description: str, required: Sequence[str], **properties: Json) -> Json:
+    parameters = {
+        "type": "object",
+        "properties": properties,
+        **({"required": list(required)} if required else {}),
+    }
+    return {
+        "type": "function",
+        "function": {"name": name, "description": description, "parameters": parameters},
+    }
+
+
+STRING, STRINGS = {"type": "string"}, {"type": "array", "items": {"type": "string"}}
+
+
+LIMIT = {"type": "integer"}
+
+
+KINDS = {"type": "string", "enum": list(decay.TYPES)}
+
+
+WRITING = (
+    _tool(
+        "archival_memory_insert",
+        "Store a detail for later search.",
+        ["content"],
+        content=STRING,
+        tags=STRINGS,
+        type=KINDS,
+        importance={"type": "number", "maximum": 1},
+    ),
+    _tool(
+        "core_memory_append",
+        "Add a line to a memory block.",
+        ["label", "content"],
+        label=STRING,
+        content=STRING,
+    ),
+    _tool(
+        "core_memory_replace",
+        "Replace a unique text in a memory block; empty new_content deletes.",
+        ["label", "old_content", "new_content"],
+        label=STRING,
+        old_content=STRING,
+        new_content=STRING,
+    ),
+    _tool(
+        "memory_rethink",
+        "Rewrite a whole memory block.",
+        ["label", "new_memory"],
+        label=STRING,
+        new_memory=STRING,
+    ),
+)
+
+
+SEARCHING = (
+    _tool(
+        "archival_memory_search",
+        "Search stored details. since, until: ISO 8601.",
+        ["query"],
+        query=STRING,
+        tags=STRINGS,
+        since=STRING,
+        until=STRING,
+        limit=LIMIT,
+    ),
+    _tool(
+        "conversation_search",
+        "Search earlier messages, all conversations; no query: the newest.",
+        [],
+        query=STRING,
+        role=STRING,
+        since=STRING,
+        until=STRING,
+        limit=LIMIT,
+    ),
+)
+
+
+HABITS = {
+    "memory_insert": "core_memory_append",
+    "memory_replace": "core_memory_replace",
+    "conversation_search_date": "conversation_search with since and until",
+    "send_message": "plain text: just answer the user",
+}
+
+
+WRITES = frozenset(t["function"]["name"] for t in WRITING)
+
+
+SEARCHES = frozenset(t["function"]["name"] for t in SEARCHING)
+
+
+OURS = WRITES | SEARCHES | frozenset(HABITS)
+
+
+ALL, READ_ONLY = (
+    sorted(found, key=lambda t: str(t["function"]["name"]))
+    for found in ([*WRITING, *SEARCHING], SEARCHING)
+)
+
+
+_texts = {id(found): msgspec.json.encode(found).decode() for found in (ALL, READ_ONLY)}
+
+
+_raw = {id(tool): msgspec.Raw(msgspec.json.encode(tool)) for tool in ALL}
+
+
+def tools_to_offer(client_tools: Any, *, write: bool) -> list[Json]:
+    """Return our tools for a request, sorted, without those whose name the client uses itself."""
+    found = ALL if write else READ_ONLY
+    taken = client_names(client_tools) if client_tools else ()
+    return [t for t in found if t["function"]["name"] not in taken] if taken else found
+
+
+def text_of(tools: list[Json]) -> str:
+    """Tools of ours as a request has them; known where none was left out, which is nearly
+    always.
+    """
+    return _texts.get(id(tools)) or msgspec.json.encode(tools).decode()
+
+
+def as_json(tools: Sequence[Json]) -> list[msgspec.Raw]:
+    """Tools of ours as they are sent, which is always the same."""
+    return [_raw[id(tool)] for tool in tools]
+
+
+def client_names(client_tools: Any) -> set[str]:
+    """Whatever shape the client's tools have: what is no tool is the upstream's to refuse."""
+    tools = (
+        [t for t in client_tools if isinstance(t, dict)] if isinstance(client_tools, list) else []
+    )
+    inner = [
+        next((x for k in ("function", "custom") if isinstance(x := t.get(k), dict) and x), {})
+        for t in tools
+    ]
+    return {str(x.get("name") or t.get("name")) for t, x in zip(tools, inner, strict=True)}

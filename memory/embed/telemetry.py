@@ -1,0 +1,21 @@
+"""Telemetry of libraries, off before they are imported: nobody is contacted whom neither the
+configuration nor a command names.
+"""
+
+from __future__ import annotations
+
+import os
+
+# What each library reads when it is imported, or first used. There is no stricter value than these.
+SWITCHES = {
+    # onnxruntime: a device id in the home folder, and a vendor's host
+    "ORT_DISABLE_TELEMETRY": "1",
+    "ANONYMIZED_TELEMETRY": "False",  # Chroma
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",  # the hub that tokenizers can load from
+}
+
+
+def hush() -> None:
+    """Call it before the first import of any of them."""
+    os.environ.update(SWITCHES)

@@ -1,0 +1,249 @@
+"""A user's memory as lines of JSON: what an export writes and an import reads. Pure.
+
+Every line is an object that says what it is. All members but the telling ones have defaults, so
+that lines can be written by hand: `{"object": "passage", "content": "Likes tea"}`. Times are ISO
+8601. The hidden exchanges, notes and summaries of a conversation are not part of it: they are made
+anew.
+
+What the management API takes, an import takes, and no more: the bounds stand here, for both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import msgspec
+
+from memory.search.query import iso, parse_time
+
+AGENT = "default"
+LIMIT = 1_000_000  # characters, to which a block's limit can be raised
+CONTENT = 200_000  # characters of a text that becomes passages
+SAID = 8 << 20  # characters of one message
+VALUES = 100_000  # values in one line, or in one body
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Label = Annotated[str, msgspec.Meta(max_length=63)]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=LIMIT, description="characters")]
+Description = Annotated[str, msgspec.Meta(max_length=10_000)]
+Content = Annotated[str, msgspec.Meta(max_length=CONTENT)]
+Tags = Annotated[list[Annotated[str, msgspec.Meta(max_length=256)]], msgspec.Meta(max_length=64)]
+Importance = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+Told = Annotated[str, msgspec.Meta(max_length=1000)]  # an id or a name that others gave
+
+
+class ExportLine(
+    msgspec.Struct,
+    tag_field="object",
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    kw_only=True,
+    gc=False,  # there may be many, and they hold no cycle
+):
+    """One line. agent: whose of the user's agents."""
+
+    agent: Name = AGENT
+
+
+class Export(ExportLine, tag="export"):
+    """The first line."""
+
+    version: Count = 1
+    user: Told = ""
+
+
+class BlockLine(ExportLine, tag="block"):
+    """deleted: only its versions are left, so that undo can restore it. limit in characters."""
+
+    label: Label
+    value: str = ""
+    description: Description = ""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=2**53)] = 4000
+    read_only: bool = False
+    version: Count = 1
+    deleted: bool = False
+    updated_at: str | None = None
+
+
+class VersionLine(ExportLine, tag="version"):
+    """undoes: the version that this one took back."""
+
+    label: Label
+    version: Count
+    before: str | None = None
+    after: str | None = None
+    actor: Told = "import"
+    request_id: Told | None = None
+    tool_call_id: Told | None = None
+    undoes: Count | None = None
+    created_at: str | None = None
+
+
+class PassageLine(ExportLine, tag="passage"):
+    """forgotten_at: taken out of every search, reversibly; by whom, and which passage or block
+    stands in its place.
+    """
+
+    content: Content
+    id: Told | None = None
+    tags: Tags = []
+    type: str = "fact"
+    importance: Importance = 0.5
+    actor: Told = "import"
+    created_at: str | None = None
+    forgotten_at: str | None = None
+    forgotten_by: Told | None = None
+    superseded_by: Told | None = None
+
+
+class ConversationLine(ExportLine, tag="conversation"):
+    """head: the node where server-kept history goes on.
+
+    resent: its client sends the history itself.
+    """
+
+    id: Name
+    explicit: bool = True
+    resent: bool = False
+    forked_from: Told | None = None
+    head: Told | None = None
+    created_at: str | None = None
+    updated_at: str | None = None
+
+
+class NodeLine(ExportLine, tag="node"):
+    """One request and its answer.
+
+    parent: the one before. first: of sibling answers, the first. state: open, done or aborted.
+    """
+
+    conversation: Name
+    id: Told
+    parent: Told | None = None
+    first: Told | None = None
+    state: Told = "done"
+    created_at: str | None = None
+
+
+class MessageLine(ExportLine, tag="message"):
+    """message: as OpenAI's API has it.
+
+    node: None in a chat that was written down without nodes, in order.
+    """
+
+    conversation: Name
+    message: dict[str, Any]
+    node: Told | None = None
+    source: Told = "import"
+    aborted: bool = False
+    created_at: str | None = None
+
+
+class ExportEnd(ExportLine, tag="end"):
+    """The last line: an export without it was cut short. lines: those before it."""
+
+    lines: int = 0
+
+
+Any_Line = (
+    Export
+    | BlockLine
+    | VersionLine
+    | PassageLine
+    | ConversationLine
+    | NodeLine
+    | MessageLine
+    | ExportEnd
+)
+_decode = msgspec.json.Decoder(Any_Line).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class BadLine(ValueError):
+    """A line that cannot be imported; the message names it."""
+
+
+class TooManyLines(BadLine):
+    """More lines than this key may import at once."""
+
+
+def encode_line(line: ExportLine) -> bytes:
+    return _encode(line) + b"\n"
+
+
+BLANK = re.compile(rb"[ \t\r\n]*+")
+STRIDE = 1 << 16  # bytes of white space that are passed over in one step
+
+
+def lines_in(body: bytes) -> Iterator[tuple[int, int]]:
+    """Number and place of each line that is not blank, one at a time.
+
+    Also (0, 0), which is no line, where white space goes on for long: a moment to let others go on.
+    """
+    at, number = 0, 1
+    while at < len(body):
+        begin = at
+        found = BLANK.match(body, begin, begin + STRIDE)
+        at = found.end() if found else begin
+        number += body.count(b"\n", begin, at)
+        if at == len(body):
+            return
+        if at == begin + STRIDE:
+            yield 0, 0
+            continue
+        yield number, at
+        end = body.find(b"\n", at)
+        at = len(body) if end < 0 else end
+
+
+def line_at(body: bytes, number: int, at: int) -> Any_Line:
+    """Return the line of this number, which begins at this place. Raises BadLine."""
+    end = body.find(b"\n", at)
+    raw = body[at:] if end < 0 else body[at:end]
+    try:
+        if (many := values_in(raw)) > VALUES:
+            raise ValueError(f"it has {many} values; at most {VALUES} are allowed: split it")
+        line: Any_Line = _decode(raw)
+        _check_times(line)
+    except (ValueError, RecursionError, OverflowError, OSError) as e:
+        raise bad_line(number, e) from e
+    return line
+
+
+def bad_line(number: int, why: object) -> BadLine:
+    return BadLine(f"Line {number} cannot be imported: {why}")
+
+
+STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+MARKS = (b",", b"[", b"{")
+
+
+def values_in(raw: bytes) -> int:
+    """Return how many values a JSON text has, about: as many as its commas and brackets, where they
+    are none of its strings' letters. What is to be found out is whether they are more than
+    `VALUES`, which cost more to read than their bytes do.
+    """
+    if (most := sum(map(raw.count, MARKS))) <= VALUES:
+        return most
+    if (strings := (raw.count(b'"') - raw.count(b'\\"')) // 2) > 2 * VALUES:
+        return strings // 2
+    bare = STRING.sub(b"", raw)
+    return sum(map(bare.count, MARKS))
+
+
+def _check_times(line: ExportLine) -> None:
+    for name in ("created_at", "updated_at", "forgotten_at"):
+        if (value := getattr(line, name, None)) is not None:
+            moment(value)
+
+
+def moment(value: str) -> float:
+    """Return seconds since 1970 of a time that can also be told again.
+
+    Raises ValueError or OverflowError.
+    """
+    at = parse_time(value)
+    iso(at)
+    return at

@@ -1,0 +1,106 @@
+"""The jobs every gateway has: what follows an erasure outside the database, and what leaves by
+age.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from memory.jobs.reindex import begin, reindex_handler
+from memory.jobs.worker import Handler, Worker
+from memory.retrieval.retriever import Retriever
+from memory.stores.sql import fts, passage_lifecycle, retention, vectors
+from memory.stores.sql.database import Database
+from memory.stores.sql.erasure import expire_unnamed, finish
+from memory.stores.sql.jobs import Effect, QueuedJob, delete_dead, enqueue
+
+DAY = 86400.0
+PERIOD_SECONDS = 3600.0  # seconds between looks for what is too old
+DEAD_DAYS = (
+    30  # a dead job is kept for a person to look at, not for ever: it may hold a user's words
+)
+Embed = Callable[[int, bool], Awaitable[bool]]
+Forget = Callable[[int, str | None, Sequence[int] | None], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPolicy:
+    """Days after which things leave. 0: at the next look."""
+
+    explain: float
+    unnamed: float
+
+
+def erase_handler(db: Database, forget: Forget) -> Handler:
+    """Take out the rows that an interrupted erasure left, and vectors from an external index.
+
+    forget: (scope row key, kind of rows, None for all kinds, row keys, None for all).
+    """
+
+    async def erase(job: QueuedJob) -> None:
+        await finish(db, job)
+        for scope_id in job.payload["scopes"]:
+            await forget(scope_id, None, None)
+        for kind in ("passages", "messages"):
+            for scope_id, keys in job.payload.get(kind, {}).items():
+                await forget(int(scope_id), kind, keys)
+
+    return erase
+
+
+def expire_handler(db: Database, ages: RetentionPolicy) -> Handler:
+    """Remove what is older than `ages`, and what the application's tables hold for too long; has a
+    search index of an earlier version made anew.
+    """
+
+    async def expire(_: QueuedJob) -> None:
+        now = time.time()
+        if await db.read(fts.is_outdated):
+            await db.write(begin)
+        for work in (
+            lambda conn: retention.expire_retries(conn, now),
+            lambda conn: retention.expire_records(conn, now - ages.explain * DAY),
+            lambda conn: delete_dead(conn, now - DEAD_DAYS * DAY),
+            *(lambda conn, x=x: x.expire(conn, now) for x in db.application_tables),
+        ):
+            while await db.write(work, piece=True):
+                pass
+        while await expire_unnamed(db, now - ages.unnamed * DAY):
+            pass
+
+    return expire
+
+
+def embed_handler(embed: Embed) -> Handler:
+    """Make the vectors that a scope lacks; what takes longer than one job is the next one's."""
+
+    async def run(job: QueuedJob) -> Effect | None:
+        scope_id, whole = job.scope_id, bool(job.payload.get("whole"))
+        if scope_id is None or not await embed(scope_id, whole):
+            return None
+        return lambda conn: enqueue(conn, vectors.job_of(scope_id, whole=whole))
+
+    return run
+
+
+def fade_handler(db: Database) -> Handler:
+    """Set aside what has grown faint; it can be brought back."""
+
+    async def fade(_: QueuedJob) -> None:
+        now, after = time.time(), 0
+        while keys := await db.read(partial(passage_lifecycle.faint, now=now, after=after)):
+            await db.write(partial(passage_lifecycle.fade, now=now, keys=keys), piece=True)
+            after = keys[-1]
+
+    return fade
+
+
+def register(worker: Worker, db: Database, ages: RetentionPolicy, retrieval: Retriever) -> None:
+    """Give the worker the jobs that every gateway has."""
+    worker.register("erase", erase_handler(db, retrieval.forget))
+    worker.register("embed", embed_handler(retrieval.embed_scope), small=True)
+    worker.register("reindex", reindex_handler(db))
+    worker.register("expire", expire_handler(db, ages), every=PERIOD_SECONDS)

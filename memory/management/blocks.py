@@ -1,0 +1,73 @@
+"""Core memory from outside: blocks, their versions, undo, and the edits that can be made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection
+
+from memory.core.blocks import Block
+from memory.core.edits import Edit, patch_block, put_block, remove_block
+from memory.management.reading import read
+from memory.service import Memory
+from memory.stores.sql import blocks as rows
+from memory.stores.sql.blocks import BlockSet
+from memory.stores.sql.management_context import ManagementActor, touch_scope
+
+__all__ = [
+    "edit_block",
+    "list_blocks",
+    "list_versions",
+    "patch_block",
+    "put_block",
+    "remove_block",
+    "undo_edit",
+]
+
+
+async def list_blocks(memory: Memory, actor: ManagementActor) -> Mapping[str, Block]:
+    """List the blocks by their labels, the operator's among them. Raises StoreUnavailable."""
+    return await read(memory, lambda conn: rows.all_of(conn, actor.shelf(conn)))
+
+
+async def edit_block(
+    memory: Memory, actor: ManagementActor, label: str, how: Edit, expect: int | None = None
+) -> Block | None:
+    """Edit a block. Returns it as it is then, None where it was deleted.
+
+    expect: the version the caller saw. Raises Conflict, NotFound, ToolError, StoreUnavailable.
+    """
+    source = replace(actor.source, expect=expect)
+
+    def work(conn: Connection) -> Block | None:
+        shelf = BlockSet(touch_scope(conn, actor.scope), actor.defaults)
+        return rows.edit(conn, shelf, label, how, source)
+
+    return await memory.db.write(work)
+
+
+async def undo_edit(memory: Memory, actor: ManagementActor, label: str) -> Block | None:
+    """Take the newest edit back. Returns the block as it is then, None where it is gone.
+
+    Raises NotFound, BlockReadOnly, BlockFull, StoreUnavailable.
+    """
+
+    def work(conn: Connection) -> Block | None:
+        shelf = BlockSet(touch_scope(conn, actor.scope), actor.defaults)
+        return rows.undo(conn, shelf, label, actor.source)
+
+    return await memory.db.write(work)
+
+
+async def list_versions(
+    memory: Memory, actor: ManagementActor, label: str, before: int | None, limit: int
+) -> list[dict[str, Any]]:
+    """List a block's versions, newest first, before a version.
+
+    Raises NotFound for a block that never was edited and is no default; StoreUnavailable.
+    """
+    return await read(
+        memory, lambda conn: rows.versions(conn, actor.shelf(conn), label, before, limit)
+    )

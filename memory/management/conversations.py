@@ -1,0 +1,132 @@
+"""Recall memory from outside: conversations, their messages, explain records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection
+
+from memory.conversation.messages import Json
+from memory.errors import AmbiguousName, NotFound
+from memory.management.reading import read
+from memory.management.users import find_scope
+from memory.scope import Scope
+from memory.service import Memory
+from memory.stores.sql import conversations as rows
+from memory.stores.sql import erasure, importer, scopes
+from memory.stores.sql import messages as message_rows
+from memory.stores.sql.conversations import FoundConversation
+from memory.stores.sql.management_context import ManagementActor
+from memory.stores.sql.messages import SearchQuery
+from memory.stores.sql.scopes import VisibleScopes
+from memory.stores.sql.transcripts import ImportedMessage
+
+MessageRow = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationName:
+    """A conversation by its name, and whose it is where several have one of that name."""
+
+    name: str
+    user: str | None = None
+    agent: str | None = None
+
+
+async def list_conversations(
+    memory: Memory, scope: Scope, before: int | None, limit: int
+) -> list[FoundConversation]:
+    """List a scope's conversations, newest first, before a row key. Raises StoreUnavailable."""
+
+    def work(conn: Connection) -> list[FoundConversation]:
+        scope_id = scopes.find(conn, scope)
+        return [] if scope_id is None else rows.page(conn, scope_id, before, limit)
+
+    return await read(memory, work)
+
+
+async def import_conversation(
+    memory: Memory, actor: ManagementActor, said: Sequence[ImportedMessage], name: str | None
+) -> FoundConversation:
+    """Store a chat as a conversation of its own; its assistant messages count as ours.
+
+    Raises Conflict for a name in use, Erased, StoreUnavailable.
+    """
+    return await importer.import_conversation(memory.db, actor, said, name)
+
+
+async def list_messages(
+    memory: Memory, scope: Scope, name: str, after: int, limit: int
+) -> list[MessageRow]:
+    """List the messages of a scope's conversation, oldest first, after a row key.
+
+    Raises NotFound, StoreUnavailable.
+    """
+
+    def work(conn: Connection) -> list[MessageRow] | None:
+        scope_id = scopes.find(conn, scope)
+        found = None if scope_id is None else rows.find_named(conn, scope_id, name)
+        return None if found is None else message_rows.page(conn, found.key, after, limit)
+
+    listed = await read(memory, work)
+    if listed is None:
+        raise NotFound(f"This user has no conversation {name[:80]!r}.")
+    return listed
+
+
+def parse_message(row: MessageRow) -> Json:
+    """Return a listed message as it was given."""
+    return message_rows.message_of(row["body"], row["role"], row["content"])
+
+
+async def search_messages(memory: Memory, scope: Scope, wanted: SearchQuery) -> list[MessageRow]:
+    """Search all that was said, best first; without words, the newest. Raises StoreUnavailable."""
+    scope_id = await find_scope(memory, scope)
+    return [] if scope_id is None else await memory.retrieval.messages(scope_id, wanted)
+
+
+async def read_conversation(
+    memory: Memory, reach: VisibleScopes, which: ConversationName, after: int, limit: int
+) -> tuple[FoundConversation, list[MessageRow]]:
+    """Return a conversation with its messages, oldest first, after a row key.
+
+    Raises NotFound, AmbiguousName, StoreUnavailable.
+    """
+
+    def work(conn: Connection) -> tuple[FoundConversation, list[MessageRow]]:
+        found = _find(conn, reach, which)
+        return found, message_rows.page(conn, found.key, after, limit)
+
+    return await read(memory, work)
+
+
+async def delete_conversation(
+    memory: Memory, reach: VisibleScopes, which: ConversationName
+) -> FoundConversation:
+    """Delete a conversation with all that hangs on it. Returns what it was.
+
+    Raises NotFound, AmbiguousName, StoreUnavailable.
+    """
+    found = await erasure.delete_conversation(memory.db, lambda conn: _find(conn, reach, which))
+    await asyncio.to_thread(memory.spill.forget_conversation, found.key)
+    return found
+
+
+async def find_explain_record(memory: Memory, reach: VisibleScopes, ident: str) -> Json | None:
+    """Find what the memory did to one request, with its time and its user.
+
+    Raises StoreUnavailable.
+    """
+    return await read(memory, lambda conn: rows.find_explain_record(conn, reach, ident))
+
+
+def _find(conn: Connection, reach: VisibleScopes, which: ConversationName) -> FoundConversation:
+    found = rows.find_visible(conn, reach, which.name, which.user, which.agent)
+    if not found:
+        raise NotFound(f"There is no conversation {which.name[:80]!r} that this key may see.")
+    if len(found) > 1:
+        raise AmbiguousName(f"several conversations are named {which.name[:80]!r}")
+    return found[0]

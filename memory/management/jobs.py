@@ -1,0 +1,24 @@
+"""Background jobs from outside: those of a state, and another try for one that gave up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memory.management.reading import read
+from memory.service import Memory
+from memory.stores.sql import job_admin
+from memory.stores.sql.scopes import VisibleScopes
+
+STATES = job_admin.STATES
+
+
+async def list_jobs(
+    memory: Memory, reach: VisibleScopes, state: str, before: int | None, limit: int
+) -> list[dict[str, Any]]:
+    """List jobs of a state, newest first, before a row key. Raises StoreUnavailable."""
+    return await read(memory, lambda conn: job_admin.page(conn, reach, state, before, limit))
+
+
+async def retry_job(memory: Memory, reach: VisibleScopes, ident: int) -> None:
+    """Give a dead job all its attempts again. Raises NotFound, StoreUnavailable."""
+    await memory.db.write(lambda conn: job_admin.retry(conn, reach, ident))

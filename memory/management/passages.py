@@ -1,0 +1,109 @@
+"""Archival memory from outside: passages listed, added, searched, set aside, removed."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from memory.errors import NotFound
+from memory.management.reading import read
+from memory.management.users import find_scope
+from memory.scope import Scope
+from memory.service import Memory
+from memory.stores.sql import passage_lifecycle, scopes
+from memory.stores.sql import passages as rows
+from memory.stores.sql.jobs import QueuedJob, enqueue
+from memory.stores.sql.management_context import ManagementActor, touch_scope
+from memory.stores.sql.passages import NewPassage, Passage, PassageFilter
+
+
+async def list_passages(
+    memory: Memory, scope: Scope, before: int | None, limit: int, *, forgotten: bool = False
+) -> list[Passage]:
+    """List passages, newest first, before a row key. Raises StoreUnavailable.
+
+    forgotten: those that were set aside, instead of those that are searched.
+    """
+    page = passage_lifecycle.list_superseded if forgotten else rows.page
+
+    def work(conn: Connection) -> list[Passage]:
+        scope_id = scopes.find(conn, scope)
+        return [] if scope_id is None else page(conn, scope_id, before, limit)
+
+    return await read(memory, work)
+
+
+async def get_passage(memory: Memory, scope: Scope, ident: str) -> Passage:
+    """Return one passage. Raises NotFound, StoreUnavailable."""
+
+    def work(conn: Connection) -> Passage | None:
+        scope_id = scopes.find(conn, scope)
+        return None if scope_id is None else rows.get(conn, [scope_id], ident)
+
+    found = await read(memory, work)
+    if found is None:
+        raise _not_found(ident[:80])
+    return found
+
+
+async def search_passages(memory: Memory, scope: Scope, wanted: PassageFilter) -> list[Passage]:
+    """Search passages, best first; without words, the newest. Raises StoreUnavailable."""
+    scope_id = await find_scope(memory, scope)
+    return [] if scope_id is None else await memory.retrieval.passages(scope_id, wanted)
+
+
+def check_passage(content: str, kind: str, importance: float) -> None:
+    """Raise BadArguments for what cannot be a passage."""
+    rows.check(content, kind, importance)
+
+
+async def add_passage(memory: Memory, actor: ManagementActor, new: NewPassage) -> list[Passage]:
+    """Store a text as passages; those that were there already are returned as they are.
+
+    Raises StoreUnavailable.
+    """
+    return await memory.db.write(
+        lambda conn: rows.add(conn, touch_scope(conn, actor.scope), new)[0]
+    )
+
+
+async def restore_passage(memory: Memory, actor: ManagementActor, ident: str) -> Passage:
+    """Bring a passage back that was set aside. Raises NotFound, StoreUnavailable."""
+
+    def work(conn: Connection) -> Passage:
+        found = passage_lifecycle.restore(conn, touch_scope(conn, actor.scope), ident)
+        if found is None:
+            raise _not_found(ident)
+        return found
+
+    return await memory.db.write(work)
+
+
+async def set_passage_aside(memory: Memory, actor: ManagementActor, ident: str) -> None:
+    """Take a passage out of every search; `restore_passage` brings it back.
+
+    Raises NotFound, StoreUnavailable.
+    """
+
+    def work(conn: Connection) -> None:
+        scope_id = touch_scope(conn, actor.scope)
+        if not passage_lifecycle.set_aside(conn, scope_id, ident, actor.source.actor):
+            raise _not_found(ident)
+
+    await memory.db.write(work)
+
+
+async def delete_passage(memory: Memory, actor: ManagementActor, ident: str) -> None:
+    """Remove a passage, in the indexes too. Raises NotFound, StoreUnavailable."""
+
+    def work(conn: Connection) -> None:
+        scope_id = touch_scope(conn, actor.scope)
+        key = rows.remove(conn, [scope_id], ident)
+        if key is None:
+            raise _not_found(ident)
+        enqueue(conn, QueuedJob("erase", {"scopes": [], "passages": {str(scope_id): [key]}}))
+
+    await memory.db.write(work)
+
+
+def _not_found(ident: str) -> NotFound:
+    return NotFound(f"There is no passage {ident!r} here.")

@@ -1,0 +1,63 @@
+"""Users from outside: listed, found, exported, imported, erased."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from memory.export_format import ExportLine
+from memory.management.reading import read
+from memory.scope import Scope
+from memory.service import Memory
+from memory.stores.sql import erasure, exporter, importer, scopes
+from memory.stores.sql.import_manifest import ImportManifest
+from memory.stores.sql.importer import ImportReceipt
+from memory.stores.sql.management_context import ManagementActor
+from memory.stores.sql.scopes import UserName, VisibleScopes
+
+
+async def list_users(
+    memory: Memory, reach: VisibleScopes, after: UserName | None, limit: int
+) -> list[dict[str, Any]]:
+    """List users by tenant and name after `after`, with counts. Raises StoreUnavailable."""
+    return await read(memory, lambda conn: scopes.users(conn, reach, after, limit))
+
+
+async def find_scope(memory: Memory, scope: Scope) -> int | None:
+    """Find the scope's row, None while nothing is stored of it. Raises StoreUnavailable."""
+    return await read(memory, lambda conn: scopes.find(conn, scope))
+
+
+async def is_proven(memory: Memory, tenant: str) -> bool:
+    """Tell whether an upstream ever accepted this tenant. Raises StoreUnavailable."""
+    return await read(memory, lambda conn: scopes.proven(conn, tenant))
+
+
+async def erase_user(memory: Memory, tenant: str, user: str) -> dict[str, int]:
+    """Erase everything of a user, what the application's tables tell of them too.
+
+    Returns rows removed by kind. Raises StoreUnavailable: doing it again goes on with it.
+    """
+    db = memory.db
+    counts = await erasure.erase(db, memory.secret, (tenant, user), db.application_tables)
+    await asyncio.to_thread(memory.spill.forget, tenant, user)
+    return counts
+
+
+def export_user(
+    memory: Memory, tenant: str, user: str, agent: str | None = None
+) -> AsyncIterator[ExportLine]:
+    """Export a user's memory line by line, of one agent or of all. Raises StoreUnavailable."""
+    return exporter.export(memory.db, tenant, user, agent)
+
+
+async def import_user(
+    memory: Memory, actor: ManagementActor, manifest: ImportManifest
+) -> ImportReceipt:
+    """Write what was examined into the user's memory.
+
+    Raises Erased, Conflict, StoreUnavailable: what was written by then stays, and doing it again
+    writes the rest.
+    """
+    return await importer.import_into(memory.db, actor, manifest)

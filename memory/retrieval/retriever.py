@@ -1,0 +1,300 @@
+"""Search over one scope's archival and recall memory: keywords always, vectors beside them where an
+embedder is configured.
+
+An embedder that fails or is slow costs its part of the ranking, never the search; a text that it
+refuses costs that text's vector alone. Scopes under `exact_below` vectors are scored exactly,
+larger ones in the index. What names nobody is embedded as passages alone: its messages are found by
+words, so that calls of no user cost nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from sys import getsizeof
+from typing import Any, Protocol
+
+from memory.cache import Cache
+from memory.embed.base import Embed, EmbedRefused, EmbedUnavailable
+from memory.errors import StoreUnavailable
+from memory.retrieval.indexer import Indexer
+from memory.search.query import QUERY, without_names
+from memory.search.ranking import NEAREST, SimilarityScores
+from memory.search.similarity import near, pack_vector, unpack_vector
+from memory.stores.sql import messages as message_rows
+from memory.stores.sql import passages as passage_rows
+from memory.stores.sql import vectors as vector_rows
+from memory.stores.sql.database import Database
+from memory.stores.sql.fts import speakers
+from memory.stores.sql.jobs import QueuedJob
+from memory.stores.sql.vectors import KINDS, MESSAGES, PASSAGES, VectorKind, VectorSet
+
+log = logging.getLogger("mnemogate")
+EMBED_SECONDS = 2.0
+BATCH = 64  # texts embedded and kept together
+PLAIN = "hello"  # a text that is refused by what refuses every text
+SMALL_BATCH = 8  # vectors that are written at once, beside the turns: what one of them said
+# of one background job; the rest is the next one's. The same hand erases: it waits for no more, and
+# what it took out stays out
+JOB_SECONDS = 10.0
+# of queries and their vectors: both searches of a turn ask for the same, and so does the next page
+ASKED_BYTES, ASKED_EACH = (
+    1 << 20,
+    300,
+)
+NUMBER = 44  # bytes, of a vector's each
+OVERLAP = (
+    3_600_000_000 << 12
+)  # of row keys, an hour: a clock that was set back leaves no message without its vector
+PAGE = 500  # vectors that go into the index together
+Hit = dict[str, Any]
+
+
+class VectorIndex(Protocol):
+    """An index of large scopes: a collection by name, vectors by row key.
+
+    Every method raises StoreUnavailable.
+    """
+
+    async def upsert(self, name: str, items: Sequence[tuple[int, list[float]]]) -> None: ...
+
+    async def nearest(self, name: str, vector: list[float], limit: int) -> dict[int, float]: ...
+
+    async def forget(self, prefix: str, keys: Sequence[int] | None) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(slots=True)
+class SemanticSearch:
+    """Search by meaning: the embedder, the index for scopes of `exact_below` vectors and more
+    (None: always exact).
+    """
+
+    embed: Embed
+    index: VectorIndex | None = None
+    exact_below: int = 5000
+
+
+def _weight(asked: tuple[str, str], vector: list[float]) -> int:
+    return sum(map(getsizeof, asked)) + NUMBER * len(vector)
+
+
+class Retriever:
+    """Implements the tools' Finder over the database. busy: see `Indexer`."""
+
+    def __init__(
+        self, db: Database, meaning: SemanticSearch | None = None, busy: Collection[int] = ()
+    ) -> None:
+        self._db = db
+        self.indexing = Indexer(db, busy)
+        self.meaning = meaning
+        self.asked: Cache[tuple[str, str], list[float]] = Cache(ASKED_BYTES, ASKED_EACH, _weight)
+
+    async def messages(self, scope_id: int, wanted: message_rows.SearchQuery) -> list[Hit]:
+        """Messages, best first, with role, content, conversation, created_at, score and why."""
+        wanted = replace(wanted, text=wanted.text[:QUERY])
+        if wanted.text.strip():
+            await self.indexing.ensure_indexed(scope_id)
+        near = await self._near(
+            MESSAGES, scope_id, wanted.text, message_rows.filter_keys(scope_id, wanted)
+        )
+        return await self._db.read(lambda conn: message_rows.search(conn, scope_id, wanted, near))
+
+    async def passages(self, scope_id: int, wanted: passage_rows.PassageFilter) -> list[Hit]:
+        """Passages, best first, with id, content, tags, created_at, score and why."""
+        wanted = replace(wanted, query=replace(wanted.query, text=wanted.query.text[:QUERY]))
+        near = await self._near(
+            PASSAGES, scope_id, wanted.query.text, passage_rows.filter_keys(scope_id, wanted)
+        )
+        return await self._db.read(lambda conn: passage_rows.search(conn, scope_id, wanted, near))
+
+    async def _near(
+        self, kind: VectorKind, scope_id: int, words: str, allowed: Any
+    ) -> SimilarityScores:
+        """Return the nearest rows that may be shown; nothing where meaning cannot be asked now.
+
+        allowed: a query of their row keys, None for all.
+        """
+        meaning = self.meaning
+        if meaning is None or not words.strip():
+            return SimilarityScores()
+        part = VectorSet(kind, scope_id, meaning.embed.model)
+        try:
+            owner, many, names = await self._db.read(
+                lambda conn: (
+                    vector_rows.owner(conn, scope_id),
+                    vector_rows.count(conn, part, meaning.exact_below, allowed),
+                    speakers(conn, kind.name, scope_id, words),
+                )
+            )
+            if owner is None or not many:
+                return SimilarityScores()
+            # A name is near to what is said to its bearer, not to what they say; who spoke, or what
+            # is tagged so, is known without it.
+            vector = await self._vector(meaning.embed, owner[0], without_names(words, names))
+            if meaning.index is not None and many >= meaning.exact_below:
+                return SimilarityScores(
+                    await meaning.index.nearest(
+                        _name(part), unpack_vector(pack_vector(vector)), NEAREST
+                    )
+                )
+            return await self._db.read(
+                lambda conn: near(vector, vector_rows.of_scope(conn, part, allowed))
+            )
+        except (EmbedRefused, EmbedUnavailable, StoreUnavailable, TimeoutError):
+            return SimilarityScores()
+
+    async def _vector(self, embed: Embed, tenant: str, words: str) -> list[float]:
+        """Return the query's vector. Raises EmbedRefused, EmbedUnavailable, TimeoutError."""
+        if (known := self.asked.get((tenant, words))) is not None:
+            return known
+        async with asyncio.timeout(EMBED_SECONDS):
+            vector = (await embed(tenant, [words[: vector_rows.MAX_TEXT_CHARACTERS]]))[0]
+        self.asked.put((tenant, words), vector)
+        return vector
+
+    def jobs(self, scope_id: int | None) -> list[QueuedJob]:
+        """Return what follows when messages of a named user were recorded."""
+        return (
+            [vector_rows.job_of(scope_id)]
+            if self.meaning is not None and scope_id is not None
+            else []
+        )
+
+    async def embed_scope(self, scope_id: int, whole: bool = False) -> bool:
+        """Make the missing vectors of a scope, for some seconds; doing it again does nothing.
+
+        whole: looks at every row, and puts all of a large scope into the index anew. Returns
+        whether more is to be done. Raises EmbedUnavailable, StoreUnavailable.
+        """
+        meaning = self.meaning
+        owner = await self._db.read(lambda conn: vector_rows.owner(conn, scope_id))
+        if meaning is None or owner is None:
+            return False
+        tenant, named = owner
+        until = time.monotonic() + JOB_SECONDS
+        for kind in KINDS if named else (PASSAGES,):
+            part = VectorSet(kind, scope_id, meaning.embed.model)
+            # Passages come back from being set aside, messages only grow at their end.
+            after = (
+                0
+                if whole or kind is PASSAGES
+                else await self._db.read(partial(vector_rows.newest, part=part)) - OVERLAP
+            )
+            size = BATCH
+            while items := await self._db.read(
+                partial(vector_rows.find_missing, part=part, after=after, limit=size)
+            ):
+                if time.monotonic() > until:
+                    return True
+                done = await self._make(meaning, part, tenant, items)
+                after, size = items[done - 1][0], min(2 * done, BATCH)
+            if (
+                whole
+                and meaning.index is not None
+                and await self._many(part, meaning) >= meaning.exact_below
+            ):
+                await self._put_whole(meaning.index, part)
+        return False
+
+    async def _make(
+        self,
+        meaning: SemanticSearch,
+        part: VectorSet,
+        tenant: str,
+        items: Sequence[tuple[int, str]],
+    ) -> int:
+        """Make and keeps the vectors of texts: of all, or of the first half, a quarter and so on,
+        where one of them is refused. That one alone is passed over. Returns how many of the first
+        are done with. Raises EmbedUnavailable, StoreUnavailable.
+        """
+        some = items
+        while True:
+            try:
+                made = await meaning.embed(tenant, [text for _, text in some])
+            except EmbedRefused:
+                if some is items:
+                    await _works(meaning.embed, tenant)
+                if len(some) == 1:
+                    await self._pass_over(part, some[0][0])
+                    return 1
+                some = some[: len(some) // 2]
+            else:
+                await self._keep(
+                    meaning,
+                    part,
+                    {key: pack_vector(vector) for (key, _), vector in zip(some, made, strict=True)},
+                )
+                return len(some)
+
+    async def _pass_over(self, part: VectorSet, key: int) -> None:
+        await self._db.write(lambda conn: vector_rows.pass_over(conn, part, key), small=True)
+        log.warning(
+            "%s refused a text (%s, row %d): words alone find it", part.model, part.kind.name, key
+        )
+
+    async def _keep(
+        self, meaning: SemanticSearch, part: VectorSet, new: Mapping[int, bytes]
+    ) -> None:
+        """Into the index first: what has its vector in SQL is there, whenever this is interrupted.
+
+        A scope that just grew large is put into it whole. What is deleted meanwhile is taken out by
+        the job that follows the deletion.
+        """
+        if meaning.index is not None:
+            many = await self._many(part, meaning)
+            if many + len(new) >= meaning.exact_below:
+                if many < meaning.exact_below:
+                    await self._put_whole(meaning.index, part)
+                await _put(meaning.index, part, new)
+        await self._db.write(
+            lambda conn: vector_rows.store(conn, part, new), small=len(new) <= SMALL_BATCH
+        )
+
+    async def _many(self, part: VectorSet, meaning: SemanticSearch) -> int:
+        return await self._db.read(lambda conn: vector_rows.count(conn, part, meaning.exact_below))
+
+    async def _put_whole(self, index: VectorIndex, part: VectorSet) -> None:
+        after = 0
+        while some := await self._db.read(
+            partial(vector_rows.page, part=part, after=after, limit=PAGE)
+        ):
+            await _put(index, part, some)
+            after = max(some)
+
+    async def forget(self, scope_id: int, kind: str | None, keys: Sequence[int] | None) -> None:
+        """Take vectors out of the index by row key.
+
+        kind None: of both; keys None: all. Raises StoreUnavailable.
+        """
+        if self.meaning is not None and self.meaning.index is not None:
+            await self.meaning.index.forget(
+                f"scope-{scope_id}-{kind}-" if kind else f"scope-{scope_id}-", keys
+            )
+
+
+async def _works(embed: Embed, tenant: str) -> None:
+    """Tell whether it is the texts that were refused.
+
+    Raises EmbedUnavailable where every text is: for its model's name, say.
+    """
+    try:
+        await embed(tenant, [PLAIN])
+    except EmbedRefused as e:
+        raise EmbedUnavailable(f"the embedder refuses every text: {e}") from e
+
+
+async def _put(index: VectorIndex, part: VectorSet, found: Mapping[int, bytes]) -> None:
+    await index.upsert(_name(part), [(k, unpack_vector(v)) for k, v in found.items()])
+
+
+def _name(part: VectorSet) -> str:
+    """Return a collection of its own for each scope, kind and model."""
+    model = hashlib.blake2b(part.model.encode(), digest_size=6).hexdigest()
+    return f"scope-{part.scope_id}-{part.kind.name}-{model}"

@@ -1,0 +1,83 @@
+"""The dates that a question names: "in May 2023", "8 June", "2022-03-01", "in 2021", 五月. Pure.
+
+What is relative ("yesterday", "last week") is left alone: it was said on another day than the one
+it is searched on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from memory.search.vocabulary import MONTHS
+
+_ISO = re.compile(r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b")
+_MONTH = re.compile(
+    rf"\b(?:(?P<before>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?)?(?P<month>{'|'.join(MONTHS)})\b"
+    r"(?:\s+(?P<after>\d{1,2})(?:st|nd|rd|th)?\b)?(?:,?\s+(?:of\s+)?(?P<year>(?:19|20)\d\d)\b)?",
+    re.IGNORECASE,
+)
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_CJK = re.compile(
+    r"(?:((?:19|20)\d\d)\s*年\s*)?(1[0-2]|[1-9]|十[一二]?|[一二三四五六七八九])\s*月(?!\s*[个個])(?:\s*(\d{1,"
+    r"2})\s*[日号])?"
+)
+_NUMERALS = {
+    name: i
+    for i, name in enumerate(
+        ["一", "二", "三", "四", "五", "六", "七", "八", "九", "十", "十一", "十二"], 1
+    )
+}
+# "may" and "march" are verbs as well: alone they name a month only after one of these.
+_VERBS = frozenset({"may", "march"})
+LEAD = 40  # characters before it in which that is looked for
+_BEFORE = re.compile(
+    r"\b(?:in|of|on|by|during|since|until|last|this|next|early|late|mid)\s+$", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DateRange:
+    """A day, a month or a year, in part or whole."""
+
+    year: int | None = None
+    month: int | None = None
+    day: int | None = None
+
+    def holds(self, at: float) -> bool:
+        """Tell whether a moment, in seconds since 1970, lies in it."""
+        moment = datetime.fromtimestamp(at, UTC)
+        return (
+            self.year in (None, moment.year)
+            and self.month in (None, moment.month)
+            and self.day in (None, moment.day)
+        )
+
+
+def dates_in(query: str) -> Sequence[DateRange]:
+    """Return the dates that the query names, the most exact reading of each."""
+    found = [
+        DateRange(int(m[1]), int(m[2]), int(m[3]) if m[3] else None) for m in _ISO.finditer(query)
+    ]
+    for m in _MONTH.finditer(query):
+        day, name = m["before"] or m["after"], m["month"].lower()
+        if name in _VERBS and not (
+            day or m["year"] or _BEFORE.search(query[max(0, m.start() - LEAD) : m.start()])
+        ):
+            continue
+        found.append(
+            DateRange(
+                int(m["year"]) if m["year"] else None, MONTHS[name], int(day) if day else None
+            )
+        )
+    found += [
+        DateRange(
+            int(m[1]) if m[1] else None,
+            int(m[2]) if m[2].isdigit() else _NUMERALS[m[2]],
+            int(m[3]) if m[3] else None,
+        )
+        for m in _CJK.finditer(query)
+    ]
+    return found or [DateRange(int(m[0])) for m in _YEAR.finditer(query)]

@@ -1,0 +1,32 @@
+"""How strong a passage is: it fades with time, by its type, and slower the more it matters and the
+more it is used. Pure.
+
+strength = e^-(rate x hours since it was made or last found x (1 - importance) / (1 + times found)).
+At importance 0.5 and never found, what is faint (0.05) by then: trivial after 20 hours, context
+after 2.5 days, a fact after 5 days, a preference after 25; who the user is, and what has importance
+1, never.
+"""
+
+from __future__ import annotations
+
+import math
+
+RATES = {
+    "identity": 0.0,
+    "preference": 0.01,
+    "fact": 0.05,
+    "context": 0.1,
+    "trivial": 0.3,
+}  # an hour
+FAINT = 0.05
+LIMIT = -math.log(FAINT)
+
+
+def strength(kind: str, importance: float, uses: int, hours: float) -> float:
+    """From 1, fresh, to 0."""
+    return math.exp(
+        -RATES.get(kind, RATES["fact"]) * max(0.0, hours) * (1 - importance) / (1 + uses)
+    )
+
+
+TYPES = ("identity", "preference", "fact", "context", "trivial")

@@ -1,0 +1,213 @@
+"""When two facts are one: the words that tell, and how near two texts are. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memory.search.query import CJK, WORD, split_cjk
+from memory.search.vocabulary import DAYS, MONTHS
+
+# Words that turn a fact into another one: two facts of which one has such a word more are never the
+# same.
+TURNING = frozenset(
+    [
+        "no",
+        "not",
+        "never",
+        "none",
+        "nor",
+        "neither",
+        "nobody",
+        "nothing",
+        "without",
+        "hardly",
+        "barely",
+        "rarely",
+        "seldom",
+        "former",
+        "formerly",
+        "ex",
+        "longer",
+        "stop",
+        "stops",
+        "stopped",
+        "quit",
+        "quits",
+        "used",
+        "doesn",
+        "don",
+        "isn",
+        "didn",
+        "wasn",
+        "aren",
+        "weren",
+        "won",
+        "hasn",
+        "haven",
+        "hadn",
+        "couldn",
+        "wouldn",
+        "shouldn",
+        "mustn",
+        "can",
+        "cannot",
+        "could",
+        "would",
+        "should",
+        "might",
+        "must",
+        "will",
+        "ll",
+        "was",
+        "were",
+        "had",
+        "d",
+        "t",
+        "hate",
+        "hates",
+        "dislike",
+        "dislikes",
+        "only",
+        "almost",
+        "except",
+        "unless",
+        "if",
+        "but",
+        "and",
+        "or",
+        "before",
+        "after",
+        "until",
+        "since",
+        "ago",
+        "instead",
+    ]
+)
+
+
+COUNTING = frozenset(
+    [
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "twenty",
+        "thirty",
+        "forty",
+        "fifty",
+        "sixty",
+        "seventy",
+        "eighty",
+        "ninety",
+        "hundred",
+        "thousand",
+        "million",
+        "first",
+        "second",
+        "third",
+        "fourth",
+        "fifth",
+        "once",
+        "twice",
+        "half",
+        "double",
+        "today",
+        "tomorrow",
+        "yesterday",
+    ]
+)
+
+
+TELLING = TURNING | COUNTING | MONTHS.keys() | DAYS.keys()
+
+
+EMPTY = frozenset({"a", "an", "the", "s"})
+
+
+NEAR_DUPLICATE_SHARE = 0.8
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text that count when it is compared, in order, roughly without their
+    endings.
+    """
+    return [bare for bare, _ in _words(text)]
+
+
+def search_terms(text: str) -> list[str]:
+    """Return the words by which a text like this one can be found, each once: numbers, then the
+    longest, which are the rarest as a rule.
+    """
+    found = [w.lower() for w in WORD.findall(split_cjk(text))]
+    return sorted(
+        dict.fromkeys(w for w in found if w not in EMPTY),
+        key=lambda w: (any(c.isdigit() for c in w), len(w)),
+        reverse=True,
+    )
+
+
+def _words(text: str) -> list[tuple[str, bool]]:
+    """Return each with whether it tells one fact from another: a number, a day, a name, what turns
+    the sense, a piece of CJK text.
+    """
+    found = WORD.findall(split_cjk(text))
+    return [(_bare(w.casefold()), _tells(w)) for w in found if w.casefold() not in EMPTY]
+
+
+def _tells(word: str) -> bool:
+    return (
+        word.casefold() in TELLING
+        or word[0].isupper()
+        or any(c.isnumeric() for c in word)
+        or bool(CJK.match(word))
+    )
+
+
+def _bare(word: str) -> str:
+    """Without a plural's or a gerund's ending; a past stays one: who lived there has moved."""
+    if word in TELLING:
+        return word
+    return next(
+        (
+            word[: -len(end)]
+            for end in ("ing", "es", "s")
+            if word.endswith(end) and len(word) - len(end) > 2
+        ),
+        word,
+    )
+
+
+def is_duplicate(one: str, other: str) -> bool:
+    """Tell whether two texts say the same: the same words in the same order, or one has a few words
+    more of which none tells it apart.
+
+    Words that differ on both sides are a change, not a repetition.
+    """
+    return bool(find_duplicates(one, [other]))
+
+
+def find_duplicates(text: str, others: Sequence[str]) -> list[int]:
+    """Return which of the others say the same, by their places."""
+    mine = _words(text)
+    return [i for i, other in enumerate(others) if _are_alike(mine, _words(other))]
+
+
+def _are_alike(one: list[tuple[str, bool]], other: list[tuple[str, bool]]) -> bool:
+    small, large = sorted((one, other), key=len)
+    if not small or len(small) < NEAR_DUPLICATE_SHARE * len(large):
+        return False
+    met = 0
+    for bare, tells in large:
+        if met < len(small) and bare == small[met][0]:
+            met += 1
+        elif tells:
+            return False
+    return met == len(small)

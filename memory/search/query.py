@@ -1,0 +1,204 @@
+"""Keyword search: what text becomes before it is indexed, and what a query becomes before it is
+matched. Pure.
+
+- Every word is indexed with its scope before it ("s4kxtea"), so that a search reads one user's
+  postings alone: what others
+  wrote neither shows in the counts nor costs time. The prefix holds no vowel, so the stemmer treats
+  the word as if it stood alone.
+- Chinese, Japanese and Korean runs are split into overlapping bigrams, since the tokenizer finds no
+  substring in them.
+- A user's words are quoted terms, never query syntax.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+
+from memory.search.vocabulary import DAYS, FORMS, MONTHS, STOP
+
+CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
+WORD = re.compile(r"[^\W_]+")
+NAMED = re.compile(r"\s*\**([^\W\d_][\w.'-]{0,30}(?: [^\W\d_][\w.'-]{0,30})?)\**[:：]\s")
+POSSESSED = re.compile(r"([^\W_]+)(?:['’]s\b)?")
+DIGITS = "0123456789bcdfghjklmnpqrstvwz"  # of a scope's mark: no vowel, and no x, which ends it
+TERMS = 32  # of a query; more make it slower and no clearer
+QUERY = 4000  # characters of it that are looked at
+
+
+def split_cjk(text: str) -> str:
+    """Text with each CJK run as overlapping bigrams, space-separated."""
+    return CJK.sub(lambda m: " " + " ".join(_bigrams(m[0])) + " ", text)
+
+
+def _bigrams(run: str) -> list[str]:
+    return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
+
+
+@lru_cache(4096)
+def scope_mark(scope_id: int) -> str:
+    """What stands before each word of a scope, so it is short: digits, then a letter that ends
+    them.
+    """
+    digits, rest = "", scope_id
+    while rest:
+        rest, digit = divmod(rest, len(DIGITS))
+        digits = DIGITS[digit] + digits
+    return f"s{digits}x"
+
+
+def index_text(scope_id: int, text: str, *, telling: bool = False) -> str:
+    """Text as it is put into the index: its words, each once (a search asks whether a word is
+    there), each with the scope's mark. telling: without those that a search leaves out.
+    """
+    words: Iterable[str] = dict.fromkeys(
+        WORD.findall(text.lower() if text.isascii() else split_cjk(text))
+    )
+    if telling:
+        words = [w for w in words if w not in STOP]
+    mark = scope_mark(scope_id)
+    return mark + f" {mark}".join(words) if words else ""
+
+
+def terms(query: str) -> list[str]:
+    """Return the query's terms: stop words left out unless there is nothing else, each once, in
+    order.
+    """
+    words = [w.lower() for w in WORD.findall(split_cjk(query))]
+    told = [w for w in words if w not in STOP] or words
+    return list(dict.fromkeys(told))[:TERMS]
+
+
+@dataclass(frozen=True, slots=True)
+class TermLookup:
+    """One look into the index: an FTS5 expression for one term in one column.
+
+    term: its place in the query.
+    """
+
+    term: int
+    column: str
+    expression: str
+
+
+def term_lookups(scope_id: int, query: str) -> Iterator[TermLookup]:
+    """Yield what to look up for a query, none when it holds no word.
+
+    The column `voice` is the speaker's, for I and you.
+    """
+    mark = scope_mark(scope_id)
+    found = terms(query)
+    told: set[str] = set()
+    for i, term in enumerate(found):
+        forms = FORMS.get(term, (term,))
+        if told.intersection(forms):
+            continue  # went, where go was asked for already
+        told.update(forms)
+        words = " OR ".join(f'"{mark}{f}"' for f in forms)
+        columns = (
+            ("body", "speaker", "prev", "day")
+            if term.isdigit() or term in DAYS or term in MONTHS
+            else ("body", "speaker", "prev")
+        )
+        for column in columns:
+            yield TermLookup(i, column, f"{column} : ({words})")
+    if voice := _voice(query):
+        yield TermLookup(len(found), "voice", f'speaker : "{mark}{voice}"')
+
+
+def _voice(query: str) -> str | None:
+    """Who is likely to have said it: of I and you, the one that is asked about."""
+    words = {w.lower() for w in WORD.findall(query)}
+    mine, yours = (
+        bool(words & {"i", "me", "my", "mine", "myself"}),
+        bool(words & {"you", "your", "yours"}),
+    )
+    return None if mine == yours else "user" if mine else "assistant"
+
+
+def speaker_name(text: str) -> str:
+    """Return the name that a text begins with: chats of several are often told as "Ada: ..."."""
+    found = NAMED.match(text[:100])
+    return found[1] if found else ""
+
+
+def without_names(query: str, names: Collection[str]) -> str:
+    """Return the query without some names; as it is where nothing else would be left that a search
+    looks for. names: in lower case.
+    """
+    rest = (
+        " ".join(POSSESSED.sub(lambda m: "" if m[1].lower() in names else m[0], query).split())
+        if names
+        else query
+    )
+    return rest if any(w.lower() not in STOP for w in WORD.findall(rest)) else query
+
+
+def spoken_day(at: float) -> str:
+    """Return a date as people ask for it: 2023-05-08 Monday 8 May 2023."""
+    d = datetime.fromtimestamp(at, UTC)
+    return f"{d:%Y-%m-%d %A} {d.day} {d:%B %Y}"
+
+
+def parse_time(value: str, *, end: bool = False) -> float:
+    """Return seconds since 1970 of an ISO 8601 date or time; without a zone: UTC.
+
+    A date alone covers its whole day: with `end`, its last moment. Raises ValueError.
+    """
+    text = value.strip()
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    if end and _is_date(text):
+        moment += timedelta(days=1) - timedelta(microseconds=1)
+    return moment.timestamp()
+
+
+def _is_date(text: str) -> bool:
+    """Tell whether it is a date without a time, in any spelling: 2026-03-01, 20260301,
+    2026-W09-7.
+    """
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def iso(at: float) -> str:
+    """Return seconds since 1970 as ISO 8601 in UTC."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|(?<=[。！？])|\n{2,}")
+
+
+def passages_of(text: str, size: int = 1000) -> list[str]:
+    """Long text as passages of at most `size` characters, cut at sentence ends, else at white
+    space, else anywhere.
+    """
+    out: list[str] = []
+    for sentence in SENTENCE.split(text.strip()):
+        *parts, rest = _split_sentence(sentence.strip(), size)
+        out += parts
+        if rest and out and len(out[-1]) + len(rest) + 1 <= size:
+            out[-1] += " " + rest
+        elif rest:
+            out.append(rest)
+    return out
+
+
+def _split_sentence(piece: str, size: int) -> Iterator[str]:
+    """Yield a sentence in parts of at most `size` characters."""
+    at = 0
+    while len(piece) - at > size:
+        cut = piece.rfind(" ", at + size // 2, at + size)
+        cut = cut if cut > at else at + size
+        yield piece[at:cut].strip()
+        at = cut
+        while at < len(piece) and piece[at].isspace():
+            at += 1
+    yield piece[at:]

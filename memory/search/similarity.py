@@ -1,0 +1,89 @@
+"""Vectors as they are kept in SQL, and exact scoring of one scope's worth of them.
+
+Pure, over numpy (extras `chroma`, `onnx-minilm`).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from memory.search.ranking import EQUAL, SimilarityScores
+
+JUDGES = (
+    10,
+    30,
+)  # rows that share words, by which an embedder is judged: with fewer they prove nothing
+SURE_DEVIATIONS = 6.0  # standard deviations above chance
+SAME_VECTOR_SIMILARITY = 0.9999  # similarity of what is the same
+SAMPLE = 120  # rows at most that stand for all
+
+
+def pack_vector(vector: Sequence[float]) -> bytes:
+    """Return a vector at unit length as little-endian float32."""
+    import numpy as np
+
+    array = np.asarray(vector, dtype="<f4")
+    norm = float(np.linalg.norm(array))
+    return bytes((array / norm if norm else array).tobytes())
+
+
+def unpack_vector(data: bytes) -> list[float]:
+    import numpy as np
+
+    return [float(x) for x in np.frombuffer(data, dtype="<f4")]
+
+
+def near(query: Sequence[float], stored: Mapping[int, bytes]) -> SimilarityScores:
+    """Return the cosine similarity of every row.
+
+    Vectors of another length than the query's are left out.
+    """
+    import numpy as np
+
+    wanted = np.frombuffer(pack_vector(query), dtype="<f4")
+    keys = sorted(k for k, v in stored.items() if len(v) == wanted.nbytes)
+    if not keys:
+        return SimilarityScores()
+    matrix = np.frombuffer(b"".join(stored[k] for k in keys), dtype="<f4").reshape(len(keys), -1)
+    scores = matrix @ wanted
+    return SimilarityScores(
+        dict(zip(keys, scores.tolist(), strict=True)),
+        float(np.median(scores)),
+        lambda hits: _tells(matrix, [bisect_left(keys, k) for k in hits[: JUDGES[1]]]),
+    )
+
+
+def _tells(matrix: Any, hits: Sequence[int]) -> bool:
+    """Tell whether the vectors say something of their rows: those said one after the other are more
+    alike than any two, or those that share words are. One proof is enough: a list of facts has no
+    order, and of few hits nothing can be told. Rows of the very same words prove nothing. hits:
+    rows that share words, by their place.
+    """
+    import numpy as np
+
+    every = range(0, len(matrix) - 1, -(-len(matrix) // SAMPLE))
+    if not every:
+        return False
+    some, following = matrix[list(every)], matrix[[i + 1 for i in every]]
+    if _above_chance(np.einsum("ij,ij->i", some, following), some @ following.T):
+        return True
+    rest = [i for i in every if i not in hits]
+    if len(hits) < JUDGES[0] or not rest:
+        return False
+    chosen = matrix[list(hits)]
+    return _above_chance(
+        (chosen @ chosen.T)[np.triu_indices(len(hits), 1)], chosen @ matrix[rest].T
+    )
+
+
+def _above_chance(similar: Any, chance: Any) -> bool:
+    """Tell whether similarities are surely higher than those of any two rows, by their mean."""
+    similar = similar[similar < SAME_VECTOR_SIMILARITY]
+    return bool(
+        len(similar)
+        and similar.mean() - chance.mean()
+        > SURE_DEVIATIONS * chance.std() / math.sqrt(len(similar)) + EQUAL
+    )

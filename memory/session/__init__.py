@@ -1,0 +1,4 @@
+"""One turn with memory: what is read for it, what is sent, and what is recorded of it.
+
+May import everything of `memory` but `service`.
+"""

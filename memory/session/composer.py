@@ -1,0 +1,315 @@
+"""From a request and what the store said of it to the prompt that is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from memory.context import epoch as epochs
+from memory.context.compaction import COMPACTION, at_most, compact, fit, recount_after_refusal
+from memory.context.fitted import ContextBudget, FittedContext, SentPrompt
+from memory.context.window import LOW, SummarizedGap, budget
+from memory.conversation.history import Messages, Span
+from memory.conversation.messages import Json, text_of
+from memory.core import tool_definitions
+from memory.core.blocks import Block
+from memory.errors import StoreUnavailable
+from memory.retrieval.auto_recall import ITEMS, beginnings, relevant, render_recall
+from memory.session.context import TurnContext
+from memory.session.kept_summaries import KeptSummaries
+from memory.session.turn_store import LIGHT
+
+SHARES = (0.5, 0.25)  # of a prompt's tokens that it is cut to, after each refusal for its size
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What is sent for one request.
+
+    messages: the history, after what is kept here where the client sends none of it. client: its
+    messages as they came, where the next request will begin with them. core, notes, splices,
+    recall, offered: what is added; notes and splices by message index. recalled: keys of the
+    passages in `recall`. tools_tokens: of what was offered first. previous: what the turn before
+    sent, for the beginning of these messages. seen: label to the block's version as the model sees
+    it.
+    """
+
+    messages: Messages
+    client: Messages | None
+    fitted: FittedContext
+    budget: ContextBudget
+    core: str
+    notes: dict[int, str]
+    splices: dict[int, list[Json]]
+    recall: str
+    recalled: Sequence[int]
+    offered: list[Json]
+    tools_tokens: int
+    previous: SentPrompt | None
+    seen: Mapping[str, int]
+
+    @property
+    def plan(self) -> epochs.PlacementPlan:
+        return self.fitted.plan
+
+    @property
+    def drop(self) -> SummarizedGap:
+        """The messages left out."""
+        return self.fitted.drop
+
+    @property
+    def swap(self) -> dict[int, Json]:
+        """The messages sent in another form."""
+        return self.fitted.swap
+
+    @property
+    def adds_anything(self) -> bool:
+        return bool(self.core or self.notes or self.offered or self.recall)
+
+    @property
+    def injected_tokens(self) -> int:
+        """The tokens of the core text, the notes and our tools."""
+        counter = self.budget.counter
+        return int(
+            counter.text(self.core)
+            + sum(counter.text(n) for n in self.notes.values())
+            + (self.tools_tokens if self.offered else 0)
+        )
+
+    def with_fitted(self, fitted: FittedContext) -> Prompt:
+        """Return the prompt of another fit: one that a compaction made goes on from nothing."""
+        plan = fitted.plan
+        return replace(
+            self,
+            fitted=fitted,
+            core=plan.epoch.core,
+            notes=plan.notes,
+            splices=plan.splices,
+            previous=None if plan.reason == COMPACTION else self.previous,
+        )
+
+    def without_memory(self) -> Prompt:
+        """Return the prompt with nothing of ours in it, so that none of it is believed placed."""
+        fitted = replace(self.fitted, plan=replace(self.plan, note=""))
+        return replace(self, fitted=fitted, core="", notes={}, splices={}, offered=[], recall="")
+
+    def sent_to(
+        self, target: str, pieces: Sequence[bytes | Span], tokenizer: str
+    ) -> SentPrompt | None:
+        """Return what the next turn goes on from, once this was sent to a target.
+
+        None where something in it is not replayed, or stands elsewhere then.
+        """
+        after = self.messages.after
+        if self.recall or not self.core or self.fitted.cut >= after.user:
+            return None
+        return SentPrompt(after, target, pieces, self.fitted, self.plan.places, tokenizer)
+
+
+class Composer:
+    """Composes the prompts of one turn."""
+
+    def __init__(self, turn: TurnContext) -> None:
+        self._turn = turn
+        self._counter = turn.services.counter
+
+    async def compose(self) -> Prompt:
+        """Plan the epoch and fit the window."""
+        turn = self._turn
+        ask, snapshot = turn.ask, turn.snapshot
+        shown = self._shown_blocks() if turn.injects else []
+        offered = self._offered_tools()
+        tools_tokens = self._counter.text(tool_definitions.text_of(offered)) if offered else 0
+        planned = self._plan(shown)
+        wants_recall = ask.recall and shown and not turn.stranger
+        recall, recalled = await self._recall(planned) if wants_recall else ("", [])
+        other = self._counter.tools(ask.client_tools) + tools_tokens + self._counter.text(recall)
+        most = (
+            None
+            if snapshot.prepended
+            else at_most(snapshot.turn, planned, ask.size, recall, bool(offered))
+        )
+        room = self._context_budget(shown, other, most)
+        sent = snapshot.sent if planned.epoch is snapshot.past.epoch and not recall else None
+        fitted = await self._fit(planned, room, sent)
+        self._trace_eviction(fitted)
+        messages, plan = snapshot.turn.messages, fitted.plan
+        return Prompt(
+            messages,
+            None if turn.keeps_history else messages,
+            fitted,
+            room,
+            plan.epoch.core,
+            plan.notes,
+            plan.splices,
+            recall,
+            recalled,
+            offered,
+            tools_tokens,
+            None if plan.reason == COMPACTION else sent,
+            _versions_seen(plan, shown),
+        )
+
+    def recount(self, prompt: Prompt, told: tuple[int, int] | None) -> Prompt:
+        """Return a prompt that was refused for its size, counted anew.
+
+        Remembers how far the count was from the truth. told: the tokens of the prompt and of the
+        window, where the refusal names them.
+        """
+        fitted = recount_after_refusal(
+            self._turn.snapshot.turn, prompt.fitted, prompt.budget, told[0] if told else None
+        )
+        return replace(prompt, fitted=fitted)
+
+    async def compact_harder(
+        self, prompt: Prompt, attempt: int, told: tuple[int, int] | None
+    ) -> Prompt | None:
+        """Cut a counted prompt to a half, then to a quarter.
+
+        told: see `recount`. Returns None when nothing more can go.
+        """
+        before = prompt.fitted.tokens
+        goal = int(before * SHARES[attempt])
+        if told:
+            goal = min(goal, int(LOW * budget(told[1], self._turn.ask.max_output)))
+        fitted = await compact(self._turn.snapshot.turn, prompt.fitted, prompt.budget, goal)
+        if fitted.tokens >= before:
+            return None
+        self._trace_eviction(fitted)
+        return prompt.with_fitted(fitted)
+
+    def calibrate(self, prompt: Prompt, usage: Json | None) -> None:
+        """Let the token estimate learn from what the upstream counted."""
+        reported = (usage or {}).get("prompt_tokens")
+        if isinstance(reported, int) and prompt.core and prompt.fitted.held:
+            held = prompt.fitted.held + prompt.budget.other
+            self._counter.correct(self._turn.ask.model, held, reported)
+
+    def _shown_blocks(self) -> list[Block]:
+        """Return the blocks, without empty ones where nobody is named and nothing continued."""
+        stranger = self._turn.stranger
+        return [b for b in self._turn.snapshot.blocks.values() if not stranger or b.value]
+
+    def _offered_tools(self) -> list[Json]:
+        turn, ask = self._turn, self._turn.ask
+        if not (ask.offer and turn.injects and not turn.stranger):
+            return []
+        return tool_definitions.tools_to_offer(ask.client_tools, write=ask.mode == "full")
+
+    def _plan(self, shown: Sequence[Block]) -> epochs.PlacementPlan:
+        turn, snapshot = self._turn, self._turn.snapshot
+        present = epochs.CurrentMemory(
+            shown, turn.ask.scope.tag, snapshot.edits, time.time(), snapshot.behind
+        )
+        past = snapshot.past if turn.injects else epochs.PreviousTurn()
+        planned = epochs.plan(snapshot.turn, past, present, turn.policy.rules)
+        waiting = snapshot.waiting
+        if (
+            turn.identity.adopted
+            and turn.progress.rounds
+            and waiting
+            and waiting.epoch == planned.epoch.id
+            and planned.note
+            and waiting.note
+        ):  # what its rounds edited, they tell
+            notes = {**planned.notes, len(snapshot.turn.messages) - 1: waiting.note}
+            return replace(planned, notes=notes, note=waiting.note, told=waiting.told)
+        return planned
+
+    async def _fit(
+        self, planned: epochs.PlacementPlan, room: ContextBudget, sent: SentPrompt | None
+    ) -> FittedContext:
+        if not self._turn.injects:
+            return FittedContext(planned)
+        known = sent is not None and sent.tokenizer == self._turn.ask.tokenizer
+        before = sent.fitted if sent is not None and known else None
+        return await fit(self._turn.snapshot.turn, planned, room, before)
+
+    async def _recall(self, planned: epochs.PlacementPlan) -> tuple[str, Sequence[int]]:
+        """Return what automatic recall adds, and the keys of its passages.
+
+        It is found once for a user's turn, the same while its tools run.
+        """
+        turn, snapshot = self._turn, self._turn.snapshot
+        messages, node, waiting = snapshot.turn.messages, snapshot.past.node, snapshot.waiting
+        newest, scope_id = messages.after.user, turn.progress.scope_id
+        if newest < 0 or scope_id is None:
+            return "", []
+        if turn.identity.adopted and waiting is not None and waiting.recall is not None:
+            return waiting.recall, []
+        if newest < snapshot.past.at and node is not None:
+            return node.recall or "", []
+        within = node.id if node and not turn.ask.scope.is_named else None
+        words = text_of(messages[newest])
+        try:
+            found = await relevant(turn.services.retrieval, scope_id, words, within)
+        except StoreUnavailable:
+            return "", []
+        # What the request holds is decoded for this, and looked at.
+        held = self._held_messages(planned)
+        light = turn.ask.size <= LIGHT
+        present = beginnings(held) if light else await asyncio.to_thread(beginnings, held)
+        keys = [h["key"] for h in found[:ITEMS] if "role" not in h]
+        return render_recall(found, present, turn.ask.scope.tag, self._counter), keys
+
+    def _held_messages(self, planned: epochs.PlacementPlan) -> Sequence[Json]:
+        """Return the messages that the request holds: not those that its epoch left behind."""
+        history = self._turn.snapshot.turn
+        messages, mark = history.messages, history.mark
+        if mark is None or mark.link != planned.epoch.cut:
+            return messages
+        history.enter()
+        return [messages[i] for i in [*mark.stays, *range(mark.index, len(messages))]]
+
+    def _context_budget(
+        self, shown: Sequence[Block], other: int, most: int | None
+    ) -> ContextBudget:
+        """Return the room there is. other, most: see `ContextBudget`."""
+        turn, ask, snapshot = self._turn, self._turn.ask, self._turn.snapshot
+        stored = KeptSummaries(
+            turn.services.db,
+            snapshot.owner,
+            turn.progress.scope_id,
+            snapshot.conversation.id if snapshot.conversation else None,
+            turn.identity.conversation.id if turn.is_recording else None,
+            turn.progress.trace.notes,
+            turn.attempt.patience,
+            snapshot.behind,
+        )
+        return ContextBudget(
+            self._counter,
+            ask.model,
+            shown,
+            ask.scope.tag,
+            snapshot.edits,
+            budget(ask.window, ask.max_output) if ask.window else None,
+            other,
+            ask.complete,
+            stored.load,
+            stored.save,
+            turn.policy.summary_seconds,
+            stored.is_coming,
+            most,
+        )
+
+    def _trace_eviction(self, fitted: FittedContext) -> None:
+        if fitted.how:
+            self._turn.progress.trace.evicted.append(
+                {
+                    "how": fitted.how,
+                    "messages": len(fitted.drop),
+                    "elided": len(fitted.swap),
+                    "tokens": fitted.tokens,
+                }
+            )
+
+
+def _versions_seen(plan: epochs.PlacementPlan, shown: Sequence[Block]) -> dict[str, int]:
+    """Map labels to versions as the model sees them.
+
+    A change still waiting for its user message counts as unseen.
+    """
+    told = epochs.apply_overrides(plan.epoch.blocks, plan.told)
+    return {b.label: b.version for b in shown if told.get(b.label) == b.value}

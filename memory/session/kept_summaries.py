@@ -1,0 +1,102 @@
+"""The kept summaries of one scope, as a turn reads and writes them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection
+
+from memory.errors import Erased, StoreUnavailable
+from memory.jobs import summarization
+from memory.session.store_deadline import StoreDeadline
+from memory.stores.sql import schema as t
+from memory.stores.sql import turn_reader
+from memory.stores.sql.database import Database
+from memory.stores.sql.jobs import under_way
+from memory.stores.sql.scopes import ScopeOwner, get_or_create
+from memory.stores.sql.statements import put_row
+
+READ_SECONDS, SAVE_SECONDS = 0.5, 0.25  # for the kept summaries, and for a new one
+
+
+@dataclass(slots=True)
+class KeptSummaries:
+    """The kept summaries of one scope, as `fit` asks for them.
+
+    found: the conversation this turn goes on, None for none. into: the one that new ones belong to,
+    None where nothing is stored. notes: told what went wrong. behind: the link of what was said
+    before the request's messages, and what stands for it: a summary that need not be kept.
+    """
+
+    db: Database
+    owner: ScopeOwner
+    scope_id: int | None
+    found: int | None
+    into: int | None
+    notes: list[str]
+    patience: StoreDeadline = field(default_factory=StoreDeadline)
+    behind: tuple[bytes, str] | None = None
+
+    async def load(self, links: Sequence[bytes]) -> list[tuple[bytes, str]]:
+        """Return those of histories that end in one of these links, each with its link.
+
+        Raises StoreUnavailable.
+        """
+        if (scope_id := self.scope_id) is None:
+            return []
+        with self.patience.of(READ_SECONDS) as seconds:
+            found = list(
+                await self.db.read(
+                    lambda conn: turn_reader.summaries(conn, scope_id, links), seconds
+                )
+            )
+        if (
+            self.behind is not None
+            and self.behind[0] in links
+            and all(link != self.behind[0] for link, _ in found)
+        ):
+            found.append(self.behind)
+        return found
+
+    async def is_coming(self) -> bool:
+        """Tell whether one is being made. Raises StoreUnavailable."""
+        if (found := self.found) is None:
+            return False
+        with self.patience.of(READ_SECONDS) as seconds:
+            return await self.db.read(
+                lambda conn: under_way(conn, summarization.KIND, found), seconds, small=True
+            )
+
+    async def save(self, link: bytes, text: str, count: int) -> None:
+        """Keep one, of `count` messages, for the histories that go on from this link."""
+        if self.into is None:
+            return
+
+        def work(conn: Connection) -> None:
+            scope_id = get_or_create(conn, self.owner)
+            put_row(
+                conn,
+                t.summaries,
+                ("scope_id", "chain"),
+                scope_id=scope_id,
+                conversation=self.into,
+                chain=link,
+                content=text,
+                count=count,
+                created_at=time.time(),
+            )
+
+        keeping = asyncio.ensure_future(
+            self._write_kept(work)
+        )  # a store that is late goes on with it by itself
+        with self.patience.of(SAVE_SECONDS) as seconds:
+            await asyncio.wait([keeping], timeout=seconds)
+
+    async def _write_kept(self, work: Callable[[Connection], None]) -> None:
+        try:
+            await self.db.write(work)
+        except (StoreUnavailable, Erased):
+            self.notes.append("the summary could not be kept")

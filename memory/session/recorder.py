@@ -1,0 +1,211 @@
+"""What becomes of a turn in the store: opened, then finished, failed or taken back.
+
+Promises kept here: the request is durable while the upstream works; the answer is durable before
+the client is told it is done, or goes to the spill file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+
+from memory.context.compaction import plan_summary
+from memory.context.fitted import SentPrompt
+from memory.conversation.messages import Json
+from memory.core.blocks import Block
+from memory.errors import Erased, StoreUnavailable
+from memory.jobs import extraction, summarization
+from memory.session.composer import Prompt
+from memory.session.context import TurnContext
+from memory.session.conversation_cache import named_conversation_key
+from memory.session.turn_record import (
+    RecordedTurn,
+    TurnOutcome,
+    next_snapshot,
+    pending_turn,
+    turn_record,
+)
+from memory.session.turn_store import LIGHT, weight_of
+from memory.stores.sql import scopes, turn_writer
+from memory.stores.sql.blocks import BlockSet
+from memory.stores.sql.jobs import QueuedJob
+
+# for the answer before it is spilled, of what is left of the turn's patience
+WRITE_SECONDS = 0.8
+TOGETHER_SECONDS = 0.25  # for request and answer at once, which hold the whole answer up
+
+
+class TurnRecorder:
+    """Records one turn."""
+
+    def __init__(self, turn: TurnContext) -> None:
+        self._turn = turn
+        self._over = False
+        self._lost = False  # the store did not take the request
+
+    @property
+    def can_defer_opening(self) -> bool:
+        """Whether the request may be written together with an answer that comes within moments."""
+        turn = self._turn
+        return (
+            turn.is_recording
+            and turn.progress.scope_id is not None
+            and not turn.identity.adopted
+            and not turn.store.heavy
+        )
+
+    async def open(self, prompt: Prompt) -> None:
+        """Make the request durable.
+
+        Raises StoreUnavailable or Erased; it is then lost to the memory.
+        """
+        turn, progress = self._turn, self._turn.progress
+        if not turn.is_recording or progress.opened:
+            return
+        opening = await turn.store.look(pending_turn, turn, prompt)
+        self._lost = True
+        progress.scope_id = await turn.store.write(
+            lambda conn: turn_writer.open_turn(conn, opening)
+        )
+        progress.opened, self._lost = True, False
+
+    async def finish(
+        self, prompt: Prompt, outcome: TurnOutcome, sent: SentPrompt | None = None
+    ) -> bool:
+        """Record the answers, and the request with them where it was not written yet.
+
+        A store that fails now is spilled to a file. sent: what the next turn goes on from. Returns
+        False where nothing of the turn is kept.
+        """
+        turn, store = self._turn, self._turn.store
+        if self._over or self._lost or not turn.is_recording:
+            self.release()
+            return not self._lost
+        self._over = True
+        store.heavy = store.heavy or weight_of(outcome.answers) > LIGHT
+        try:
+            record, opening = await store.look(self._rows, prompt, outcome)
+            record.jobs = await self._jobs(prompt, outcome.answers)
+            head, blocks = await store.write(
+                lambda conn: (turn_writer.record(conn, record, opening), self._blocks(conn)),
+                WRITE_SECONDS if opening is None else TOGETHER_SECONDS,
+            )
+            self._cache_for_next_turn(prompt, RecordedTurn(record, head, blocks), sent)
+        except Erased:
+            pass  # the user was erased while this ran: nothing of it may stay
+        except StoreUnavailable:
+            # With the request unwritten, the client was told nothing yet.
+            return opening is None and await store.spill(record)
+        finally:
+            self.release()
+        return True
+
+    async def fail(self, prompt: Prompt) -> None:
+        """End the turn without an answer.
+
+        What the request said stays, and a repetition of it is a retry.
+        """
+        turn = self._turn
+        if self._over or self._lost or not turn.is_recording:
+            self.release()
+            return
+        try:
+            with turn.attempt.patience.of(WRITE_SECONDS) as seconds:
+                async with asyncio.timeout(seconds):  # the client has not been told why yet
+                    await (self._note_failure() if turn.progress.opened else self.open(prompt))
+            self._over = True
+        except (StoreUnavailable, Erased, TimeoutError):
+            turn.progress.trace.notes.append("the failed attempt could not be noted")
+        finally:
+            self.release()
+
+    async def drop(self) -> None:
+        """Take the opened turn back (the upstream refused its credentials).
+
+        A store that is late goes on with it by itself.
+        """
+        self._over = True
+        turn, scope_id = self._turn, self._turn.progress.scope_id
+        try:
+            if turn.progress.opened and scope_id is not None and not turn.identity.adopted:
+                dropping = asyncio.ensure_future(
+                    turn.services.db.write(
+                        lambda conn: turn_writer.drop_turn(conn, scope_id, turn.identity.node_id)
+                    )
+                )
+                dropping.add_done_callback(lambda task: task.cancelled() or task.exception())
+                with turn.attempt.patience.of(WRITE_SECONDS) as seconds:
+                    await asyncio.wait([dropping], timeout=seconds)
+        finally:
+            self.release()
+
+    async def proven(self) -> bool:
+        """Tell whether an upstream ever answered this tenant, as far as the store can tell."""
+        tenant = self._turn.ask.scope.tenant
+        try:
+            return await self._turn.services.db.read(
+                lambda conn: scopes.proven(conn, tenant), WRITE_SECONDS
+            )
+        except StoreUnavailable:
+            return False
+
+    def release(self) -> None:
+        """Let a duplicate of this request go on. Safe to call again."""
+        self._turn.attempt.claim.release()
+
+    async def _note_failure(self) -> None:
+        node_id = self._turn.identity.node_id
+        await self._turn.store.write(lambda conn: turn_writer.attempt_failed(conn, node_id))
+
+    def _rows(
+        self, prompt: Prompt, outcome: TurnOutcome
+    ) -> tuple[turn_writer.TurnRecord, turn_writer.PendingTurn | None]:
+        record = turn_record(self._turn, prompt, outcome)
+        return record, None if self._turn.progress.opened else pending_turn(self._turn, prompt)
+
+    def _blocks(self, conn: Connection) -> dict[str, Block]:
+        """Return the blocks as the turn leaves them."""
+        turn, snapshot = self._turn, self._turn.snapshot
+        shelf = BlockSet(turn.progress.scope_id, snapshot.defaults)
+        return turn.attempt.blocks(conn, shelf, snapshot.blocks)
+
+    def _cache_for_next_turn(
+        self, prompt: Prompt, recorded: RecordedTurn, sent: SentPrompt | None
+    ) -> None:
+        """Keep what the next turn of this conversation would read."""
+        turn, lines = self._turn, self._turn.services.lines
+        turn.services.retrieval.indexing.notify_added()
+        scope, line = turn.ask.scope.key, turn.identity.conversation
+        if line.explicit:  # where it stands now: another turn may have left it since this one began
+            lines.take(lines.shelf(scope), named_conversation_key(line.name))
+        if (found := next_snapshot(turn, prompt, recorded, sent)) is not None:
+            lines.keep(scope, turn.attempt.shelf, *found)
+
+    async def _jobs(self, prompt: Prompt, answers: Sequence[Json]) -> list[QueuedJob]:
+        """Return what follows this turn in the background; it is written with the turn."""
+        turn, ask = self._turn, self._turn.ask
+        jobs: list[QueuedJob] = []
+        if ask.scope.is_named:
+            jobs += turn.services.retrieval.jobs(turn.progress.scope_id)
+        if ask.mode != "full":
+            return jobs
+        conversation = turn.identity.conversation.id
+        if ask.scope.is_named:
+            if ask.extract:
+                jobs.append(extraction.job_of(turn.identity.node_id, conversation, ask.model))
+            jobs += turn.policy.reflect.jobs(ask.scope.key, ask.model)
+        if turn.policy.ahead and turn.injects:
+            jobs += await self._summary_jobs(prompt, answers)
+        return jobs
+
+    async def _summary_jobs(self, prompt: Prompt, answers: Sequence[Json]) -> list[QueuedJob]:
+        turn = self._turn
+        try:
+            found = await plan_summary(turn.snapshot.turn, prompt.fitted, prompt.budget, answers)
+        except StoreUnavailable:
+            return []  # the next turn looks again
+        if found is None:
+            return []
+        return [summarization.job_of(found, turn.identity.conversation.id, turn.ask.model)]

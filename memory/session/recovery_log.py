@@ -1,0 +1,238 @@
+"""Turns whose record the store refused after their answer had left: kept in an fsynced file,
+replayed at the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from memory.context.epoch import Epoch
+from memory.conversation.matching import TurnNode
+from memory.scope import Scope
+from memory.stores.sql.jobs import QueuedJob
+from memory.stores.sql.scopes import ScopeOwner
+from memory.stores.sql.turn_writer import TurnRecord
+
+log = logging.getLogger("mnemogate")
+MEMBERS = {
+    "scope",
+    "generation",
+    "conversation",
+    "nodes",
+    "answers",
+    "resent",
+    "epoch",
+    "explain",
+    "evicted",
+    "prove",
+    "again",
+    "jobs",
+}
+
+
+class RecoveryLog:
+    """One file of JSON lines beside the database, and `spill.bad` for those that cannot be read
+    back. path None: nowhere to spill (in-memory databases of tests).
+    """
+
+    def __init__(self, path: Path | None, secret: bytes) -> None:
+        self._path, self._secret = path, secret
+        self._bad = path.with_name("spill.bad") if path is not None else None
+        self._writing = threading.Lock()
+
+    async def keep(self, record: TurnRecord) -> None:
+        """Appends the record and fsyncs. Raises OSError when that fails too."""
+        if self._path is not None:
+            await asyncio.to_thread(self._append, pack_record(record))
+
+    def _append(self, data: dict[str, Any]) -> None:
+        assert self._path is not None  # noqa: S101 - checked by the caller
+        with self._writing:
+            _append(self._path, [msgspec.json.encode(data)])
+
+    def load(self) -> list[TurnRecord]:
+        """Return the records kept so far, oldest first.
+
+        What is none is set aside, and told in the log: a line that was torn, or that another
+        version wrote.
+        """
+        if self._path is None or self._bad is None:
+            return []
+        with self._writing:
+            found: list[TurnRecord] = []
+            good, bad = [], []
+            for line in _lines(self._path):
+                try:
+                    found.append(
+                        unpack_record(msgspec.json.decode(line, type=dict[str, Any]), self._secret)
+                    )
+                    good.append(line)
+                except (
+                    msgspec.MsgspecError,
+                    UnicodeError,
+                    LookupError,
+                    TypeError,
+                    ValueError,
+                    AttributeError,
+                ) as e:
+                    log.error(  # noqa: TRY400 - not what it says: that is what somebody said
+                        "a line of %s is no record that can be replayed (%s): it is set aside "
+                        "in %s",
+                        self._path,
+                        type(e).__name__,
+                        self._bad,
+                    )
+                    bad.append(line)
+            if bad:
+                _append(self._bad, bad)
+                _rewrite(self._path, good)
+        return found
+
+    def set_aside(self, record: TurnRecord) -> None:
+        """Keep a record beside the others that the store will never take."""
+        if self._bad is not None:
+            with self._writing:
+                _append(self._bad, [msgspec.json.encode(pack_record(record))])
+
+    def forget(self, tenant: str, user: str) -> None:
+        """Take an erased user's records out of the files, and what may be one of theirs."""
+        name = msgspec.json.encode(user)
+
+        def theirs(line: bytes, data: dict[str, Any] | None) -> bool:
+            scope = data.get("scope") if data is not None else None
+            return scope[:2] == [tenant, user] if isinstance(scope, list) else name in line
+
+        self._drop(theirs)
+
+    def forget_conversation(self, key: int) -> None:
+        """Take a deleted conversation's records out of the files. key: its row's."""
+        self._drop(lambda line, data: data is not None and data.get("conversation") == key)
+
+    def _drop(self, which: Callable[[bytes, dict[str, Any] | None], bool]) -> None:
+        """A record that is kept meanwhile stays, and so do the others' wherever this is
+        interrupted.
+        """
+        with self._writing:
+            for path in (self._path, self._bad):
+                if path is not None and path.exists():
+                    _rewrite(
+                        path, [line for line in _lines(path) if not which(line, _decode(line))]
+                    )
+
+    def clear(self) -> None:
+        if self._path is not None:
+            _rewrite(self._path, [])
+
+
+def _lines(path: Path) -> list[bytes]:
+    return [line for line in path.read_bytes().split(b"\n") if line] if path.exists() else []
+
+
+def _append(path: Path, lines: Sequence[bytes]) -> None:
+    """Add lines and fsyncs: all of them, or none where that fails."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        size = os.fstat(fd).st_size
+        torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+        try:
+            _write(fd, (b"\n" if torn else b"") + b"".join(line + b"\n" for line in lines))
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(fd, size)  # half a line would tear the next one too
+            raise
+    finally:
+        os.close(fd)
+
+
+def _rewrite(path: Path, lines: Sequence[bytes]) -> None:
+    """Leave these lines alone in the file; without any there is no file."""
+    part = path.with_name(f".{path.name}.part")
+    if lines:
+        fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            _write(fd, b"".join(line + b"\n" for line in lines))
+        finally:
+            os.close(fd)
+        part.replace(path)
+        return
+    path.unlink(missing_ok=True)
+    part.unlink(missing_ok=True)
+
+
+def _write(fd: int, data: bytes) -> None:
+    """Write all of it and fsyncs. Raises OSError."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(fd, left) :]
+    os.fsync(fd)
+
+
+def _decode(line: bytes) -> dict[str, Any] | None:
+    """Return a record as it stands in the file; None for a torn one."""
+    try:
+        return msgspec.json.decode(line, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeError):
+        return None
+
+
+def pack_record(r: TurnRecord) -> dict[str, Any]:
+    """Return the record as JSON data; the server's secret stays out of it."""
+    scope = r.owner.scope
+    epoch = None
+    if r.epoch:
+        epoch = {n: getattr(r.epoch, n) for n in Epoch.__slots__} | {"blocks": dict(r.epoch.blocks)}
+    return {
+        "scope": [scope.tenant, scope.user, scope.agent],
+        "generation": r.owner.generation,
+        "conversation": r.conversation,
+        "nodes": [asdict(n) for n in r.nodes],
+        "answers": r.answers,
+        "resent": r.resent,
+        "epoch": epoch,
+        "explain": r.explain,
+        "evicted": r.evicted,
+        "prove": r.prove,
+        "again": True,
+        "jobs": [asdict(j) for j in r.jobs],
+    }
+
+
+def unpack_record(data: dict[str, Any], secret: bytes) -> TurnRecord:
+    """Return the record that was packed so. Raises what it raises for data that is none."""
+
+    def raw(value: str | None) -> bytes | None:
+        return None if value is None else msgspec.convert(value, bytes)
+
+    if unknown := data.keys() - MEMBERS:
+        raise ValueError(f"members that this version does not know: {', '.join(sorted(unknown))}")
+    tenant, user, agent = data["scope"]
+    nodes = [
+        TurnNode(**{**n, **{k: raw(n[k]) for k in ("digest", "chain", "asked", "trail")}})
+        for n in data["nodes"]
+    ]
+    epoch = data["epoch"] and replace(
+        Epoch(**data["epoch"]), cut=raw(data["epoch"]["cut"]), elide=raw(data["epoch"]["elide"])
+    )
+    return TurnRecord(
+        owner=ScopeOwner(Scope(tenant, user, agent, secret), data["generation"]),
+        conversation=data["conversation"],
+        nodes=nodes,
+        answers=data["answers"],
+        resent=data["resent"],
+        epoch=epoch,
+        explain=tuple(data["explain"]) if data["explain"] else None,
+        evicted=[(m, raw(c) or b"") for m, c in data["evicted"]],
+        prove=data["prove"],
+        again=data["again"],
+        jobs=[QueuedJob(**{**j, "held": (0, 0)}) for j in data.get("jobs", ())],
+    )

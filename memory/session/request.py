@@ -1,0 +1,64 @@
+"""What a caller asks of the memory: one request, and how the memory as a whole behaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from memory.context.epoch import EpochPolicy
+from memory.context.summary import Complete
+from memory.conversation.history import Messages
+from memory.core.blocks import Block
+from memory.jobs.reflection import ReflectionSchedule
+from memory.scope import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How this memory behaves.
+
+    Seconds throughout. ahead: summaries are made in the background, before they are needed.
+    """
+
+    blocks: Mapping[str, Block] = field(default_factory=dict)
+    rules: EpochPolicy = field(default_factory=EpochPolicy)
+    read_deadline: float = 0.15
+    start_wait: float = 5.0
+    summary_seconds: float = 30.0
+    ahead: bool = False
+    reflect: ReflectionSchedule = field(default_factory=ReflectionSchedule)
+
+
+@dataclass(slots=True)
+class TurnRequest:
+    """One request. mode: full, read or write.
+
+    rest: a digest of the body's other members; with the history it names the request among its
+    retries, beside the client's own idempotency key. certain: the client says that this is a retry.
+    offer: whether the target and the request take our tools. recall: whether what seems relevant is
+    searched and injected unasked. inject: False for a target that refuses every addition. window:
+    the model's context in tokens, None when unknown. tokenizer: the model's family. max_output: the
+    client's own limit. complete: the summariser, with this request's credentials. extract: facts
+    are gathered from this turn in the background. size: of the request's body in bytes, 0 when
+    unknown.
+    """
+
+    scope: Scope
+    messages: Messages
+    model: str
+    request_id: str
+    mode: str = "full"
+    explicit: str | None = None
+    client_tools: object = None
+    offer: bool = True
+    inject: bool = True
+    recall: bool = False
+    window: int | None = None
+    tokenizer: str = "estimate"
+    max_output: int | None = None
+    complete: Complete | None = None
+    rest: bytes = b""
+    idempotency: str = ""
+    certain: bool = False
+    extract: bool = False
+    size: int = 0

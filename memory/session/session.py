@@ -1,0 +1,131 @@
+"""One request with memory: composed from one snapshot, its calls run, its answer recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memory.context.compaction import COMPACTION
+from memory.context.fitted import SentPrompt
+from memory.conversation.history import Span
+from memory.conversation.messages import Json
+from memory.session.composer import Composer, Prompt
+from memory.session.context import TurnContext
+from memory.session.recorder import TurnRecorder
+from memory.session.store_deadline import StoreDeadline
+from memory.session.tool_runner import ToolRunner
+from memory.session.trace import ExplainTrace
+from memory.session.turn_record import TurnOutcome
+from memory.stores.sql.turn_reader import ConversationState
+from memory.tools import ToolCall
+
+
+async def begin_session(turn: TurnContext) -> Session:
+    """Compose a turn's prompt; afterwards everything to place is there."""
+    composer = Composer(turn)
+    return Session(turn, composer, await composer.compose())
+
+
+class Session:
+    """One request's view of the memory. prompt: what is to be sent now."""
+
+    def __init__(self, turn: TurnContext, composer: Composer, prompt: Prompt) -> None:
+        self.prompt = prompt
+        self._turn = turn
+        self._composer = composer
+        self._tools = ToolRunner(turn, prompt.seen)
+        self._recorder = TurnRecorder(turn)
+        self._sent: SentPrompt | None = None
+
+    @property
+    def trace(self) -> ExplainTrace:
+        return self._turn.progress.trace
+
+    @property
+    def rounds(self) -> Sequence[Json]:
+        """Finished rounds of an earlier attempt, then of this one."""
+        return self._turn.progress.rounds
+
+    @property
+    def conversation(self) -> ConversationState:
+        return self._turn.identity.conversation
+
+    @property
+    def explain_id(self) -> str:
+        return self._turn.identity.explain_id
+
+    @property
+    def patience(self) -> StoreDeadline:
+        return self._turn.attempt.patience
+
+    @property
+    def is_recording(self) -> bool:
+        return self._turn.is_recording
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether the store did not take what its tools would have written."""
+        return self._turn.progress.unsaved
+
+    @property
+    def injected_tokens(self) -> int:
+        return self.prompt.injected_tokens
+
+    @property
+    def can_defer_opening(self) -> bool:
+        return self._recorder.can_defer_opening
+
+    async def compact_harder(self, attempt: int, told: tuple[int, int] | None = None) -> bool:
+        """Cut the prompt to a half, then a quarter, after the upstream refused it for its size.
+
+        told: the tokens of the prompt and of the window, where the refusal names them. False when
+        nothing more can go.
+        """
+        if not self._turn.injects:
+            return False  # a summary would have to be placed
+        self.prompt = self._composer.recount(self.prompt, told)
+        smaller = await self._composer.compact_harder(self.prompt, attempt, told)
+        if smaller is None:
+            return False
+        self.prompt = smaller
+        if smaller.plan.reason == COMPACTION:
+            self._sent = None
+        return True
+
+    def inject_nothing(self) -> None:
+        """Note that the target took only the client's own body: nothing of ours was in it."""
+        self.prompt = self.prompt.without_memory()
+        self.trace.notes.append(
+            "the target refused the request with memory in it; the client's own was sent"
+        )
+
+    def remember_sent_prompt(self, target: str, pieces: Sequence[bytes | Span]) -> None:
+        """Keep what was sent for the messages of this turn, for the next one to go on from."""
+        self._sent = self.prompt.sent_to(target, pieces, self._turn.ask.tokenizer) or self._sent
+
+    def calibrate_token_counter(self, usage: Json | None) -> None:
+        """Let the token estimate learn from what the upstream counted."""
+        self._composer.calibrate(self.prompt, usage)
+
+    async def run(self, calls: Sequence[ToolCall], reply: Json) -> list[str]:
+        """Run one round's calls. See `ToolRunner.run`."""
+        return await self._tools.run(calls, reply, self.prompt.offered)
+
+    async def open(self) -> None:
+        """Make the request durable. See `TurnRecorder.open`."""
+        await self._recorder.open(self.prompt)
+
+    async def finish(self, outcome: TurnOutcome) -> bool:
+        """Record how the turn ended. See `TurnRecorder.finish`."""
+        return await self._recorder.finish(self.prompt, outcome, self._sent)
+
+    async def fail(self) -> None:
+        """End the turn without an answer. See `TurnRecorder.fail`."""
+        await self._recorder.fail(self.prompt)
+
+    async def drop_all(self) -> None:
+        """Take the opened turn back. See `TurnRecorder.drop`."""
+        await self._recorder.drop()
+
+    async def proven(self) -> bool:
+        """Tell whether an upstream ever answered this tenant. See `TurnRecorder.proven`."""
+        return await self._recorder.proven()

@@ -1,0 +1,115 @@
+"""The memory calls of one turn, run round by round and written with their ledger entry."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection
+
+from memory import tools
+from memory.conversation.messages import Json
+from memory.core.tool_definitions import WRITES
+from memory.errors import Erased, StoreUnavailable
+from memory.session.context import TurnContext
+from memory.stores.sql import passage_lifecycle as fact_rows
+from memory.stores.sql import scopes, turn_writer
+from memory.stores.sql.blocks import BlockSet
+
+EDIT_SECONDS = 0.5  # for the edits of one round
+UNAVAILABLE = (
+    "Error: the memory is unavailable right now, nothing was saved. Answer without it, and say so "
+    "if it matters."
+)
+
+
+class ToolRunner:
+    """Runs the calls of one turn. seen: label to the block's version that the model was shown."""
+
+    def __init__(self, turn: TurnContext, seen: Mapping[str, int]) -> None:
+        self._turn = turn
+        self._seen = dict(seen)  # its own edits are added
+
+    async def run(
+        self, calls: Sequence[tools.ToolCall], reply: Json, offered: Sequence[Json]
+    ) -> list[str]:
+        """Run one round's calls.
+
+        reply: the completion they came in, for the ledger. offered: the tools that it may call.
+        Returns a result a call; never raises for what a tool or the store did.
+        """
+        started = time.perf_counter()
+        turn, progress = self._turn, self._turn.progress
+        context = self._tool_context(offered)
+        # Else the store did not even take the request.
+        stored = progress.opened or not turn.is_recording
+        searched = await tools.run_searches(calls, context) if stored else {}
+        done = False
+        try:
+            by_place = await self._edit(calls, reply, context, searched)
+            done = turn.ask.scope.is_named  # a branch has blocks of its own
+        except (StoreUnavailable, Erased):
+            progress.unsaved = True
+            by_place = {**dict.fromkeys(range(len(calls)), UNAVAILABLE), **searched}
+        finally:  # a client that leaves may do so the moment it is written
+            if any(c.name in WRITES for c in calls):
+                turn.attempt.edits(turn.services.lines, turn.ask.scope.key, done)
+        results = [by_place[i] for i in range(len(calls))]
+        progress.rounds.append({"reply": reply, "results": results})
+        self._trace(calls, results, round((time.perf_counter() - started) * 1000, 2))
+        return results
+
+    async def _edit(
+        self,
+        calls: Sequence[tools.ToolCall],
+        reply: Json,
+        context: tools.ToolContext,
+        searched: Mapping[int, str],
+    ) -> dict[int, str]:
+        """Run what is no search, and write it with the round. Raises StoreUnavailable, Erased."""
+        turn, progress = self._turn, self._turn.progress
+        if not turn.is_recording:
+            return {**searched, **tools.refuse_calls(calls, context)}
+        if not progress.opened:
+            raise StoreUnavailable("the turn is not recorded")
+
+        def work(conn: Connection) -> dict[int, str]:
+            scopes.get_or_create(conn, turn.snapshot.owner)
+            results = {**searched, **tools.run_edits(conn, calls, context)}
+            fact_rows.record_use(conn, context.found)
+            entry = {"reply": reply, "results": [results[i] for i in range(len(calls))]}
+            turn_writer.round_done(conn, turn.identity.node_id, [*progress.rounds, entry])
+            return results
+
+        return await turn.store.write(work, EDIT_SECONDS)
+
+    def _tool_context(self, offered: Sequence[Json]) -> tools.ToolContext:
+        turn, node_id = self._turn, self._turn.identity.node_id
+        named, parent = turn.ask.scope.is_named, turn.snapshot.past.node
+        scope_id = turn.progress.scope_id
+        inherited = parent.branch if parent and not named else 0
+        return tools.ToolContext(
+            scope_id or 0,
+            BlockSet(scope_id, turn.policy.blocks, 0 if named else node_id, inherited),
+            turn.services.retrieval,
+            turn.ask.request_id,
+            self._seen,
+            None if named else node_id,
+            node_id,
+            frozenset(x["function"]["name"] for x in offered),
+        )
+
+    def _trace(
+        self, calls: Sequence[tools.ToolCall], results: Sequence[str], milliseconds: float
+    ) -> None:
+        progress = self._turn.progress
+        progress.trace.tools += [
+            {
+                "round": len(progress.rounds),
+                "name": c.name,
+                "arguments": c.arguments,
+                "result": r,
+                "ms": milliseconds,
+            }
+            for c, r in zip(calls, results, strict=True)
+        ]

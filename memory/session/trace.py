@@ -1,0 +1,64 @@
+"""The explain record: what was done to one request. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from memory.context.epoch import PlacementPlan
+from memory.conversation.messages import Json
+
+
+@dataclass(slots=True)
+class InjectedTokens:
+    """What was put into the request.
+
+    core: None where it is the epoch's, which is on record itself. history: messages kept here that
+    went before the client's.
+    """
+
+    core: str | None
+    notes: Mapping[int, str]
+    splices: Mapping[int, Sequence[Json]]
+    recall: str
+    tools: Sequence[str]
+    history: int
+
+
+@dataclass(slots=True)
+class ExplainTrace:
+    """What the record is made of, gathered while the turn runs.
+
+    rounds: the usage that each told.
+    """
+
+    tools: list[Json] = field(default_factory=list)
+    evicted: list[Json] = field(default_factory=list)
+    timings: dict[str, float] = field(default_factory=dict)
+    rounds: list[Any] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def to_json(self, plan: PlacementPlan, put: InjectedTokens, injected: int, prompt: int) -> Json:
+        """Return the record's members.
+
+        injected, prompt: tokens of what was put in and of the whole request.
+        """
+        return {
+            "epoch": {"id": plan.epoch.id, "began": plan.reason or None},
+            "injected": {
+                "core": put.core,
+                "notes": [{"message": i, "text": text} for i, text in sorted(put.notes.items())],
+                "spliced": [
+                    {"message": i, "messages": hidden} for i, hidden in sorted(put.splices.items())
+                ],
+                "recall": put.recall,
+                "tools": put.tools,
+                "history": put.history,
+            },
+            "tools": self.tools,
+            "evicted": self.evicted,
+            "timings_ms": self.timings,
+            "remarks": self.notes,
+            "tokens": {"injected": injected, "prompt_estimate": prompt, "rounds": self.rounds},
+        }

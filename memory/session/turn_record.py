@@ -1,0 +1,209 @@
+"""What is written of a turn, as rows say it: its request, its answers, its explain record.
+
+Looks at all that was said, which may take long; writes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from memory.context.epoch import PreviousTurn, new_node
+from memory.context.fitted import SentPrompt
+from memory.conversation.history import build_server_history
+from memory.conversation.matching import NOTHING, TurnNode, complete_node
+from memory.conversation.messages import Json, collapse_whitespace, text_of
+from memory.core.blocks import Block, without_spans
+from memory.core.tool_definitions import WRITES
+from memory.ids import new_key
+from memory.session.composer import Prompt
+from memory.session.context import TurnContext
+from memory.session.conversation_cache import named_conversation_key
+from memory.session.trace import InjectedTokens
+from memory.stores.sql.messages import contents_of
+from memory.stores.sql.turn_reader import ConversationState, Snapshot
+from memory.stores.sql.turn_writer import PendingTurn, TurnRecord
+
+BYTES_A_TOKEN = 4  # roughly, where nothing was counted
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOutcome:
+    """How a turn ended.
+
+    answers: one a choice, as the client was shown them. hidden: what stands for the first of them
+    in the next turn, our calls included. aborted: they are not whole. prove: an upstream answered
+    this tenant. explain: more for the explain record.
+    """
+
+    answers: Sequence[Json]
+    hidden: list[Json] | None = None
+    aborted: bool = False
+    prove: bool = False
+    explain: Mapping[str, object] = field(default_factory=dict)
+
+
+def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
+    """Return what is written of a request before its answer."""
+    snapshot, identity = turn.snapshot, turn.identity
+    history, tag = snapshot.turn, turn.ask.scope.tag
+    node = new_node(identity.node_id, identity.conversation.id, history, snapshot.past, prompt.plan)
+    node.at, node.recall = time.time(), prompt.recall
+    if turn.ask.mode == "write" or not prompt.core:
+        node.epoch = None
+    fresh = list(
+        contents_of(
+            (without_spans(history.messages[i], tag), history.chain.digest(i))
+            for i in range(snapshot.since, len(history.messages))
+        )
+    )
+    return PendingTurn(
+        snapshot.owner,
+        identity.conversation,
+        identity.forked_from,
+        node,
+        fresh,
+        turn.attempt.claim.request,
+        identity.adopted,
+        turn.progress.rounds,
+        snapshot.scope_id,
+    )
+
+
+def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> TurnRecord:
+    """Return what is written of a turn with its answers."""
+    snapshot, identity, plan = turn.snapshot, turn.identity, prompt.plan
+    history, past = snapshot.turn, snapshot.past
+    begins_epoch = plan.reason and prompt.core and turn.ask.mode == "full"
+    evicted = [
+        (history.messages[i], history.chain.digest(i))
+        for i in prompt.fitted.evicted
+        if not snapshot.prepended and i < history.suffix
+    ]
+    return TurnRecord(
+        snapshot.owner,
+        identity.conversation.id,
+        [_answered_node(turn, prompt, outcome, i) for i in range(len(outcome.answers))],
+        list(outcome.answers),
+        history.newest >= 0 and not snapshot.prepended,
+        plan.epoch if begins_epoch else None,
+        (identity.explain_id, explain_record(turn, prompt, outcome.explain)),
+        evicted,
+        outcome.prove,
+        turn.ask.scope.key,
+        identity.head,
+        turn.keeps_history,
+        identity.adopted,
+        used=list(prompt.recalled),
+        scope_id=turn.progress.scope_id,
+        parent_turn=past.node.turn if past.node else None,
+    )
+
+
+def _answered_node(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome, index: int) -> TurnNode:
+    """Return the node of one of the answers."""
+    snapshot, identity, answer = turn.snapshot, turn.identity, outcome.answers[index]
+    node = new_node(
+        identity.node_id if index == 0 else new_key(),
+        identity.conversation.id,
+        snapshot.turn,
+        snapshot.past,
+        prompt.plan,
+    )
+    node.turn, node.recall = identity.node_id, prompt.recall
+    digest, chain = turn.services.seen.extend_chain(turn.ask.scope.key, node.asked, answer)
+    complete_node(node, snapshot.past.node, digest, chain)
+    if outcome.aborted:
+        node.state, node.text = "aborted", collapse_whitespace(text_of(answer))
+    wrote = any(x["name"] in WRITES for x in turn.progress.trace.tools)
+    if wrote and not turn.ask.scope.is_named:
+        node.branch = identity.node_id
+    node.hidden = outcome.hidden if index == 0 else None
+    if turn.ask.mode == "write" or not prompt.core:
+        node.epoch = node.note = None
+    return node
+
+
+def explain_record(turn: TurnContext, prompt: Prompt, more: Mapping[str, object]) -> Json:
+    """Return what was done to the request. more: further members."""
+    ask, identity = turn.ask, turn.identity
+    injected = InjectedTokens(
+        None if prompt.core and ask.mode == "full" else prompt.core,
+        prompt.notes,
+        prompt.splices,
+        prompt.recall,
+        [x["function"]["name"] for x in prompt.offered],
+        turn.snapshot.prepended,
+    )
+    tokens = prompt.fitted.tokens or ask.size // BYTES_A_TOKEN
+    return {
+        "id": identity.explain_id,
+        "object": "explain",
+        "request_id": ask.request_id,
+        "conversation": identity.conversation.name,
+        "agent": ask.scope.agent,
+        "model": ask.model,
+        **turn.progress.trace.to_json(prompt.plan, injected, prompt.injected_tokens, tokens),
+        **more,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTurn:
+    """A turn that the store took. head: the line's newest node. blocks: as the turn left them."""
+
+    record: TurnRecord
+    head: int
+    blocks: dict[str, Block]
+
+
+def next_snapshot(
+    turn: TurnContext, prompt: Prompt, recorded: RecordedTurn, sent: SentPrompt | None
+) -> tuple[bytes, Snapshot] | None:
+    """Return what the next turn of this conversation would read, and where it looks for it.
+
+    None where it is not as plain as that turn will ask for it.
+    """
+    if not _goes_on_plainly(turn, recorded):
+        return None
+    snapshot, record, line = turn.snapshot, recorded.record, turn.identity.conversation
+    node, past, plan = record.nodes[0], snapshot.past, prompt.plan
+    carriers = [c for c in past.carriers if c.id in plan.places]
+    if node.note or node.hidden:
+        carriers.append(node)
+    left = ConversationState(
+        line.id, line.name, line.explicit, line.resent or record.resent, recorded.head
+    )
+    found = Snapshot(
+        snapshot.owner,
+        turn.progress.scope_id,
+        NOTHING,
+        edits=snapshot.edits,
+        blocks=recorded.blocks,
+        defaults=snapshot.defaults,
+        past=PreviousTurn(node, -1, plan.epoch, carriers),
+        conversation=left,
+        sent=sent,
+        behind=snapshot.behind,
+    )
+    if not turn.keeps_history or left.resent:
+        return node.chain, found
+    messages, tag = snapshot.turn.messages, turn.ask.scope.tag
+    if all(without_spans(m, tag) == m for m in messages[snapshot.since :]):
+        found.kept = build_server_history(messages, snapshot.kept, record.answers[0])
+    return named_conversation_key(line.name), found
+
+
+def _goes_on_plainly(turn: TurnContext, recorded: RecordedTurn) -> bool:
+    """Tell whether the next turn goes on from a turn's one answer, and from its epoch."""
+    node, parent = recorded.record.nodes[0], turn.snapshot.past.node
+    overtaken = node.parent != (parent.id if parent else None)
+    return (
+        len(recorded.record.nodes) == 1
+        and node.state == "done"
+        and recorded.head == node.turn
+        and not overtaken
+        and not turn.identity.adopted
+        and bool(node.epoch)
+    )

@@ -1,0 +1,83 @@
+"""What one turn writes, within the seconds that it may wait for its store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from memory.conversation.messages import Json, text_of
+from memory.errors import MemoryFault, StoreUnavailable
+from memory.session.recovery_log import RecoveryLog
+from memory.session.store_deadline import StoreDeadline
+from memory.stores.sql.database import Database
+from memory.stores.sql.turn_writer import TurnRecord
+
+T = TypeVar("T")
+log = logging.getLogger("mnemogate")
+
+# characters of answers and of blocks, bytes of a request, that are looked at on the event loop
+LIGHT = 1 << 18
+ITEM_WEIGHT = 1000  # characters that an answer, or a call in one, takes as long as
+
+
+def weight_of(answers: Sequence[Json]) -> int:
+    """Return how long answers take to look at, in characters of text."""
+    return sum(
+        len(text_of(a)) + ITEM_WEIGHT * (1 + len(a.get("tool_calls") or ())) for a in answers
+    )
+
+
+@dataclass(slots=True)
+class TurnStore:
+    """What one turn writes.
+
+    patience: what it may wait for that, in all. heavy: it takes long to look at, and to write.
+    """
+
+    db: Database
+    spill_file: RecoveryLog
+    patience: StoreDeadline
+    heavy: bool = False
+
+    async def look(self, work: Callable[..., T], *args: object) -> T:
+        """Do what looks at all that is written: off the event loop where that takes long."""
+        return await asyncio.to_thread(work, *args) if self.heavy else work(*args)
+
+    async def write(self, work: Callable[[Connection], T], most: float | None = None) -> T:
+        """Write a few rows, within `most` seconds of the patience.
+
+        None: begun beside the upstream's work, and whoever waits for it counts. Raises Erased, and
+        StoreUnavailable whatever else the store did: no answer of an upstream's is lost by it.
+        """
+        try:
+            if most is None:
+                return await self.db.write(work, small=not self.heavy)
+            with self.patience.of(most) as seconds:
+                async with asyncio.timeout(seconds):
+                    return await self.db.write(work, small=not self.heavy)
+        except MemoryFault:
+            raise
+        except TimeoutError as e:
+            raise StoreUnavailable("the store did not take a write in time") from e
+        except Exception as e:
+            log.exception("the store failed in a way that nobody foresaw")
+            raise StoreUnavailable(f"the store failed: {type(e).__name__}") from e
+
+    async def spill(self, record: TurnRecord) -> bool:
+        """Keep in a file what the store did not take.
+
+        False where that fails too: then it is lost, and the answer goes out all the same.
+        """
+        try:
+            await self.spill_file.keep(record)
+        except Exception:
+            log.exception(
+                "an answer is lost to the memory: neither the store nor the spill file took it"
+            )
+            return False
+        return True

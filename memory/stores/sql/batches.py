@@ -1,0 +1,80 @@
+"""Long works in pieces: each piece is one transaction of the one writer, and short, so that whoever
+else writes waits for a moment at most.
+
+How much a piece does is measured, not guessed: it ends after `ROWS` rows or `SECONDS`, whichever
+comes first. So it is as short on a slow machine, and with rows of any size, as on a fast one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeVar
+
+from sqlalchemy import Connection
+
+T = TypeVar("T")
+ROWS = 200
+BATCH_SECONDS = 0.04
+ROWS_PER_STATEMENT = 20  # rows that one statement takes out, between two looks at the clock
+GLANCE = 0.002  # seconds that work on the event loop takes before it lets others go on
+
+
+class WriterShare:
+    """What one piece may take: of rows and of time, from its making on."""
+
+    def __init__(self, rows: int = ROWS, seconds: float = BATCH_SECONDS) -> None:
+        self.rows, self._until = rows, time.monotonic() + seconds
+
+    def count_row(self, rows: int = 1) -> bool:
+        """Count rows as done. Returns whether the piece has to end."""
+        self.rows -= rows
+        return self.rows <= 0 or time.monotonic() >= self._until
+
+
+class BatchedWork(Protocol):
+    """Where pieces are written; see `engine.Database`."""
+
+    async def write(self, work: Callable[[Connection], T], *, piece: bool = False) -> T: ...
+
+
+async def write_batches(
+    db: BatchedWork, piece: Callable[[Connection, WriterShare], T | None]
+) -> Sequence[T]:
+    """Write pieces until one returns None.
+
+    Returns what they returned. Raises what a piece raised: those before it stay written.
+    """
+    found: list[T] = []
+    while (one := await db.write(lambda conn: piece(conn, WriterShare()), piece=True)) is not None:
+        found.append(one)
+        await asyncio.sleep(0)
+    return found
+
+
+async def run_generator(
+    db: BatchedWork, steps: Iterator[int], opening: Callable[[Connection], None]
+) -> None:
+    """Write what a generator writes, which yields after each row (how many it were): every piece
+    goes on with it where the one before ended. opening: called first in each piece, with its
+    connection.
+    """
+
+    def piece(conn: Connection, share: WriterShare) -> bool | None:
+        opening(conn)
+        return True if any(share.count_row(rows) for rows in steps) else None
+
+    await write_batches(db, piece)
+
+
+class QuickRead:
+    """Work on the event loop in steps: `rest` lets others go on once a step took long enough."""
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + GLANCE
+
+    async def rest(self) -> None:
+        if time.monotonic() >= self._until:
+            await asyncio.sleep(0)
+            self._until = time.monotonic() + GLANCE

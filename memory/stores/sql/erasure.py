@@ -1,0 +1,183 @@
+"""Erasing a user, deleting a conversation: what everybody sees goes at once, the rows follow in
+pieces.
+
+1. One short transaction makes it irrevocable: the user's generation moves on, so that what began
+   before
+   writes no more; the scopes, or the conversation, are gone, so that nobody finds what hung on
+   them; and a
+   job is there that finishes the work, should this process not.
+2. Pieces take the rows out, while other writes pass between them.
+3. The job is let go, for what lies outside the database.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from sqlalchemy import Connection
+
+from memory.ids import new_id
+from memory.stores.sql import conversations as conversation_rows
+from memory.stores.sql import retention
+from memory.stores.sql import scopes as owners
+from memory.stores.sql.application_tables import ApplicationTables
+from memory.stores.sql.batches import BatchedWork, WriterShare, write_batches
+from memory.stores.sql.conversations import FoundConversation
+from memory.stores.sql.jobs import QueuedJob, enqueue
+from memory.stores.sql.row_removal import RemovedRows, RowsToRemove, wipe
+
+LEFT = 60.0  # seconds without a piece, after which the job takes over
+COUNTED = (
+    "blocks",
+    "versions",
+    "passages",
+    "messages",
+    "conversations",
+    "summaries",
+    "vectors",
+    "jobs",
+    "explain",
+)
+Counts = dict[str, int]
+
+
+async def erase(
+    db: BatchedWork, secret: bytes, who: tuple[str, str], others: Iterable[ApplicationTables]
+) -> Counts:
+    """Erase the user `who` (tenant, name).
+
+    others: tables beside the memory's own that name users. Returns rows removed by kind. Raises
+    StoreUnavailable: doing it again goes on with it.
+    """
+    others = tuple(others)
+    for tables in others:
+        await write_batches(
+            db,
+            lambda conn, share, x=tables: x.forget_batch(conn, *who, share.rows) or None,  # type: ignore[misc]
+        )
+    job = QueuedJob(
+        "erase", {"scopes": [], "passages": {}}, dedupe=new_id("erase"), delay=LEFT, again=True
+    )
+
+    def begin(conn: Connection) -> tuple[list[int], int]:
+        for tables in others:
+            tables.forget(conn, *who)
+        scopes, jobs = owners.erase(conn, secret, *who)
+        job.payload["scopes"] = scopes
+        if scopes:
+            enqueue(conn, job)
+        return scopes, jobs
+
+    scopes, jobs = await db.write(begin)
+    counts = await wipe_rows(db, [RowsToRemove(scope_id) for scope_id in scopes], job)
+    counts["jobs"] += jobs
+    return {name: counts[name] for name in COUNTED}
+
+
+async def delete_conversation(
+    db: BatchedWork, find: Callable[[Connection], FoundConversation]
+) -> FoundConversation:
+    """Delete the conversation that `find` finds, with all that hangs on it.
+
+    Raises what `find` raises.
+    """
+    job = QueuedJob(
+        "erase", {"scopes": [], "passages": {}}, dedupe=new_id("erase"), delay=LEFT, again=True
+    )
+
+    def begin(conn: Connection) -> FoundConversation:
+        found = find(conn)
+        owners.touch(conn, found.scope_id, outside=True)
+        conversation_rows.remove(conn, found.scope_id, [found.key])
+        job.payload["conversations"] = {str(found.scope_id): [found.key]}
+        enqueue(conn, job)
+        return found
+
+    found = await db.write(begin)
+    await wipe_rows(db, [RowsToRemove(found.scope_id, (found.key,))], job)
+    return found
+
+
+async def expire_unnamed(db: BatchedWork, before: float) -> int:
+    """Delete a batch of the conversations that name nobody and were last used before `before`.
+
+    Returns how many; call again until it is 0.
+    """
+    job = QueuedJob(
+        "erase", {"scopes": [], "passages": {}}, dedupe=new_id("erase"), delay=LEFT, again=True
+    )
+
+    def begin(conn: Connection) -> dict[int, list[int]]:
+        found = retention.expire_unnamed(conn, before)
+        job.payload["conversations"] = {str(scope_id): keys for scope_id, keys in found.items()}
+        if found:
+            enqueue(conn, job)
+        return found
+
+    found = await db.write(begin, piece=True)
+    await wipe_rows(
+        db, [RowsToRemove(scope_id, tuple(keys)) for scope_id, keys in found.items()], job
+    )
+    return sum(map(len, found.values()))
+
+
+async def wipe_rows(
+    db: BatchedWork, doomed: Sequence[RowsToRemove], job: QueuedJob | None = None
+) -> Counter[str]:
+    """Take out all rows, in pieces.
+
+    job: what would finish this; it waits while this goes on, and runs afterwards. Returns rows
+    removed by kind.
+    """
+    counts: Counter[str] = Counter()
+    for which in doomed:
+        removed = await write_batches(
+            db,
+            partial(_piece, which=which, job=job),
+        )
+        for some in removed:
+            counts += some.counts
+    if doomed and job is not None:
+        await db.write(lambda conn: _release_job(conn, job))
+    return counts
+
+
+def _piece(
+    conn: Connection, share: WriterShare, which: RowsToRemove, job: QueuedJob | None
+) -> RemovedRows | None:
+    found = wipe(conn, share, which)
+    if which.conversations:
+        conversation_rows.remove(
+            conn, which.scope_id, which.conversations
+        )  # a turn may have made it anew
+        if found is not None:
+            _enqueue_forgetting(conn, which.scope_id, found)
+    if found is not None and job is not None:
+        enqueue(conn, job)
+    return found
+
+
+def _release_job(conn: Connection, job: QueuedJob) -> None:
+    enqueue(conn, QueuedJob(job.kind, job.payload, dedupe=job.dedupe, again=True))
+
+
+async def finish(db: BatchedWork, job: QueuedJob) -> None:
+    """Take out what such a job names: what is left where an erasure was interrupted."""
+    for scope_id in job.payload["scopes"]:
+        await wipe_rows(db, [RowsToRemove(scope_id)])
+    for scope_id, keys in job.payload.get("conversations", {}).items():
+        await wipe_rows(db, [RowsToRemove(int(scope_id), tuple(keys))])
+
+
+def _enqueue_forgetting(conn: Connection, scope_id: int, found: RemovedRows) -> None:
+    """Have vectors taken out of the index beside the database, where a scope stays."""
+    for kind, keys in (("passages", found.passages), ("messages", found.messages)):
+        if keys:
+            payload: Mapping[str, object] = {
+                "scopes": [],
+                "passages": {},
+                kind: {str(scope_id): keys},
+            }
+            enqueue(conn, QueuedJob("erase", dict(payload)))

@@ -1,0 +1,288 @@
+"""The search index beside messages and passages: putting in, taking out, looking up, and making it
+anew from the rows.
+
+SQLite's FTS5. A search reads the postings of its words in its own scope and scores them here (see
+memory.ranking).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, func, select
+
+from memory.errors import StoreUnavailable
+from memory.search.query import index_text, scope_mark, spoken_day, term_lookups, terms
+from memory.search.ranking import (
+    POOL,
+    Matches,
+    Ranked,
+    Ranking,
+    SearchHits,
+    SimilarityScores,
+    weigh_postings,
+)
+from memory.stores.sql import schema as t
+from memory.stores.sql.statements import driver
+
+# of a word's occurrences in one scope that count; what is said everywhere tells nothing apart
+MAX_OCCURRENCES = 5000
+COUNTED = 20_000  # documents counted to weigh how rare a word is
+CHUNK = 400
+MAX_DOCUMENT_CHARACTERS, HEAD = (
+    100_000,
+    75_000,
+)  # characters of a text that are indexed, and of these from its beginning; the others from its end
+DAY = 86400  # seconds
+TEXT = 400  # characters of a candidate that are looked at
+SHARED, RAREST = 32, 6  # words of a text by which its repetition is looked for
+ROLES = ("user", "assistant")  # who speaks where nobody has a name
+RECENT_ROWS, MAX_ALIKE_ROWS = 1000, 24  # passages among which, and that are looked at
+Beside = Callable[[Connection, Sequence[int]], dict[int, tuple[int | None, int | None]]]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchDocument:
+    """What is indexed of one row.
+
+    before: the words of the message before it. at: seconds since 1970.
+    """
+
+    scope_id: int
+    body: str
+    speaker: str
+    before: str
+    at: float
+
+
+def put_document(conn: Connection, table: str, key: int, doc: SearchDocument) -> None:
+    """Put one document into the index, in the place of one of the same key."""
+    if (raw := driver(conn)) is None:
+        return
+    s, body = doc.scope_id, doc.body
+    if len(body) > MAX_DOCUMENT_CHARACTERS:
+        body = f"{body[:HEAD]} {body[HEAD - MAX_DOCUMENT_CHARACTERS :]}"
+    raw.execute(
+        f"INSERT OR REPLACE INTO {table} (rowid, scope, body, speaker, prev, day) VALUES (?, ?, "
+        "?, ?, ?, ?)",
+        (
+            key,
+            scope_mark(s)[:-1],
+            index_text(s, body),
+            index_text(s, doc.speaker[:500]),
+            index_text(s, doc.before[:500], telling=True),
+            index_text(s, _day(int(doc.at // DAY))),
+        ),
+    )
+
+
+@lru_cache(64)
+def _day(number: int) -> str:
+    """The words of a day, counted from 1970: most of what is put in is of today."""
+    return spoken_day(number * DAY)
+
+
+def candidates_sharing_words(conn: Connection, scope_id: int, words: Sequence[str]) -> list[int]:
+    """Return the newest passages that may hold nearly the same words, as row keys: bounded, however
+    many there are. words: rarest first.
+
+    Those that have all the rarest, of any age. And of the newest `LATELY` those that have two of a
+    few: of two texts that are nearly the same each lacks at most a fifth of the other's words, so
+    of that many words and two more, two are in both.
+    """
+    if (raw := driver(conn)) is None or not words:
+        return []
+    terms = [f'"{scope_mark(scope_id)}{w}"' for w in words[:SHARED]]
+    pairs = (
+        " OR ".join(f"({a} AND {b})" for a, b in combinations(terms[: len(terms) // 5 + 2], 2))
+        or terms[0]
+    )
+    last = raw.execute(
+        "SELECT id FROM passages WHERE scope_id = ? ORDER BY id DESC LIMIT 1 OFFSET ?",
+        (scope_id, RECENT_ROWS),
+    ).fetchone()
+    look = (
+        "SELECT * FROM (SELECT rowid FROM passages_fts WHERE passages_fts MATCH ? AND rowid > ? "
+        f"ORDER BY rowid DESC LIMIT {MAX_ALIKE_ROWS})"
+    )
+    found = raw.execute(
+        f"{look} UNION {look}",
+        (
+            f"body : ({pairs})",
+            last[0] if last else 0,
+            f"body : ({' AND '.join(terms[:RAREST])})",
+            0,
+        ),
+    )
+    return [key for (key,) in found]
+
+
+def drop(conn: Connection, table: str, key: int) -> None:
+    """Take one document out."""
+    if conn.dialect.name == "sqlite":
+        # table is ours
+        conn.exec_driver_sql(f"DELETE FROM {table} WHERE rowid = ?", (key,))
+
+
+@dataclass(frozen=True, slots=True)
+class IndexScope:
+    """One scope's part of an index.
+
+    rows: a query for (id, place, at, text) of the rows that may be shown. beside: the rows before
+    and after each of some rows; None where rows have no neighbours.
+    """
+
+    table: str
+    scope_id: int
+    rows: Any
+    key: Any
+    beside: Beside | None = None
+
+
+def find_rows(
+    conn: Connection, corner: IndexScope, query: str, near: SimilarityScores, wanted: int
+) -> dict[int, Ranked] | None:
+    """Row keys with their scores, best first, at least `wanted` where there are so many; None when
+    there are no words to look for. near: the rows nearest by meaning. Raises StoreUnavailable.
+    """
+    if conn.dialect.name != "sqlite":
+        raise StoreUnavailable("this version searches in SQLite only")
+    asked = list(term_lookups(corner.scope_id, query))
+    if not asked:
+        return None
+    matches = _matches(conn, corner, [(x.term, x.column, x.expression) for x in asked])
+    pool = _pool(conn, corner, matches.best(), max(POOL, wanted))
+    have = {f.key: f for f in pool}
+    others = _rows(conn, corner, [k for k in near.nearest() if k not in have])
+    ranking = Ranking(query, matches, pool, near, [*others.values()])
+    return ranking.order(_neighbours(conn, corner, ranking.leading_rows(), have | others))
+
+
+def speakers(conn: Connection, kind: str, scope_id: int, query: str) -> list[str]:
+    """Return the words of a query that are part of the name of somebody who spoke in the scope, or
+    of a tag there. kind: messages or passages.
+    """
+    asked = [w for w in terms(query) if w not in ROLES]
+    if driver(conn) is None or not asked:
+        return []
+    # the name is ours
+    one = f"SELECT %d WHERE EXISTS (SELECT 1 FROM {kind}_fts WHERE {kind}_fts MATCH ?)"
+    sql = " UNION ALL ".join(one % i for i in range(len(asked)))
+    return [
+        asked[i]
+        for (i,) in conn.exec_driver_sql(
+            sql, tuple(f'speaker : "{scope_mark(scope_id)}{w}"' for w in asked)
+        )
+    ]
+
+
+def _matches(
+    conn: Connection, corner: IndexScope, asked: Sequence[tuple[int, str, str]]
+) -> Matches:
+    table = corner.table
+    one = (
+        f"SELECT * FROM (SELECT %d, rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC "
+        f"LIMIT {MAX_OCCURRENCES})"
+    )
+    sql = " UNION ALL ".join(one % i for i in range(len(asked)))
+    keys: list[list[int]] = [[] for _ in asked]
+    for i, key in conn.exec_driver_sql(sql, tuple(expression for _, _, expression in asked)):
+        keys[i].append(key)
+    rows = "messages" if table == "messages_fts" else "passages"
+    size = conn.exec_driver_sql(
+        f"SELECT count(*) FROM (SELECT 1 FROM {rows} WHERE scope_id = ? LIMIT {COUNTED})",
+        (corner.scope_id,),
+    ).scalar()
+    return weigh_postings(
+        ((term, column, k) for (term, column, _), k in zip(asked, keys, strict=True)),
+        int(size or 0),
+    )
+
+
+def _pool(
+    conn: Connection, corner: IndexScope, keys: Sequence[int], wanted: int
+) -> list[SearchHits]:
+    """Return the first `wanted` of the keys that pass the filters, in their order."""
+    out: list[SearchHits] = []
+    for i in range(0, len(keys), CHUNK):
+        part = keys[i : i + CHUNK]
+        rows = _rows(conn, corner, part)
+        out += [rows[k] for k in part if k in rows]
+        if len(out) >= wanted:
+            break
+    return out[:wanted]
+
+
+def _rows(conn: Connection, corner: IndexScope, keys: Sequence[int]) -> dict[int, SearchHits]:
+    if not keys:
+        return {}
+    listed = func.json_each(msgspec.json.encode(keys).decode()).table_valued("value")
+    rows = conn.execute(corner.rows.where(corner.key.in_(select(listed.c.value))))
+    return {row[0]: SearchHits(row[0], row[1], row[2], row[3]) for row in rows}
+
+
+def _neighbours(
+    conn: Connection, corner: IndexScope, keys: Sequence[int], have: dict[int, SearchHits]
+) -> dict[int, tuple[SearchHits | None, SearchHits | None]]:
+    if corner.beside is None or not keys:
+        return {}
+    beside = corner.beside(conn, keys)
+    there = have | _rows(
+        conn,
+        corner,
+        sorted({k for pair in beside.values() for k in pair if k is not None and k not in have}),
+    )
+    return {key: (there.get(a or 0), there.get(b or 0)) for key, (a, b) in beside.items()}
+
+
+def is_outdated(conn: Connection) -> bool:
+    """Tell whether the index was made by a version that wrote it otherwise."""
+    if conn.dialect.name != "sqlite":
+        return False
+    for table, rows in zip(t.FTS, (t.messages, t.passages), strict=True):
+        row = conn.exec_driver_sql(
+            f"SELECT r.scope_id, f.day FROM {table} f JOIN {rows.name} r ON r.id = f.rowid "
+            "ORDER BY f.rowid LIMIT 1"
+        ).first()
+        if row is not None and not str(row.day).startswith(scope_mark(row.scope_id)):
+            return True
+    return False
+
+
+def recreate_indexes(conn: Connection) -> None:
+    """Make both indexes from nothing, without a document in them."""
+    for table in t.FTS:
+        conn.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")
+        conn.exec_driver_sql(t.FTS_SQL.format(table))
+
+
+def delete_orphans(
+    conn: Connection, table: str, rows: str, after: int, limit: int = 200
+) -> Sequence[int]:
+    """Take out the documents without a row, of the next ones after a row key.
+
+    Returns which were looked at.
+    """
+    look = (
+        f"SELECT f.rowid, r.id FROM (SELECT rowid FROM {table} WHERE rowid > ? ORDER BY rowid "
+        f"LIMIT ?) f LEFT JOIN {rows} r ON r.id = f.rowid"
+    )
+    found = sorted((key, there) for key, there in conn.exec_driver_sql(look, (after, limit)))
+    for key, there in found:
+        if there is None:
+            drop(conn, table, key)
+    return [key for key, _ in found]
+
+
+def reindex_documents(
+    conn: Connection, table: str, docs: Iterable[tuple[int, SearchDocument]]
+) -> None:
+    """Put documents in anew."""
+    for key, doc in docs:
+        drop(conn, table, key)
+        put_document(conn, table, key, doc)

@@ -1,0 +1,182 @@
+"""What an import holds, found out before a line of it is written: a bad one stores nothing.
+
+Only the places of the lines are kept, by what they belong to; each is read a second time when it is
+written. So an import takes little more memory than its bytes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from memory.conversation.messages import text_of
+from memory.core.blocks import Block, check_label
+from memory.core.edits import BlockEdit, put_block
+from memory.errors import BadArguments, ToolError
+from memory.export_format import (
+    LIMIT,
+    SAID,
+    Any_Line,
+    BlockLine,
+    ConversationLine,
+    Export,
+    ExportEnd,
+    MessageLine,
+    NodeLine,
+    PassageLine,
+    TooManyLines,
+    VersionLine,
+    bad_line,
+    line_at,
+    lines_in,
+)
+from memory.stores.sql.batches import QuickRead
+from memory.stores.sql.passages import check
+
+CALLS = "`message.tool_calls` must be a list of objects."
+
+
+class LineReader:
+    """Lines of an import, by number and place."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body, self._places = body, array("Q")
+
+    def add(self, number: int, at: int) -> None:
+        self._places.extend((number, at))
+
+    def __iter__(self) -> Iterator[tuple[int, Any_Line]]:
+        """Read them, one at a time, in their order."""
+        for i in range(0, len(self._places), 2):
+            number, at = self._places[i : i + 2]
+            yield number, line_at(self._body, number, at)
+
+    @property
+    def first(self) -> int:
+        return self._places[0]
+
+
+@dataclass(slots=True)
+class ConversationImport:
+    """The lines of one conversation. nodes: the names of those that stand in them."""
+
+    lines: LineReader
+    nodes: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class ImportPart:
+    """What is one agent's. blocks: by label. chats: by name."""
+
+    blocks: dict[str, LineReader] = field(default_factory=dict)
+    versions: LineReader | None = None
+    passages: LineReader | None = None
+    chats: dict[str, ConversationImport] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportLimits:
+    """defaults: the operator's blocks.
+
+    agent: whose all of it becomes, None for what the lines say. most: lines, None for any number.
+    """
+
+    defaults: Mapping[str, Block]
+    agent: str | None = None
+    most: int | None = None
+
+
+class ImportManifest:
+    """The lines of an import by agent."""
+
+    def __init__(self, body: bytes, rules: ImportLimits) -> None:
+        self._body, self._rules = body, rules
+        self._rows = 0
+        self.parts: dict[str, ImportPart] = {}
+
+    async def examine(self) -> None:
+        """Read every line; others go on meanwhile.
+
+        Raises BadLine for the first that cannot be imported.
+        """
+        glance = QuickRead()
+        for number, at in lines_in(self._body):
+            if number:
+                line = line_at(self._body, number, at)
+                try:
+                    self._take(number, at, line)
+                except ToolError as e:
+                    raise bad_line(number, e) from e
+            await glance.rest()
+
+    def _take(self, number: int, at: int, line: Any_Line) -> None:
+        if isinstance(line, Export | ExportEnd):
+            return
+        self._rows += 1
+        if self._rules.most is not None and self._rows > self._rules.most:
+            raise TooManyLines(
+                f"The import has more than {self._rules.most} lines, the most that this key may "
+                "import at once. Send it in several parts, use an admin key, or raise "
+                "memory.import_rows."
+            )
+        part = self.parts.setdefault(self._rules.agent or line.agent, ImportPart())
+        if isinstance(line, BlockLine | VersionLine):
+            self._check_block(line)
+            if isinstance(line, VersionLine):
+                where = part.versions = part.versions or LineReader(self._body)
+            else:
+                where = part.blocks.get(line.label) or part.blocks.setdefault(
+                    line.label, LineReader(self._body)
+                )
+        elif isinstance(line, PassageLine):
+            check(line.content, line.type, line.importance)
+            where = part.passages = part.passages or LineReader(self._body)
+        else:
+            where = self._chat(part, number, line)
+        where.add(number, at)
+
+    def _check_block(self, line: BlockLine | VersionLine) -> None:
+        """Raises ToolError."""
+        check_label(line.label)
+        mine = self._rules.defaults.get(line.label)
+        most = max(LIMIT, mine.limit if mine else 0)
+        if isinstance(line, BlockLine):
+            sizes = {"limit": line.limit}
+            put_block(line.label, BlockEdit(line.value, line.description, line.limit), {})(None)
+        else:
+            sizes = {"before": len(line.before or ""), "after": len(line.after or "")}
+        for name, size in sizes.items():
+            if size > most:
+                raise BadArguments(f"`{name}` is {size} characters; at most {most} are allowed.")
+
+    def _chat(
+        self, part: ImportPart, number: int, line: ConversationLine | NodeLine | MessageLine
+    ) -> LineReader:
+        """Raises BadLine."""
+        name = line.id if isinstance(line, ConversationLine) else line.conversation
+        chat = part.chats.get(name) or part.chats.setdefault(
+            name, ConversationImport(LineReader(self._body))
+        )
+        if isinstance(line, NodeLine):
+            chat.nodes.add(line.id)
+        elif isinstance(line, MessageLine):
+            _check_message(number, line)
+            if line.node is not None and line.node not in chat.nodes:
+                raise bad_line(
+                    number, f"the node {line.node!r} of its conversation must stand before it."
+                )
+        return chat.lines
+
+
+def _check_message(number: int, line: MessageLine) -> None:
+    """Raises BadLine."""
+    calls = line.message.get("tool_calls")
+    if not isinstance(line.message.get("role"), str):
+        raise bad_line(number, "`message` needs a `role`.")
+    if calls is not None and not (
+        isinstance(calls, list) and all(isinstance(c, dict) for c in calls)
+    ):
+        raise bad_line(number, CALLS)
+    if (size := len(text_of(line.message))) > SAID:
+        raise bad_line(number, f"`message` has {size} characters; at most {SAID} are allowed.")

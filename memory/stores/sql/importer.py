@@ -1,0 +1,410 @@
+"""An export read back in.
+
+It is examined whole first, so that a bad line stores nothing; then written in pieces, between which
+others write.
+
+- What is there already is not doubled; what may not be changed is skipped and told. So an import
+  that was
+  cut short is completed by doing it again.
+- A block comes with its versions, a conversation with its messages, whole or not at all: the row by
+  which
+  they are found is written last.
+- A user who is erased meanwhile stays erased: the import ends there.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from memory.conversation.messages import keyed_hash
+from memory.core.edits import BlockEdit, put_block
+from memory.errors import BlockReadOnly, Conflict
+from memory.export_format import (
+    BlockLine,
+    ConversationLine,
+    MessageLine,
+    NodeLine,
+    PassageLine,
+    VersionLine,
+    moment,
+)
+from memory.ids import new_id, new_key
+from memory.scope import Scope
+from memory.stores.sql import blocks as block_rows
+from memory.stores.sql import conversations as conversation_rows
+from memory.stores.sql import passages as passage_rows
+from memory.stores.sql import schema as t
+from memory.stores.sql import scopes, vectors
+from memory.stores.sql.batches import run_generator
+from memory.stores.sql.conversations import FoundConversation
+from memory.stores.sql.database import Database
+from memory.stores.sql.import_manifest import (
+    ConversationImport,
+    ImportManifest,
+    ImportPart,
+    LineReader,
+)
+from memory.stores.sql.jobs import QueuedJob, enqueue
+from memory.stores.sql.management_context import ManagementActor
+from memory.stores.sql.statements import add_row
+from memory.stores.sql.transcripts import (
+    ConversationHeader,
+    ImportedMessage,
+    Transcriber,
+    TranscriptStep,
+    steps_of,
+)
+
+OURS = re.compile(r"passage_[0-9a-f]{32}")
+KINDS = ("blocks", "versions", "passages", "conversations", "messages")
+LEFT = 60.0  # seconds without a piece, after which what was begun and not ended is taken out
+
+
+@dataclass(slots=True)
+class ImportReceipt:
+    """imported: rows made by kind.
+
+    skipped: what was left as it is, each with its line and the reason.
+    """
+
+    imported: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+    skipped: list[dict[str, str | int]] = field(default_factory=list)
+
+    def skip(self, number: int, kind: str, name: str, reason: str) -> None:
+        self.skipped.append({"line": number, "object": kind, "id": name, "reason": reason})
+
+
+async def import_into(
+    db: Database, hand: ManagementActor, manifest: ImportManifest
+) -> ImportReceipt:
+    """Write what was examined into the user's memory.
+
+    Raises Erased, Conflict, StoreUnavailable: what was written by then stays, and doing it again
+    writes the rest.
+    """
+    receipt = ImportReceipt()
+    owner = await db.read(lambda conn: scopes.current_owner(conn, hand.scope))
+    for name, part in manifest.parts.items():
+        scope = Scope(hand.scope.tenant, hand.scope.user, name, hand.scope.secret)
+        desk = ImportTarget(ManagementActor(scope, hand.defaults, hand.source), owner.generation)
+        await run_generator(db, _LineReader(desk, receipt).read_lines(part), desk.open)
+    return receipt
+
+
+async def import_conversation(
+    db: Database, hand: ManagementActor, said: Sequence[ImportedMessage], name: str | None
+) -> FoundConversation:
+    """Store a chat as a conversation of its own; its assistant messages count as ours.
+
+    Raises Conflict for a name in use.
+    """
+    owner = await db.read(lambda conn: scopes.current_owner(conn, hand.scope))
+    desk = ImportTarget(hand, owner.generation, outside=False)
+    times = [s.at for s in said]
+    heading = ConversationHeader(
+        name or new_id("conv"), name is not None, created_at=min(times), updated_at=max(times)
+    )
+
+    def writing() -> Iterator[int]:
+        desk.free(heading.name)
+        yield from desk.conversation(
+            Transcriber(None, desk.scope_id, hand.scope.key), heading, steps_of(said)
+        )
+        enqueue(desk.conn, vectors.job_of(desk.scope_id))
+
+    await run_generator(db, writing(), desk.open)
+    found = await db.read(
+        lambda conn: conversation_rows.find_named(conn, desk.scope_id, heading.name)
+    )
+    if found is None:
+        raise Conflict(f"the conversation {heading.name!r} was deleted as soon as it was there")
+    return found
+
+
+class ImportTarget:
+    """A hand that reaches into a memory for longer than one transaction.
+
+    generation: of the user, as the work found it. outside: what frozen core texts tell changes by
+    it.
+    """
+
+    def __init__(self, hand: ManagementActor, generation: int, *, outside: bool = True) -> None:
+        self.hand, self._outside = hand, outside
+        self._owner = scopes.ScopeOwner(hand.scope, generation)
+        self._conn: Connection | None = None
+        self._scope: int | None = None
+        self._unfinished: QueuedJob | None = None
+
+    def open(self, conn: Connection) -> None:
+        """Begin a piece. Raises Erased, Conflict where the user or the memory is gone."""
+        self._conn = conn
+        scope_id = scopes.get_or_create(conn, self._owner)
+        if self._scope not in (None, scope_id):
+            raise Conflict("this user's memory was removed while it was written to: do it again")
+        self._scope = scope_id
+        scopes.touch(conn, scope_id, outside=self._outside)
+        if self._unfinished is not None:
+            enqueue(conn, self._unfinished)
+
+    @property
+    def conn(self) -> Connection:
+        assert self._conn is not None  # noqa: S101 - opened before anything is done
+        return self._conn
+
+    @property
+    def scope_id(self) -> int:
+        assert self._scope is not None  # noqa: S101 - as above
+        return self._scope
+
+    def free(self, name: str) -> None:
+        """Raises Conflict for the name of a conversation that is there."""
+        if conversation_rows.find_named(self.conn, self.scope_id, name) is not None:
+            raise Conflict(
+                f"there is a conversation {name!r} of this user already: choose another id, or "
+                "delete that one"
+            )
+
+    def conversation(
+        self, transcriber: Transcriber, heading: ConversationHeader, steps: list[TranscriptStep]
+    ) -> Iterator[int]:
+        """Write a conversation. What would be left of it, were this cut short, a job takes out."""
+        ident = new_key()
+        self._unfinished = QueuedJob(
+            "erase",
+            {"scopes": [], "conversations": {str(self.scope_id): [ident]}},
+            dedupe=new_id("erase"),
+            delay=LEFT,
+            again=True,
+        )
+        enqueue(self.conn, self._unfinished)
+        transcriber.conn = self.conn
+        for stored in transcriber.write(ident, heading, steps):
+            yield stored
+            transcriber.conn = self.conn
+        gone, self._unfinished = self._unfinished, None
+        if self.conn.execute(delete(t.jobs).where(t.jobs.c.dedupe == gone.dedupe)).rowcount == 0:
+            raise Conflict(
+                "the store was so slow that a conversation was given up half written: do it again"
+            )
+
+
+class _LineReader:
+    """Writes the lines of one agent. Every method that writes many rows yields after each."""
+
+    def __init__(self, desk: ImportTarget, receipt: ImportReceipt) -> None:
+        self._desk, self._receipt = desk, receipt
+
+    @property
+    def _shelf(self) -> block_rows.BlockSet:
+        return block_rows.BlockSet(self._desk.scope_id, self._desk.hand.defaults)
+
+    def read_lines(self, part: ImportPart) -> Iterator[int]:
+        restored = {label: self._ident(label) for label in part.blocks if not self._there(label)}
+        newest = dict.fromkeys(restored, 0)
+        for _, line in part.versions or ():
+            if isinstance(line, VersionLine) and line.label in restored:
+                self._receipt.imported["versions"] += self._version(restored[line.label], line)
+                newest[line.label] = max(newest[line.label], line.version)
+                yield 1
+        for label, lines in part.blocks.items():
+            for number, block in lines:
+                if isinstance(block, BlockLine) and label in restored:
+                    self._restore_block(restored.pop(label), block, newest[label])
+                elif isinstance(block, BlockLine):
+                    self._edit_block(number, block)
+                yield 1
+        if part.passages is not None:
+            yield from self._passages(part.passages)
+        yield from self._conversations(part)
+
+    def _there(self, label: str) -> bool:
+        b, desk = t.blocks.c, self._desk
+        mine, here = (
+            desk.hand.defaults.get(label),
+            select(b.id).where(b.scope_id == desk.scope_id, b.branch == 0, b.label == label),
+        )
+        return bool(mine and mine.read_only) or desk.conn.execute(here).first() is not None
+
+    def _ident(self, label: str) -> str:
+        """Return the id of a block that comes back.
+
+        It is always the same, so that versions which are here already, of an import that was cut
+        short, are its own.
+        """
+        desk = self._desk
+        return (
+            "block_"
+            + keyed_hash(desk.hand.scope.key, str(desk.scope_id).encode(), label.encode()).hex()
+        )
+
+    def _edit_block(self, number: int, line: BlockLine) -> None:
+        """A block that is here is changed like by any other hand."""
+        if line.deleted:
+            return
+        desk, change = self._desk, BlockEdit(line.value, line.description, line.limit)
+        how = put_block(line.label, change, desk.hand.defaults)
+        try:
+            before = block_rows.all_of(desk.conn, self._shelf).get(line.label)
+            after = block_rows.edit(desk.conn, self._shelf, line.label, how, desk.hand.source)
+            self._receipt.imported["blocks"] += after != before
+        except BlockReadOnly:
+            self._receipt.skip(number, "block", line.label, "read_only")
+
+    def _restore_block(self, ident: str, line: BlockLine, newest: int) -> None:
+        """A block that was not here comes back as it was; its versions are here.
+
+        newest: of those.
+        """
+        desk = self._desk
+        desk.conn.execute(
+            insert(t.blocks).values(
+                id=ident,
+                scope_id=desk.scope_id,
+                branch=0,
+                label=line.label,
+                description=line.description,
+                value="" if line.deleted else line.value,
+                limit=line.limit,
+                read_only=line.read_only,
+                version=max(newest, line.version),
+                deleted=line.deleted,
+                updated_at=_at(line.updated_at),
+            )
+        )
+        self._receipt.imported["blocks"] += not line.deleted
+
+    def _version(self, ident: str, line: VersionLine) -> bool:
+        v, conn = t.block_versions.c, self._desk.conn
+        if (
+            conn.execute(select(v.id).where(v.block_id == ident, v.version == line.version)).first()
+            is not None
+        ):
+            return False
+        add_row(
+            conn,
+            t.block_versions,
+            scope_id=self._desk.scope_id,
+            block_id=ident,
+            version=line.version,
+            before=line.before,
+            after=line.after,
+            actor=line.actor,
+            request_id=line.request_id,
+            tool_call_id=line.tool_call_id,
+            undoes=line.undoes,
+            created_at=_at(line.created_at),
+        )
+        return True
+
+    def _passages(self, lines: LineReader) -> Iterator[int]:
+        for _, line in lines:
+            if isinstance(line, PassageLine):
+                yield self._passage(line)
+
+    def _passage(self, line: PassageLine) -> int:
+        p, desk = t.passages.c, self._desk
+        holder = (
+            desk.conn.execute(select(p.scope_id).where(p.public_id == line.id)).scalar()
+            if line.id
+            else None
+        )
+        if holder == desk.scope_id:
+            return 1
+        new = passage_rows.NewPassage(
+            line.content,
+            line.tags,
+            line.type,
+            line.importance,
+            line.actor,
+            created_at=_at(line.created_at),
+        )
+        stored, made = passage_rows.add(desk.conn, desk.scope_id, new)
+        self._receipt.imported["passages"] += made
+        values: dict[str, str | float | None] = {}
+        if made == len(stored) == 1:
+            if line.forgotten_at:
+                values = {
+                    "deleted_at": _at(line.forgotten_at),
+                    "deleted_by": line.forgotten_by,
+                    "superseded_by": line.superseded_by and line.superseded_by[:64],
+                }
+            if line.id and holder is None and OURS.fullmatch(line.id):
+                values["public_id"] = line.id
+        if values:
+            desk.conn.execute(update(t.passages).where(p.id == stored[0]["key"]).values(**values))
+        return max(len(stored), 1)
+
+    def _conversations(self, part: ImportPart) -> Iterator[int]:
+        c, desk = t.conversations.c, self._desk
+        transcriber = Transcriber(None, desk.scope_id, desk.hand.scope.key)
+        for name, chat in part.chats.items():
+            if (
+                desk.conn.execute(
+                    select(c.id).where(c.scope_id == desk.scope_id, c.name == name)
+                ).first()
+                is not None
+            ):
+                self._receipt.skip(chat.lines.first, "conversation", name, "already there")
+                yield 1
+                continue
+            heading, steps = yield from _gather_steps(name, chat)
+            for stored in desk.conversation(transcriber, heading, steps):
+                self._receipt.imported["messages"] += stored
+                yield stored
+            self._receipt.imported["conversations"] += 1
+            yield 1
+        if part.chats:
+            enqueue(desk.conn, vectors.job_of(desk.scope_id))
+
+
+def _gather_steps(
+    name: str, chat: ConversationImport
+) -> Generator[int, None, tuple[ConversationHeader, list[TranscriptStep]]]:
+    """Yield a conversation's heading and steps from its lines, which stand in any order; the
+    messages without a node come last, as a chat of their own. Yields 0 after each line.
+    """
+    told: ConversationLine | None = None
+    by_name: dict[str, TranscriptStep] = {}
+    plain: list[ImportedMessage] = []
+    for _, line in chat.lines:
+        if isinstance(line, ConversationLine):
+            told = line
+        elif isinstance(line, NodeLine):
+            by_name[line.id] = TranscriptStep(
+                line.id, line.parent, line.first, line.state, _at(line.created_at)
+            )
+        elif isinstance(line, MessageLine):
+            said = ImportedMessage(line.message, _at(line.created_at), line.source, line.aborted)
+            (plain if line.node is None else by_name[line.node].said).append(said)
+        yield 0
+    loose = steps_of(plain)
+    for step in loose:  # names of their own, so that they meet no node of the file
+        step.id = f"plain {chat.lines.first} {step.id}"
+        step.parent = step.parent and f"plain {chat.lines.first} {step.parent}"
+    steps = [*by_name.values(), *loose]
+    first, last = min((s.at for s in steps), default=0.0), max((s.at for s in steps), default=0.0)
+    heading = (
+        ConversationHeader(name, True, created_at=first, updated_at=last)
+        if told is None
+        else ConversationHeader(
+            name,
+            told.explicit,
+            told.resent,
+            told.forked_from,
+            told.head,
+            _at(told.created_at, first),
+            _at(told.updated_at, last),
+        )
+    )
+    return heading, steps
+
+
+def _at(value: str | None, otherwise: float | None = None) -> float:
+    if value is not None:
+        return moment(value)
+    return time.time() if otherwise is None else otherwise

@@ -1,0 +1,52 @@
+"""Jobs as a person looks at them: what waits, what failed and why.
+
+What a job is about is never shown: it may be a user's words.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from sqlalchemy import Connection, select, update
+
+from memory.errors import NotFound
+from memory.stores.sql import schema as t
+from memory.stores.sql.scopes import VisibleScopes
+
+j, s = t.jobs.c, t.scopes.c
+STATES = ("ready", "running", "waiting", "dead")
+
+
+def page(
+    conn: Connection, reach: VisibleScopes, state: str, before: int | None, limit: int
+) -> list[dict[str, Any]]:
+    """Newest first, before a row key."""
+    query = (
+        select(j.id, j.kind, j.state, j.attempts, j.error, j.created_at, j.run_at, s.tenant, s.user)
+        .select_from(t.jobs.outerjoin(t.scopes, s.id == j.scope_id))
+        .where(j.state == state, *reach.conditions())
+        .order_by(j.id.desc())
+        .limit(limit)
+    )
+    return [
+        dict(r._mapping)
+        for r in conn.execute(query.where(j.id < before) if before is not None else query)
+    ]
+
+
+def retry(conn: Connection, reach: VisibleScopes, ident: int) -> None:
+    """Give a dead job all its attempts again. Raises NotFound."""
+    mine = (
+        select(j.id)
+        .select_from(t.jobs.outerjoin(t.scopes, s.id == j.scope_id))
+        .where(j.id == ident, j.state == "dead", *reach.conditions())
+    )
+    found = conn.execute(mine).scalar()
+    if found is None:
+        raise NotFound(f"There is no dead job {ident} here.")
+    conn.execute(
+        update(t.jobs)
+        .where(j.id == found)
+        .values(state="ready", attempts=0, error=None, run_at=time.time())
+    )

@@ -1,0 +1,35 @@
+"""A hand that reaches into a memory from outside a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from memory.core.blocks import Block
+from memory.scope import Scope
+from memory.stores.sql import scopes
+from memory.stores.sql.blocks import BlockSet, EditSource
+
+
+@dataclass(frozen=True, slots=True)
+class ManagementActor:
+    """Whose memory, the operator's blocks in it, and who reaches in."""
+
+    scope: Scope
+    defaults: Mapping[str, Block]
+    source: EditSource
+
+    def shelf(self, conn: Connection) -> BlockSet:
+        """Return the blocks as they are, the operator's alone for a user who has nothing yet."""
+        return BlockSet(scopes.find(conn, self.scope), self.defaults)
+
+
+def touch_scope(conn: Connection, scope: Scope) -> int:
+    """Return the scope's row, made when absent, marked as edited from outside: every frozen core
+    text is stale from now on.
+    """
+    scope_id = scopes.get_or_create(conn, scopes.current_owner(conn, scope))
+    scopes.touch(conn, scope_id, outside=True)
+    return scope_id

@@ -1,0 +1,155 @@
+"""Put recorded messages into the search index, behind the turns' back."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, select, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from memory.ids import time_of
+from memory.stores.sql import fts
+from memory.stores.sql import schema as t
+from memory.stores.sql.fts import SearchDocument
+from memory.stores.sql.messages import speaker, words_before
+from memory.stores.sql.statements import (
+    driver,
+    execute,
+    put_row,
+)
+
+log = logging.getLogger("mnemogate")
+m, n = t.messages.c, t.nodes.c
+
+
+def docs(conn: Connection, after: int, limit: int) -> list[tuple[int, SearchDocument]]:
+    """Row keys and what is indexed of them, in order, after a row key."""
+    rows = conn.execute(select(t.messages).where(m.id > after).order_by(m.id).limit(limit))
+    return [(r.id, _doc(conn, r)) for r in rows]
+
+
+class _SpeakerNames(msgspec.Struct):
+    """Of a message as it was given, what the index needs beside its text."""
+
+    name: Any = None
+
+
+_named = msgspec.json.Decoder(_SpeakerNames).decode
+
+
+def _doc(conn: Connection, row: Any) -> SearchDocument:
+    before = (
+        "" if row.source == "evicted" else words_before(conn, row.conversation, row.node, row.id)
+    )
+    name = _named(row.body).name if row.body else None
+    return SearchDocument(
+        row.scope_id,
+        row.content,
+        speaker({"name": name, "role": row.role, "content": row.content}),
+        before,
+        row.created_at,
+    )
+
+
+MARK = select(t.marks.c.upto).where(t.marks.c.name == "messages")
+
+
+# those that were put in at once, or before a search
+THERE = "EXISTS (SELECT 1 FROM messages_fts WHERE rowid = m.id)"
+
+
+AHEAD = "FROM messages WHERE id > :mark ORDER BY id LIMIT :ahead"
+
+
+# no input in it
+NEXT = text(f"SELECT * FROM (SELECT * {AHEAD}) m WHERE NOT {THERE} LIMIT :most")
+
+
+PASSED = text(f"SELECT count(*), max(id) FROM (SELECT id {AHEAD})")
+
+
+NEXT_HERE = text(
+    "SELECT m.* FROM messages m WHERE m.scope_id = :scope AND m.created_at >= :since AND m.id "
+    f"> :mark AND NOT {THERE} ORDER BY m.id DESC LIMIT :most"
+)
+
+
+LOOK_AHEAD_ROWS = 512  # messages that one look passes over, where an import put them in
+
+
+# seconds by which a clock may be set back and a search still find at once what is said then
+SET_BACK = 60.0
+
+
+def index_pending(conn: Connection, most: int, scope_id: int | None = None) -> int:
+    """Put the next messages, `most` at most, into the search index.
+
+    scope_id: what waits of one scope, newest first. Returns how many, or `most` where more may
+    wait. One that cannot be put in is passed over where another can; raises what it raised where
+    none can.
+    """
+    rows = _next_unindexed(conn, most, scope_id)
+    failed = {row.id: e for row in rows if (e := _index_message(conn, row)) is not None}
+    if rows and len(failed) == len(rows):
+        raise failed[rows[0].id]
+    for key, e in failed.items():
+        log.warning(
+            "message row %d cannot be put into the search index: %s", key, type(e).__name__
+        )  # not what it says: that may be what the user said
+    done = len(rows)
+    if scope_id is None and driver(conn) is not None:
+        passed, upto = (
+            (done, rows[-1].id)
+            if done == most
+            else conn.execute(PASSED, {"mark": _mark(conn), "ahead": LOOK_AHEAD_ROWS}).one()
+        )
+        if upto is not None:
+            put_row(conn, t.marks, ("name",), name="messages", upto=upto)
+        done = most if passed == LOOK_AHEAD_ROWS else done
+    return done
+
+
+def _index_message(conn: Connection, row: Any) -> Exception | None:
+    """Put one message into the search index.
+
+    Returns why it cannot be. Raises what the database raises: that is no fault of the row's.
+    """
+    try:
+        fts.put_document(conn, "messages_fts", row.id, _doc(conn, row))
+    except (sqlite3.Error, SQLAlchemyError):
+        raise
+    except Exception as e:
+        return e
+    return None
+
+
+def waiting_size(conn: Connection, most: int, scope_id: int | None = None) -> int:
+    """Characters of the next messages, `most` at most, that are to be put into the index."""
+    return sum(len(row.content) + len(row.body) for row in _next_unindexed(conn, most, scope_id))
+
+
+def index_waits(conn: Connection, scope_id: int) -> bool:
+    """Tell whether any message of the scope waits to be put into the index."""
+    return bool(_next_unindexed(conn, 1, scope_id))
+
+
+def _next_unindexed(conn: Connection, most: int, scope_id: int | None = None) -> Sequence[Any]:
+    if driver(conn) is None:
+        return []  # see `index.put`
+    if scope_id is None:
+        return conn.execute(
+            NEXT, {"mark": _mark(conn), "ahead": LOOK_AHEAD_ROWS, "most": most}
+        ).all()
+    mark = _mark(conn)
+    return conn.execute(
+        NEXT_HERE,
+        {"scope": scope_id, "since": time_of(mark) - SET_BACK, "mark": mark, "most": most},
+    ).all()
+
+
+def _mark(conn: Connection) -> int:
+    return int(execute(conn, MARK, {}).scalar() or 0)

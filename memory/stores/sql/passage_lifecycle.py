@@ -1,0 +1,201 @@
+"""What becomes of passages in the background: facts kept with their source, superseded, left to
+fade, brought back.
+
+Nothing is removed here: a passage that is set aside is out of every search, and `restore` brings it
+back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, select, update
+
+from memory.search.decay import LIMIT, RATES
+from memory.search.dedup import find_duplicates, search_terms, words
+from memory.search.query import passages_of
+from memory.stores.sql import fts, vectors
+from memory.stores.sql import passages as passage_rows
+from memory.stores.sql import schema as t
+from memory.stores.sql.jobs import enqueue
+from memory.stores.sql.messages import SearchQuery
+
+p, m = t.passages.c, t.messages.c
+NEIGHBOURS = 10
+SELECT_CANDIDATES = select(p.id, p.content).where(
+    p.id.in_(bindparam("keys", expanding=True)),
+    p.scope_id == bindparam("scope"),
+    p.node == bindparam("node"),
+    p.deleted_at.is_(None),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnMessage:
+    """A message of one turn. id: its public one."""
+
+    id: str
+    role: str
+    content: str
+    at: float
+
+
+def messages_of_turn(conn: Connection, scope_id: int, node: int) -> list[TurnMessage]:
+    """Return what user and assistant said in the turn, in order; no tool's output, nothing of an
+    earlier turn.
+    """
+    query = (
+        select(m.public_id, m.role, m.content, m.created_at)
+        .where(
+            m.scope_id == scope_id,
+            m.node == node,
+            m.role.in_(("user", "assistant")),
+            m.source.in_(("chat", "answer")),
+            m.content != "",
+        )
+        .order_by(m.id)
+    )
+    return [TurnMessage(r.public_id, r.role, r.content, r.created_at) for r in conn.execute(query)]
+
+
+def neighbours(
+    conn: Connection, scope_id: int, text: str, limit: int = NEIGHBOURS
+) -> list[dict[str, Any]]:
+    """Passages that share words with the text."""
+    return passage_rows.search(
+        conn, scope_id, passage_rows.PassageFilter(SearchQuery(text[:2000], limit=limit))
+    )
+
+
+def near_duplicates(
+    conn: Connection, scope_id: int, text: str, node: int = 0
+) -> list[dict[str, Any]]:
+    """Passages that say the same in nearly the same words, newest first.
+
+    node: as of an `NewPassage`.
+    """
+    found = conn.execute(
+        SELECT_CANDIDATES,
+        {
+            "keys": fts.candidates_sharing_words(conn, scope_id, search_terms(text)),
+            "scope": scope_id,
+            "node": node,
+        },
+    ).all()
+    keys = [found[i].id for i in find_duplicates(text, [r.content for r in found])]
+    return (
+        [
+            passage_rows.to_hit(r)
+            for r in conn.execute(select(t.passages).where(p.id.in_(keys)).order_by(p.id.desc()))
+        ]
+        if keys
+        else []
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class InsertResult:
+    """passages: where the text is now.
+
+    made: how many of them are new. longer: how many of those stand in place of a shorter wording.
+    """
+
+    passages: list[dict[str, Any]]
+    made: int
+    longer: int
+
+
+def keep(conn: Connection, scope_id: int, new: passage_rows.NewPassage) -> InsertResult:
+    """Store a text unless it is there in the same words or nearly so; a fuller wording sets the
+    shorter one aside, reversibly.
+    """
+    at = new.created_at if new.created_at is not None else time.time()
+    kept = InsertResult([], 0, 0)
+    for piece in passages_of(new.content):
+        known = near_duplicates(conn, scope_id, piece, new.node)
+        if fuller := next(
+            (k for k in known if len(words(k["content"])) >= len(words(piece))), None
+        ):
+            kept = replace(kept, passages=[*kept.passages, fuller])
+            continue
+        stored, made = passage_rows.add(conn, scope_id, replace(new, content=piece, created_at=at))
+        longer = [set_aside(conn, scope_id, k["id"], new.actor, stored[0]["id"]) for k in known]
+        kept = InsertResult([*kept.passages, *stored], kept.made + made, kept.longer + any(longer))
+    return kept
+
+
+def set_aside(
+    conn: Connection, scope_id: int, ident: str, actor: str, by: str | None = None
+) -> bool:
+    """Take a passage out of every search.
+
+    by: what stands in its place. Returns whether it was there.
+    """
+    there = (p.scope_id == scope_id) & (p.public_id == ident) & p.deleted_at.is_(None)
+    return (
+        conn.execute(
+            update(t.passages)
+            .where(there)
+            .values(deleted_at=time.time(), deleted_by=actor, superseded_by=by)
+        ).rowcount
+        > 0
+    )
+
+
+def restore(conn: Connection, scope_id: int, ident: str) -> dict[str, Any] | None:
+    """Bring a passage back that was set aside; None when there is none of that name.
+
+    It counts as used now, so that it does not fade at once.
+    """
+    there = (p.scope_id == scope_id) & (p.public_id == ident)
+    values = {"deleted_at": None, "deleted_by": None, "superseded_by": None, "used_at": time.time()}
+    if conn.execute(
+        update(t.passages).where(there, p.deleted_at.is_not(None)).values(**values)
+    ).rowcount:
+        enqueue(conn, vectors.job_of(scope_id))
+    return passage_rows.get(conn, [scope_id], ident)
+
+
+def list_superseded(
+    conn: Connection, scope_id: int, before: int | None, limit: int
+) -> list[dict[str, Any]]:
+    """Passages that were set aside, newest first, before a row key."""
+    query = (
+        select(t.passages)
+        .where(p.scope_id == scope_id, p.deleted_at.is_not(None))
+        .order_by(p.id.desc())
+        .limit(limit)
+    )
+    return [
+        passage_rows.to_hit(r)
+        for r in conn.execute(query.where(p.id < before) if before is not None else query)
+    ]
+
+
+def _faint(now: float) -> ColumnElement[bool]:
+    rate = case(*((p.type == kind, r) for kind, r in RATES.items()), else_=RATES["fact"])
+    hours = (now - func.coalesce(p.used_at, p.created_at)) / 3600.0
+    return and_(p.deleted_at.is_(None), rate * hours * (1.0 - p.importance) > LIMIT * (1 + p.uses))
+
+
+def faint(conn: Connection, now: float, after: int, limit: int = 500) -> list[int]:
+    """Passages that have grown faint, as row keys in order, after a row key."""
+    query = select(p.id).where(p.id > after, _faint(now)).order_by(p.id).limit(limit)
+    return list(conn.execute(query).scalars())
+
+
+def fade(conn: Connection, now: float, keys: Sequence[int]) -> int:
+    """Set those of the passages aside that are faint. Returns how many."""
+    gone = update(t.passages).where(p.id.in_(keys), _faint(now))
+    return conn.execute(gone.values(deleted_at=now, deleted_by="cleanup")).rowcount
+
+
+def record_use(conn: Connection, keys: Sequence[int]) -> None:
+    """Count passages as found just now: what is used fades later."""
+    if keys:
+        conn.execute(
+            update(t.passages).where(p.id.in_(keys)).values(uses=p.uses + 1, used_at=time.time())
+        )

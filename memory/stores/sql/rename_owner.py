@@ -1,0 +1,192 @@
+"""A user's memory under another name: another user, another tenant.
+
+The rows stay, so that search, vectors and versions do.
+
+What is keyed by the name is derived anew from what was said, page by page, and only then does the
+memory change hands, in one transaction: a move that was cut off moved nothing, and can be begun
+again. Of a history whose older messages were never stored here its answers are known again, not its
+exact chain. The mark of our own spans is keyed too: epochs end, summaries are made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, delete, exists, select, update
+
+from memory.conversation.matching import HashChain, trail_after
+from memory.conversation.matching import TurnNode as Answered
+from memory.conversation.messages import EMPTY, canonical, extend_chain, is_system, keyed_hash
+from memory.errors import Conflict, NotFound
+from memory.scope import Scope, owner_key
+from memory.stores.sql import row_removal
+from memory.stores.sql import schema as t
+from memory.stores.sql import scopes as owners
+from memory.stores.sql.messages import message_of
+
+PAGE = 200
+n, m, s = t.nodes.c, t.messages.c, t.scopes.c
+CONTENT = (t.blocks, t.passages, t.conversations)
+KEYED = ("digest", "chain", "asked", "trail")
+PLACED = (
+    "epoch",
+    "note",
+    "recall",
+    "told",
+    "carriers",
+    "request",
+    "rounds",
+)  # what bears the old mark, or names a request by the old key
+SET_MESSAGE = update(t.messages).where(m.id == bindparam("row")).values(digest=bindparam("new"))
+SET_NODE = (
+    update(t.nodes)
+    .where(n.id == bindparam("row"))
+    .values(**{name: bindparam(f"new_{name}") for name in KEYED}, **dict.fromkeys(PLACED))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerRename:
+    """From one (tenant, user) to another. secret: the server's."""
+
+    secret: bytes
+    source: owners.UserName
+    target: owners.UserName
+
+    def key(self, agent: str) -> bytes:
+        """Return what keys the digests of the target's agent."""
+        return Scope(*self.target, agent, self.secret).key
+
+
+def begin(conn: Connection, move: OwnerRename) -> list[tuple[int, str]]:
+    """Return the source's scopes, each with its agent.
+
+    Raises NotFound where there is none, Conflict where the target has a memory.
+    """
+    found = conn.execute(
+        select(s.id, s.agent).where(s.tenant == move.source[0], s.user == move.source[1])
+    ).all()
+    if not found:
+        raise NotFound(
+            f"nothing is stored of the user {move.source[1]!r} of the tenant {move.source[0]!r}"
+        )
+    taken = owners.scopes_of(conn, *move.target)
+    if any(
+        conn.execute(select(table.c.id).where(table.c.scope_id.in_(taken)).limit(1)).first()
+        for table in CONTENT
+    ):
+        raise Conflict(
+            f"the user {move.target[1]!r} of the tenant {move.target[0]!r} has a memory already"
+        )
+    return [(row.id, row.agent) for row in found]
+
+
+def page(conn: Connection, scope_id: int, key: bytes, behind: int) -> int | None:
+    """Derives the digests of a page of nodes anew, with their messages.
+
+    Returns the last node's key; None when none are left.
+    """
+    rows = conn.execute(
+        select(t.nodes).where(n.scope_id == scope_id, n.id > behind).order_by(n.id).limit(PAGE)
+    ).all()
+    if not rows:
+        _loose(conn, scope_id, key)
+        return None
+    spoken: dict[int, list[Row[Any]]] = {}
+    for one in conn.execute(
+        select(t.messages).where(m.node.in_([r.id for r in rows])).order_by(m.id)
+    ):
+        spoken.setdefault(one.node, []).append(one)
+    if messages := [_message(one, key) for mine in spoken.values() for one in mine]:
+        conn.execute(SET_MESSAGE, messages)
+    known = _before(conn, rows)
+    conn.execute(SET_NODE, [_node(row, spoken.get(row.id, ()), key, known) for row in rows])
+    return int(rows[-1].id)
+
+
+def _loose(conn: Connection, scope_id: int, key: bytes) -> None:
+    """The messages that hang on no node."""
+    if found := conn.execute(
+        select(t.messages).where(m.scope_id == scope_id, m.node.is_(None))
+    ).all():
+        conn.execute(SET_MESSAGE, [_message(one, key) for one in found])
+
+
+def _message(row: Row[Any], key: bytes) -> dict[str, Any]:
+    message = message_of(row.body, row.role, row.content)
+    return {
+        "row": row.id,
+        "new": EMPTY if is_system(message) else keyed_hash(key, canonical(message)),
+    }
+
+
+def _before(conn: Connection, rows: Sequence[Row[Any]]) -> dict[int, Any]:
+    """Return the nodes that these follow or stand beside, derived by now, by their keys."""
+    wanted = {r.parent for r in rows} | {r.turn for r in rows}
+    return {
+        r.id: r
+        for r in conn.execute(select(t.nodes).where(n.id.in_([w for w in wanted if w is not None])))
+    }
+
+
+def _node(
+    row: Row[Any], spoken: Sequence[Row[Any]], key: bytes, known: dict[int, Any]
+) -> dict[str, Any]:
+    """Return the new values of a node, which is then among the `known`."""
+    parent, first = known.get(row.parent), known.get(row.turn) if row.turn != row.id else None
+    found = [
+        message_of(one.body, one.role, one.content) for one in spoken if one.source != "evicted"
+    ]
+    answer = next((message for message in found if message.get("role") == "assistant"), None)
+    link = (
+        first.asked
+        if first is not None
+        else (parent.chain or parent.asked)
+        if parent is not None
+        else None
+    )
+    link = link or HashChain(key, []).start
+    if first is None:
+        for message in found:
+            if message.get("role") != "assistant" and not is_system(message):
+                link = keyed_hash(key, link, keyed_hash(key, canonical(message)))
+    node = Answered(row.id, row.conversation, asked=link)
+    if answer is not None:
+        node.digest, node.chain = extend_chain(key, link, answer)
+        node.trail = (
+            trail_after(parent, node.digest) if parent is None or parent.trail else node.digest[:4]
+        )
+    known[row.id] = node
+    return {"row": row.id, **{f"new_{name}": getattr(node, name) or None for name in KEYED}}
+
+
+def finish(conn: Connection, move: OwnerRename, seen: dict[int, int]) -> None:
+    """Give the memory to the target.
+
+    seen: the last node that was derived, by scope; later ones follow now. Both names' turns under
+    way are void from here on. Raises NotFound, Conflict.
+    """
+    for scope_id, agent in begin(conn, move):
+        at: int | None = seen.get(scope_id, 0)
+        while at is not None:
+            at = page(conn, scope_id, move.key(agent), at)
+        for table in (t.epochs, t.summaries):
+            conn.execute(delete(table).where(table.c.scope_id == scope_id))
+    _remove_empty_scopes(conn, owners.scopes_of(conn, *move.target))
+    proven = conn.execute(select(exists().where(s.tenant == move.target[0], s.proven))).scalar()
+    conn.execute(
+        update(t.scopes)
+        .where(s.tenant == move.source[0], s.user == move.source[1])
+        .values(tenant=move.target[0], user=move.target[1], proven=bool(proven), edits=s.edits + 1)
+    )
+    for name in (move.source, move.target):
+        owners.void(conn, owner_key(move.secret, *name))
+
+
+def _remove_empty_scopes(conn: Connection, scopes: Sequence[int]) -> None:
+    """Remove scopes that hold nothing of anybody's."""
+    for table in (t.nodes, *row_removal.OF_A_SCOPE.values(), *row_removal.ALSO):
+        conn.execute(delete(table).where(table.c.scope_id.in_(scopes)))
+    conn.execute(delete(t.scopes).where(s.id.in_(scopes)))

@@ -1,0 +1,56 @@
+"""What leaves by age: explain records, memory that names nobody, and retries nobody will make any
+more.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, delete, select, update
+
+from memory.ids import key_at
+from memory.stores.sql import conversations as conversation_rows
+from memory.stores.sql import schema as t
+
+BATCH = 100  # conversations that leave together
+RECORDS = 1000  # rows a transaction: the one writer is not kept long
+RETRY_AGE = 86400.0  # seconds; a retry comes within ten minutes
+
+
+def expire_retries(conn: Connection, now: float) -> int:
+    """Remove what lets day-old requests be retried, of so many.
+
+    Returns of how many; call again until 0.
+    """
+    n = t.nodes.c
+    old = select(n.id).where(n.request.is_not(None), n.id < key_at(now - RETRY_AGE)).limit(RECORDS)
+    late = update(t.nodes).where(n.id.in_(old), n.at < now - RETRY_AGE)
+    return conn.execute(late.values(request=None, rounds=None)).rowcount
+
+
+def expire_records(conn: Connection, before: float) -> int:
+    """Remove explain records made before `before`, so many.
+
+    Returns how many; call again until it is 0.
+    """
+    x = t.explains.c
+    old = select(x.id).where(x.id < key_at(before), x.created_at < before).limit(RECORDS)
+    return conn.execute(delete(t.explains).where(x.id.in_(old))).rowcount
+
+
+def expire_unnamed(conn: Connection, before: float) -> dict[int, list[int]]:
+    """Remove a batch of conversations that name nobody and were last used before `before`.
+
+    Returns their row keys by scope, for `wiping` to take out what hangs on them; call again until
+    there are none.
+    """
+    c = t.conversations.c
+    query = (
+        select(c.id, c.scope_id)
+        .join(t.scopes, t.scopes.c.id == c.scope_id)
+        .where(t.scopes.c.user.is_(None), c.updated_at < before)
+    )
+    by_scope: dict[int, list[int]] = {}
+    for row in conn.execute(query.limit(BATCH)).all():
+        by_scope.setdefault(row.scope_id, []).append(row.id)
+    for scope_id, keys in by_scope.items():
+        conversation_rows.remove(conn, scope_id, keys)
+    return by_scope

@@ -1,0 +1,168 @@
+"""What hangs on users and conversations that are gone, removed in pieces (see `pieces`).
+
+Nobody finds a row whose scope is gone, nor one whose conversation is: so these two leave first, in
+one transaction with all that may be seen, and the many rows follow. Each step may be done again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, select
+
+from memory.stores.sql import fts as index
+from memory.stores.sql import schema as t
+from memory.stores.sql import vectors
+from memory.stores.sql.batches import ROWS, ROWS_PER_STATEMENT, WriterShare
+from memory.stores.sql.vectors import MESSAGES, PASSAGES, VectorKind
+
+n, p, b = t.nodes.c, t.passages.c, t.blocks.c
+OF_A_SCOPE = {
+    "versions": t.block_versions,
+    "blocks": t.blocks,
+    "conversations": t.conversations,
+    "summaries": t.summaries,
+    "vectors": t.vectors,
+    "jobs": t.jobs,
+}
+ALSO = (t.message_vectors, t.epochs, t.shared_members)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsToRemove:
+    """A scope, or conversations of one, that are to leave nothing."""
+
+    scope_id: int
+    conversations: tuple[int, ...] = ()
+
+    def of(self, table: Table) -> ColumnElement[bool]:
+        """Return which rows are meant, said so that the index is used which names the fewest."""
+        if not self.conversations:
+            return table.c.scope_id == self.scope_id
+        scope = table.c.scope_id if table is t.summaries else table.c.scope_id + 0
+        return and_(scope == self.scope_id, table.c.conversation.in_(self.conversations))
+
+
+class RemovedRows:
+    """What one piece removed.
+
+    counts: rows by kind. passages, messages: those that may be in an index beside the database, by
+    row key.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.passages: list[int] = []
+        self.messages: list[int] = []
+
+
+def wipe(conn: Connection, share: WriterShare, which: RowsToRemove) -> RemovedRows | None:
+    """Remove the next rows. Returns None where none was left."""
+    wiping = _Removal(conn, share, which)
+    whole = (
+        wiping.messages()
+        and (bool(which.conversations) or wiping.passages())
+        and (wiping.nodes() and wiping.rest())
+    )
+    return None if whole and not wiping.wiped.counts else wiping.wiped
+
+
+class _Removal:
+    """One piece. Each step returns whether nothing of its kind is left."""
+
+    def __init__(self, conn: Connection, share: WriterShare, which: RowsToRemove) -> None:
+        self._conn, self._share, self._which = conn, share, which
+        self.wiped = RemovedRows()
+
+    def messages(self) -> bool:
+        return self._remove_indexed(MESSAGES, "messages_fts", self._which.of(t.messages))
+
+    def passages(self) -> bool:
+        return self._remove_indexed(PASSAGES, "passages_fts", self._which.of(t.passages))
+
+    def _remove_indexed(self, kind: VectorKind, fts: str, mine: ColumnElement[bool]) -> bool:
+        """Return rows that have a document in the search index, and may have a vector."""
+        query = select(kind.rows.c.id).where(mine).limit(ROWS_PER_STATEMENT)
+        while keys := list(self._conn.execute(query).scalars()):
+            for key in keys:
+                index.drop(self._conn, fts, key)
+            found = [key for some in vectors.drop(self._conn, kind, keys).values() for key in some]
+            if kind is MESSAGES:
+                self.wiped.messages += found
+            else:
+                self.wiped.passages += keys
+            self.wiped.counts["vectors"] += len(found)
+            if self._remove(kind.name, kind.rows, keys):
+                return False
+        return True
+
+    def nodes(self) -> bool:
+        """Nodes with their explain records, and what memory hung on their branches."""
+        query = select(n.id, n.epoch).where(self._which.of(t.nodes)).limit(ROWS)
+        while rows := self._conn.execute(query).all():
+            if self._which.conversations and not self._branches([row.id for row in rows]):
+                return False
+            for i in range(0, len(rows), ROWS_PER_STATEMENT):
+                some = rows[i : i + ROWS_PER_STATEMENT]
+                keys = [row.id for row in some]
+                self.wiped.counts["explain"] += self._delete(t.explains, keys)
+                if self._remove("nodes", t.nodes, keys):
+                    self._epochs(rows[: i + ROWS_PER_STATEMENT])
+                    return False
+            self._epochs(rows)
+        return True
+
+    def _branches(self, nodes: Sequence[int]) -> bool:
+        """Return what a conversation keeps for itself, where it names nobody."""
+        scope_id, s = self._which.scope_id, t.scopes.c
+        if self._conn.execute(select(s.id).where(s.id == scope_id, s.user.is_not(None))).first():
+            return True
+        hung = and_(p.scope_id == scope_id, p.node.in_(nodes))
+        if not self._remove_indexed(PASSAGES, "passages_fts", hung):
+            return False
+        blocks = select(b.id).where(b.scope_id == scope_id, b.branch.in_(nodes))
+        of_them = t.block_versions.c.block_id.in_(list(self._conn.execute(blocks).scalars()))
+        return self._all("versions", t.block_versions, of_them) and self._all(
+            "blocks", t.blocks, and_(b.scope_id == scope_id, b.branch.in_(nodes))
+        )
+
+    def _epochs(self, rows: Sequence[Any]) -> None:
+        """Take out the epochs that no node has any more: a fork may go on in one."""
+        epochs = {row.epoch for row in rows if row.epoch}
+        if self._which.conversations and epochs:
+            still = select(n.epoch).where(n.scope_id == self._which.scope_id, n.epoch.in_(epochs))
+            self._delete(t.epochs, list(epochs - set(self._conn.execute(still).scalars())))
+
+    def rest(self) -> bool:
+        """Return all else, which is small."""
+        if self._which.conversations:
+            of = self._which.of
+            return self._all("jobs", t.jobs, of(t.jobs)) and self._all(
+                "summaries", t.summaries, of(t.summaries)
+            )
+        kinds = [
+            *OF_A_SCOPE.items(),
+            *(("vectors" if x is t.message_vectors else x.name, x) for x in ALSO),
+        ]
+        return all(self._all(name, table, self._which.of(table)) for name, table in kinds)
+
+    def _all(self, name: str, table: Table, mine: ColumnElement[bool]) -> bool:
+        query = select(*table.primary_key.columns).where(mine).limit(ROWS_PER_STATEMENT)
+        while keys := [row[0] for row in self._conn.execute(query)]:
+            if self._remove(name, table, keys, mine):
+                return False
+        return True
+
+    def _remove(
+        self, name: str, table: Table, keys: Sequence[Any], *mine: ColumnElement[bool]
+    ) -> bool:
+        """Remove rows. Returns whether the piece has to end with them."""
+        self.wiped.counts[name] += self._delete(table, keys, *mine)
+        return self._share.count_row(len(keys))
+
+    def _delete(self, table: Table, keys: Sequence[Any], *mine: ColumnElement[bool]) -> int:
+        key: Any = next(iter(table.primary_key.columns))
+        return self._conn.execute(delete(table).where(key.in_(keys), *mine)).rowcount

@@ -1,0 +1,288 @@
+"""Scopes as rows, and their generation: the one place that decides whether a write may still
+happen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Table,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    tuple_,
+    update,
+)
+
+from memory.errors import Erased
+from memory.ids import new_key
+from memory.scope import Scope, owner_key
+from memory.stores.sql import schema as t
+from memory.stores.sql.messages import NEWEST
+from memory.stores.sql.statements import execute
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeOwner:
+    """A scope as a turn found it.
+
+    generation: the owner's erasures until then; a later one makes this turn's writes void.
+    """
+
+    scope: Scope
+    generation: int
+
+
+ERASED_MEANWHILE = "the user was erased while this ran; nothing of it is kept"
+# Built once: they run in every turn, and building a statement costs more than running it.
+_c = t.scopes.c
+GENERATION = select(t.generations.c.generation).where(t.generations.c.owner == bindparam("owner"))
+FIND = select(_c.id).where(
+    _c.tenant == bindparam("tenant"), _c.user == bindparam("user"), _c.agent == bindparam("agent")
+)
+FIND_UNNAMED = select(_c.id).where(
+    _c.tenant == bindparam("tenant"), _c.user.is_(None), _c.agent == bindparam("agent")
+)
+
+
+STANDING = (
+    select(
+        _c.id,
+        _c.active_at,
+        _c.proven,
+        func.coalesce(
+            select(t.generations.c.generation)
+            .where(t.generations.c.owner == bindparam("owner"))
+            .scalar_subquery(),
+            0,
+        ).label("generation"),
+        t.conversations.c.id.label("conversation"),
+        t.conversations.c.head,
+        t.conversations.c.explicit,
+        t.conversations.c.resent,
+        *NEWEST.selected_columns,
+    )
+    .join_from(
+        t.scopes,
+        t.conversations,
+        (t.conversations.c.id == bindparam("conversation")) & (t.conversations.c.scope_id == _c.id),
+        isouter=True,
+    )
+    .where(_c.id == bindparam("which"))
+)
+TOUCH = update(t.scopes).where(_c.id == bindparam("which")).values(active_at=bindparam("now"))
+TOUCH_OUTSIDE = TOUCH.values(edits=_c.edits + 1)
+PROVE = (
+    update(t.scopes).where(_c.id == bindparam("which"), _c.proven.is_(False)).values(proven=True)
+)
+
+
+def generation(conn: Connection, owner: bytes) -> int:
+    return int(execute(conn, GENERATION, {"owner": owner}).scalar() or 0)
+
+
+def find(conn: Connection, scope: Scope) -> int | None:
+    """Return the scope's row id, if it has one."""
+    values = {"tenant": scope.tenant, "agent": scope.agent}
+    found: int | None = (
+        execute(conn, FIND, {**values, "user": scope.user}).scalar()
+        if scope.is_named
+        else execute(conn, FIND_UNNAMED, values).scalar()
+    )
+    return found
+
+
+def scope_status(
+    conn: Connection, owner: ScopeOwner, scope_id: int | None, conversation: int
+) -> Any:
+    """Return a scope that a turn knows and a conversation of it, in one look: id, active_at,
+    proven, generation, conversation (None when it is not there), head, explicit, resent, stored and
+    indexed (see `messages.newest_key`). None when the scope is not there. Raises Erased when the
+    owner was erased after this turn began.
+    """
+    if scope_id is None:
+        return None
+    found = execute(
+        conn,
+        STANDING,
+        {"which": scope_id, "owner": owner.scope.owner, "conversation": conversation},
+    ).first()
+    if (
+        found.generation if found is not None else generation(conn, owner.scope.owner)
+    ) != owner.generation:
+        raise Erased(ERASED_MEANWHILE)
+    return found
+
+
+def current_owner(conn: Connection, scope: Scope) -> ScopeOwner:
+    return ScopeOwner(scope, generation(conn, scope.owner))
+
+
+def get_or_create(conn: Connection, owner: ScopeOwner) -> int:
+    """Return the scope's row id, made when absent.
+
+    Raises Erased when the owner was erased after this turn began.
+    """
+    if generation(conn, owner.scope.owner) != owner.generation:
+        raise Erased(ERASED_MEANWHILE)
+    if (found := find(conn, owner.scope)) is not None:
+        return found
+    now = time.time()
+    ident = new_key()
+    conn.execute(
+        insert(t.scopes).values(
+            id=ident,
+            tenant=owner.scope.tenant,
+            user=owner.scope.user,
+            agent=owner.scope.agent,
+            created_at=now,
+            active_at=now,
+        )
+    )
+    return ident
+
+
+def touch(conn: Connection, scope_id: int, *, outside: bool = False) -> None:
+    """Mark activity.
+
+    outside: an edit from outside the conversation, after which every frozen core text is stale.
+    """
+    execute(conn, TOUCH_OUTSIDE if outside else TOUCH, {"which": scope_id, "now": time.time()})
+
+
+def nth_turn(conn: Connection, scope_id: int, every: int) -> bool:
+    """Count a turn of the scope. Whether it is the last of `every` many."""
+    conn.execute(update(t.scopes).where(_c.id == scope_id).values(turns=_c.turns + 1))
+    return bool(
+        conn.execute(
+            update(t.scopes).where(_c.id == scope_id, _c.turns >= every).values(turns=0)
+        ).rowcount
+    )
+
+
+def prove(conn: Connection, scope_id: int) -> None:
+    """Mark the scope's tenant as one that an upstream accepted."""
+    execute(conn, PROVE, {"which": scope_id})
+
+
+def proven(conn: Connection, tenant: str) -> bool:
+    return (
+        conn.execute(
+            select(t.scopes.c.id).where(t.scopes.c.tenant == tenant, t.scopes.c.proven).limit(1)
+        ).first()
+        is not None
+    )
+
+
+def probe(conn: Connection) -> None:
+    """The least that the store can answer."""
+    conn.execute(select(_c.id).limit(1)).first()
+
+
+def scopes_of(conn: Connection, tenant: str, user: str) -> list[int]:
+    """Return every agent's scope of this user."""
+    return list(
+        conn.execute(
+            select(t.scopes.c.id).where(t.scopes.c.tenant == tenant, t.scopes.c.user == user)
+        ).scalars()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleScopes:
+    """What a key may see.
+
+    tenant None: every tenant. users None: every user and the conversations that name nobody.
+    """
+
+    tenant: str | None
+    users: Sequence[str] | None = None
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """Return the scope predicate, to stand in every query by id."""
+        found: list[ColumnElement[bool]] = []
+        if self.tenant is not None:
+            found.append(t.scopes.c.tenant == self.tenant)
+        if self.users is not None:
+            found.append(t.scopes.c.user.in_(self.users))
+        return found
+
+
+COUNTED = {
+    "blocks": t.blocks,
+    "passages": t.passages,
+    "messages": t.messages,
+    "conversations": t.conversations,
+}
+UserName = tuple[str, str]  # tenant, user
+
+
+def users(
+    conn: Connection, reach: VisibleScopes, after: UserName | None, limit: int
+) -> list[dict[str, Any]]:
+    """Users by tenant and name after `after`, with counts over all their agents."""
+    c = t.scopes.c
+    query = select(c.tenant, c.user, func.min(c.created_at), func.max(c.active_at)).where(
+        c.user.is_not(None), *reach.conditions()
+    )
+    if after is not None:
+        query = query.where(tuple_(c.tenant, c.user) > tuple_(*map(literal, after)))
+    rows = conn.execute(
+        query.group_by(c.tenant, c.user).order_by(c.tenant, c.user).limit(limit)
+    ).all()
+    names = [(r[0], r[1]) for r in rows]
+    counts = {kind: _counts(conn, table, names) for kind, table in COUNTED.items()} if names else {}
+    return [
+        {
+            "tenant": r[0],
+            "id": r[1],
+            "created_at": r[2],
+            "last_active_at": r[3],
+            **{kind: counts[kind].get((r[0], r[1]), 0) for kind in COUNTED},
+        }
+        for r in rows
+    ]
+
+
+def _counts(conn: Connection, table: Table, names: Sequence[UserName]) -> dict[UserName, int]:
+    c = t.scopes.c
+    query = (
+        select(c.tenant, c.user, func.count())
+        .select_from(table.join(t.scopes, c.id == table.c.scope_id))
+        .where(tuple_(c.tenant, c.user).in_(names))
+    )
+    if "deleted" in table.c:
+        query = query.where(table.c.deleted.is_(False))
+    if "deleted_at" in table.c:
+        query = query.where(table.c.deleted_at.is_(None))
+    return {(r[0], r[1]): r[2] for r in conn.execute(query.group_by(c.tenant, c.user))}
+
+
+def void(conn: Connection, owner: bytes) -> None:
+    """Move the owner's generation on: what began before can no longer write."""
+    g = t.generations.c
+    moved = update(t.generations).where(g.owner == owner).values(generation=g.generation + 1)
+    if conn.execute(moved).rowcount == 0:
+        conn.execute(insert(t.generations).values(owner=owner, generation=1))
+
+
+def erase(conn: Connection, secret: bytes, tenant: str, user: str) -> tuple[list[int], int]:
+    """Move the user's generation on and removes the scopes, so that nobody finds what hangs on
+    them, and their jobs, so that none writes any more.
+
+    Returns the scopes' row keys, under which `wiping` takes out the rest, and how many jobs there
+    were.
+    """
+    void(conn, owner_key(secret, tenant, user))
+    ids = scopes_of(conn, tenant, user)
+    conn.execute(delete(t.scopes).where(t.scopes.c.id.in_(ids)))
+    return ids, conn.execute(delete(t.jobs).where(t.jobs.c.scope_id.in_(ids))).rowcount

@@ -1,0 +1,154 @@
+"""The end of a conversation whose history is kept here, as far as a turn can use it.
+
+A line is read from its newest turn back: as much as the window holds, with the kept summary that
+stands for the rest. So a turn that finds nothing in memory costs the same however long its
+conversation is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, func, literal, select
+
+from memory.conversation.messages import Json, canonical, is_system
+from memory.stores.sql import messages as message_rows
+from memory.stores.sql import schema as t
+from memory.stores.sql.statements import execute, in_clause, select_in_batches
+
+n, m, s = t.nodes.c, t.messages.c, t.summaries.c
+MAX_HISTORY_BYTES = 8 << 20  # bytes that are read where no summary stands for anything
+READ_STEPS, MOST_STEPS = 64, 1024  # turns that one query walks back, at first and at most
+LEFT_OUT = "[Earlier messages were left out. conversation_search finds them.]"
+SUMMARISED = select(s.chain).where(
+    s.scope_id == bindparam("scope"), s.conversation == bindparam("which")
+)
+CUT = select(t.epochs.c.cut).where(
+    t.epochs.c.scope_id == bindparam("scope"),
+    t.epochs.c.id == select(n.epoch).where(n.id == bindparam("head")).scalar_subquery(),
+)
+SUMMARY = select(s.content).where(s.scope_id == bindparam("scope"), s.chain == bindparam("link"))
+
+
+@dataclass(slots=True)
+class HistoryEnd:
+    """messages: oldest first.
+
+    behind: the link that names what came before them and the text that stands for it; None where
+    nothing did.
+    """
+
+    messages: list[Json] = field(default_factory=list)
+    behind: tuple[bytes, str] | None = None
+
+
+@cache
+def _back() -> Any:
+    """Return the turns of a line from `head` back, `most` of them, each with the bytes that it
+    holds.
+    """
+    scope: Any = bindparam("scope")
+    older = t.nodes.alias("older")
+    line = (
+        select(n.id, n.parent, n.chain, literal(1).label("step"))
+        .where(n.id == bindparam("head"), n.scope_id == scope)
+        .cte("line", recursive=True)
+    )
+    line = line.union_all(
+        select(older.c.id, older.c.parent, older.c.chain, line.c.step + 1).where(
+            older.c.id == line.c.parent, older.c.scope_id == scope, line.c.step < bindparam("most")
+        )
+    )
+    size = (
+        select(func.coalesce(func.sum(func.length(m.body) + func.length(m.content)), 0))
+        .where(m.node == line.c.id, m.scope_id == scope, m.source != "evicted")
+        .scalar_subquery()
+    )
+    return select(line.c.id, line.c.parent, line.c.chain, size.label("size")).order_by(line.c.step)
+
+
+@cache
+def _select_messages(size: int) -> Any:
+    return select(m.id, m.node, m.body, m.role, m.content).where(
+        m.scope_id == bindparam("scope"), in_clause(m.node, size), m.source != "evicted"
+    )
+
+
+def read_end(
+    conn: Connection, scope_id: int, conversation: tuple[int, int], asked: Sequence[Json], room: int
+) -> HistoryEnd:
+    """Return the end of a line, about `room` bytes.
+
+    conversation: its row key and its head. asked: the request's own messages; where they ask the
+    newest again, the end is that of the turn before.
+    """
+    which, head = conversation
+    there = {row.chain for row in execute(conn, SUMMARISED, {"scope": scope_id, "which": which})}
+    cut = execute(conn, CUT, {"scope": scope_id, "head": head}).scalar() if there else None
+    turns, link = _choose_turns(_walk_turns(conn, scope_id, head), there, cut, room)
+    said = _messages(conn, scope_id, turns)
+    newest = next((x for x in reversed(asked) if not is_system(x)), None)
+    requested = [x for x in said[0] if x.get("role") != "assistant"] if said else []
+    if newest is not None and requested and canonical(requested[-1]) == canonical(newest):
+        del said[0]
+    out = HistoryEnd(
+        message_rows.pair_tool_results([x for turn in reversed(said) for x in turn], asked)
+    )
+    if link is not None:
+        found = execute(conn, SUMMARY, {"scope": scope_id, "link": link}).scalar()
+        out.behind = link, found or LEFT_OUT
+    return out
+
+
+def _walk_turns(conn: Connection, scope_id: int, head: int) -> Iterator[Any]:
+    """Yield the turns of the line, newest first."""
+    at, most = head, READ_STEPS
+    while True:
+        found = list(execute(conn, _back(), {"scope": scope_id, "head": at, "most": most}))
+        yield from found
+        if len(found) < most or found[-1].parent is None:
+            return
+        at, most = found[-1].parent, min(2 * most, MOST_STEPS)
+
+
+def _choose_turns(
+    walked: Iterator[Any],
+    there: Collection[bytes],
+    cut: bytes | None,
+    room: int,
+) -> tuple[list[int], bytes | None]:
+    """Return the turns to read, newest first, and the link of what comes before them; None where
+    that is nothing.
+
+    Back to where the running epoch was cut; else to the summary that leaves out least of what there
+    is room for; else to the next one. there: the links that summaries stand for.
+    """
+    turns: list[int] = []
+    best: tuple[int, bytes] | None = None
+    size = 0
+    for turn in walked:
+        known = turn.chain in there and bool(turns)
+        if known and (turn.chain == cut or (size > room and best is None)):
+            return turns, turn.chain
+        if size > room and best is not None:
+            break
+        if size > MAX_HISTORY_BYTES and turn.chain:
+            return turns, turn.chain
+        if known:
+            best = len(turns), turn.chain
+        turns.append(turn.id)
+        size += turn.size
+    if best is None or size <= room:
+        return turns, None
+    return turns[: best[0]], best[1]
+
+
+def _messages(conn: Connection, scope_id: int, turns: Sequence[int]) -> list[list[Json]]:
+    """Return what was said in each of the turns."""
+    found: dict[int, list[tuple[int, Json]]] = {turn: [] for turn in turns}
+    for row in select_in_batches(conn, _select_messages, {"scope": scope_id}, turns):
+        found[row.node].append((row.id, message_rows.message_of(row.body, row.role, row.content)))
+    return [[message for _, message in sorted(one, key=lambda x: x[0])] for one in found.values()]

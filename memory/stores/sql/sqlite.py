@@ -1,0 +1,304 @@
+"""SQLite connections: readers and a writer, each with a thread of its own (aiosqlite's) on which a
+whole work runs in one hop, and one on the event loop's own thread for small reads and writes.
+
+- A hop to a thread and back costs more than a turn's statements do (measured: 100 to 200 us against
+  60), and while two threads
+  run Python each waits for the other. So a small work is done *at once*, on the loop's thread,
+  where nothing can hold it up:
+  never a write while another connection writes (it is tried without waiting), never with
+  `synchronous = FULL` (a commit would wait for
+  the disk), and for a while not when they took long on average (a disk that stalls). Checkpoints,
+  which do wait for the disk, have a thread.
+- SQLAlchemy works on a connection's own sqlite3 connection, synchronously. Transactions are begun
+  and ended on the driver, reads
+  deferred and writes immediate: SQLAlchemy's own begin and commit cost as much as three inserts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import aiosqlite
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import StaticPool
+
+T = TypeVar("T")
+Work = Callable[[Connection], T]
+READERS = 3
+READING, WRITING = "BEGIN", "BEGIN IMMEDIATE"
+# seconds that works on the loop's thread may take on average, the newest one's share in that, and
+# seconds without
+MAX_INLINE_SECONDS, EWMA_WEIGHT, INLINE_BACKOFF_SECONDS = (
+    0.01,
+    0.02,
+    10.0,
+)
+# bytes, of a database that is new: a turn touches a dozen pages and a commit writes each of them
+# whole
+PAGE = 2048
+CHECKPOINT = 512  # works on the loop's thread between checkpoints: some 8 MB of log
+BEHIND = 2048  # works beside one checkpoint, after which they wait for it
+LONG_LOG_PAGES = 2048  # pages in the log (4 MB) after which it is begun anew
+BUSY_TIMEOUT_MS = 5000  # ms that a write waits for another's
+# bytes of the database that connections keep at hand: on the loop's thread, and others by what they
+# do
+PAGES_HERE, PAGES = (
+    2 << 20,
+    {READING: 1 << 19, WRITING: 1 << 20},
+)
+EVERYWHERE = (
+    "temp_store=MEMORY",
+    f"journal_size_limit={64 << 20}",
+)  # bytes to which the log's file is cut once a larger write is over
+
+
+class SqliteConnection:
+    """One connection and SQLAlchemy over it, for one thread. begin: how its transactions do."""
+
+    def __init__(self, raw: sqlite3.Connection, begin: str) -> None:
+        self.raw, self._begin = raw, begin
+        self._engine = create_engine(
+            "sqlite://", creator=lambda: raw, poolclass=StaticPool, hide_parameters=True
+        )
+        self._over: Connection | None = None
+
+    def run(self, works: Sequence[Work[Any]]) -> list[Any]:
+        """Run the works in one transaction.
+
+        Raises what they raised, sqlite3.Error from the transaction itself.
+        """
+        if (
+            self._over is None
+        ):  # held for good: to check one out and in again costs as much as three statements
+            self._over = self._engine.connect()
+        over = self._over
+        self.raw.execute(self._begin)
+        try:
+            out = [work(over) for work in works]
+            self.raw.execute("COMMIT")
+        except BaseException:
+            if self.raw.in_transaction:
+                self.raw.execute("ROLLBACK")
+            self.release_lock()
+            raise
+        return out
+
+    def release_lock(self) -> None:
+        held, self._over = self._over, None
+        if held is not None:
+            held.close()
+
+
+class ConnectionThread:
+    """A connection on a thread of aiosqlite's."""
+
+    def __init__(self, conn: aiosqlite.Connection, begin: str) -> None:
+        self._conn = conn
+        self._lite = SqliteConnection(conn._conn, begin)
+
+    async def run(self, works: Sequence[Work[Any]]) -> list[Any]:
+        """Run the works in one transaction. Raises OSError for what the driver itself raised."""
+        return list(await self.call(self._lite.run, works))
+
+    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Run a function on the connection's thread.
+
+        Raises OSError for what the driver itself raised.
+        """
+        try:
+            return await self._conn._execute(function, *args)  # type: ignore[no-untyped-call]
+        except sqlite3.Error as e:
+            raise OSError(f"{type(e).__name__}: {e}") from e
+
+    def checkpoint(self) -> int:
+        """Bring the log into the database beside the writes that go on.
+
+        Returns the pages in the log.
+        """
+        return int(self._lite.raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1])
+
+    def checkpoint_rest(self) -> None:
+        """Bring the rest of the log into the database while nobody writes, so that the next write
+        begins it anew; not where it is in use.
+        """
+        _set_pragmas(
+            self._lite.raw,
+            "busy_timeout=0",
+            "wal_checkpoint(FULL)",
+            f"busy_timeout={BUSY_TIMEOUT_MS}",
+        )
+
+    async def close(self) -> None:
+        await self.call(self._lite.release_lock)
+        await self._conn.close()
+
+
+def _set_pragmas(raw: sqlite3.Connection, *pragmas: str) -> None:
+    for pragma in pragmas:
+        raw.execute(
+            f"PRAGMA {pragma}"
+        ).fetchall()  # a statement with a row left keeps its connection busy
+
+
+def _pages(size: int) -> str:
+    return f"cache_size={-size // 1024}"
+
+
+class SqliteThreads:
+    """path: the database file. synchronous: NORMAL or FULL."""
+
+    def __init__(self, path: str, synchronous: str) -> None:
+        self._path, self._synchronous = path, synchronous
+        self._all: list[ConnectionThread] = []
+        self._readers: asyncio.LifoQueue[ConnectionThread] = asyncio.LifoQueue()
+        self._writer: ConnectionThread | None = None
+        self._here: tuple[SqliteConnection, SqliteConnection] | None = (
+            None  # one connection, as it reads and as it writes
+        )
+        self._rests_until = self._pace = 0.0
+        self._since_checkpoint = 0
+        self._checkpoint: asyncio.Task[None] | None = None
+        self.pause: asyncio.Future[None] | None = None
+
+    async def open(self) -> None:
+        """Connects; safe to call again after a failure. Raises OSError."""
+        await self.close()
+        if self._path != ":memory:":
+            # whose memories they are may read them; what SQLite puts beside it has the same mode
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(self._path, os.O_CREAT | os.O_EXCL, 0o600))
+        try:
+            self._writer = await self._connect(WRITING)
+            for _ in range(READERS):
+                self._readers.put_nowait(await self._connect(READING))
+            if self._synchronous == "NORMAL" and self._path != ":memory:":
+                raw = sqlite3.connect(
+                    self._path, isolation_level=None, timeout=0, cached_statements=256
+                )
+                _set_pragmas(
+                    raw,
+                    "synchronous=NORMAL",
+                    "wal_autocheckpoint=0",
+                    _pages(PAGES_HERE),
+                    *EVERYWHERE,
+                )
+                self._here = SqliteConnection(raw, READING), SqliteConnection(raw, WRITING)
+        except sqlite3.Error as e:
+            await self.close()
+            raise OSError(f"{type(e).__name__}: {e}") from e
+        except OSError:
+            await self.close()
+            raise
+
+    async def _connect(self, begin: str) -> ConnectionThread:
+        conn = aiosqlite.connect(self._path, isolation_level=None, cached_statements=256)
+        await conn
+        self._all.append(thread := ConnectionThread(conn, begin))
+        await thread.call(
+            _set_pragmas,
+            conn._conn,
+            f"page_size={PAGE}",
+            "journal_mode=WAL",
+            f"synchronous={self._synchronous}",
+            f"busy_timeout={BUSY_TIMEOUT_MS}",
+            _pages(PAGES[begin]),
+            *EVERYWHERE,
+        )
+        return thread
+
+    async def read(self, work: Work[T]) -> T:
+        thread = await self._readers.get()
+        try:
+            found: T = (await thread.run([work]))[0]
+            return found
+        finally:
+            self._readers.put_nowait(thread)
+
+    async def write(self, works: Sequence[Work[Any]]) -> list[Any]:
+        if self._writer is None:
+            raise OSError("the database is not open")
+        return await self._writer.run(works)
+
+    def at_once(self, works: Sequence[Work[Any]], *, reading: bool = False) -> list[Any] | None:
+        """Do small works on this thread, in one transaction.
+
+        None where they have to wait their turn. Raises what a work raised.
+        """
+        here, begun = self._here, time.monotonic()
+        if here is None or begun < self._rests_until:
+            return None
+        try:
+            found = here[not reading].run(works)
+        except (sqlite3.Error, SQLAlchemyError):
+            # another connection writes; or it fails, and will again where it waits its turn
+            return None
+        finally:
+            now = time.monotonic()
+            self._pace += EWMA_WEIGHT * (now - begun - self._pace)
+            if self._pace > MAX_INLINE_SECONDS:
+                self._rests_until, self._pace = now + INLINE_BACKOFF_SECONDS, 0.0
+        if not reading:
+            self._count(len(works))
+        return found
+
+    def _count(self, works: int) -> None:
+        """Count small writes; after so many of them the log is brought into the database."""
+        self._since_checkpoint += works
+        if self._checkpoint is None or self._checkpoint.done():
+            if self._since_checkpoint >= CHECKPOINT:
+                self._since_checkpoint = 0
+                self._checkpoint = asyncio.create_task(
+                    self._write_checkpoints(), name="memory-checkpoint"
+                )
+        elif self._since_checkpoint >= BEHIND and self.pause is None:
+            self.pause = asyncio.get_running_loop().create_future()
+
+    async def _write_checkpoints(self) -> None:
+        """Write that go on beside a checkpoint never let it end ("checkpoint starvation",
+        sqlite.org/wal.html): the log grows without bound, and a file that grows costs more to write
+        to. So they wait for the end of a long one, by when little is left to do, and for one that
+        they outrun.
+        """
+        try:
+            if self._writer is not None and (
+                await self._writer.call(self._writer.checkpoint) >= LONG_LOG_PAGES
+                or self.pause is not None
+            ):
+                self.pause = self.pause or asyncio.get_running_loop().create_future()
+                await self._writer.call(self._writer.checkpoint_rest)
+        finally:
+            if (pause := self.pause) is not None:
+                self.pause = None
+                pause.set_result(None)
+
+    def version(self) -> int | None:
+        """Return a number that stays the same while nobody but `at_once` has written, in whichever
+        process; None where that cannot be told.
+        """
+        if self._here is None:
+            return None
+        try:
+            return int(self._here[0].raw.execute("PRAGMA data_version").fetchone()[0])
+        except sqlite3.Error:
+            return None
+
+    async def close(self) -> None:
+        if self._checkpoint is not None:
+            await asyncio.wait([self._checkpoint])
+        here, self._here = self._here, None
+        if here is not None:
+            for lite in here:
+                lite.release_lock()
+            here[0].raw.close()
+        for thread in self._all:
+            await thread.close()
+        self._all.clear()
+        self._readers = asyncio.LifoQueue()
+        self._writer = None

@@ -1,0 +1,387 @@
+"""Read all that a turn needs, once: the scope's blocks, the epoch, the recognised conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Row, bindparam, literal_column, select
+
+from memory.context.epoch import Epoch, PreviousTurn
+from memory.context.fitted import SentPrompt
+from memory.conversation.history import Messages, PrefixInfo, ServerHistory, count_leading_system
+from memory.conversation.matching import RequestHistory, TurnNode, recognise
+from memory.conversation.messages import Json
+from memory.core.blocks import Block
+from memory.scope import Scope
+from memory.stores.sql import blocks as block_rows
+from memory.stores.sql import schema as t
+from memory.stores.sql import scopes, server_history
+from memory.stores.sql.statements import execute, in_clause, select_in_batches
+
+n, cv = t.nodes.c, t.conversations.c
+encode, decode = msgspec.json.encode, msgspec.json.decode
+
+CANDIDATES = 64
+
+
+# Built once, like those below: they run in every turn, and building a statement costs more than
+# running it.
+EDITS = select(t.scopes.c.edits).where(t.scopes.c.id == bindparam("scope"))
+
+
+BY_NAME = select(t.conversations).where(
+    cv.scope_id == bindparam("scope"), cv.name == bindparam("which")
+)
+
+
+BY_KEY = select(t.conversations).where(
+    cv.scope_id == bindparam("scope"), cv.id == bindparam("which")
+)
+
+
+EPOCH = select(t.epochs).where(
+    t.epochs.c.scope_id == bindparam("scope"), t.epochs.c.id == bindparam("epoch")
+)
+
+
+ATTEMPT = (
+    select(t.nodes)
+    .where(n.request == bindparam("request"), n.scope_id == bindparam("scope"))
+    .order_by(n.id.desc())
+    .limit(1)
+)
+
+
+_m = t.messages.c
+
+
+SAID = select(_m.digest).where(_m.node == bindparam("node"), _m.source == "chat").order_by(_m.id)
+
+
+RETRY_SECONDS = 600
+
+
+@dataclass(slots=True)
+class SnapshotQuery:
+    """What a turn asks the store.
+
+    explicit: the conversation's name, where the client gave one. request: what names it among its
+    retries. room: bytes of a history kept here that its model's window holds.
+    """
+
+    scope: Scope
+    turn: RequestHistory
+    defaults: Mapping[str, Block]
+    explicit: str | None = None
+    request: bytes | None = None
+    room: int = server_history.MAX_HISTORY_BYTES
+
+
+@dataclass(slots=True)
+class ConversationState:
+    id: int
+    name: str
+    explicit: bool
+    resent: bool
+    head: int | None
+
+
+@dataclass(slots=True)
+class PreviousAttempt:
+    """An earlier attempt at this very request: its node, and its finished hidden rounds."""
+
+    node: TurnNode
+    rounds: list[Json]
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """Everything a turn needs to know, read in one transaction."""
+
+    owner: scopes.ScopeOwner
+    scope_id: int | None
+    turn: RequestHistory
+    # messages of server-kept history, after the `lead` system messages that the client begins with
+    prepended: int = 0
+    lead: int = 0
+    behind: tuple[bytes, str] | None = (
+        None  # the link of what was said before the kept messages, and what stands for it
+    )
+    edits: int = 0
+    blocks: dict[str, Block] = field(default_factory=dict)
+    defaults: Mapping[str, Block] = field(default_factory=dict)
+    past: PreviousTurn = field(default_factory=PreviousTurn)
+    conversation: ConversationState | None = (
+        None  # the one named, or the one of the recognised node
+    )
+    waiting: TurnNode | None = (
+        None  # the earlier attempt's node, else an unanswered one for exactly this history
+    )
+    waiting_in: ConversationState | None = None  # and its conversation
+    ledger: PreviousAttempt | None = None
+    sent: SentPrompt | None = (
+        None  # what the turn before sent, where this one goes on from its very messages
+    )
+    kept: ServerHistory | None = (
+        None  # the conversation as the turn before left it, where its history is kept here
+    )
+    own: int = 0  # bytes, apart from those two, while it is kept for the next turn
+
+    @property
+    def since(self) -> int:
+        """Index of the first message that this request adds."""
+        return self.lead + self.prepended if self.prepended else self.turn.suffix
+
+
+def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot:
+    """Read the scope, its blocks, the line this request continues, and an earlier attempt at
+    it.
+    """
+    owner = scopes.current_owner(conn, ask.scope)
+    scope_id = scopes.find(conn, ask.scope)
+    turn = ask.turn
+    out = Snapshot(owner, scope_id, turn, blocks=dict(ask.defaults), defaults=ask.defaults)
+    if scope_id is None:
+        return out
+    out.edits = execute(conn, EDITS, {"scope": scope_id}).scalar_one()
+    if ask.explicit:
+        out.conversation = find_conversation(conn, scope_id, ask.explicit)
+    line = out.conversation
+    if line and line.head and turn.newest < 0 and not line.resent:
+        out.turn = turn = _prepend_kept_history(conn, out, line.head, ask)
+    node, at = recognise(turn, ask.scope.is_named, NodeRows(conn, scope_id))
+    if node:
+        out.past = _read_previous_turn(conn, scope_id, node, at)
+        if out.conversation is None and not ask.explicit:
+            out.conversation = find_conversation(conn, scope_id, node.conversation)
+    branch = node.branch if node and not ask.scope.is_named else 0
+    out.blocks = block_rows.all_of(
+        conn, block_rows.BlockSet(scope_id, ask.defaults, branch, branch)
+    )
+    if ask.request:
+        out.ledger = _read_previous_attempt(conn, ask.request, scope_id)
+    parent = node.id if node else None
+    unanswered = NodeRows(conn, scope_id).find_unanswered
+    out.waiting = out.ledger.node if out.ledger else unanswered(turn.chain.end, parent)
+    if out.waiting:
+        out.waiting_in = find_conversation(conn, scope_id, out.waiting.conversation)
+        if ask.explicit not in (None, out.waiting_in.name if out.waiting_in else None):
+            out.waiting = out.waiting_in = None  # the same was said in another conversation
+    return out
+
+
+def _prepend_kept_history(
+    conn: Connection, out: Snapshot, head: int, ask: SnapshotQuery
+) -> RequestHistory:
+    """Return the request behind the history that is kept here."""
+    messages, line = ask.turn.messages, out.conversation
+    # the head is the line's
+    assert line is not None and out.scope_id is not None  # noqa: S101, PT018
+    end = server_history.read_end(conn, out.scope_id, (line.id, head), messages, ask.room)
+    out.lead, out.prepended, out.behind = (
+        count_leading_system(messages),
+        len(end.messages),
+        end.behind,
+    )
+    whole = [*messages[: out.lead], *end.messages, *messages[out.lead :]]
+    return RequestHistory.of(
+        ask.scope.key,
+        Messages(PrefixInfo(behind=end.behind[0] if end.behind else b""), whole),
+        not ask.scope.is_named,
+    )
+
+
+def find_conversation(
+    conn: Connection, scope_id: int, which: str | int
+) -> ConversationState | None:
+    """Return a conversation of the scope by its name or its row key."""
+    row = execute(
+        conn, BY_NAME if isinstance(which, str) else BY_KEY, {"scope": scope_id, "which": which}
+    ).first()
+    return ConversationState(row.id, row.name, row.explicit, row.resent, row.head) if row else None
+
+
+def _read_previous_turn(conn: Connection, scope_id: int, node: TurnNode, at: int) -> PreviousTurn:
+    if node.epoch is None:
+        return PreviousTurn(node, at)
+    row = execute(conn, EPOCH, {"scope": scope_id, "epoch": node.epoch}).first()
+    epoch = (
+        Epoch(row.id, row.core, decode(row.blocks), row.edits, row.cut, row.elide) if row else None
+    )
+    carriers = [node] if node.note or node.hidden else []
+    if node.carriers:
+        carriers = [
+            *map(
+                node_of,
+                conn.execute(
+                    select(t.nodes)
+                    .where(n.scope_id == scope_id, n.id.in_(node.carriers))
+                    .order_by(n.id)
+                ),
+            ),
+            *carriers,
+        ]
+    return PreviousTurn(node, at, epoch, carriers)
+
+
+def summaries(conn: Connection, scope_id: int, links: Sequence[bytes]) -> list[tuple[bytes, str]]:
+    """Return the kept summaries of histories that end in one of these links, each with its link."""
+    return [
+        (row.chain, row.content)
+        for row in select_in_batches(
+            conn, _select_summaries, {"scope": scope_id}, list(dict.fromkeys(links))
+        )
+    ]
+
+
+@cache
+def _select_summaries(size: int) -> Any:
+    s = t.summaries.c
+    return select(s.chain, s.content).where(
+        s.scope_id == bindparam("scope"), in_clause(s.chain, size)
+    )
+
+
+def _nodes(*which: Any) -> Any:
+    """Built once: these run in every turn, and building a statement costs more than running it."""
+    return (
+        select(t.nodes)
+        .where(n.scope_id == bindparam("scope"), *which)
+        .order_by(n.id.desc())
+        .limit(CANDIDATES)
+    )
+
+
+@cache
+def _by_digest(size: int) -> Any:
+    return _nodes(in_clause(n.digest, size), ANSWERED)
+
+
+# States as the partial indexes spell them: a parameter in their place is looked at with each use,
+# and the statement prepared anew (30 us).
+OPEN, ANSWERED, NOT_DONE, CUT_OFF = (
+    n.state == literal_column("'open'"),
+    n.state != literal_column("'open'"),
+    n.state != literal_column("'done'"),
+    n.state == literal_column("'aborted'"),
+)
+
+
+BY_CHAIN = _nodes(n.digest == bindparam("digest"), n.chain == bindparam("chain"), ANSWERED)
+
+
+OF_DIGEST = (
+    select(n.id)
+    .where(n.scope_id == bindparam("scope"), n.digest == bindparam("digest"), ANSWERED)
+    .limit(2)
+)
+
+
+ABORTED = _nodes(NOT_DONE, CUT_OFF, n.asked == bindparam("asked"))
+
+
+ABORTED_AFTER = _nodes(CUT_OFF, n.parent == bindparam("parent"))
+
+
+ONE = _nodes(n.id == bindparam("node"))
+
+
+WAITING = _nodes(NOT_DONE, OPEN, n.asked == bindparam("asked"))
+
+
+class NodeRows:
+    """One scope's nodes, as recognition asks for them."""
+
+    def __init__(self, conn: Connection, scope_id: int) -> None:
+        self._conn, self._scope = conn, scope_id
+
+    def _read(self, query: Any, **values: Any) -> list[TurnNode]:
+        return [
+            node_of(row) for row in execute(self._conn, query, {"scope": self._scope, **values})
+        ]
+
+    def by_digest(self, digests: Sequence[bytes]) -> list[TurnNode]:
+        return [
+            node_of(row)
+            for row in select_in_batches(self._conn, _by_digest, {"scope": self._scope}, digests)
+        ]
+
+    def only(self, digest: bytes) -> int | None:
+        """Return the one answered node of this digest; None for none, and for several."""
+        found = execute(self._conn, OF_DIGEST, {"scope": self._scope, "digest": digest}).scalars()
+        return found[0] if len(found) == 1 else None
+
+    def by_chain(self, chain: bytes, digest: bytes) -> list[TurnNode]:
+        return self._read(BY_CHAIN, chain=chain, digest=digest)
+
+    def find_aborted(self, asked: bytes, parent: int | None) -> list[TurnNode]:
+        found = self._read(ABORTED, asked=asked)
+        return found if parent is None else [*found, *self._read(ABORTED_AFTER, parent=parent)]
+
+    def one(self, ident: int) -> TurnNode | None:
+        found = self._read(ONE, node=ident)
+        return found[0] if found else None
+
+    def find_unanswered(self, asked: bytes, parent: int | None) -> TurnNode | None:
+        found = [node for node in self._read(WAITING, asked=asked) if node.parent == parent]
+        return found[0] if found else None
+
+
+def node_of(row: Row[Any]) -> TurnNode:
+    return TurnNode(
+        id=row.id,
+        conversation=row.conversation,
+        parent=row.parent,
+        digest=row.digest or b"",
+        chain=row.chain or b"",
+        asked=row.asked or b"",
+        trail=row.trail or b"",
+        depth=row.depth,
+        state=row.state,
+        epoch=row.epoch,
+        note=row.note,
+        told=decode(row.told) if row.told else {},
+        recall=row.recall,
+        hidden=decode(row.hidden) if row.hidden else None,
+        carriers=decode(row.carriers) if row.carriers else [],
+        branch=row.branch,
+        at=row.at,
+        text=row.text or "",
+        turn=row.turn,
+    )
+
+
+def columns(node: TurnNode, scope_id: int) -> dict[str, Any]:
+    return {
+        "id": node.id,
+        "scope_id": scope_id,
+        "conversation": node.conversation,
+        "parent": node.parent,
+        "turn": node.turn,
+        "digest": node.digest or None,
+        "chain": node.chain or None,
+        "asked": node.asked,
+        "trail": node.trail or None,
+        "depth": node.depth,
+        "state": node.state,
+        "epoch": node.epoch,
+        "note": node.note,
+        "recall": node.recall,
+        "told": encode(node.told).decode() if node.told else None,
+        "hidden": encode(node.hidden).decode() if node.hidden else None,
+        "carriers": encode(node.carriers).decode() if node.carriers else None,
+        "branch": node.branch,
+        "at": node.at,
+        "text": node.text or None,
+    }
+
+
+def _read_previous_attempt(
+    conn: Connection, request: bytes, scope_id: int
+) -> PreviousAttempt | None:
+    row = execute(conn, ATTEMPT, {"request": request, "scope": scope_id}).first()
+    return PreviousAttempt(node_of(row), decode(row.rounds) if row.rounds else []) if row else None

@@ -1,0 +1,360 @@
+"""Write what a turn did: its request, its rounds, its answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, bindparam, delete, select, update
+
+from memory.context.epoch import Epoch
+from memory.conversation.matching import TurnNode, trail_after
+from memory.conversation.messages import Json, keyed_hash
+from memory.errors import Erased
+from memory.stores.sql import messages as message_rows
+from memory.stores.sql import passage_lifecycle as fact_rows
+from memory.stores.sql import schema as t
+from memory.stores.sql import scopes
+from memory.stores.sql.jobs import QueuedJob, enqueue
+from memory.stores.sql.statements import add_row, dialect_insert, execute, put_row
+from memory.stores.sql.turn_reader import (
+    SAID,
+    ConversationState,
+    NodeRows,
+    columns,
+    find_conversation,
+)
+
+n, cv = t.nodes.c, t.conversations.c
+encode, decode = msgspec.json.encode, msgspec.json.decode
+
+TRIED = update(t.nodes).where(n.id == bindparam("node")).values(at=bindparam("now"))
+
+
+PLANNED = ("epoch", "note", "told", "carriers")
+
+
+TRIED_ANEW = TRIED.values(**{name: bindparam(name) for name in ("request", "rounds", *PLANNED)})
+
+
+MOVED = (
+    update(t.conversations)
+    .where(cv.id == bindparam("which"), cv.scope_id == bindparam("scope"))
+    .values(head=bindparam("head"), resent=bindparam("resent"), updated_at=bindparam("updated_at"))
+)
+
+
+TURN_OF = select(n.turn).where(n.id == bindparam("which"))
+
+
+TOUCH_SECONDS = 1.0  # seconds within which a scope's last activity is not written again
+
+
+@dataclass(slots=True)
+class PendingTurn:
+    """What is written while the upstream works: the conversation, the unanswered node and the
+    messages the request adds.
+    """
+
+    owner: scopes.ScopeOwner
+    conversation: ConversationState
+    forked_from: str | None
+    node: TurnNode
+    # what their rows say (see `messages.contents_of`): a long text is encoded before the store is
+    # held
+    messages: Sequence[dict[str, Any]]
+    request: bytes | None
+    adopted: bool = False  # the node is there already, from an earlier attempt
+    rounds: Sequence[Json] = ()  # of an earlier attempt, which count
+    scope_id: int | None = None  # the scope's row, where the turn found one
+    # the scope and the conversation as this transaction found them (see `owners.standing`)
+    there: Any = None
+
+
+def open_turn(conn: Connection, o: PendingTurn, *, answered: bool = False) -> int:
+    """Make the request durable.
+
+    answered: its node is written with its answer. Returns the scope's row id. Raises Erased.
+    """
+    now, c = time.time(), o.conversation
+    there = scopes.scope_status(conn, o.owner, o.scope_id, c.id)
+    o.there = there if there is not None and there.conversation is not None else None
+    scope_id: int = there.id if there else scopes.get_or_create(conn, o.owner)
+    if there is None or now - there.active_at > TOUCH_SECONDS:
+        scopes.touch(conn, scope_id)
+    if there is None or there.conversation is None:
+        _add_conversation(conn, o, scope_id, now)
+    rounds = encode(o.rounds).decode() if o.rounds else None
+    if o.adopted:
+        # What this attempt is told: a later one that resumes its rounds is told the same.
+        row = columns(o.node, scope_id)
+        planned = {name: row[name] for name in PLANNED}
+        attempt = {"node": o.node.id, "now": now, "request": o.request, "rounds": rounds}
+        execute(conn, TRIED_ANEW, attempt | planned)
+    elif not answered:
+        add_row(conn, t.nodes, **columns(o.node, scope_id), request=o.request, rounds=rounds)
+        message_rows.append(conn, _request_rows(o, scope_id, now), _newest(o.there))
+    return scope_id
+
+
+def _add_conversation(conn: Connection, o: PendingTurn, scope_id: int, now: float) -> None:
+    """Add the turn's conversation, unless another turn of the same name was first."""
+    c = o.conversation
+    found = find_conversation(conn, scope_id, c.name) if c.explicit else None
+    if found is not None:
+        c.id = o.node.conversation = found.id
+        return
+    add_row(
+        conn,
+        t.conversations,
+        id=c.id,
+        scope_id=scope_id,
+        name=c.name,
+        explicit=c.explicit,
+        resent=c.resent,
+        forked_from=o.forked_from,
+        head=None,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def _request_rows(o: PendingTurn, scope_id: int, now: float) -> list[dict[str, Any]]:
+    """Return the rows of the messages that the request adds."""
+    return list(
+        message_rows.rows_of(
+            scope_id,
+            message_rows.MessagePlace(o.conversation.id, o.node.id, "chat", now),
+            o.messages,
+        )
+    )
+
+
+def _newest(there: Any) -> int | None:
+    return None if there is None else max(there.stored or 0, there.indexed or 0)
+
+
+def round_done(conn: Connection, node: int, rounds: Sequence[Json]) -> None:
+    """Enter the finished hidden rounds of this attempt; commits with what their calls wrote."""
+    conn.execute(
+        update(t.nodes).where(n.id == node).values(rounds=encode(rounds).decode(), at=time.time())
+    )
+
+
+def attempt_failed(conn: Connection, node: int) -> None:
+    """Note when; the node stays open, so that a repetition of the request goes on with it."""
+    execute(conn, TRIED, {"node": node, "now": time.time()})
+
+
+def drop_turn(conn: Connection, scope_id: int, node: int) -> None:
+    """Take an opened turn back: nothing is kept of a request that the upstream refused for its
+    credentials.
+    """
+    row = conn.execute(
+        select(n.conversation).where(n.id == node, n.scope_id == scope_id, n.state == "open")
+    ).first()
+    if row is None:
+        return
+    message_rows.remove(conn, t.messages.c.node == node)
+    conn.execute(delete(t.nodes).where(n.id == node))
+    if (
+        conn.execute(select(n.id).where(n.conversation == row.conversation).limit(1)).first()
+        is None
+    ):
+        conn.execute(delete(t.conversations).where(cv.id == row.conversation))
+    kinds = (t.conversations, t.blocks, t.passages)
+    if all(
+        conn.execute(select(k.c.id).where(k.c.scope_id == scope_id).limit(1)).first() is None
+        for k in kinds
+    ):
+        conn.execute(delete(t.scopes).where(t.scopes.c.id == scope_id))
+
+
+@dataclass(slots=True)
+class TurnRecord:
+    """What a turn leaves: its answers (one a choice), its epoch when new, its explain record.
+
+    Plain data, so that it can be spilled to a file when the store fails after the answer left.
+    """
+
+    owner: scopes.ScopeOwner
+    conversation: int
+    nodes: list[TurnNode]
+    answers: list[Json]
+    resent: bool
+    epoch: Epoch | None = None
+    explain: tuple[str, Json] | None = None
+    evicted: list[tuple[Json, bytes]] = field(default_factory=list)
+    prove: bool = False
+    key: bytes = b""  # the scope's, for the links of a line that is joined anew
+    seen_head: int | None = None  # the line's end as this turn found it
+    kept: bool = False  # the line is kept here (a client that sends its newest message alone)
+    again: bool = (
+        False  # an earlier attempt may have left an answer of its own, which this one replaces
+    )
+    jobs: list[QueuedJob] = field(default_factory=list)  # what follows in the background
+    used: list[int] = field(default_factory=list)  # passages that automatic recall showed
+    scope_id: int | None = None  # the scope's row, where it is known
+    parent_turn: int | None = None  # the turn of the first node's parent, where it is known
+
+
+def record(conn: Connection, r: TurnRecord, opening: PendingTurn | None = None) -> int:
+    """Write a turn's answers; safe to call again with the same record.
+
+    opening: its request, where that was not written before. Returns the conversation's newest node.
+    Raises Erased.
+    """
+    request: dict[str, Any] = {}
+    said: list[dict[str, Any]] = []
+    now = time.time()
+    if opening is not None:
+        r.scope_id, request = open_turn(conn, opening, answered=True), {"request": opening.request}
+        said = _request_rows(opening, r.scope_id, now)
+        r.conversation = opening.conversation.id
+        for node in r.nodes:
+            node.conversation = r.conversation
+    for node in r.nodes:
+        node.at = now
+    there = opening.there if opening is not None else None
+    if there is None:
+        scope_id = r.scope_id or scopes.get_or_create(conn, r.owner)
+        there = scopes.scope_status(conn, r.owner, scope_id, r.conversation)
+    if there is None or there.conversation is None:
+        raise Erased("the conversation was deleted while this ran; nothing of it is kept")
+    scope_id = there.id
+    if r.kept:
+        _join(conn, there, r)
+    if r.epoch is not None:
+        _put_epoch(conn, r.epoch, scope_id, now)
+    said += _answers(conn, r, scope_id, request)
+    message_rows.append(conn, said, _newest(there))
+    head = _move(conn, there, r, now)
+    _record_consequences(conn, r, scope_id, now)
+    if r.prove and not there.proven:
+        scopes.prove(conn, scope_id)
+    return head
+
+
+def _put_epoch(conn: Connection, e: Epoch, scope_id: int, now: float) -> None:
+    """Write the epoch that the turn began."""
+    put_row(
+        conn,
+        t.epochs,
+        ("id",),
+        id=e.id,
+        scope_id=scope_id,
+        core=e.core,
+        blocks=encode(dict(e.blocks)).decode(),
+        edits=e.edits,
+        cut=e.cut,
+        elide=e.elide,
+        created_at=now,
+    )
+
+
+def _record_consequences(conn: Connection, r: TurnRecord, scope_id: int, now: float) -> None:
+    """Write what follows from the turn: evicted messages, its explain record, uses and jobs."""
+    node = r.nodes[0].id
+    if r.evicted:
+        place = message_rows.MessagePlace(r.conversation, node, "evicted", now)
+        message_rows.add(conn, scope_id, place, r.evicted, once=True)
+    if r.explain:
+        record = encode({**r.explain[1], "created_at": now}).decode()
+        row = {"id": node, "scope_id": scope_id, "record": record, "created_at": now}
+        execute(conn, upsert_explain(conn.dialect.name), row)
+    fact_rows.record_use(conn, r.used)
+    for job in r.jobs:
+        if not job.every or scopes.nth_turn(conn, scope_id, job.every):
+            enqueue(conn, replace(job, scope_id=scope_id))
+
+
+def _answers(
+    conn: Connection, r: TurnRecord, scope_id: int, request: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Write the nodes of a turn, the first with the request's columns; returns the rows of its
+    answers' messages.
+    """
+    said: list[dict[str, Any]] = []
+    for node, answer in zip(r.nodes, r.answers, strict=True):
+        if r.again:
+            message_rows.remove(
+                conn, (t.messages.c.node == node.id) & (t.messages.c.source == "answer")
+            )
+        put_row(conn, t.nodes, ("id",), **columns(node, scope_id), **request)
+        request = {}
+        place = message_rows.MessagePlace(
+            r.conversation, node.id, "answer", node.at, node.state == "aborted"
+        )
+        said += message_rows.rows_of(
+            scope_id, place, message_rows.contents_of([(answer, node.digest)])
+        )
+    return said
+
+
+@cache
+def upsert_explain(dialect: str) -> Any:
+    """Keep a turn's explain record; those of other attempts at the turn stay before it."""
+    x = t.explains.c
+    statement = dialect_insert(dialect, t.explains, x.keys())
+    return statement.on_conflict_do_update(
+        index_elements=["id"],
+        set_={
+            "record": x.record + "\n" + statement.excluded.record,
+            "created_at": statement.excluded.created_at,
+        },
+    )
+
+
+def _join(conn: Connection, line: Any, r: TurnRecord) -> None:
+    """A line kept here loses no turn: one that another overtook meanwhile goes on behind it.
+
+    line: see `owners.standing`.
+    """
+    head, first = line.head, r.nodes[0]
+    if head is None or head in (first.parent, first.id, r.seen_head):
+        return
+    before = NodeRows(conn, line.id).one(head)
+    if before is None:
+        return
+    link = before.chain
+    for digest in execute(conn, SAID, {"node": first.id}).scalars():
+        link = keyed_hash(r.key, link, digest)
+    for node in r.nodes:
+        node.parent, node.asked, node.depth = before.id, link, before.depth + 1
+        node.chain, node.trail = (
+            keyed_hash(r.key, link, node.digest),
+            trail_after(before, node.digest),
+        )
+
+
+def _move(conn: Connection, line: Any, r: TurnRecord, now: float) -> int:
+    """Move the conversation's head to this answer, and returns it.
+
+    The first continuation keeps the line: a later sibling does not move it. line: see
+    `owners.standing`.
+    """
+    first, head = r.nodes[0], line.head
+    sibling = (
+        head is not None and not line.explicit and first.parent is not None and first.turn != head
+    )
+    stays = (
+        sibling
+        and (r.parent_turn or execute(conn, TURN_OF, {"which": first.parent}).scalar()) != head
+    )
+    to: int = head if stays else first.turn
+    execute(
+        conn,
+        MOVED,
+        {
+            "which": r.conversation,
+            "scope": line.id,
+            "head": to,
+            "resent": line.resent or r.resent,
+            "updated_at": now,
+        },
+    )
+    return to

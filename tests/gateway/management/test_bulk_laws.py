@@ -1,0 +1,252 @@
+"""What an import, a conversation brought along and an erasure promise, whole or cut short."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from sqlalchemy import update
+
+from memory.stores.sql import batches, importer
+from memory.stores.sql import schema as t
+from tests.e2e.beside import chat, passages
+from tests.gateway.management.managing import as_key, managed, rows
+
+
+@pytest.fixture
+async def slow(live, monkeypatch):
+    """A gateway whose pieces are of a few rows, so that a small work has many; nothing else
+    writes.
+    """
+    monkeypatch.setattr(batches.WriterShare.__init__, "__defaults__", (3, 60.0))
+    await live.gateway.worker.stop()
+    return live
+
+
+def failing_at(db, count):
+    """The database's `write`, which fails from that piece on."""
+    write, left = db.write, [count]
+
+    async def failing(work, **how):
+        left[0] -= how.get("piece", False)
+        if left[0] <= 0 and how.get("piece"):
+            raise importer.Conflict("the process died")
+        return await write(work, **how)
+
+    return failing
+
+
+async def settled(live):
+    """Runs every job, those too that wait for their time."""
+    await live.gateway.memory.db.write(
+        lambda conn: conn.execute(update(t.jobs).values(run_at=0)) and None
+    )
+    await live.gateway.worker.drain()
+
+
+async def test_a_key_that_is_no_admins_brings_so_much_at_once_and_no_more(data):
+    limits = {"memory.import_rows": 10, "memory.import_mib": 0.01}
+    async with managed(data, **limits) as live:
+        for path, body, code in (
+            ("import", passages(11), "too_many_rows"),
+            ("import", b"\n" * 11_000, "request_too_large"),
+            ("conversations", chat(11), "too_many_rows"),
+            ("conversations", chat(1, "other") + b" " * 11_000, "request_too_large"),
+        ):
+            refused = await live.memory("POST", f"/users/ada/{path}", content=body)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (413, code)
+            assert "memory.import_" in refused.json()["error"]["message"]
+            assert (
+                await live.memory(
+                    "POST", f"/users/ada/{path}?tenant=acme", content=body, **as_key("sk-root")
+                )
+            ).status_code == 200
+        assert (
+            await live.memory("POST", "/users/bob/import", content=passages(10))
+        ).status_code == 200
+
+
+LIMITS = [
+    ({"object": "block", "label": "b", "value": "x" * 1_000_001, "limit": 2_000_000}, "1000000"),
+    ({"object": "block", "label": "b", "limit": 0}, "limit"),
+    ({"object": "block", "label": "b", "description": "x" * 10_001}, "10000"),
+    ({"object": "version", "label": "b", "version": 1, "after": "x" * 1_000_001}, "1000000"),
+    ({"object": "passage", "content": "x" * 200_001}, "200000"),
+    ({"object": "passage", "content": "x", "tags": ["t"] * 65}, "64"),
+    ({"object": "passage", "content": "x", "tags": ["t" * 257]}, "256"),
+    ({"object": "passage", "content": "x", "importance": 7}, "importance"),
+    ({"object": "passage", "content": "x", "agent": "a" * 257}, "256"),
+    ({"object": "message", "conversation": "c" * 257, "message": {"role": "user"}}, "256"),
+    (
+        {
+            "object": "message",
+            "conversation": "c",
+            "message": {"role": "user", "content": "x" * (8_388_609)},
+        },
+        "8388608",
+    ),
+]
+
+
+async def test_an_import_holds_every_limit_that_the_api_holds(live):
+    for line, said in LIMITS:
+        answer = await live.memory(
+            "POST",
+            "/users/ada/import",
+            content=json.dumps({"object": "passage", "content": "fine"}) + "\n" + json.dumps(line),
+        )
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_line"), line[
+            "object"
+        ]
+        assert "Line 2" in answer.json()["error"]["message"]
+        assert said in answer.json()["error"]["message"]
+    assert (await live.memory("GET", "/users")).json()["data"] == []
+
+
+async def test_a_tenant_has_one_import_at_a_time(live, monkeypatch):
+    begun, go = asyncio.Event(), asyncio.Event()
+    examine = importer.ImportManifest.examine
+
+    async def held(self):
+        begun.set()
+        await go.wait()
+        await examine(self)
+
+    monkeypatch.setattr(importer.ImportManifest, "examine", held)
+    first = asyncio.create_task(live.memory("POST", "/users/ada/import", content=passages(1)))
+    await asyncio.wait_for(begun.wait(), 10)
+    second = await live.memory("POST", "/users/bob/import", content=passages(1))
+    assert (second.status_code, second.json()["error"]["code"]) == (409, "import_running")
+    assert "retry-after" in second.headers
+    go.set()
+    assert (
+        await live.memory("POST", "/users/zoe/import", content=passages(1), **as_key("sk-other"))
+    ).status_code == 200
+    assert (await first).status_code == 200
+    assert (await live.memory("POST", "/users/bob/import", content=passages(1))).status_code == 200
+
+
+def everything():
+    """An import of something of each kind."""
+    lines = [{"object": "block", "label": "pets", "value": "a dog", "version": 4}]
+    lines += [
+        {"object": "version", "label": "pets", "version": i + 1, "after": f"{i} dogs"}
+        for i in range(4)
+    ]
+    lines += [{"object": "passage", "content": f"She likes shop {i}."} for i in range(12)]
+    lines += [
+        {
+            "object": "message",
+            "conversation": f"c{i % 3}",
+            "message": {"role": "user", "content": f"Hello {i}"},
+        }
+        for i in range(12)
+    ]
+    return "\n".join(map(json.dumps, lines))
+
+
+WHOLE = {"blocks": 1, "block_versions": 4, "passages": 12, "conversations": 3, "messages": 12}
+
+
+@pytest.mark.parametrize("after", range(1, 13))
+async def test_an_import_that_was_cut_short_is_completed_by_doing_it_again(slow, after):
+    db = slow.gateway.memory.db
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(db, "write", failing_at(db, after))
+        assert (
+            await slow.memory("POST", "/users/ada/import", content=everything())
+        ).status_code == 409
+    listed = (await slow.memory("GET", "/users/ada/conversations")).json()["data"]
+    assert {c["message_count"] for c in listed} <= {4}  # whole, or not there
+    assert (await slow.memory("POST", "/users/ada/import", content=everything())).status_code == 200
+    await settled(slow)
+    found = await rows(slow)
+    assert {k: found[k] for k in WHOLE} == WHOLE
+    assert found["nodes"] == 3
+    indexed = await db.read(
+        lambda conn: [conn.exec_driver_sql(f"SELECT count(*) FROM {n}").scalar() for n in t.FTS]
+    )
+    assert indexed == [12, 12]
+
+
+@pytest.mark.parametrize("path", ["import", "conversations"])
+async def test_an_erasure_during_an_import_wins(slow, monkeypatch, path):
+    db, begun, go = slow.gateway.memory.db, asyncio.Event(), asyncio.Event()
+    write = db.write
+
+    async def held(work, **how):
+        done = await write(work, **how)
+        if how.get("piece") and not begun.is_set():
+            begun.set()
+            await go.wait()
+        return done
+
+    monkeypatch.setattr(db, "write", held)
+    brought = asyncio.create_task(
+        slow.memory(
+            "POST", f"/users/ada/{path}", content=everything() if path == "import" else chat(30)
+        )
+    )
+    await asyncio.wait_for(begun.wait(), 10)
+    assert (await slow.memory("DELETE", "/users/ada")).status_code == 200
+    go.set()
+    answer = await brought
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "conflict")
+    await settled(slow)
+    assert {k for k, n in (await rows(slow)).items() if n} <= {"generations", "jobs"}
+
+
+async def test_an_erasure_that_was_cut_short_is_readable_by_nobody_and_goes_on(slow):
+    for user in ("ada", "bob"):
+        assert (
+            await slow.memory("POST", f"/users/{user}/import", content=everything())
+        ).status_code == 200
+    db = slow.gateway.memory.db
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(db, "write", failing_at(db, 2))
+        assert (await slow.memory("DELETE", "/users/ada")).status_code == 409
+    assert (await rows(slow))["messages"] > 12
+    assert [u["id"] for u in (await slow.memory("GET", "/users")).json()["data"]] == ["bob"]
+    for path in ("passages", "conversations", "messages/search?q=hello"):
+        assert (await slow.memory("GET", f"/users/ada/{path}")).json()["data"] == []
+    assert (await slow.memory("GET", "/conversations/c0", **as_key("sk-root"))).json()[
+        "user"
+    ] == "bob"
+    await settled(slow)
+    found = await rows(slow)
+    assert {k: found[k] for k in WHOLE} == WHOLE  # bob's
+    assert found["scopes"] == 1
+
+
+async def test_a_deletion_that_was_cut_short_is_readable_by_nobody_and_goes_on(slow):
+    await slow.memory("POST", "/users/ada/conversations", content=chat(40))
+    db = slow.gateway.memory.db
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(db, "write", failing_at(db, 1))
+        assert (await slow.memory("DELETE", "/conversations/long")).status_code == 409
+    assert (await slow.memory("GET", "/conversations/long")).status_code == 404
+    assert (await slow.memory("GET", "/users/ada/messages/search?q=message")).json()["data"] == []
+    await settled(slow)
+    found = await rows(slow)
+    assert (found["messages"], found["nodes"], found["conversations"]) == (0, 0, 0)
+
+
+async def test_a_page_of_a_list_has_fewer_entries_where_they_are_long_and_none_is_left_out(live):
+    for i in range(12):
+        await live.memory(
+            "PUT", f"/users/ada/blocks/b{i:02}", json={"value": "x" * 900_000, "limit": 1_000_000}
+        )
+    seen, sizes, cursor = [], [], None
+    while True:
+        page = await live.memory(
+            "GET",
+            "/users/ada/blocks",
+            params={"limit": 200, **({"cursor": cursor} if cursor else {})},
+        )
+        sizes.append(len(page.content))
+        seen += [b["label"] for b in page.json()["data"]]
+        if (cursor := page.json()["next_cursor"]) is None:
+            break
+    assert seen == sorted([f"b{i:02}" for i in range(12)] + ["human", "rules"])
+    assert max(sizes) < 6 << 20

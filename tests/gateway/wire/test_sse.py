@@ -1,0 +1,92 @@
+"""Laws of the SSE framer: the same events whatever the pieces, and not one byte lost."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.wire.sse import SseEvent, SseFramer, frame
+
+LINES = st.sampled_from(
+    [
+        b"data: {}",
+        b"data:x",
+        b"data: \xe2\x80\xa8 \xc2\x85 \x0b",
+        b": note",
+        b"event: ping",
+        b"id: 7",
+        b"retry: 1",
+        b"",
+        b"data",
+        b"data: [DONE]",
+    ]
+)
+ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
+
+
+@st.composite
+def streams(draw):
+    text = b"".join(line + end for line, end in draw(st.lists(st.tuples(LINES, ENDS), max_size=12)))
+    return draw(st.sampled_from([b"", b"\xef\xbb\xbf"])) + text
+
+
+def events(data: bytes, cuts: list[int]) -> tuple[list[SseEvent], bytes]:
+    framer, out, at = SseFramer(), [], 0
+    for cut in [*sorted(c % (len(data) + 1) for c in cuts), len(data)]:
+        out += framer.feed(data[at:cut])
+        at = cut
+    return out, framer.rest
+
+
+@given(streams(), st.lists(st.integers(0, 10_000), max_size=6))
+def test_any_split_gives_the_same_events(data, cuts):
+    def told(found):
+        return [(e.data, e.name) for e in found if e.data is not None]
+
+    whole, _ = events(data, [])
+    split, _ = events(data, cuts)
+    byte_at_a_time, _ = events(data, list(range(len(data))))
+    assert told(whole) == told(split) == told(byte_at_a_time)
+
+
+@given(streams(), st.lists(st.integers(0, 10_000), max_size=6))
+def test_raw_bytes_and_rest_are_the_stream(data, cuts):
+    found, rest = events(data, cuts)
+    assert b"".join(e.raw for e in found) + rest == data
+
+
+def test_every_split_point_of_every_line_end():
+    for end in (b"\n", b"\r\n", b"\r"):
+        data = (b"data: a" + end + b"data: b" + end + end) * 2 + b": c" + end + end
+        for cut in range(len(data) + 1):
+            found, _ = events(data, [cut])
+            assert [e.data for e in found if e.data is not None] == [b"a\nb", b"a\nb"], (end, cut)
+
+
+def test_an_event_leaves_with_its_last_byte():
+    for end in (b"\n", b"\r"):
+        assert [e.data for e in SseFramer().feed(b"data: x" + end * 2)] == [b"x"]
+
+
+def test_line_separators_of_unicode_are_text():
+    assert (
+        SseFramer().feed("data: a\u2028b\u0085c\n\n".encode())[0].data == "a\u2028b\u0085c".encode()
+    )
+
+
+def test_a_last_event_without_its_blank_line_is_found_at_the_end():
+    framer = SseFramer()
+    assert framer.feed(b"data: [DONE]\n") == []
+    assert framer.close().data == b"[DONE]"
+    assert framer.close() is None
+
+
+def test_frame_is_one_line_and_a_blank_one():
+    assert SseFramer().feed(frame(b'{"a":1}'))[0].data == b'{"a":1}'
+
+
+def test_the_end_of_a_line_changes_nothing_of_an_event():
+    found = []
+    for end in (b"\n", b"\r\n", b"\r"):
+        framer = SseFramer()
+        events = framer.feed(end.join((b"event: a", b"data: 1", b"data:2", b"id: 3", b"", b"")))
+        found.append((events[0].data, events[0].name, framer.ids))
+    assert found == [(b"1\n2", b"a", True)] * 3

@@ -1,0 +1,240 @@
+"""A compaction reads what the one before it left, and no stretch of a history is summarised
+twice.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.context.compaction import HARD, fit, plan_summary
+from memory.context.epoch import PlacementPlan, new_epoch
+from memory.context.fitted import ContextBudget, UncompactedMessages
+from memory.context.tokens import TokenCounter
+from memory.conversation.history import Messages, TextRange, encode
+from memory.conversation.matching import HashChain, RequestHistory
+from memory.conversation.messages import DigestCache
+
+KEY = b"k" * 32
+MESSAGES = st.lists(
+    st.builds(
+        lambda role, n: {"role": role, "content": f"said {n}"},
+        st.sampled_from(["user", "user", "assistant", "system", "tool"]),
+        st.integers(0, 30),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+class Counting(DigestCache):
+    def __init__(self):
+        super().__init__()
+        self.hashed = 0
+
+    def extend_chain(self, key, link, message):
+        self.hashed += 1
+        return super().extend_chain(key, link, message)
+
+
+def resumed(messages, known):
+    """The same history as one of which the first `known` messages came before."""
+    before = Messages(Messages.of(()).before, messages[:known])
+    HashChain(KEY, before)
+    text = encode(messages[:known])[1:-1]
+    return Messages(before.after, messages[known:], lambda: TextRange(text, 0, len(text)))
+
+
+@given(MESSAGES, st.data())
+def test_a_chain_that_is_hashed_from_a_message_on_is_the_whole_chain_there(messages, data):
+    known = data.draw(st.integers(0, len(messages)))
+    index = data.draw(st.integers(0, known))
+    whole, seen = HashChain(KEY, messages), Counting()
+    chain = HashChain(KEY, resumed(messages, known), seen=seen)
+    chain.reach(index, data.draw(st.sampled_from([whole.before(index), b"of another one"])))
+    for i in data.draw(st.permutations(range(index, len(messages)))):
+        assert (chain.link(i), chain.digest(i), chain.before(i)) == (
+            whole.link(i),
+            whole.digest(i),
+            whole.before(i),
+        )
+    assert chain.end == whole.end
+    assert [chain.link(i) for i in range(len(messages))] == whole.links
+
+
+def test_what_was_cut_is_not_hashed_again():
+    messages = [
+        {"role": "user" if i % 2 == 0 else "assistant", "content": f"said {i}"} for i in range(101)
+    ]
+    seen = Counting()
+    turn = RequestHistory.of(KEY, resumed(messages, 99), seen=seen)
+    tail = UncompactedMessages(turn, TokenCounter(), 79, HashChain(KEY, messages).link(79))
+    assert (tail.start, len(tail.sizes), len(tail.links)) == (80, 21, 22)
+    assert seen.hashed == 21
+
+
+class Store:
+    """A summary of messages 0 to `upto` that is being made until the store was asked so many
+    times.
+    """
+
+    def __init__(self, turn, upto, reads):
+        self.link, self.left = turn.chain.link(upto), reads
+
+    def _done(self):
+        self.left -= 1
+        return self.left < 0
+
+    async def coming(self):
+        return not self._done()
+
+    async def load(self, links):
+        return [(self.link, "SUMMARY")] if self._done() else []
+
+    async def save(self, link, text, count):
+        raise AssertionError("a second summary")
+
+
+def long_turn():
+    return RequestHistory.of(
+        KEY,
+        [
+            {
+                "role": "user" if i % 2 == 0 else "assistant",
+                "content": f"{i} " + "words about it " * 20,
+            }
+            for i in range(61)
+        ],
+    )
+
+
+def room(turn, store, tokens_share):
+    """tokens_share: of the budget that the turn takes."""
+    counter = TokenCounter()
+    tokens = sum(counter.message(m) for m in turn.messages)
+    return ContextBudget(
+        counter,
+        "m",
+        [],
+        "tag",
+        0,
+        int(tokens / tokens_share),
+        0,
+        None,
+        store.load,
+        store.save,
+        coming=store.coming,
+    )
+
+
+@pytest.mark.parametrize("reads", [0, 1, 2])
+async def test_a_summary_that_ends_while_the_store_is_asked_is_not_made_again(reads):
+    turn = long_turn()
+    plan = PlacementPlan(new_epoch([], "tag", 0), "")
+    store = Store(turn, 30, reads)
+    assert (
+        await plan_summary(
+            turn,
+            await fit(turn, plan, room(turn, store, 0.8)),
+            room(turn, store, 0.8),
+            [{"role": "assistant", "content": "so"}],
+        )
+        is None
+    )
+    store = Store(turn, 30, reads)
+    fitted = await fit(turn, plan, room(turn, store, HARD + 0.05))
+    assert fitted.how == ("waits for its summary" if reads else "summary reused")
+
+
+class Shelf:
+    """Summaries of messages 0 to each of these; none is being made."""
+
+    def __init__(self, turn, *upto):
+        self.kept, self.saved = [(turn.chain.link(i), f"SUMMARY to {i}") for i in upto], []
+
+    async def coming(self):
+        return False
+
+    async def load(self, links):
+        return [one for one in self.kept if one[0] in links]
+
+    async def save(self, link, text, count):
+        self.saved.append((link, text, count))
+
+
+async def test_what_a_summary_made_ahead_stands_for_is_evicted_with_the_rest():
+    turn = long_turn()
+    found = room(turn, Shelf(turn, 9), 4)
+    fitted = await fit(turn, PlacementPlan(new_epoch([], "tag", 0), ""), found)
+    assert fitted.cut > 9
+    assert fitted.how == "dropped, the summariser failed"
+    assert fitted.evicted == list(range(fitted.cut + 1))
+
+
+async def test_a_cut_whose_summary_is_not_kept_gets_another_where_nothing_more_can_go():
+    messages = [*long_turn().messages[:30], {"role": "user", "content": "words " * 4000}]
+    turn = RequestHistory.of(KEY, messages)
+    shelf = Shelf(turn, 9)
+    plan = PlacementPlan(
+        new_epoch([], "tag", 0, summary="the fallback's", cut=turn.chain.link(29)), ""
+    )
+    fitted = await fit(turn, plan, room(turn, shelf, 2))
+    assert fitted.cut == 29
+    assert "SUMMARY to 9" in fitted.plan.epoch.core
+    assert [(link, count) for link, _, count in shelf.saved] == [(turn.chain.link(29), 20)]
+
+
+async def test_what_a_long_tool_loop_was_for_is_in_its_summary():
+    """It stays while it is the newest, and is left out like all before the cut once it is not."""
+    loop = [
+        m
+        for i in range(30)
+        for m in (
+            {"role": "assistant", "content": f"{i} " + "words about it " * 20},
+            {"role": "tool", "content": f"row {i}"},
+        )
+    ]
+    asked = {"role": "user", "content": "compare the two offers"}
+    texts = []
+
+    async def complete(messages, tokens):
+        texts.append(messages[-1]["content"])
+        return "SUMMARY"
+
+    turn = RequestHistory.of(KEY, [asked, *loop])
+    shelf = Shelf(turn)
+    found = room(turn, shelf, 2)
+    found.complete = complete
+    fitted = await fit(turn, PlacementPlan(new_epoch([], "tag", 0), ""), found)
+    assert fitted.cut > 0
+    assert 0 not in fitted.drop
+    assert "compare the two offers" in texts[0]
+    later = RequestHistory.of(
+        KEY,
+        [
+            asked,
+            *loop,
+            {"role": "assistant", "content": "so"},
+            {"role": "user", "content": "and then?"},
+        ],
+    )
+    assert 0 in (await fit(later, PlacementPlan(fitted.plan.epoch, ""), found)).drop
+
+
+async def test_a_summary_is_asked_for_once(monkeypatch):
+    """One that no model makes would be paid for with each turn else."""
+    turn, asked = long_turn(), []
+
+    async def nothing(*links):
+        asked.append(links)
+        return []
+
+    store = Store(turn, 30, 0)
+    monkeypatch.setattr(store, "coming", nothing)
+    monkeypatch.setattr(store, "load", nothing)
+    fitted = await fit(turn, PlacementPlan(new_epoch([], "tag", 0), ""), room(turn, store, 0.8))
+    assert await plan_summary(turn, fitted, room(turn, store, 0.8), []) is not None
+    asked.clear()
+    assert await plan_summary(turn, fitted, room(turn, store, 0.8), []) is None
+    assert not asked

@@ -1,0 +1,120 @@
+"""What is evicted: whole groups, oldest first, as few as will do; never the newest message of the
+user.
+"""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.context.tokens import TokenCounter, estimate
+from memory.context.window import (
+    LARGE_RESULT_TOKENS,
+    budget,
+    elidable,
+    eviction_index,
+    groups,
+    groups_within_turn,
+    protected_groups,
+    reserved_output,
+    stub,
+)
+
+
+@st.composite
+def chats(draw):
+    """A valid history: turns of a user's message, any tool rounds, an answer; it ends in a user's
+    message or in results.
+    """
+    out = [{"role": "system", "content": "s"}] if draw(st.booleans()) else []
+    for turn in range(draw(st.integers(1, 5))):
+        out.append({"role": "user", "content": f"u{turn}"})
+        for step in range(draw(st.integers(0, 2))):
+            n = draw(st.integers(1, 2))
+            out.append(
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [{"id": f"{turn}.{step}.{i}"} for i in range(n)],
+                }
+            )
+            out += [
+                {"role": "tool", "tool_call_id": f"{turn}.{step}.{i}", "content": "r"}
+                for i in range(n)
+            ]
+        out.append({"role": "assistant", "content": f"a{turn}"})
+    return [*out, {"role": "user", "content": "newest"}] if draw(st.booleans()) else out
+
+
+@given(chats(), st.data())
+def test_a_cut_takes_whole_groups_and_leaves_the_newest(messages, data):
+    sizes = [data.draw(st.integers(1, 50)) for _ in messages]
+    room = data.draw(st.integers(0, 400))
+    at = eviction_index(messages, sizes, room)
+    found = groups(messages)
+    assert at == 0 or at in {g.end for g in found}
+    assert all(g.start >= at for g in protected_groups(messages, found))
+    rest = [m for m in messages[at:] if m["role"] != "system"]
+    called = {c["id"] for m in rest for c in m.get("tool_calls") or []}
+    assert {m["tool_call_id"] for m in rest if m["role"] == "tool"} <= called
+    left = sum(s for m, s in zip(messages[at:], sizes[at:], strict=True) if m["role"] != "system")
+    stuck = next(g for g in found if g.start >= at) in protected_groups(messages, found)
+    assert left <= room or stuck
+    assert at == 0 or rest[0]["role"] == "user" or stuck
+
+
+@given(chats(), st.data())
+def test_the_last_resort_keeps_the_newest_group(messages, data):
+    sizes = [data.draw(st.integers(1, 50)) for _ in messages]
+    gone = groups_within_turn(messages, sizes, data.draw(st.integers(0, 100)), 0)
+    assert not set(gone) & protected_groups(messages, groups(messages))
+    assert gone == sorted(gone, key=lambda g: g.start)
+
+
+@given(chats(), st.integers(0, 20))
+def test_only_large_old_results_become_stubs(messages, until):
+    sizes = [LARGE_RESULT_TOKENS + i for i in range(len(messages))]
+    for i in elidable(messages, sizes, until):
+        assert i < until
+        assert messages[i]["role"] == "tool"
+        assert stub(messages[i], sizes[i])["tool_call_id"] == messages[i]["tool_call_id"]
+
+
+@given(st.integers(100, 2_000_000), st.none() | st.integers(1, 100_000))
+def test_the_budget_is_the_window_without_the_answer_and_never_nothing(window, asked):
+    assert 0 < budget(window, asked) <= window
+    assert reserved_output(8000, None) == 2000
+    assert reserved_output(200_000, None) == 4096
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+def test_more_text_is_never_fewer_tokens(a, b):
+    assert estimate(a + " " + b) + 2 >= max(estimate(a), estimate(b))
+
+
+def test_images_and_calls_count_and_known_messages_are_counted_once():
+    counter = TokenCounter()
+    image = {
+        "role": "user",
+        "content": [
+            {"type": "image_url", "image_url": {"url": "data:" + "x" * 100_000, "detail": "low"}}
+        ],
+    }
+    assert counter.message(image) < 200
+    assert (
+        counter.message(
+            {"role": "assistant", "tool_calls": [{"function": {"arguments": "x " * 100}}]}
+        )
+        > 50
+    )
+    assert counter.message({"role": "user", "content": "a b c"}, b"d") == counter.message(
+        {"role": "user", "content": "x-y-z"[:5]}, b"d"
+    )
+
+
+def test_what_an_upstream_reports_corrects_the_estimate():
+    counter = TokenCounter()
+    for _ in range(30):
+        counter.correct("m", 1000, 700)
+    assert 690 <= counter.scale("m", 1000) <= 730
+    assert counter.scale("other", 1000) == 1000

@@ -1,0 +1,149 @@
+"""The chain: messages that say the same are the same; any other difference makes another
+history.
+"""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.conversation.matching import HashChain
+from memory.conversation.messages import DigestCache, canonical, collapse_whitespace, text_of
+
+KEY = b"k" * 32
+message = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "assistant", "tool"]), "content": st.text(max_size=8)}
+)
+
+
+def user(content, **more):
+    return {"role": "user", "content": content, **more}
+
+
+@given(st.lists(message, max_size=6), st.lists(message, max_size=6))
+def test_equal_links_mean_equal_histories(a, b):
+    same = [canonical(m) for m in a] == [canonical(m) for m in b]
+    assert (HashChain(KEY, a).end == HashChain(KEY, b).end) == same
+
+
+@given(st.lists(message, max_size=6))
+def test_a_longer_history_keeps_the_links_of_the_shorter(messages):
+    whole = HashChain(KEY, messages)
+    for i in range(len(messages)):
+        assert HashChain(KEY, messages[: i + 1]).links == whole.links[: i + 1]
+
+
+def test_system_text_is_left_out_unless_it_seeds_the_chain():
+    a, b = (
+        [{"role": "system", "content": "x"}, user("hi")],
+        [{"role": "developer", "content": "y"}, user("hi")],
+    )
+    assert HashChain(KEY, a).end == HashChain(KEY, b).end
+    assert HashChain(KEY, a, True).end != HashChain(KEY, b, True).end
+    assert HashChain(b"o" * 32, a).end != HashChain(KEY, a).end
+
+
+def test_a_message_is_not_taken_for_one_whose_text_it_quotes():
+    named = user("hi", name="Ada")
+    quoting = user(json.dumps(named, separators=(",", ":")))
+    for pair in ((named, quoting), (quoting, named)):
+        seen = DigestCache()
+        assert [HashChain(KEY, [m], seen=seen).end for m in pair] == [
+            HashChain(KEY, [m]).end for m in pair
+        ]
+
+
+SAME = [
+    (user("hello  world\n"), user([{"type": "text", "text": "hello world"}])),
+    (
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {
+                    "id": "a",
+                    "type": "function",
+                    "function": {"name": "f", "arguments": '{"a":1, "b":2}'},
+                }
+            ],
+        },
+        {
+            "role": "assistant",
+            "tool_calls": [
+                {
+                    "id": "z",
+                    "type": "function",
+                    "function": {"name": "f", "arguments": '{"b": 2,"a": 1}'},
+                }
+            ],
+        },
+    ),
+    (
+        {"role": "assistant", "content": "<think>hm</think>\n\nYes"},
+        {"role": "assistant", "content": "Yes", "reasoning_content": "hm"},
+    ),
+    (
+        user([{"type": "image_url", "image_url": {"url": "https://x/a.png?sig=1"}}]),
+        user([{"type": "image_url", "image_url": {"url": "https://x/a.png?sig=2"}}]),
+    ),
+    (
+        {"role": "tool", "tool_call_id": "a", "content": "3"},
+        {"role": "tool", "tool_call_id": "b", "content": "3"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("a", "b"), SAME)
+def test_messages_that_say_the_same(a, b):
+    assert canonical(a) == canonical(b)
+
+
+OTHER = [
+    (user("a"), {"role": "assistant", "content": "a"}),
+    (user("a"), user("a", name="bob")),
+    (
+        user([{"type": "image_url", "image_url": {"url": "data:1"}}]),
+        user([{"type": "image_url", "image_url": {"url": "data:2"}}]),
+    ),
+    (user("a"), user(["a", {"type": "file", "file": {"file_id": "1"}}])),
+]
+
+
+@pytest.mark.parametrize(("a", "b"), OTHER)
+def test_messages_that_differ(a, b):
+    assert canonical(a) != canonical(b)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+        lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=8), x, max_size=3),
+        max_leaves=8,
+    )
+)
+def test_any_json_as_content_has_a_canonical_form(content):
+    hash(canonical({"role": "user", "content": content}))
+    assert isinstance(text_of({"content": content}), str)
+    json.dumps(content)
+
+
+@given(st.text(st.sampled_from("ab \n\u2003"), max_size=40), st.integers(1, 7))
+def test_a_long_text_is_squeezed_as_a_short_one(text, slice_size):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("memory.conversation.messages.SLICE_CHARACTERS", slice_size)
+        assert collapse_whitespace(text) == " ".join(text.split())
+
+
+@given(st.lists(st.sampled_from(["a", " b ", "", "\n", "c d"])))
+def test_a_run_of_text_parts_says_what_one_text_says(texts):
+    parts = [{"type": "text", "text": t} for t in texts]
+    one = canonical({"role": "user", "content": "\n".join(texts)})
+    assert canonical({"role": "user", "content": parts}) == one
+
+
+def test_a_part_between_texts_keeps_them_apart():
+    image = {"type": "image_url", "image_url": {"url": "https://h/i"}}
+    a, b = ({"type": "text", "text": t} for t in "ab")
+    apart, together = ({"role": "user", "content": c} for c in ([a, image, b], [a, b, image]))
+    assert canonical(apart) != canonical(together)

@@ -1,0 +1,216 @@
+"""From a request and what is known of it to its prompt."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+
+from memory.context.compaction import COMPACTION
+from memory.context.epoch import PlacementPlan, PreviousTurn, new_epoch
+from memory.context.fitted import FittedContext, SentPrompt
+from memory.conversation.history import Messages
+from memory.conversation.matching import TurnNode
+from memory.core.blocks import Block
+from memory.errors import StoreUnavailable
+from memory.scope import Scope
+from memory.session.composer import Composer
+from memory.session.request import Policy
+from tests.memory.session.turns import BLOCKS, SECRET, a_turn, user
+
+NOBODY = Scope("t", None, "default", SECRET)
+
+
+def compose(turn):
+    return asyncio.run(Composer(turn).compose())
+
+
+def names(prompt):
+    return [t["function"]["name"] for t in prompt.offered]
+
+
+def test_a_new_conversation_gets_the_core_text_and_the_tools():
+    turn = a_turn()
+    prompt = compose(turn)
+    assert "Likes tea." in prompt.core
+    assert (prompt.notes, prompt.splices, prompt.recall) == ({}, {}, "")
+    assert "core_memory_append" in names(prompt)
+    assert prompt.plan.reason == "new conversation"
+    assert prompt.seen == {"human": 0, "persona": 0}
+    assert prompt.messages is prompt.client is turn.ask.messages
+    assert prompt.adds_anything
+
+
+def test_a_prompt_does_not_change():
+    with pytest.raises(FrozenInstanceError):
+        compose(a_turn()).core = ""
+
+
+def test_what_only_reads_is_offered_no_edits():
+    prompt = compose(a_turn(mode="read"))
+    assert prompt.core
+    assert not any("append" in name or "insert" in name for name in names(prompt))
+
+
+@pytest.mark.parametrize("asked", [{"mode": "write"}, {"inject": False}])
+def test_nothing_is_added_where_nothing_may_be(asked):
+    prompt = compose(a_turn(**asked))
+    assert not prompt.adds_anything
+    assert prompt.injected_tokens == 0
+
+
+def test_a_target_without_tools_gets_the_core_text_alone():
+    prompt = compose(a_turn(offer=False))
+    assert prompt.core
+    assert prompt.offered == []
+
+
+def test_nobody_gets_the_blocks_that_say_something_and_no_tools():
+    prompt = compose(a_turn(scope=NOBODY))
+    assert prompt.offered == []
+    assert prompt.seen == {"human": 0}
+
+
+def test_the_clients_own_messages_are_apart_where_history_is_kept_here():
+    prompt = compose(a_turn(explicit="c"))
+    assert prompt.client is None
+    assert list(prompt.messages) == [user("hello")]
+
+
+def went_on(**members):
+    """A turn whose epoch goes on, and the epoch."""
+    turn = a_turn([user("one"), {"role": "assistant", "content": "two"}, user("three")])
+    epoch = new_epoch(list(BLOCKS.values()), turn.ask.scope.tag, 0)
+    node = TurnNode(4, 3, at=2e9, epoch=epoch.id)
+    snapshot = replace(turn.snapshot, past=PreviousTurn(node, 1, epoch, places={}), **members)
+    return replace(turn, snapshot=snapshot), epoch
+
+
+def test_a_running_epoch_goes_on_from_what_was_sent_before():
+    turn, epoch = went_on()
+    sent = SentPrompt(
+        turn.ask.messages.after, "a", [b"{}"], FittedContext(PlacementPlan(epoch, "")), {}
+    )
+    turn = replace(turn, snapshot=replace(turn.snapshot, sent=sent))
+    prompt = compose(turn)
+    assert prompt.plan.epoch is epoch
+    assert prompt.previous is sent
+
+
+def test_what_changed_is_told_in_a_note_and_counts_as_seen():
+    turn, _ = went_on(blocks={**BLOCKS, "human": Block("human", "Likes coffee.", version=2)})
+    prompt = compose(turn)
+    assert "Likes coffee." in prompt.notes[2]
+    assert "Likes coffee." not in prompt.core
+    assert prompt.seen["human"] == 2
+
+
+def test_a_retry_tells_what_the_earlier_attempt_told():
+    turn, epoch = went_on(blocks={**BLOCKS, "human": Block("human", "Likes coffee.", version=2)})
+    waiting = TurnNode(9, 3, epoch=epoch.id, note="<told>", told={"human": "Likes milk."})
+    turn = replace(
+        turn,
+        snapshot=replace(turn.snapshot, waiting=waiting),
+        identity=replace(turn.identity, adopted=True),
+    )
+    turn.progress.rounds.append({"reply": {}, "results": []})
+    prompt = compose(turn)
+    assert (prompt.notes[2], prompt.plan.note) == ("<told>", "<told>")
+    assert "human" not in prompt.seen
+
+
+def test_recall_adds_what_seems_relevant_once():
+    turn = a_turn([user("which tea?")], recall=True)
+    hit = {"key": 11, "content": "Tea is green.", "created_at": 0.0}
+    turn.services.retrieval.found_passages = [hit]
+    prompt = compose(turn)
+    assert "Tea is green." in prompt.recall
+    assert prompt.recalled == [11]
+    assert turn.services.retrieval.asked[0].query.text == "which tea?"
+
+
+def test_recall_leaves_out_what_the_request_says_anyway():
+    turn = a_turn([user("Tea is green.")], recall=True)
+    hit = {"key": 11, "content": "Tea is green.", "created_at": 0.0}
+    turn.services.retrieval.found_passages = [hit]
+    assert compose(turn).recall == ""
+
+
+def test_a_search_that_fails_adds_nothing(monkeypatch):
+    turn = a_turn(recall=True)
+
+    async def broken(scope_id, wanted):
+        raise StoreUnavailable("late")
+
+    monkeypatch.setattr(turn.services.retrieval, "passages", broken)
+    assert compose(turn).recall == ""
+
+
+def test_a_prompt_without_memory_holds_nothing_and_leaves_the_first_as_it_was():
+    turn, _ = went_on(blocks={**BLOCKS, "human": Block("human", "Likes coffee.", version=2)})
+    prompt = compose(turn)
+    bare = prompt.without_memory()
+    assert not bare.adds_anything
+    assert (bare.plan.note, bare.splices, bare.injected_tokens) == ("", {}, 0)
+    assert prompt.plan.note
+    assert prompt.adds_anything
+
+
+def test_what_was_sent_is_kept_for_the_next_turn_unless_it_is_not_replayed():
+    prompt = compose(a_turn())
+    sent = prompt.sent_to("a", [b"{}"], "estimate")
+    assert (sent.by, sent.of, sent.fitted) == ("a", prompt.messages.after, prompt.fitted)
+    assert replace(prompt, recall="x").sent_to("a", [], "estimate") is None
+    assert prompt.without_memory().sent_to("a", [], "estimate") is None
+
+
+async def test_a_prompt_that_is_too_long_is_cut_into_another():
+    said = [
+        m
+        for i in range(30)
+        for m in (user(f"{i} " + "word " * 50), {"role": "assistant", "content": f"answer {i}"})
+    ]
+    turn = a_turn([*said, user("so?")], snapshot={"scope_id": None}, mode="read")
+    composer = Composer(turn)
+    prompt = await composer.compose()
+    counted = composer.recount(prompt, None)
+    assert counted.fitted.tokens > 1000
+    smaller = await composer.compact_harder(counted, 0, None)
+    assert smaller.fitted.tokens < counted.fitted.tokens
+    assert smaller.plan.reason == COMPACTION
+    assert smaller.previous is None
+    assert len(smaller.drop) > 0
+    assert len(prompt.drop) == 0
+    assert turn.progress.trace.evicted[0]["messages"] == len(smaller.drop)
+
+
+async def test_what_cannot_be_cut_is_not():
+    turn = a_turn(snapshot={"scope_id": None}, mode="read")
+    composer = Composer(turn)
+    counted = composer.recount(await composer.compose(), None)
+    assert await composer.compact_harder(counted, 0, None) is None
+    assert turn.progress.trace.evicted == []
+
+
+def test_the_estimate_learns_from_what_the_upstream_counted():
+    turn = a_turn(window=8000, size=0)
+    prompt = compose(turn)
+    before = turn.services.counter.scale("m", 1000)
+    composer = Composer(turn)
+    composer.calibrate(prompt, None)
+    assert turn.services.counter.scale("m", 1000) == before
+    composer.calibrate(prompt, {"prompt_tokens": 10 * prompt.fitted.held})
+    assert turn.services.counter.scale("m", 1000) > before
+
+
+def test_a_live_policy_begins_an_epoch_each_turn():
+    turn, epoch = went_on()
+    rules = replace(turn.policy.rules, live=True)
+    prompt = compose(replace(turn, policy=Policy(rules=rules)))
+    assert prompt.plan.epoch is not epoch
+    assert prompt.plan.reason == "live placement"
+
+
+def test_messages_are_those_of_the_request():
+    assert isinstance(compose(a_turn()).messages, Messages)

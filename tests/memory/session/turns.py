@@ -1,0 +1,124 @@
+"""Turns for unit tests: real values, over a store that does what a test says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from memory.context.tokens import TokenCounter
+from memory.conversation.matching import RequestHistory
+from memory.conversation.messages import DigestCache
+from memory.core.blocks import Block
+from memory.errors import StoreUnavailable
+from memory.scope import Scope
+from memory.session.context import RequestAttempt, TurnServices, start_turn
+from memory.session.in_flight import InFlight
+from memory.session.request import Policy, TurnRequest
+from memory.stores.sql.scopes import ScopeOwner
+from memory.stores.sql.turn_reader import Snapshot
+
+BLOCKS = {"human": Block("human", "Likes tea."), "persona": Block("persona", "")}
+SECRET = b"s" * 32
+
+
+class FakeDatabase:
+    """A store without rows.
+
+    faults: what its next writes and reads raise, None for nothing. answers: what a read gives.
+    """
+
+    version = (1, 1)
+
+    def __init__(self):
+        self.faults, self.answers, self.written = [], [], []
+
+    def _fail(self):
+        if self.faults and (fault := self.faults.pop(0)) is not None:
+            raise fault
+
+    async def write(self, work, small=True):
+        self._fail()
+        out = work(None)
+        self.written.append(out)
+        return out
+
+    async def read(self, work, seconds=None, small=False):
+        self._fail()
+        return self.answers.pop(0)
+
+
+class FakeLines:
+    """Where turns leave what the next one reads. taken: the ends that were asked for."""
+
+    def __init__(self):
+        self.taken, self.kept, self.forgotten, self.place = [], [], 0, object()
+
+    def shelf(self, scope):
+        return self.place
+
+    def take(self, shelf, end):
+        self.taken.append(end)
+
+    def keep(self, scope, began, where, line):
+        self.kept.append((began, where, line))
+
+    def forget(self, scope):
+        self.forgotten += 1
+
+
+class FakeRetrieval:
+    """Finds what a test says. added: how often rows were told to have come."""
+
+    def __init__(self):
+        self.found_passages, self.found_messages, self.asked, self.added = [], [], [], 0
+        self.indexing = self
+
+    def notify_added(self):
+        self.added += 1
+
+    def jobs(self, scope_id):
+        return []
+
+    async def passages(self, scope_id, wanted):
+        self.asked.append(wanted)
+        return self.found_passages
+
+    async def messages(self, scope_id, wanted):
+        return self.found_messages
+
+
+class FakeSpill:
+    """The file of what the store did not take."""
+
+    def __init__(self, broken=False):
+        self.kept, self.broken = [], broken
+
+    async def keep(self, record):
+        if self.broken:
+            raise OSError("no space left")
+        self.kept.append(record)
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def late():
+    return StoreUnavailable("late")
+
+
+def a_turn(messages=None, *, snapshot=None, in_flight=None, policy=None, **asked):
+    """A turn that begins. snapshot: members of what the store said. asked: of the request."""
+    scope = asked.pop("scope", None) or Scope("t", "ada", "default", SECRET)
+    history = RequestHistory.of(scope.key, messages or [user("hello")], not scope.is_named)
+    ask = TurnRequest(scope, history.messages, "m", "request-1", **asked)
+    owner = ScopeOwner(scope, 0)
+    read = replace(
+        Snapshot(owner, 7, history, blocks=dict(BLOCKS), defaults=BLOCKS), **(snapshot or {})
+    )
+    lines = FakeLines()
+    services = TurnServices(
+        FakeDatabase(), lines, DigestCache(), FakeRetrieval(), FakeSpill(), TokenCounter()
+    )
+    claim = (in_flight or InFlight()).claim(b"request")
+    attempt = RequestAttempt(claim, lines.place)
+    return start_turn(services, ask, read, attempt, policy or Policy(blocks=BLOCKS))

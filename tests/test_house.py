@@ -1,0 +1,134 @@
+"""What keeps the code readable: sizes that a reader feels, and names that cannot slip back."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+
+from tests.test_architecture import FILES, TREES, functions, ours
+
+MAX_FUNCTION_LINES = 40
+MAX_ATTRIBUTES = 15
+MAX_IMPORTS = 15
+# One name stands for one thing. These are the words of the API's schema, which clients generate
+# code from: they stay as they were published.
+PUBLISHED = {"gateway.management.schemas", "gateway.management.usage"}
+# A function does something, so its name is a verb. These participles once stood for dozens.
+PARTICIPLES = frozenset(
+    """
+    told found kept said made begun drawn opened closed placed joined named asked shown read_
+    written taken given held settled judged tried counted noted seen known fed left sent listed
+    wanted weighed hashed renamed moved guessed checked added passed played framed composed
+    forwarded replayed answered dispatched granted refused overflowed quoted squeezed linked
+    overlaid appended replaced compiled patched removed offered installed packed unpacked paged
+    emptied outdated buried returned postponed marked narrowed paired ranked grouped scoped
+    standing summarised prepended explained recalled measured drained dialled shaped shielded
+    lowered mended growing combined parsed filled bound hosted connected administered lacking
+    unkeyed running versioned guarded followed rewired
+    """.split()  # noqa: SIM905
+)
+# Properties that are states, of which the participle is the noun.
+STATES = {("memory.cache", "held"), ("memory.stores.sql.vectors", "refused")}
+# A constant's name says what it bounds, and in what unit.
+VAGUE = frozenset(
+    """
+    MOST LEAST FEW MANY SMALL LARGE LONG SHORT LONGEST SHORTEST LARGEST NEAR SAME SURE ALIKE
+    LATELY SLOW SHARE REST MORE ENOUGH PIECE SHOWN LOOKED_AT POURED TOUCHED WAITED BUSY NOW
+    """.split()  # noqa: SIM905
+)
+
+
+def classes():
+    for name, tree in TREES.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                yield name, node
+
+
+def fields(node: ast.ClassDef) -> set[str]:
+    """The attributes that a class has once it is made."""
+    out = {x.target.id for x in node.body if isinstance(x, ast.AnnAssign)}
+    for method in node.body:
+        if getattr(method, "name", "") in ("__init__", "__post_init__"):
+            out |= set(stored(method))
+    return out
+
+
+def stored(method: ast.AST):
+    for x in ast.walk(method):
+        if isinstance(x, ast.Attribute) and isinstance(x.ctx, ast.Store) and is_self(x.value):
+            yield x.attr
+
+
+def is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def test_no_class_name_stands_for_two_things():
+    where = defaultdict(set)
+    for name, node in classes():
+        if name not in PUBLISHED:
+            where[node.name].add(name)
+    assert {n: m for n, m in where.items() if len(m) > 1} == {}
+
+
+def test_no_function_is_named_by_a_participle():
+    found = [(n, f.name) for n, f in functions() if f.name.strip("_") in PARTICIPLES]
+    assert [x for x in found if x not in STATES] == []
+
+
+def test_no_constant_is_a_bare_superlative():
+    found = []
+    for name, tree in TREES.items():
+        for node in tree.body:
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            names = [x.id for t in targets for x in ast.walk(t) if isinstance(x, ast.Name)]
+            found += [(name, x) for x in names if x.strip("_") in VAGUE]
+    assert found == []
+
+
+def test_functions_fit_a_screen():
+    long = [(n, f.name, f.end_lineno - f.lineno + 1) for n, f in functions()]
+    assert [x for x in long if x[2] > MAX_FUNCTION_LINES] == []
+
+
+def test_no_parameter_is_a_bare_tuple_of_three():
+    found = []
+    for name, f in functions():
+        for a in [*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs]:
+            text = ast.unparse(a.annotation) if a.annotation else ""
+            if re.match(r"tuple\[[^\[\]]*,[^\[\]]*,(?! \.\.\.)", text):
+                found.append((name, f.name, a.arg))
+    assert found == []
+
+
+# What has more than the others, and why that reads well all the same.
+WIDE = {
+    "GatewayState": "what the application is wired of",
+    "Interceptor": "one stream's state, each part used by one step",
+    "MemorySettings": "a setting each",
+    "Snapshot": "what one read finds",
+    "TurnNode": "a row",
+    "TurnRecord": "a row",
+    "TurnRequest": "what a request says, and what its model can take",
+    "UsageGroup": "members of the API",
+    "UsageRecord": "a row",
+    "UsageRequest": "members of the API",
+}
+REACHING = {
+    "gateway.app": "the wiring",
+    "memory": "the public face",
+    "memory.service": "opens all parts of a memory",
+    "memory.session.recorder": "writes what every part of a turn leaves",
+    "memory.stores.sql.importer": "an import has lines of every kind",
+}
+
+
+def test_a_class_has_few_attributes():
+    wide = {node.name for _, node in classes() if len(fields(node)) > MAX_ATTRIBUTES}
+    assert wide == WIDE.keys()
+
+
+def test_a_module_reaches_for_few_others():
+    assert {n for n in FILES if len(ours(n)) > MAX_IMPORTS} == REACHING.keys()
