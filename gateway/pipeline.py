@@ -17,7 +17,6 @@ from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Route
 from gateway.state import GatewayState
 from gateway.usage.log import UsageRecord
-from gateway.wire.chat import Json
 from gateway.wire.headers import client_side, encode_user_header, with_tenant_idempotency_key
 from memory import Messages, conversation_key, keyed_hash
 
@@ -88,19 +87,19 @@ def _account(gateway: GatewayState, forward: Dispatcher, entry: RequestInfo) -> 
     )
 
 
-def affinity_key(body: Json, explicit: str | None, whose: str) -> bytes:
+def affinity_key(messages: object, explicit: str | None, whose: str) -> bytes:
     """Return what stays the same in a conversation, for it to stay with its target.
 
     That is its name, else its first user message.
     """
-    messages = body.get("messages")
     if isinstance(messages, Messages):
         first = messages.after.first
     else:
+        listed = messages if isinstance(messages, list) else [{"role": "user", "content": messages}]
         first = next(
             (
                 conversation_key(m)
-                for m in messages or ()
+                for m in listed
                 if isinstance(m, dict) and m.get("role") == "user"
             ),
             b"",

@@ -48,6 +48,7 @@ LAYERS = {
         "config http models",
         "auth redis_client upstream",
         "limits usage",
+        "wires",
         "routing",
         "accounting state",
         "memory_adapters pipeline",
@@ -81,14 +82,15 @@ PURE_ROOMS = (
     "memory.search",
 )
 # compaction asks a model for a summary, and a counter may have a tokenizer
-PURE = {n for n in FILES if n.startswith(PURE_ROOMS)} - {
+PURE = {n for n in FILES if n.startswith(tuple(f"{room}." for room in PURE_ROOMS))} - {
     "memory.context.compaction",
     "memory.context.fitted",
     "memory.context.summary",
 } | {
     "gateway.errors",
     "gateway.upstream.http1_parser",
-    "gateway.chat.interceptor",
+    "gateway.wires.round_result",
+    "gateway.wires.chat.interceptor",
     "memory.errors",
     "memory.scope",
     "memory.ids",
@@ -337,7 +339,8 @@ def test_sizes(capsys):
         lines[n]
         for n in (
             "gateway.chat.turn",
-            "gateway.chat.interceptor",
+            "gateway.wires.round_result",
+            "gateway.wires.chat.interceptor",
             "gateway.wire.chat",
             "gateway.wire.merge",
             "gateway.wire.fast_path",

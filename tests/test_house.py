@@ -105,10 +105,12 @@ def test_no_parameter_is_a_bare_tuple_of_three():
 
 # What has more than the others, and why that reads well all the same.
 WIDE = {
+    "Dispatcher": "one request on its way: who, where to, by when, what became of it",
     "GatewayState": "what the application is wired of",
     "Interceptor": "one stream's state, each part used by one step",
     "MemorySettings": "a setting each",
     "Snapshot": "what one read finds",
+    "TurnInput": "everything that a client can say, read once",
     "TurnNode": "a row",
     "TurnRecord": "a row",
     "TurnRequest": "what a request says, and what its model can take",

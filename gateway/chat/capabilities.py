@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.wire.chat import Json
+from gateway.wires.base import RequestFacts
 
 LACKS_SECONDS = 3600.0
 
@@ -28,36 +29,35 @@ class Capabilities:
     searches: bool
 
 
-def capabilities_of(gateway: GatewayState, body: Json, target: Target) -> Capabilities:
+def capabilities_of(
+    gateway: GatewayState, facts: RequestFacts, body: Json, target: Target
+) -> Capabilities:
     """Tell what may be added to a request for this target."""
     rejected = known_rejection(gateway, target.label)
     return Capabilities(
-        tools=rejected < 1 and offers_tools(gateway, body, target),
+        tools=rejected < 1 and offers_tools(gateway, facts, body, target),
         additions=rejected < 2,
         searches=rejected != 1 and target.supports_tools,
     )
 
 
-def offers_tools(gateway: GatewayState, body: Json, target: Target) -> bool:
+def offers_tools(gateway: GatewayState, facts: RequestFacts, body: Json, target: Target) -> bool:
     """Tell whether the request, its target and the operator take our tools."""
     tools = gateway.settings.memory.tools
     if tools == "never" or (tools == "with_client_tools" and not body.get("tools")):
         return False
-    several = isinstance(body.get("n"), int) and body["n"] > 1
-    return (
-        target.supports_tools
-        and not several
-        and not body.get("functions")
-        and not body.get("function_call")
-    )
+    return target.supports_tools and facts.takes_tools
 
 
-def record_rejection(gateway: GatewayState, body: Json, target: Target) -> None:
+def record_rejection(
+    gateway: GatewayState, facts: RequestFacts, body: Json, target: Target
+) -> None:
     """Remember that a target took the client's body but not ours.
 
     Next time it gets one without tools, after that one without any addition.
     """
-    had_tools = offers_tools(gateway, body, target) and known_rejection(gateway, target.label) < 1
+    offered = offers_tools(gateway, facts, body, target)
+    had_tools = offered and known_rejection(gateway, target.label) < 1
     gateway.lacks.put(target.label, (1 if had_tools else 2, time.monotonic()))
 
 

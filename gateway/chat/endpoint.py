@@ -1,4 +1,4 @@
-"""`POST /v1/chat/completions`: read a request, choose who answers it, answer.
+"""Chat completions, Responses and Messages: read a request, choose who answers it, answer.
 
 A turn answers where memory has a part, the relay where it has none.
 """
@@ -6,11 +6,12 @@ A turn answers where memory has a part, the relay where it has none.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from gateway.chat.producer import begin_chat
-from gateway.chat.request import ChatRequest, read_chat_request
+from gateway.chat.producer import begin_turn
+from gateway.chat.request import TurnInput, read_turn_input
 from gateway.errors import GatewayError, TooLarge
 from gateway.http.asgi import UNEXPECTED, EarlyErrorResponse, Receive, Send, respond_error
 from gateway.http.response import GatewayResponse
@@ -20,20 +21,37 @@ from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState, request_id
 from gateway.usage.meter import guess_tokens
 from gateway.wire.headers import Pairs
+from gateway.wires.base import WireFormat
+from gateway.wires.chat.format import CHAT
 
 log = logging.getLogger("mnemogate")
 
-PATH = "/chat/completions"
+
+@dataclass(frozen=True, slots=True)
+class MemoryPath:
+    """A path with memory: its format, and the user that it names (`/u/{user}/v1/...`)."""
+
+    wire: WireFormat = CHAT
+    user: str | None = None
+
+
+CHAT_PATH = MemoryPath()
 
 
 async def serve(
-    gateway: GatewayState, scope: Any, receive: Receive, send: Send, path_user: str | None
+    gateway: GatewayState,
+    scope: Any,
+    receive: Receive,
+    send: Send,
+    path: MemoryPath | None = None,
 ) -> None:
     """Answer a request over ASGI; tell every error."""
+    path = path or CHAT_PATH
     name = request_id(scope)
     base = [(b"x-mnemogate-request-id", name.encode())]
     try:
-        response = response_to(gateway, await read_chat_request(gateway, scope, receive, path_user))
+        request = await read_turn_input(gateway, scope, receive, path.user, path.wire)
+        response = response_to(gateway, request)
     except TooLarge as e:
         await EarlyErrorResponse(e, base)(scope, receive, send)
     except GatewayError as e:
@@ -45,14 +63,14 @@ async def serve(
         await response(scope, receive, send)
 
 
-def response_to(gateway: GatewayState, request: ChatRequest) -> GatewayResponse:
+def response_to(gateway: GatewayState, request: TurnInput) -> GatewayResponse:
     """Return the ASGI response to a chat request; nothing has begun yet."""
     forward = _dispatcher(gateway, request)
     off = request.mode == "off"
     entry = RequestInfo(
         request.id,
         request.principal,
-        PATH,
+        request.wire.path,
         request.started,
         request.body["model"],
         request.mode,
@@ -60,25 +78,26 @@ def response_to(gateway: GatewayState, request: ChatRequest) -> GatewayResponse:
         request.total_output,
     )
     begin = (
-        partial(begin_chat, gateway, request, forward)
+        partial(begin_turn, gateway, request, forward)
         if request.uses_memory
         else _relay(request, forward).ready
     )
     return accounted_response(gateway, forward, entry, begin)
 
 
-def _dispatcher(gateway: GatewayState, request: ChatRequest) -> Dispatcher:
+def _dispatcher(gateway: GatewayState, request: TurnInput) -> Dispatcher:
     """Return what carries the request to the targets of its route."""
     principal = request.principal
     forward = new_dispatcher(gateway, request.route, request.headers, principal)
+    forward.wire = request.wire
     forward.meter.guess = guess_tokens(len(request.raw))
     if gateway.settings.routing.sticky:
         whose = f"{principal.tenant}\x00{request.user}"
-        forward.conversation = affinity_key(request.body, request.conversation, whose)
+        forward.conversation = affinity_key(request.messages, request.conversation, whose)
     return forward
 
 
-def _relay(request: ChatRequest, forward: Dispatcher) -> PassthroughProducer:
+def _relay(request: TurnInput, forward: Dispatcher) -> PassthroughProducer:
     """Return what passes the request on as it came, without memory."""
     status: Pairs = [(b"x-memory-status", b"off")]
     if request.too_heavy:
@@ -86,7 +105,7 @@ def _relay(request: ChatRequest, forward: Dispatcher) -> PassthroughProducer:
         status = [(b"x-memory-status", b"degraded"), (b"x-memory-reason", reason)]
     passing = RelayedRequest(
         "POST",
-        PATH,
+        request.wire.path + (f"?{request.query.decode('latin-1')}" if request.query else ""),
         request.raw,
         several=request.body.get("n") not in (None, 1),
         named=status,

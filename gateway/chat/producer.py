@@ -1,4 +1,4 @@
-"""How a chat request with memory is begun and answered."""
+"""How a request with memory is begun and answered."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from urllib.parse import quote
 import msgspec
 
 from gateway.chat.capabilities import capabilities_of, record_rejection
-from gateway.chat.degraded import DegradedChatProducer
-from gateway.chat.request import ChatRequest
+from gateway.chat.degraded import DegradedProducer
+from gateway.chat.request import TurnInput
 from gateway.chat.round_sender import TargetOptions
 from gateway.chat.turn import Turn, TurnLimits
-from gateway.errors import Unavailable
+from gateway.errors import GatewayError, Unavailable
 from gateway.http.response import CompletionProducer, ResponseHead
 from gateway.memory_adapters.summarizer import Summarizer
 from gateway.routing.dispatcher import Dispatcher
@@ -31,12 +31,12 @@ NOBODY = (
     "body, the header X-Memory-User, or name the user in the path, /u/{user}/v1"
 )
 SORTED = msgspec.json.Encoder(order="sorted")
-NOT_IDENTITY = ("messages", "stream", "stream_options")  # members that a retry may change
+NOT_IDENTITY = ("messages", "input", "stream", "stream_options")  # members that a retry may change
 
 
-async def begin_chat(
-    gateway: GatewayState, request: ChatRequest, forward: Dispatcher
-) -> ChatProducer | DegradedChatProducer:
+async def begin_turn(
+    gateway: GatewayState, request: TurnInput, forward: Dispatcher
+) -> TurnProducer | DegradedProducer:
     """Begin the session of a request; return what answers it.
 
     A memory that fails never takes the app down, unless the operator or the request needs it: then
@@ -49,46 +49,48 @@ async def begin_chat(
     try:
         session = await gateway.memory.begin(await _ask(gateway, request, forward, target))
     except MemoryFault as e:
-        resumes = request.conversation and body["messages"].after.newest < 0
+        resumes = request.conversation and request.facts.history.after.newest < 0
         if memory.on_error == "fail" or resumes:
             raise Unavailable(
                 "The memory store is unavailable, and this request needs it. Try again shortly.",
                 headers=[(b"retry-after", b"1")],
             ) from e
-        return DegradedChatProducer(body, forward, request.started)
+        return DegradedProducer(request, forward)
     if request.user is None:
         session.trace.notes.append(NOBODY)
     turn = Turn(
         body,
         session,
         forward,
-        _turn_limits(gateway, body),
+        _turn_limits(gateway, request),
         TargetOptions(
             target.settings.stream_usage,
-            partial(record_rejection, gateway, body),
+            partial(record_rejection, gateway, request.facts, body),
             memory.placement == "cache_stable",
+            request.facts,
         ),
     )
-    return ChatProducer(request, forward, turn)
+    return TurnProducer(request, forward, turn)
 
 
-def _turn_limits(gateway: GatewayState, body: Json) -> TurnLimits:
+def _turn_limits(gateway: GatewayState, request: TurnInput) -> TurnLimits:
     """Return the rounds and the seconds that a turn beginning now may take."""
     memory = gateway.settings.memory
     until = asyncio.get_running_loop().time() + memory.turn_seconds
-    patience = HEAVY_SECONDS if body["messages"].heavy else memory.read_deadline_ms / 1000
-    return TurnLimits(memory.max_rounds, until, memory.usage == "sum", patience)
+    patience = HEAVY_SECONDS if request.facts.history.heavy else memory.read_deadline_ms / 1000
+    sums = request.wire.sums_usage and memory.usage == "sum"
+    return TurnLimits(memory.max_rounds, until, sums, patience)
 
 
 async def _ask(
-    gateway: GatewayState, request: ChatRequest, forward: Dispatcher, target: Target
+    gateway: GatewayState, request: TurnInput, forward: Dispatcher, target: Target
 ) -> TurnRequest:
     """Put a request as the memory is asked about it."""
     memory, body = gateway.settings.memory, request.body
-    takes = capabilities_of(gateway, body, target)
+    takes = capabilities_of(gateway, request.facts, body, target)
     return TurnRequest(
         scope=gateway.memory.scope(request.principal.tenant, request.user, request.agent),
-        messages=body["messages"],
+        messages=request.facts.history,
         model=body["model"],
         request_id=request.id,
         mode=request.mode,
@@ -97,11 +99,11 @@ async def _ask(
         offer=takes.tools,
         inject=takes.additions,
         recall=memory.recall == "auto" or not takes.searches,
-        window=target.window,
+        window=None if request.facts.manages_context else target.window,
         tokenizer=gateway.vocabularies.start_loading(target.tokenizer),
         max_output=request.max_output,
         complete=Summarizer(gateway, forward, body["model"]),
-        rest=await _digest_rest(body),
+        rest=await _digest_rest(body, heavy=request.facts.history.heavy),
         idempotency=request.idempotency_key,
         certain=request.is_retry,
         extract=memory.extract == "auto" and not takes.searches,
@@ -109,21 +111,21 @@ async def _ask(
     )
 
 
-async def _digest_rest(body: Json) -> bytes:
+async def _digest_rest(body: Json, *, heavy: bool) -> bytes:
     """Return what tells a request from another of the same messages."""
     members = {k: v for k, v in body.items() if k not in NOT_IDENTITY}
     digest = partial(_digest, members)
-    return await asyncio.to_thread(digest) if body["messages"].heavy else digest()
+    return await asyncio.to_thread(digest) if heavy else digest()
 
 
 def _digest(members: Json) -> bytes:
     return keyed_hash(b"rest", SORTED.encode(members))
 
 
-class ChatProducer(CompletionProducer):
+class TurnProducer(CompletionProducer):
     """The answer of a turn whose session has begun."""
 
-    def __init__(self, request: ChatRequest, forward: Dispatcher, turn: Turn) -> None:
+    def __init__(self, request: TurnInput, forward: Dispatcher, turn: Turn) -> None:
         super().__init__(stream=request.wants_stream)
         self._request, self._forward, self._turn = request, forward, turn
 
@@ -157,6 +159,12 @@ class ChatProducer(CompletionProducer):
                 (b"x-memory-injected-tokens", b"%d" % session.injected_tokens),
             ]
         return out
+
+    def error_event(self, error: GatewayError) -> bytes:
+        return self._turn.mask.fault(error)
+
+    def keepalive(self) -> bytes:
+        return self._turn.mask.keepalive()
 
     def _conversation_name(self, name: str) -> bytes:
         """Return the conversation as the client spelt it, else percent-encoded."""

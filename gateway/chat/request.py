@@ -1,4 +1,4 @@
-"""One chat request, read once: who calls, whose memory, which mode, what for.
+"""One request with memory, read once: who calls, whose memory, which mode, what for.
 
 Everything that a client can say in headers, path or body is looked at here and nowhere else, in
 the order in which clients know the faults: credentials, body, mode, model, user, conversation,
@@ -7,8 +7,6 @@ agent.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -17,21 +15,19 @@ import msgspec
 
 from gateway.auth.authenticator import Principal
 from gateway.auth.user_resolver import header_text
+from gateway.chat.body import BodySource, ReadBody, read_members
 from gateway.errors import BadRequest, Forbidden
 from gateway.http.asgi import Receive
 from gateway.http.json_thread import run_by_weight
 from gateway.http.request_body import read_body
-from gateway.http.request_weight import TooHeavy, read_routing_members
 from gateway.routing.router import Route
 from gateway.state import GatewayState, request_id
 from gateway.usage.pricing import MAX_COUNT
 from gateway.wire.chat import Json
-from gateway.wire.chat_request import check_model, parse
 from gateway.wire.headers import merge_headers
-from gateway.wire.json_weight import is_light
 from gateway.wire.model_field import model_for_certain
-
-log = logging.getLogger("mnemogate")
+from gateway.wires.base import RequestFacts, WireFormat
+from gateway.wires.chat.format import CHAT
 
 MODES = ("full", "read", "write", "off")
 CONVERSATION_CHARACTERS = AGENT_CHARACTERS = 256
@@ -39,15 +35,16 @@ CONVERSATION_CHARACTERS = AGENT_CHARACTERS = 256
 Headers = Mapping[bytes, bytes]
 
 
-class ChatRequest(msgspec.Struct, frozen=True):
-    """A chat request as the gateway understands it.
+class TurnInput(msgspec.Struct, frozen=True):
+    """A request as the gateway understands it.
 
     headers: by lower-case name, for what of them goes upstream. path_user: from `/u/{user}`. raw:
     the body's bytes, decompressed. started: by perf_counter. body: what the bytes say. mode: the
     one in force, "off" for a chat UI's own prompts too. user: None where nobody is named.
     conversation: the one that the client names. too_heavy: why memory cannot look at the request in
     time, "" where it can. agent, idempotency_key, is_retry (the client says that it tried before):
-    empty where memory has no part.
+    empty where memory has no part. wire: its format. found: what that says of it, None where the
+    body was not read whole. query: of its URL.
 
     A Struct, since a dataclass of so many members takes six times as long to make.
     """
@@ -67,11 +64,28 @@ class ChatRequest(msgspec.Struct, frozen=True):
     agent: str
     idempotency_key: str
     is_retry: bool
+    wire: WireFormat
+    found: RequestFacts | None
+    query: bytes = b""
+
+    @property
+    def facts(self) -> RequestFacts:
+        """What the format says of the request. Only for one that uses memory."""
+        if self.found is None:
+            raise ValueError("the body was not read whole")
+        return self.found
 
     @property
     def uses_memory(self) -> bool:
         """Whether memory has a part in the answer."""
         return self.mode != "off" and not self.too_heavy
+
+    @property
+    def messages(self) -> object:
+        """What was said, as far as it was read: the memory's view of it, or the body's own."""
+        if self.found is not None:
+            return self.found.history
+        return self.body.get("messages") or self.body.get("input")
 
     @property
     def wants_stream(self) -> bool:
@@ -81,7 +95,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
     @property
     def max_output(self) -> int | None:
         """The tokens that one choice may have, where the request says so."""
-        for name in ("max_completion_tokens", "max_tokens"):
+        for name in ("max_completion_tokens", "max_output_tokens", "max_tokens"):
             value = self.body.get(name)
             if isinstance(value, int) and not isinstance(value, bool) and value > 0:
                 return min(
@@ -103,9 +117,30 @@ class ChatRequest(msgspec.Struct, frozen=True):
         return self.headers.get(b"x-memory-conversation", b"")
 
 
-async def read_chat_request(
-    gateway: GatewayState, scope: Any, receive: Receive, path_user: str | None
-) -> ChatRequest:
+async def _route(gateway: GatewayState, read: ReadBody, principal: Principal, raw: bytes) -> Route:
+    """Return the route of the model that is asked for. Raises UnknownModel, Forbidden, BadRequest.
+
+    For a limited key it matters which model that is, so the body must name one alone.
+    """
+    found = gateway.router.route(read.members["model"], principal)
+    if principal.limited:
+        await run_by_weight(raw, model_for_certain, raw, b"application/json")
+    return found
+
+
+def _is_utility(gateway: GatewayState, read: ReadBody) -> bool:
+    """Tell whether a program asks for itself: it has no part in the memory."""
+    facts = read.facts
+    return facts is not None and (facts.utility or gateway.background.matches(facts.history))
+
+
+async def read_turn_input(
+    gateway: GatewayState,
+    scope: Any,
+    receive: Receive,
+    path_user: str | None,
+    wire: WireFormat = CHAT,
+) -> TurnInput:
     """Read a request off its connection.
 
     Raises GatewayError for whatever can be told without an upstream.
@@ -116,33 +151,44 @@ async def read_chat_request(
     limit = int(gateway.settings.server.max_body_mib * 1024 * 1024)
     raw = await read_body(receive, headers, limit)
     mode = mode_of(headers)
-    source = principal.tenant, principal.key, headers.get(b"x-memory-user"), path_user
-    body, too_heavy = await _read_members(gateway, name, mode, raw, source)
-    route = gateway.router.route(body["model"], principal)
-    if principal.limited:  # it matters which model that is, so the body must name one alone
-        await run_by_weight(raw, model_for_certain, raw, b"application/json")
-    user = gateway.names.user(principal, headers, path_user, body)
-    if mode != "off" and not too_heavy and gateway.background.matches(body["messages"]):
-        mode = "off"
-    conversation = None if mode == "off" else conversation_of(headers, principal, user)
-    if too_heavy and (conversation or gateway.settings.memory.on_error == "fail"):
-        raise _memory_needed(too_heavy)
-    without = mode == "off" or too_heavy
-    return ChatRequest(
-        name,
-        principal,
-        headers,
-        path_user,
-        raw,
-        started,
-        body,
+    whose = principal.tenant, principal.key, headers.get(b"x-memory-user"), path_user
+    read = await read_members(
+        gateway, BodySource(name, wire, headers, whose), raw, whole=mode != "off"
+    )
+    route = await _route(gateway, read, principal, raw)
+    user = gateway.names.user(principal, headers, path_user, wire.identity(read.members))
+    mode = "off" if _is_utility(gateway, read) else mode
+    conversation = _conversation(read, mode, principal, user, headers)
+    if read.too_heavy and (conversation or gateway.settings.memory.on_error == "fail"):
+        raise _memory_needed(read.too_heavy)
+    signals = ("", "", False)
+    if mode != "off" and not read.too_heavy:
+        signals = (agent_of(headers), *retry_signals(headers))
+    asked = (name, principal, headers, path_user, raw, started, read.members)
+    return TurnInput(
+        *asked,
         route,
         mode,
         user,
         conversation,
-        too_heavy,
-        *(("", "", False) if without else (agent_of(headers), *retry_signals(headers))),
+        read.too_heavy,
+        *signals,
+        wire,
+        read.facts,
+        scope.get("query_string", b""),
     )
+
+
+def _conversation(
+    read: ReadBody, mode: str, principal: Principal, user: str | None, headers: Headers
+) -> str | None:
+    """Return the conversation that is named, by the client or by its program."""
+    if mode == "off":
+        return None
+    named = conversation_of(headers, principal, user)
+    if named or read.facts is None or (user is None and not principal.trusted):
+        return named
+    return read.facts.conversation or None
 
 
 def mode_of(headers: Headers) -> str:
@@ -196,26 +242,3 @@ def _memory_needed(too_heavy: str) -> BadRequest:
     return BadRequest(
         f"This request needs its memory, which cannot look at it in time: {too_heavy}. Send less."
     )
-
-
-async def _read_members(
-    gateway: GatewayState, name: str, mode: str, raw: bytes, source: object
-) -> tuple[Json, str]:
-    """Read the body as its mode needs it.
-
-    The text says why memory stands aside, if it does. name: the request's. source: whose requests
-    this one may share its beginning with. Raises BadRequest.
-    """
-    too_heavy = ""
-    if mode != "off":
-        try:
-            return await gateway.prefixes.parse_async(source, raw), ""
-        except TooHeavy as e:
-            too_heavy = str(e)
-            log.warning(
-                "a request is too long for memory and goes without it (%s): %s", name, too_heavy
-            )
-    if is_light(raw):
-        check_model(body := parse(raw))
-        return body, too_heavy
-    return await asyncio.to_thread(read_routing_members, raw), too_heavy

@@ -6,16 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from gateway.chat.hidden_exchange import HiddenExchange
 from gateway.errors import UpstreamRefused
-from gateway.routing.dispatcher import Composed, Dispatcher
+from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.failures import as_context_overflow, is_overflow, sizes_told
 from gateway.routing.replies import CompletionReply
 from gateway.routing.router import Target
 from gateway.wire.chat import Json
-from gateway.wire.placement import Placement, place_memory, without_tools
+from gateway.wires.base import Composed, RequestFacts, RoundParts
 from memory import Session
-from memory.core.tool_definitions import as_json
 
 ADDITIONS_REFUSED = (400, 404, 422)
 COMPACTIONS = 2  # of a prompt that is refused for its size, before nothing of ours is sent
@@ -31,15 +29,17 @@ class Injection(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TargetOptions:
-    """What the target of a turn takes.
+    """What the target of a turn takes, and what is known of the request.
 
     ask_usage: it tells the usage of a stream where it is asked to. reject: told when a target
     refused our additions. frozen: the core text stays the same for an epoch, and is no live one.
+    facts: None where the body is to be asked.
     """
 
     ask_usage: bool = True
     reject: Callable[[Target], None] | None = None
     frozen: bool = True
+    facts: RequestFacts | None = None
 
 
 class RoundSender:
@@ -50,15 +50,20 @@ class RoundSender:
     """
 
     def __init__(
-        self, body: Json, session: Session, forward: Dispatcher, options: TargetOptions
+        self,
+        body: Json,
+        session: Session,
+        forward: Dispatcher,
+        options: TargetOptions,
     ) -> None:
         offers = bool(session.prompt.offered)
         self.reply: CompletionReply | None = None
         self.injection = Injection.FULL if offers else Injection.WITHOUT_TOOLS
         self.is_last = not offers
         self.gave_up = False
-        self.hidden = HiddenExchange()
+        self.hidden = forward.wire.hidden_rounds()
         self._body = body
+        self._wire = forward.wire
         self._session = session
         self._forward = forward
         self._options = options
@@ -99,35 +104,18 @@ class RoundSender:
             return reply
 
     def compose(self, target: Target) -> Composed:
-        """Return the request as it goes upstream now.
-
-        What the turn before sent to this target is gone on from.
-        """
+        """Return the request as it goes upstream now."""
         prompt = self._session.prompt
         if self.injection is Injection.NONE:
-            return self._body, (), prompt.client
-        sent = prompt.previous
-        if sent is not None and (
-            sent.by != target.label or not (prompt.client is None or prompt.client.text)
-        ):
-            sent = None
-        placement = Placement(
-            prompt.core,
-            prompt.notes,
-            prompt.splices,
-            prompt.drop,
-            prompt.swap,
-            prompt.recall,
-            as_json(prompt.offered) if self.injection is Injection.FULL else (),
-            sent.of.count if sent else 0,
+            return self._wire.own_request(self._body, prompt.client)
+        parts = RoundParts(
+            self._body,
+            prompt,
+            self.hidden,
+            self.injection is Injection.FULL,
+            self._options.ask_usage,
         )
-        body = place_memory({**self._body, "messages": prompt.messages}, placement)
-        if self.hidden.messages:
-            body["messages"] = [*body["messages"], *self.hidden.messages]
-        if self.injection is Injection.WITHOUT_TOOLS and prompt.offered:
-            body = without_tools(body, self._body)
-        self._ask_usage(body)
-        return body, sent.pieces if sent else (), prompt.client
+        return self._wire.compose(parts, target.label)
 
     @property
     def _is_frozen(self) -> bool:
@@ -136,16 +124,6 @@ class RoundSender:
             and bool(self._session.prompt.core)
             and self.injection is not Injection.NONE
         )
-
-    def _ask_usage(self, body: Json) -> None:
-        """Let the usage of a stream be told, in a body of our own."""
-        options = body.get("stream_options")
-        if (
-            body.get("stream")
-            and self._options.ask_usage
-            and (options is None or isinstance(options, dict))
-        ):
-            body["stream_options"] = {**(options or {}), "include_usage": True}
 
     async def _shrink(self, refusal: UpstreamRefused, compactions: int) -> bool:
         """Make the next request smaller; False where it is the client's own already."""

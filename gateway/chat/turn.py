@@ -11,21 +11,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from gateway.chat.hidden_exchange import tool_calls
-from gateway.chat.interceptor import Interceptor, RoundResult
 from gateway.chat.opening import RequestOpening
 from gateway.chat.round_sender import RoundSender, TargetOptions
-from gateway.chat.round_stream import raise_for_incomplete, sse_frames, stream_round
+from gateway.chat.round_stream import raise_for_incomplete, stream_round
 from gateway.errors import UpstreamRefused
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.replies import CompletionReply
-from gateway.wire.chat import Json, chunk, decode, encode, lift
-from gateway.wire.placement import BY
-from gateway.wire.sse import DONE
+from gateway.wire.chat import Json
+from gateway.wires.base import ReplyMask, RequestFacts, RoundResult, WireFormat
 from memory import Session
-from memory.core.tool_definitions import OURS, client_names
+from memory.core.tool_definitions import OURS
 from memory.session.turn_record import TurnOutcome
 
 
@@ -43,13 +39,6 @@ class TurnLimits:
     patience: float = 0.15
 
 
-class FinishedCompletion(NamedTuple):
-    """An upstream's answer that goes to the client as it came: its bytes, and what they say."""
-
-    raw: bytes
-    completion: Json
-
-
 class Turn:
     """One client request from composing to its last chunk.
 
@@ -65,17 +54,19 @@ class Turn:
         limits: TurnLimits,
         options: TargetOptions,
     ) -> None:
+        wire = forward.wire
+        facts = wire.facts(body, {}) if options.facts is None else options.facts
         self.session = session
         self.used: list[Json | None] = []
         self.finished = False
         self.stream = bool(body.get("stream"))
         self._forward = forward
         self._limits = limits
-        self._interceptor = _interceptor(body, session, forward)
-        self._json_only = _wants_json(body)
+        self._wire = wire
+        self.mask = _mask(wire, body, facts, session, forward)
+        self._json_only = facts.wants_json
         self._sender = RoundSender(body, session, forward, options)
         self._opening = RequestOpening(session, streamed=self.stream)
-        self._whole: FinishedCompletion | None = None  # while it is all of the answer
         self._replayed_usage: Json | None = None  # of the rounds that an earlier attempt finished
         self._unrecorded = False
 
@@ -96,7 +87,7 @@ class Turn:
     @property
     def usage(self) -> Json | None:
         if self._limits.sum_usage:
-            return self._interceptor.usage
+            return self.mask.usage
         return next((u for u in reversed(self.used) if u), self._replayed_usage)
 
     async def run(self) -> AsyncGenerator[bytes, None]:
@@ -105,49 +96,42 @@ class Turn:
         try:
             replayed, goes_on = self._replay()
             if replayed:
-                yield sse_frames(replayed)
+                yield replayed
             if not goes_on:
                 await self._opening.finish()
             while goes_on:
                 reply = await self._sender.send(first=not (self.used or self.session.rounds))
-                self._interceptor.alias = self._forward.alias
+                self.mask.alias = self._forward.alias
                 result = self._read_whole(reply)
                 try:
                     await self._opening.wait(self._limits.patience)
                     if result is None:
-                        async for shown in stream_round(reply, self._interceptor, self._forward):
+                        async for shown in stream_round(reply, self.mask, self._forward):
                             yield shown
                 finally:
                     await reply.incoming.close()
                 if result is None:
-                    rest, result = self._interceptor.close()
+                    rest, result = self.mask.close()
                     if rest:
-                        yield sse_frames(rest)
+                        yield rest
                 goes_on = await self._end_round(reply, result)
-            if last := self._interceptor.finish():
-                yield sse_frames(last)
+            if last := self.mask.finish():
+                yield last
             await self.record()
-            yield sse_frames([*self._interceptor.usage_chunk(self.usage), DONE])
+            yield self.mask.end(self.usage)
         finally:
             await self._opening.finish()
 
     def answers(self) -> list[Json]:
         """Return the messages the client was shown, one a choice."""
-        whole = self._whole.completion if self._whole else self._interceptor.answer()
-        return [{"role": "assistant", **(c.get("message") or {})} for c in whole["choices"]]
+        return self.mask.answers()
 
     def completion(self) -> bytes:
         """Return the whole answer for a client that did not ask for a stream.
 
         It is the upstream's own bytes where nothing was changed.
         """
-        if self._whole is not None:
-            raw, alias = self._whole.raw, self._forward.alias
-            return raw if alias is None else encode({**decode(raw), "model": alias})
-        out = self._interceptor.answer()
-        if self.usage is not None:
-            out["usage"] = self.usage
-        return encode(out)
+        return self.mask.body(self.usage)
 
     async def record(self) -> None:
         """Record what the client was shown."""
@@ -179,7 +163,7 @@ class Turn:
             # Else whoever invents keys and leaves in time could fill the disk.
             await self.session.drop_all()
             return
-        self._interceptor.close()
+        self.mask.close()
         answers = [{k: v for k, v in a.items() if k != "tool_calls"} for a in self.answers()]
         if not (self.stream and any(a.get("content") for a in answers)):
             await self.session.fail()
@@ -190,28 +174,27 @@ class Turn:
             TurnOutcome(answers, hidden, aborted=True, prove=True, explain=explain)
         )
 
-    def _replay(self) -> tuple[list[bytes], bool]:
+    def _replay(self) -> tuple[bytes, bool]:
         """Return what a retry shows again of the rounds that an earlier attempt finished.
 
         False where the last of them ended the turn: then nothing goes upstream.
         """
-        out: list[bytes] = []
+        out = b""
         for entry in self.session.rounds:
-            out += self._interceptor.feed(chunk(lift(entry["reply"]), b""))
-            rest, result = self._interceptor.close()
-            out += rest
+            shown, result = self.mask.replay(entry["reply"])
+            out += shown
             self._replayed_usage = result.usage
             self._sender.hidden.reassign_ids_of(result.theirs)
             if not self._take_in(result, entry["results"]):
                 return out, False
-            self._interceptor.start_next_round()
+            self.mask.start_next_round()
         return out, True
 
     def _read_whole(self, reply: CompletionReply) -> RoundResult | None:
         """Read an answer that is all of the turn's in one piece, None for any other."""
         if self.stream or self.used or self._sender.hidden.messages:
             return None
-        return self._interceptor.whole(reply.chunk)
+        return None if reply.chunk is None else self.mask.take_whole(reply.chunk)
 
     async def _end_round(self, reply: CompletionReply, result: RoundResult) -> bool:
         """Run the calls of a round; True when another follows. Raises GatewayError."""
@@ -223,7 +206,7 @@ class Turn:
         await self._opening.finish()
         if not await self._run_memory_calls(result):
             return False
-        self._interceptor.start_next_round()
+        self.mask.start_next_round()
         return True
 
     def _check_result(self, reply: CompletionReply, result: RoundResult) -> None:
@@ -233,28 +216,23 @@ class Turn:
         came_whole = reply.plain is not None and not self.stream
         raise_for_incomplete(result, self._forward, whole=came_whole)
         alone = len(self.used) == 1 and not self.session.rounds and not result.ours
-        self._whole = (
-            FinishedCompletion(reply.plain, result.reply)
-            if alone and reply.plain is not None
-            else None
-        )
+        if alone and reply.plain is not None:
+            self.mask.pass_on(reply.plain, result)
 
     async def _run_memory_calls(self, result: RoundResult) -> bool:
         """Run what is ours; True when another round follows."""
         sender, hidden = self._sender, self._sender.hidden
         hidden.reassign_ids_of(result.theirs)
-        replaces_answer = bool(hidden.messages and result.theirs)
         if not result.ours:
-            if replaces_answer:
-                hidden.record_with([self._message(result)])
+            hidden.record_last(result, self._by)
             return False
         if result.cut or sender.is_last:
             alone = not result.theirs and not result.text_shown and not sender.is_last
             sender.withdraw_tools()
-            if replaces_answer:  # ours were not run: no result, no call
-                hidden.record_with([{**self._message(result), "tool_calls": result.theirs}])
+            if not alone:
+                hidden.record_last(result, self._by)
             return alone
-        answers = await self.session.run(tool_calls(result), result.reply)
+        answers = await self.session.run(self._wire.calls(result), result.reply)
         return self._take_in(result, answers)
 
     def _take_in(self, result: RoundResult, answers: Sequence[str]) -> bool:
@@ -264,9 +242,9 @@ class Turn:
         """
         sender = self._sender
         client = self.session.prompt.messages
-        sender.hidden.append(self._message(result), result, answers, client)
+        sender.hidden.add_round(result, answers, client, self._by)
         if result.theirs:
-            sender.hidden.record_with()
+            sender.hidden.record_mixed()
             return False
         if self._json_only and result.text_shown:
             return False
@@ -275,27 +253,17 @@ class Turn:
             sender.withdraw_tools()
         return True
 
-    def _message(self, result: RoundResult) -> Json:
-        """Return a round's message as received, with who gave it.
-
-        A replayed one, of whom that is not known, is sent as it is.
-        """
-        message: Json = result.reply["choices"][0].get("message") or {}
-        by = {BY: self.reply.target.label} if self.reply is not None else {}
-        return {"role": "assistant", **message, **by}
+    @property
+    def _by(self) -> str:
+        """Who gave the newest round; "" for a replayed one, of which that is not known."""
+        return self.reply.target.label if self.reply is not None else ""
 
 
-def _interceptor(body: Json, session: Session, forward: Dispatcher) -> Interceptor:
-    """Return the interceptor of a request: our names are hidden where it may know of them."""
-    options = body.get("stream_options")
-    wants_usage = isinstance(options, dict) and bool(options.get("include_usage"))
-    knows = session.prompt.offered or session.prompt.core
-    hidden = OURS - client_names(body.get("tools")) if knows else frozenset()
-    stream = bool(body.get("stream"))
-    return Interceptor(hidden, wants_usage or not stream, forward.alias, lean=stream)
-
-
-def _wants_json(body: Json) -> bool:
-    """Tell whether the answer is to be one JSON text."""
-    wanted = body.get("response_format")
-    return isinstance(wanted, dict) and wanted.get("type") in ("json_object", "json_schema")
+def _mask(
+    wire: WireFormat, body: Json, facts: RequestFacts, session: Session, forward: Dispatcher
+) -> ReplyMask:
+    """Return the mask of a request: our names are hidden where it may know of them."""
+    prompt = session.prompt
+    knows = bool(prompt.offered or prompt.core)
+    owned = OURS - facts.tool_names if knows else frozenset()
+    return wire.mask(body, owned, forward.alias, injected=prompt.adds_anything)

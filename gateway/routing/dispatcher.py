@@ -10,7 +10,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -56,16 +56,14 @@ from gateway.wire.headers import (
     upstream_headers,
     with_body_idempotency_key,
 )
-from gateway.wire.placement import Piece, encode_request, for_target, message_spans
 from gateway.wire.sse import SseFramer
-from memory import Messages
+from gateway.wires.base import Composed, SentPieces, WireFormat
+from gateway.wires.chat.format import CHAT
 
 log = logging.getLogger("mnemogate")
 LONGEST_PAUSE = 10.0  # seconds; a client told to wait longer is told so at once
 
 
-# A request, what went for the messages before its own, and where those came from.
-Composed = tuple[Json, Sequence[Piece], Messages | None]
 Answered = TypeVar("Answered", CompletionReply, RawReply)
 
 
@@ -75,7 +73,7 @@ class Dispatcher:
 
     caller: whom they are made for. conversation: what stays the same in it, to stay with its
     target. retries: tries after the first, over all targets and rounds. deadline: the loop's time
-    by which all of it ends. request: its name, for the log.
+    by which all of it ends. request: its name, for the log. wire: the format of its rounds.
     """
 
     route: Route
@@ -91,6 +89,7 @@ class Dispatcher:
     tried: Target | None = None
     waited: float = 0.0
     request: str = ""
+    wire: WireFormat = CHAT
     _written: bool = False
     _candidates: list[Candidate] = field(default_factory=list)
 
@@ -113,22 +112,12 @@ class Dispatcher:
         stands for, so it goes under a key of its own: under the same, an upstream would refuse it
         or give the answer to the first again. frozen: see `UpstreamRequest`.
         """
-        found: list[Piece] = []
+        found: SentPieces = ()
 
         def build_request(target: Target) -> UpstreamRequest:
             nonlocal found
-            body, sent, client = compose(target)
-            found = message_spans(
-                for_target(
-                    body["messages"], target.label, thoughts=target.settings.kind == "anthropic"
-                ),
-                client,
-                sent,
-            )
-            content = encode_request({**body, "model": target.model}, found, client)
-            return UpstreamRequest(
-                "/chat/completions", content, frozen=frozen, stream=bool(body.get("stream"))
-            )
+            request, found = self.wire.encode(compose(target), target, frozen=frozen)
+            return request
 
         reply = await self._with_retries(
             lambda target: self._send(target, build_request(target), another)
@@ -143,7 +132,7 @@ class Dispatcher:
         Its usage is told to the meter. Raises GatewayError, and LookupError, TypeError or
         DecodeError for what is no such message.
         """
-        reply = await self.complete(lambda _: (body, (), None))
+        reply = await self.complete(lambda _: self.wire.own_request(body, None))
         await reply.incoming.close()
         found = decode(reply.plain or b"{}")
         self.meter.record_usage(found.get("usage"))
@@ -400,7 +389,7 @@ class Dispatcher:
             reply = CompletionReply(
                 target, self.attempts, client_headers(incoming.headers), incoming
             )
-            await read_completion(reply)
+            await read_completion(reply, self.wire)
             return reply
         except BaseException:
             await incoming.close()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,30 +20,22 @@ from gateway.routing.caller import Caller, redact_key
 from gateway.routing.failures import error_json, status_of, worth_retrying
 from gateway.routing.router import Target
 from gateway.upstream.base import ANSWER_BYTES, ERROR_BYTES, UpstreamResponse
-from gateway.wire.chat import (
-    Chunk,
-    Json,
-    MalformedCompletion,
-    chunk,
-    decode,
-    encode,
-    lift,
-    parse_chunk,
-)
+from gateway.wire.chat import MalformedReply, encode
 from gateway.wire.headers import Pairs, client_headers
 from gateway.wire.json_weight import MOST_VALUES, is_light, is_readable
 from gateway.wire.placement import Piece
 from gateway.wire.sse import DONE, EventTooLarge, SseEvent, SseFramer
 from gateway.wire.stream_endings import error_of
+from gateway.wires.base import WireFormat
 
 
 @dataclass(slots=True)
 class CompletionReply:
-    """An upstream's accepted chat completion.
+    """An upstream's accepted answer to a round.
 
     events: those that came up to the first with data, where it is a stream; the rest is the
-    incoming body's. chunk: what the completion is, where it came whole, and `plain`, its bytes.
-    messages: what it was asked.
+    incoming body's. chunk: the answer where it came whole, as its format reads it, and `plain`, its
+    bytes. messages: what it was asked.
     """
 
     target: Target
@@ -53,7 +44,7 @@ class CompletionReply:
     incoming: UpstreamResponse
     framer: SseFramer = field(default_factory=SseFramer)
     events: list[SseEvent] = field(default_factory=list)
-    chunk: Chunk | None = None
+    chunk: Any = None
     plain: bytes | None = None
     messages: Sequence[Piece] = ()
 
@@ -74,29 +65,41 @@ class RawReply:
     framer: SseFramer = field(default_factory=SseFramer)
 
 
-async def read_completion(reply: CompletionReply) -> None:
-    """Read as much of an answer as tells whether it is a completion.
+async def read_completion(reply: CompletionReply, wire: WireFormat) -> None:
+    """Read as much of an answer as tells whether it is one.
 
     Of a stream that is its first event with data, of any other the whole. Raises UpstreamRefused
     for an error that was reported under a 200, UpstreamUnreachable, StreamIncomplete.
     """
-    await (_read_first_event(reply) if reply.incoming.is_events else _read_whole(reply))
+    await (_read_first_event if reply.incoming.is_events else _read_whole)(reply, wire)
 
 
-async def _read_first_event(reply: CompletionReply) -> None:
+async def _read_first_event(reply: CompletionReply, wire: WireFormat) -> None:
     async for batch in EventReader(reply.incoming, reply.framer):
         if (first := next((e for e in batch if e.data), None)) is None:
             continue
-        if first.data == DONE:
+        data = first.data or b""
+        if data == DONE:
             break
-        if (error := (await chunk_of(first)).error) is not None:
+        try:
+            error = await run_by_weight(data, _readable, data, wire.event_error)
+        except MalformedReply as e:
+            raise StreamIncomplete(f"The stream broke off: {e}. Try again.") from e
+        if error is not None:
             raise _reported(error, encode({"error": error}), reply.target, reply.headers)
         reply.events = batch
         return
     raise StreamIncomplete("The upstream's stream ended before its first event. Try again.")
 
 
-async def _read_whole(reply: CompletionReply) -> None:
+def _readable(data: bytes, read: Callable[[bytes], Any]) -> Any:
+    """Read an event's data, unless it has too many values. Raises MalformedReply."""
+    if not is_light(data) and not is_readable(data):
+        raise MalformedReply(f"the upstream sent an event of more than {MOST_VALUES} values")
+    return read(data)
+
+
+async def _read_whole(reply: CompletionReply, wire: WireFormat) -> None:
     data = await reply.incoming.read(ANSWER_BYTES)
     if len(data) >= ANSWER_BYTES:
         raise UpstreamUnreachable(
@@ -104,14 +107,14 @@ async def _read_whole(reply: CompletionReply) -> None:
             "for less."
         )
     try:
-        body, found = await run_by_weight(data, completion, data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MalformedCompletion) as e:
+        found, error = await run_by_weight(data, wire.read_whole, data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MalformedReply) as e:
         raise UpstreamUnreachable(
-            "The upstream answered 200 with something that is no chat completion "
+            f"The upstream answered 200 with something that is no {wire.noun} "
             f"({type(e).__name__}). Try again, or check its base_url."
         ) from e
-    if body.get("error"):
-        raise _reported(body["error"], data, reply.target, reply.headers)
+    if error:
+        raise _reported(error, data, reply.target, reply.headers)
     reply.chunk, reply.plain = found, data
 
 
@@ -179,19 +182,6 @@ def _error(data: bytes) -> Any:
     return error_of(data) if b'"error"' in data and is_readable(data) else None
 
 
-def completion(data: bytes) -> tuple[Json, Chunk | None]:
-    """Read a whole answer: its object, and the chunk it is unless it reports an error.
-
-    Raises Malformed, DecodeError, UnicodeDecodeError, RecursionError.
-    """
-    if not is_readable(data):
-        raise MalformedCompletion(f"more than {MOST_VALUES} values")
-    body = decode(data)
-    if not isinstance(body, dict):
-        raise MalformedCompletion("not an object")
-    return body, None if body.get("error") else chunk(lift(body), b"")
-
-
 class EventReader:
     """The events of a stream, those together that arrived together.
 
@@ -232,23 +222,3 @@ def feed_framer(framer: SseFramer, data: bytes | None) -> list[SseEvent]:
         return [last] if (last := framer.close()) else []
     except EventTooLarge as e:
         raise StreamIncomplete(f"The stream broke off: the upstream sent {e}. Try again.") from e
-
-
-async def chunk_of(event: SseEvent) -> Chunk:
-    """Read the event's data as a chunk, off the event loop where it is long.
-
-    Raises StreamIncomplete for what is none.
-    """
-    data = event.data or b""
-    try:
-        return (
-            parse_chunk(data) if is_light(data) else await asyncio.to_thread(_read_in_thread, data)
-        )
-    except MalformedCompletion as e:
-        raise StreamIncomplete(f"The stream broke off: {e}. Try again.") from e
-
-
-def _read_in_thread(data: bytes) -> Chunk:
-    if not is_readable(data):
-        raise MalformedCompletion(f"the upstream sent an event of more than {MOST_VALUES} values")
-    return parse_chunk(data)

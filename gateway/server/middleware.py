@@ -199,7 +199,7 @@ class GatewayMiddleware:
         try:
             # the router and what stands around it lead to the same, for a tenth of a request's time
             if scope["method"] == "POST" and scope["path"] == CHAT:
-                await serve(gateway, scope, receive, send, None)
+                await serve(gateway, scope, receive, send)
                 return
             self.traces.leave(scope["path"], scope["query_string"])
             noting = _noting_status(send)

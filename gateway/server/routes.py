@@ -10,12 +10,14 @@ from litestar.params import FromPath
 from litestar.types import ASGIApp
 
 from gateway.chat import endpoint
+from gateway.chat.endpoint import MemoryPath
 from gateway.errors import ResourceNotFound
 from gateway.http.paths import segment
 from gateway.models.listing import model_card, model_list
 from gateway.relay.endpoint import pass_on, upstream_models
 from gateway.state import GatewayState
 from gateway.wire.headers import merge_headers
+from gateway.wires.chat.format import CHAT
 
 if TYPE_CHECKING:
     pass
@@ -34,7 +36,9 @@ METHODS = [
 
 def _serve_chat(request: Request[Any, Any, Any], path_user: str | None) -> ASGIApp:
     async def served(scope: Any, receive: Any, send: Any) -> None:
-        await endpoint.serve(request.app.state.gateway, scope, receive, send, path_user)
+        await endpoint.serve(
+            request.app.state.gateway, scope, receive, send, MemoryPath(CHAT, path_user)
+        )
 
     return served
 

@@ -99,7 +99,11 @@ def _halves(data: bytes) -> Iterator[int]:
             at = escape.end()
 
 
-class MalformedCompletion(ValueError):
+class MalformedReply(ValueError):
+    """The upstream sent something that is no answer in its format; the text says what."""
+
+
+class MalformedCompletion(MalformedReply):
     """The upstream sent something that is not a chat completion."""
 
 

@@ -182,7 +182,7 @@ class Composer:
 
     def calibrate(self, prompt: Prompt, usage: Json | None) -> None:
         """Let the token estimate learn from what the upstream counted."""
-        reported = (usage or {}).get("prompt_tokens")
+        reported = _prompt_tokens(usage or {})
         if isinstance(reported, int) and prompt.core and prompt.fitted.held:
             held = prompt.fitted.held + prompt.budget.other
             self._counter.correct(self._turn.ask.model, held, reported)
@@ -304,6 +304,14 @@ class Composer:
                     "tokens": fitted.tokens,
                 }
             )
+
+
+def _prompt_tokens(usage: Json) -> object:
+    """Return the tokens of a prompt, whichever way an API counts those read from a cache."""
+    if (tokens := usage.get("prompt_tokens", usage.get("input_tokens"))) is None:
+        return None
+    cached = [usage.get(f"cache_{how}_input_tokens") for how in ("read", "creation")]
+    return tokens + sum(c for c in cached if isinstance(c, int)) if type(tokens) is int else tokens
 
 
 def _versions_seen(plan: epochs.PlacementPlan, shown: Sequence[Block]) -> dict[str, int]:

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.auth.authenticator import Principal
 from gateway.auth.user_resolver import UserResolver
-from gateway.chat.request import read_chat_request, retry_signals
+from gateway.chat.request import read_turn_input, retry_signals
 from gateway.config.settings import Settings
 from gateway.errors import BadRequest, Forbidden, TooLarge, Unauthenticated, UnknownModel
 from gateway.http.parse_cache import RequestParseCache
@@ -69,7 +69,7 @@ async def read(gateway, body=BODY, path_user=None, **headers):
     async def receive():
         return {"type": "http.request", "body": raw, "more_body": False}
 
-    return await read_chat_request(gateway, scope, receive, path_user)
+    return await read_turn_input(gateway, scope, receive, path_user)
 
 
 async def test_what_a_client_says_is_one_value(gateway):

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from gateway.errors import UpstreamRefused
 from gateway.wire.chat import chunk, encode, lift
 from gateway.wire.sse import SseFramer
+from gateway.wires.chat.format import CHAT
 from memory.session.composer import Composer
 from memory.session.store_deadline import StoreDeadline
 from memory.session.trace import ExplainTrace
@@ -64,6 +65,8 @@ class FakeDispatcher:
 
     asked: the bodies it got. another, frozen: what it was told of each.
     """
+
+    wire = CHAT
 
     def __init__(self, *script, served=TARGET, among_many=False):
         self.script, self.served, self.among_many = list(script), served, among_many

@@ -10,7 +10,6 @@ import time
 
 import pytest
 
-from gateway.chat.interceptor import Interceptor
 from gateway.errors import BadRequest
 from gateway.upstream.anthropic import AnthropicUpstream
 from gateway.upstream.base import UpstreamRequest, UpstreamResponse
@@ -19,6 +18,7 @@ from gateway.wire.anthropic.response import StreamedAnswer, answer, refusal
 from gateway.wire.chat import MalformedCompletion, parse_chunk
 from gateway.wire.json_weight import is_readable
 from gateway.wire.sse import DONE
+from gateway.wires.chat.interceptor import Interceptor
 from tests.contract.messages_server import events_of
 from tests.e2e.mutations import wrong
 

@@ -35,6 +35,7 @@ from gateway.wire.chat import (
 from gateway.wire.chat import chunk as chunk_of
 from gateway.wire.fast_path import CONTENT, ChunkTemplate, make_template
 from gateway.wire.merge import grown_name, usage_sum
+from gateway.wires.round_result import RoundResult
 
 CUT = ("length", "content_filter")  # finishes of an answer that is not all of it
 MAX_TEXTS_HELD = 256  # texts of one mould that are kept apart
@@ -82,23 +83,6 @@ class ChoiceState:
     waiting: tuple[Chunk, Segment] | None = None
     last: str = ""  # last character shown
     fresh: bool = False  # a new round began and has shown no text yet
-
-
-@dataclass(slots=True)
-class RoundResult:
-    """What one upstream call came to.
-
-    `reply` is the completion as received; `complete` is False for a cut stream.
-    """
-
-    reply: Json
-    ours: list[Json]
-    theirs: list[Json]
-    complete: bool
-    cut: bool
-    text_shown: bool
-    usage: Json | None
-    error: Any = None
 
 
 class Interceptor:

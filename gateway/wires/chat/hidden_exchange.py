@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gateway.chat.interceptor import RoundResult
 from gateway.wire.chat import Json
+from gateway.wire.placement import BY
+from gateway.wires.round_result import RoundResult
 from memory import Messages, ToolCall
 
 PLAIN_ID = re.compile(r"[\w.:-]+", re.ASCII).fullmatch  # that JSON spells in one way, nearly always
@@ -35,6 +36,26 @@ class HiddenExchange:
         """Keep the hidden messages, and `last` after them, for the next turn."""
         self.recorded = [*self.messages, *last]
 
+    def add_round(
+        self, result: RoundResult, answers: Sequence[str], client: Messages, by: str
+    ) -> None:
+        """Add a round and our answers to its calls. by: the target that gave it, "" unknown."""
+        self.append(_message(result, by), result, answers, client)
+
+    def record_mixed(self) -> None:
+        """Record the rounds so far: the client answers the rest of the calls."""
+        self.record_with()
+
+    def record_last(self, result: RoundResult, by: str) -> None:
+        """Record the last round, in which nothing of ours was run, after those before it.
+
+        Without calls of the client in it the answer stands for itself.
+        """
+        if self.messages and result.theirs:
+            last = _message(result, by)
+            # Ours were not run: no result, no call.
+            self.record_with([{**last, "tool_calls": result.theirs} if result.ours else last])
+
     def append(
         self, message: Json, result: RoundResult, answers: Sequence[str], client: Messages
     ) -> None:
@@ -57,6 +78,15 @@ class HiddenExchange:
                 answered.append({"role": "tool", "tool_call_id": call["id"], "content": content})
             calls.append(call)
         self.messages += [{**message, "tool_calls": calls}, *answered]
+
+
+def _message(result: RoundResult, by: str) -> Json:
+    """Return a round's message as received, with who gave it.
+
+    A replayed one, of whom that is not known, is sent as it is.
+    """
+    message: Json = result.reply["choices"][0].get("message") or {}
+    return {"role": "assistant", **message, **({BY: by} if by else {})}
 
 
 def tool_calls(result: RoundResult) -> list[ToolCall]:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.chat.interceptor import Interceptor
 from gateway.wire import chat, fast_path
 from gateway.wire.chat import fold, lift
 from gateway.wire.sse import frame
+from gateway.wires.chat.interceptor import Interceptor
 from tests.gateway.wire.chunks import chunkings, completions, read
 
 OURS = {"core_memory_append", "memory_rethink"}

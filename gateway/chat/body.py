@@ -1,0 +1,89 @@
+"""Reading a request's body, as far as its mode and its size allow."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gateway.http.json_thread import run_by_weight
+from gateway.http.request_weight import (
+    TooHeavy,
+    check_values,
+    check_weight,
+    read_routing_members,
+)
+from gateway.state import GatewayState
+from gateway.wire.chat import Json
+from gateway.wire.chat_request import check_model, parse
+from gateway.wire.json_weight import is_light
+from gateway.wires.base import RequestFacts, WireFormat
+from gateway.wires.chat.format import CHAT
+
+log = logging.getLogger("mnemogate")
+
+
+@dataclass(frozen=True, slots=True)
+class BodySource:
+    """Where a body comes from.
+
+    request: its name, for the log. whose: whose other requests it may share its beginning with.
+    """
+
+    request: str
+    wire: WireFormat
+    headers: Mapping[bytes, bytes]
+    whose: object
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBody:
+    """What was read of a body.
+
+    facts: None where it was read only as far as routing needs. too_heavy: why memory cannot look
+    at it in time, "" where it can.
+    """
+
+    members: Json
+    facts: RequestFacts | None = None
+    too_heavy: str = ""
+
+
+async def read_members(
+    gateway: GatewayState, source: BodySource, raw: bytes, *, whole: bool
+) -> ReadBody:
+    """Read a body. whole: memory has a part in it. Raises BadRequest."""
+    too_heavy = ""
+    if whole:
+        try:
+            return await _read_for_memory(gateway, source, raw)
+        except TooHeavy as e:
+            too_heavy = str(e)
+            log.warning(
+                "a request is too long for memory and goes without it (%s): %s",
+                source.request,
+                too_heavy,
+            )
+    if is_light(raw):
+        check_model(members := parse(raw))
+        return ReadBody(members, too_heavy=too_heavy)
+    return ReadBody(await asyncio.to_thread(read_routing_members, raw), too_heavy=too_heavy)
+
+
+async def _read_for_memory(gateway: GatewayState, source: BodySource, raw: bytes) -> ReadBody:
+    """Read all of a body. Raises BadRequest, TooHeavy."""
+    if source.wire is not CHAT:
+        return await run_by_weight(raw, _read_whole, raw, source)
+    body = await gateway.prefixes.parse_async(source.whose, raw)
+    return ReadBody(body, CHAT.facts(body, source.headers))
+
+
+def _read_whole(raw: bytes, source: BodySource) -> ReadBody:
+    """Read a body of which nothing is known. Raises BadRequest, TooHeavy."""
+    check_values(raw)
+    check_model(members := parse(raw))
+    facts = source.wire.facts(members, source.headers)
+    check_weight(len(raw), facts.history)
+    facts.history.heavy = not is_light(raw)
+    return ReadBody(members, facts)

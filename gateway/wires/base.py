@@ -1,0 +1,261 @@
+"""What the turn knows of a format."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gateway.errors import GatewayError
+from gateway.upstream.base import UpstreamRequest
+from gateway.wire.chat import Json
+from gateway.wire.placement import Piece
+from gateway.wire.sse import SseEvent
+from gateway.wires.round_result import RoundResult
+from memory import Messages, ToolCall
+from memory.session.composer import Prompt
+
+
+class TargetFacts(Protocol):
+    """What a request is composed for. label: its name here. model: its own name for the model."""
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def settings(self) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFacts:
+    """What the gateway needs to know of a request, whatever its format.
+
+    history: as the memory sees it. tool_names: the client's own. takes_tools: ours may be offered.
+    wants_json: the answer is to be one JSON text. manages_context: the client or the provider
+    keeps the context small, so nothing is cut here. utility: a call of the client's program for
+    itself, which has no part in the memory. conversation: the one the client's program names, ""
+    for none.
+    """
+
+    history: Messages
+    tool_names: frozenset[str] = frozenset()
+    takes_tools: bool = True
+    wants_json: bool = False
+    manages_context: bool = False
+    utility: bool = False
+    conversation: str = ""
+
+
+class ReplyMask(Protocol):
+    """One answer out of any number of upstream rounds, without the calls of ours.
+
+    alias: the model name to show in place of the upstream's; set before the first event. usage: of
+    all rounds together. Everything returned is bytes of the stream that the client reads.
+    """
+
+    alias: str | None
+
+    @property
+    def usage(self) -> Json | None: ...
+
+    @property
+    def ended(self) -> bool:
+        """Whether the round has told its finish, so that what breaks off after it is whole."""
+        ...
+
+    @property
+    def over(self) -> bool:
+        """Whether the newest event was the round's last."""
+        ...
+
+    def fast_forward(self, raw: bytes) -> bytes:
+        """Return what to show for an event known by its bytes alone; b"" where it must be read."""
+        ...
+
+    async def show(self, event: SseEvent) -> bytes:
+        """Return what to show for an event. Raises StreamIncomplete for a malformed one."""
+        ...
+
+    def show_whole(self, whole: Any) -> bytes:
+        """Return the events of an answer that came whole, for a client that wants events."""
+        ...
+
+    def take_whole(self, whole: Any) -> RoundResult | None:
+        """Return what a whole answer came to; None where it has to be taken apart."""
+        ...
+
+    def pass_on(self, raw: bytes, result: RoundResult) -> None:
+        """Note that this is all of the answer, in the upstream's own bytes."""
+        ...
+
+    def close(self) -> tuple[bytes, RoundResult]:
+        """End the round: return what was still held, and what the round came to."""
+        ...
+
+    def replay(self, reply: Json) -> tuple[bytes, RoundResult]:
+        """Show a round again that an earlier attempt finished."""
+        ...
+
+    def start_next_round(self) -> None:
+        """Go on: another round continues the answer."""
+        ...
+
+    def finish(self) -> bytes:
+        """Return what was held back until no round follows, but for the end itself."""
+        ...
+
+    def end(self, usage: Json | None) -> bytes:
+        """Return the end of the stream, once the turn is recorded."""
+        ...
+
+    def answers(self) -> list[Json]:
+        """Return what the client was shown, as messages for the memory."""
+        ...
+
+    def body(self, usage: Json | None) -> bytes:
+        """Return the whole answer for a client that wants no events."""
+        ...
+
+    def fault(self, error: GatewayError) -> bytes:
+        """Return an error after the first byte, as the last event."""
+        ...
+
+    def keepalive(self) -> bytes:
+        """Return what keeps a quiet stream alive."""
+        ...
+
+
+class HiddenRounds(Protocol):
+    """What the client does not see of a turn, in its format.
+
+    messages: they follow the client's own in the next round. recorded: what stands for the answer
+    in the next turn; None where the answer stands for itself.
+    """
+
+    messages: list[Json]
+    recorded: list[Json] | None
+
+    def reassign_ids_of(self, calls: Sequence[Json]) -> None:
+        """Give hidden calls new ids where the client's own calls of a reply have theirs."""
+        ...
+
+    def add_round(
+        self, result: RoundResult, answers: Sequence[str], client: Messages, by: str
+    ) -> None:
+        """Add a round and our answers to its calls. by: the target that gave it, "" unknown."""
+        ...
+
+    def record_mixed(self) -> None:
+        """Record the rounds so far: the client answers the rest of the calls."""
+        ...
+
+    def record_last(self, result: RoundResult, by: str) -> None:
+        """Record the rounds so far and the last of them, in which nothing of ours was run."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RoundParts:
+    """What one round is made of.
+
+    body: the client's request. prompt: what is added to it. hidden: the rounds before. tools:
+    ours are offered. ask_usage: the usage of a stream is told where it is asked for.
+    """
+
+    body: Json
+    prompt: Prompt
+    hidden: HiddenRounds
+    tools: bool
+    ask_usage: bool = True
+
+
+# A request in its format's own form, ready to be encoded for a target.
+Composed = Any
+# What went upstream for the messages of a request, where the next one may go on from it.
+SentPieces = Sequence[Piece]
+
+
+# In the first hidden message of a turn: the format it is in, where that is not chat completions.
+FORMAT = "mnemogate_format"
+
+
+def native_to(name: str | None, splices: Mapping[int, list[Json]]) -> dict[int, list[Json]]:
+    """Return the hidden exchanges that are in this format.
+
+    A conversation may go on in another: what was hidden then stays so, its answers stand for it.
+    """
+    return {
+        i: hidden[1:] if name else hidden
+        for i, hidden in splices.items()
+        if hidden and hidden[0].get(FORMAT) == name
+    }
+
+
+class WireFormat(Protocol):
+    """One format: its requests, and what reads its replies.
+
+    name: as settings and records have it. path: below `/v1`.
+    """
+
+    name: str
+    path: str
+    noun: str  # what an answer is called in errors
+    sums_usage: bool  # a client is shown all rounds' usage; else the last's, the context's size
+
+    def identity(self, body: Json) -> Json:
+        """Return the members of a request that may name its user, as chat completions have them."""
+        ...
+
+    def facts(self, body: Json, headers: Mapping[bytes, bytes]) -> RequestFacts:
+        """Return what the gateway needs to know of a request."""
+        ...
+
+    def own_request(self, body: Json, history: Messages | None) -> Composed:
+        """Return the client's own request, with nothing of ours in it."""
+        ...
+
+    def compose(self, parts: RoundParts, target: str) -> Composed:
+        """Return the request of a round. target: the label of who gets it."""
+        ...
+
+    def encode(
+        self, composed: Composed, target: TargetFacts, *, frozen: bool
+    ) -> tuple[UpstreamRequest, SentPieces]:
+        """Return the request as it is sent. frozen: see `UpstreamRequest`."""
+        ...
+
+    def event_error(self, data: bytes) -> Any:
+        """Return the error that an event reports, None for none. Raises MalformedReply."""
+        ...
+
+    def read_whole(self, data: bytes) -> tuple[Any, Any]:
+        """Read a whole answer: what a mask takes, and the error it reports, if any.
+
+        Raises MalformedReply, msgspec.DecodeError, UnicodeDecodeError, RecursionError.
+        """
+        ...
+
+    def mask(
+        self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool
+    ) -> ReplyMask:
+        """Return what shows the replies to a request.
+
+        owned: names of calls that are never shown. injected: the request goes upstream with
+        something of ours in it.
+        """
+        ...
+
+    def hidden_rounds(self) -> HiddenRounds:
+        """Return the empty ledger of one turn."""
+        ...
+
+    def calls(self, result: RoundResult) -> list[ToolCall]:
+        """Return the calls of ours in a round, as the memory takes them."""
+        ...
+
+    def error_body(self, error: GatewayError, request: str) -> bytes:
+        """Return an error of ours as a body. request: its name."""
+        ...

@@ -1,0 +1,1 @@
+"""Chat completions: how they are composed, masked and kept."""

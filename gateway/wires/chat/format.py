@@ -1,0 +1,266 @@
+"""Chat completions as a format of the turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from gateway.errors import GatewayError, StreamIncomplete
+from gateway.upstream.base import UpstreamRequest
+from gateway.wire.chat import (
+    Chunk,
+    Json,
+    MalformedCompletion,
+    chunk,
+    decode,
+    encode,
+    lift,
+    parse_chunk,
+)
+from gateway.wire.json_weight import MOST_VALUES, is_light, is_readable
+from gateway.wire.placement import (
+    Placement,
+    encode_request,
+    for_target,
+    message_spans,
+    place_memory,
+    without_tools,
+)
+from gateway.wire.sse import COMMENT, DONE, SseEvent, frame
+from gateway.wires.base import (
+    Composed,
+    HiddenRounds,
+    RequestFacts,
+    RoundParts,
+    RoundResult,
+    SentPieces,
+    TargetFacts,
+    native_to,
+)
+from gateway.wires.chat.hidden_exchange import HiddenExchange, tool_calls
+from gateway.wires.chat.interceptor import Interceptor
+from memory import Messages, ToolCall
+from memory.core.tool_definitions import as_json, client_names
+
+
+class ChatFormat:
+    """`POST /v1/chat/completions`."""
+
+    name = "chat"
+    path = "/chat/completions"
+    noun = "chat completion"
+    sums_usage = True
+
+    def identity(self, body: Json) -> Json:
+        return body
+
+    def facts(self, body: Json, headers: Mapping[bytes, bytes]) -> RequestFacts:
+        several = isinstance(body.get("n"), int) and body["n"] > 1
+        return RequestFacts(
+            body["messages"],
+            frozenset(client_names(body.get("tools"))),
+            not (several or body.get("functions") or body.get("function_call")),
+            _wants_json(body),
+        )
+
+    def own_request(self, body: Json, history: Messages | None) -> Composed:
+        return body, (), history
+
+    def compose(self, parts: RoundParts, target: str) -> Composed:
+        """See the protocol. What the turn before sent to this target is gone on from."""
+        prompt, hidden = parts.prompt, parts.hidden.messages
+        sent = prompt.previous
+        if sent is not None and (
+            sent.by != target or not (prompt.client is None or prompt.client.text)
+        ):
+            sent = None
+        placement = Placement(
+            prompt.core,
+            prompt.notes,
+            native_to(None, prompt.splices),
+            prompt.drop,
+            prompt.swap,
+            prompt.recall,
+            as_json(prompt.offered) if parts.tools else (),
+            sent.of.count if sent else 0,
+        )
+        body = place_memory({**parts.body, "messages": prompt.messages}, placement)
+        if hidden:
+            body["messages"] = [*body["messages"], *hidden]
+        if not parts.tools and prompt.offered:
+            body = without_tools(body, parts.body)
+        if parts.ask_usage:
+            _ask_usage(body)
+        return body, sent.pieces if sent else (), prompt.client
+
+    def encode(
+        self, composed: Composed, target: TargetFacts, *, frozen: bool
+    ) -> tuple[UpstreamRequest, SentPieces]:
+        body, sent, client = composed
+        messages = for_target(
+            body["messages"], target.label, thoughts=target.settings.kind == "anthropic"
+        )
+        found = message_spans(messages, client, sent)
+        content = encode_request({**body, "model": target.model}, found, client)
+        stream = bool(body.get("stream"))
+        return UpstreamRequest(self.path, content, frozen=frozen, stream=stream), found
+
+    def event_error(self, data: bytes) -> Any:
+        return parse_chunk(data).error
+
+    def read_whole(self, data: bytes) -> tuple[Chunk | None, Any]:
+        if not is_readable(data):
+            raise MalformedCompletion(f"more than {MOST_VALUES} values")
+        body = decode(data)
+        if not isinstance(body, dict):
+            raise MalformedCompletion("not an object")
+        return (None, body["error"]) if body.get("error") else (chunk(lift(body), b""), None)
+
+    def mask(
+        self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool
+    ) -> ChatMask:
+        options = body.get("stream_options")
+        wants_usage = isinstance(options, dict) and bool(options.get("include_usage"))
+        stream = bool(body.get("stream"))
+        return ChatMask(Interceptor(owned, wants_usage or not stream, alias, lean=stream))
+
+    def hidden_rounds(self) -> HiddenRounds:
+        return HiddenExchange()
+
+    def calls(self, result: RoundResult) -> list[ToolCall]:
+        return tool_calls(result)
+
+    def error_body(self, error: GatewayError, request: str) -> bytes:
+        return error.body()
+
+
+CHAT = ChatFormat()
+
+
+class FinishedCompletion(NamedTuple):
+    """An upstream's answer that goes to the client as it came: its bytes, and what they say."""
+
+    raw: bytes
+    completion: Json
+
+
+class ChatMask:
+    """The interceptor of chat completions, with its chunks as events."""
+
+    def __init__(self, interceptor: Interceptor) -> None:
+        self._interceptor = interceptor
+        self._finished: FinishedCompletion | None = None  # while it is all of the answer
+        self.over = False
+
+    @property
+    def alias(self) -> str | None:
+        return self._interceptor.alias
+
+    @alias.setter
+    def alias(self, name: str | None) -> None:
+        self._interceptor.alias = name
+
+    @property
+    def usage(self) -> Json | None:
+        return self._interceptor.usage
+
+    @property
+    def ended(self) -> bool:
+        return self._interceptor.ended
+
+    def fast_forward(self, raw: bytes) -> bytes:
+        return self._interceptor.fast_forward(raw)
+
+    async def show(self, event: SseEvent) -> bytes:
+        if event.data == DONE:
+            self.over = True
+            return _events(self._interceptor.finish_round())
+        piece = await _read_chunk(event.data or b"")
+        self.over = piece.error is not None
+        return _events(self._interceptor.feed(piece))
+
+    def show_whole(self, whole: Chunk) -> bytes:
+        return _events(self._interceptor.feed(whole))
+
+    def take_whole(self, whole: Chunk) -> RoundResult | None:
+        return self._interceptor.whole(whole)
+
+    def pass_on(self, raw: bytes, result: RoundResult) -> None:
+        self._finished = FinishedCompletion(raw, result.reply)
+
+    def close(self) -> tuple[bytes, RoundResult]:
+        rest, result = self._interceptor.close()
+        return _events(rest), result
+
+    def replay(self, reply: Json) -> tuple[bytes, RoundResult]:
+        shown = self._interceptor.feed(chunk(lift(reply), b""))
+        rest, result = self._interceptor.close()
+        return _events([*shown, *rest]), result
+
+    def start_next_round(self) -> None:
+        self._finished, self.over = None, False
+        self._interceptor.start_next_round()
+
+    def finish(self) -> bytes:
+        return _events(self._interceptor.finish())
+
+    def end(self, usage: Json | None) -> bytes:
+        return _events([*self._interceptor.usage_chunk(usage), DONE])
+
+    def answers(self) -> list[Json]:
+        done = self._finished
+        whole = done.completion if done is not None else self._interceptor.answer()
+        return [{"role": "assistant", **(c.get("message") or {})} for c in whole["choices"]]
+
+    def body(self, usage: Json | None) -> bytes:
+        if self._finished is not None:
+            raw, alias = self._finished.raw, self.alias
+            return raw if alias is None else encode({**decode(raw), "model": alias})
+        out = self._interceptor.answer()
+        if usage is not None:
+            out["usage"] = usage
+        return encode(out)
+
+    def fault(self, error: GatewayError) -> bytes:
+        return frame(error.event())
+
+    def keepalive(self) -> bytes:
+        return COMMENT
+
+
+def _events(payloads: Sequence[bytes]) -> bytes:
+    """Return JSON texts as events."""
+    return b"".join(map(frame, payloads))
+
+
+async def _read_chunk(data: bytes) -> Chunk:
+    """Read an event's data, off the event loop where it is long.
+
+    Raises StreamIncomplete for what is no chunk.
+    """
+    try:
+        return (
+            parse_chunk(data) if is_light(data) else await asyncio.to_thread(_read_in_thread, data)
+        )
+    except MalformedCompletion as e:
+        raise StreamIncomplete(f"The stream broke off: {e}. Try again.") from e
+
+
+def _read_in_thread(data: bytes) -> Chunk:
+    if not is_readable(data):
+        raise MalformedCompletion(f"the upstream sent an event of more than {MOST_VALUES} values")
+    return parse_chunk(data)
+
+
+def _ask_usage(body: Json) -> None:
+    """Let the usage of a stream be told, in a body of our own."""
+    options = body.get("stream_options")
+    if body.get("stream") and (options is None or isinstance(options, dict)):
+        body["stream_options"] = {**(options or {}), "include_usage": True}
+
+
+def _wants_json(body: Json) -> bool:
+    """Tell whether the answer is to be one JSON text."""
+    wanted = body.get("response_format")
+    return isinstance(wanted, dict) and wanted.get("type") in ("json_object", "json_schema")
