@@ -2,8 +2,9 @@
 
 GatewayError ├── BadRequest 400 · Unauthenticated 401 · Forbidden 403 · NotFound 404 · UnknownModel
 404 · MethodNotAllowed 405 ├── RequestTimeout 408 · Conflict 409 · TooLarge 413 · UrlTooLong 414 ·
-UnsupportedMedia 415 ├── RateLimited 429 > BudgetSpent · HeadTooLarge 431 ├── UpstreamUnreachable
-502 · UpstreamAuthError 502 · StreamIncomplete 502 ├── Unavailable 503 └── UpstreamTimeout 504
+UnsupportedMedia 415 · UpgradeRequired 426 ├── RateLimited 429 > BudgetSpent · HeadTooLarge 431
+├── UpstreamUnreachable 502 · UpstreamAuthError 502 · StreamIncomplete 502 ├── Unavailable 503
+└── UpstreamTimeout 504
 UpstreamRefused carries an upstream's own status and body, verbatim; UpstreamFailed the error it
 sent inside a stream.
 
@@ -115,6 +116,10 @@ class UrlTooLong(GatewayError):
 
 class HeadTooLarge(GatewayError):
     status, type, code = 431, "invalid_request_error", "headers_too_large"
+
+
+class UpgradeRequired(GatewayError):
+    status, type, code = 426, "invalid_request_error", "websocket_not_supported"
 
 
 class LeftEarly(GatewayError):

@@ -57,6 +57,7 @@ class DegradedProducer(CompletionProducer):
     def extra_headers(self) -> Pairs:
         return [
             (b"x-memory-status", b"degraded"),
+            (b"x-memory-reason", b"degraded: the memory store is unavailable"),
             *self._forward.target_headers(self._request.started),
         ]
 

@@ -99,10 +99,12 @@ def _dispatcher(gateway: GatewayState, request: TurnInput) -> Dispatcher:
 
 def _relay(request: TurnInput, forward: Dispatcher) -> PassthroughProducer:
     """Return what passes the request on as it came, without memory."""
-    status: Pairs = [(b"x-memory-status", b"off")]
-    if request.too_heavy:
-        reason = request.too_heavy.encode()
-        status = [(b"x-memory-status", b"degraded"), (b"x-memory-reason", reason)]
+    state, reason = (
+        ("degraded", f"degraded: {request.too_heavy}")
+        if request.too_heavy
+        else ("off", "request" if request.asked_off else "background")
+    )
+    status: Pairs = [(b"x-memory-status", state.encode()), (b"x-memory-reason", reason.encode())]
     passing = RelayedRequest(
         "POST",
         request.wire.path + (f"?{request.query.decode('latin-1')}" if request.query else ""),

@@ -151,6 +151,8 @@ class TurnProducer(CompletionProducer):
             (b"x-memory-conversation", self._conversation_name(session.conversation.name)),
             *self._forward.target_headers(self._request.started),
         ]
+        if turn.degraded:
+            out.append((b"x-memory-reason", b"degraded: " + turn.why_degraded.encode()))
         if session.is_recording:
             out.append((b"x-memory-explain", session.explain_id.encode()))
         if not self.stream:

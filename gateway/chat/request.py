@@ -81,6 +81,11 @@ class TurnInput(msgspec.Struct, frozen=True):
         return self.mode != "off" and not self.too_heavy
 
     @property
+    def asked_off(self) -> bool:
+        """Whether the client asked for no memory, rather than its request being no turn."""
+        return self.found is None
+
+    @property
     def messages(self) -> object:
         """What was said, as far as it was read: the memory's view of it, or the body's own."""
         if self.found is not None:
@@ -161,17 +166,13 @@ async def read_turn_input(
     conversation = _conversation(read, mode, principal, user, headers)
     if read.too_heavy and (conversation or gateway.settings.memory.on_error == "fail"):
         raise _memory_needed(read.too_heavy)
-    signals = ("", "", False)
-    if mode != "off" and not read.too_heavy:
-        signals = (agent_of(headers), *retry_signals(headers))
+    without = mode == "off" or read.too_heavy
+    signals = ("", "", False) if without else (agent_of(headers), *retry_signals(headers))
     asked = (name, principal, headers, path_user, raw, started, read.members)
+    found = (route, mode, user, conversation, read.too_heavy)
     return TurnInput(
         *asked,
-        route,
-        mode,
-        user,
-        conversation,
-        read.too_heavy,
+        *found,
         *signals,
         wire,
         read.facts,

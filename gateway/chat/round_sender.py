@@ -114,6 +114,7 @@ class RoundSender:
             self.hidden,
             self.injection is Injection.FULL,
             self._options.ask_usage,
+            self._options.facts.view if self._options.facts else None,
         )
         return self._wire.compose(parts, target.label)
 
@@ -129,8 +130,12 @@ class RoundSender:
         """Make the next request smaller; False where it is the client's own already."""
         if self.injection is Injection.NONE:
             return False
-        if compactions < COMPACTIONS and await self._session.compact_harder(
-            compactions, sizes_told(refusal)
+        facts = self._options.facts
+        managed = facts is not None and facts.manages_context
+        if (
+            not managed
+            and compactions < COMPACTIONS
+            and await self._session.compact_harder(compactions, sizes_told(refusal))
         ):
             return True
         if not (self._session.prompt.adds_anything or self.hidden.messages):

@@ -9,7 +9,8 @@ from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.replies import CompletionReply, feed_framer
 from gateway.wire.chat import decode, encode
 from gateway.wire.sse import SseEvent
-from gateway.wires.base import ReplyMask, RoundResult
+from gateway.wires.base import ReplyMask
+from gateway.wires.round_result import RoundResult
 
 
 async def stream_round(  # noqa: C901 - one loop, whose ends stand in their order

@@ -19,7 +19,8 @@ from gateway.errors import UpstreamRefused
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.replies import CompletionReply
 from gateway.wire.chat import Json
-from gateway.wires.base import ReplyMask, RequestFacts, RoundResult, WireFormat
+from gateway.wires.base import ReplyMask, RequestFacts, WireFormat
+from gateway.wires.round_result import RoundResult
 from memory import Session
 from memory.core.tool_definitions import OURS
 from memory.session.turn_record import TurnOutcome
@@ -83,6 +84,15 @@ class Turn:
             or self._unrecorded
             or self.session.unsaved
         )
+
+    @property
+    def why_degraded(self) -> str:
+        """What is missing of a turn that is degraded."""
+        if self._sender.gave_up:
+            return "the upstream took the request only without the memory in it"
+        if self._opening.degraded:
+            return "the memory store did not take the request in time"
+        return "the memory store did not take what was to be saved"
 
     @property
     def usage(self) -> Json | None:

@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -49,6 +50,7 @@ class AccessLogLine:
     started: perf_counter. key: its name. memory: `x-memory-status` as it was at the end.
 
     record: its books, where it has any; their status and user are then the ones that count.
+    error_body: how its path writes an error, where that is not OpenAI's way.
     """
 
     id: str
@@ -63,6 +65,7 @@ class AccessLogLine:
     reason: str | None = None
     record: UsageSummary | None = None
     ms: float = 0.0
+    error_body: Callable[[GatewayError, str], bytes] | None = None
 
     def take_usage(self, record: UsageSummary, memory: str) -> None:
         """Take over what the books say at the end of a request."""

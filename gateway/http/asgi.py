@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -134,10 +135,18 @@ async def respond(send: Send, status: int, body: bytes, headers: Pairs) -> None:
     await send_message(send, {"type": "http.response.body", "body": body, "more_body": False})
 
 
+# Whose every answer tells what part the memory had in it.
+NEEDS_STATUS = re.compile(rb"(?:/u/[^/]+)?/v1(?:/|\Z)").match
+NO_MEMORY = [(b"x-memory-status", b"off"), (b"x-memory-reason", b"request")]
+
+
 async def respond_error(send: Send, error: GatewayError, base: Headers = ()) -> None:
     """An error as a whole response: its own headers win over the base ones."""
-    current_line().note_error(error)
-    body = error.body()
+    line = current_line()
+    line.note_error(error)
+    body = line.error_body(error, line.id) if line.error_body is not None else error.body()
+    if NEEDS_STATUS(line.path) and not any(k == b"x-memory-status" for k, _ in base):
+        base = [*base, *NO_MEMORY]
     own = [(k, v) for k, v in error.headers if k != b"content-length"]
     names = {k for k, _ in own}
     headers = [*((k, v) for k, v in base if k not in names and k != b"content-type"), *own]

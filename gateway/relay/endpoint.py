@@ -62,6 +62,7 @@ async def pass_on(gateway: GatewayState, scope: Any, receive: Any, skip: int) ->
         path + (f"?{query}" if query else ""),
         body or None,
         content_type,
+        named=[(b"x-memory-status", b"off"), (b"x-memory-reason", b"path")],
         started=started,
     )
     output = 0 if path == "/embeddings" else None

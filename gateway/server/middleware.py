@@ -12,14 +12,18 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from gateway.chat.endpoint import serve
+from gateway.chat.endpoint import MemoryPath, serve
 from gateway.config.settings import Settings
-from gateway.errors import BadRequest, Forbidden, Unavailable
+from gateway.errors import BadRequest, Forbidden, Unavailable, UpgradeRequired
 from gateway.http.access_log import current_line, open_line, write_line
 from gateway.http.asgi import Receive, Send, respond, respond_error
 from gateway.server.router_caches import RouterCaches
 from gateway.state import REQUEST_ID, GatewayState
 from gateway.wire.headers import merge_headers
+from gateway.wires.chat.format import CHAT
+from gateway.wires.messages.errors import error_body as messages_error
+from gateway.wires.messages.format import MESSAGES
+from gateway.wires.responses.format import RESPONSES
 from memory import new_id
 
 PERCENT = re.compile(rb"(?:%[0-9A-Fa-f]{2})+")
@@ -80,7 +84,10 @@ ANSWERED = re.compile(
 )  # chats and the relay, which name their requests themselves
 
 
-CHAT = "/v1/chat/completions"
+# Asked here, past the router and what stands around it: that is a tenth of a request's time.
+MEMORY_PATHS = {f"/v1{wire.path}": MemoryPath(wire) for wire in (CHAT, RESPONSES, MESSAGES)}
+MESSAGES_PATH = re.compile(r"(?:/u/[^/]+)?/v1/messages(?:/|\Z)")
+RESPONSES_PATH = re.compile(r"(?:/u/[^/]+)?/v1/responses(?:/|\Z)")
 
 
 METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
@@ -179,16 +186,12 @@ class GatewayMiddleware:
         if allowed and not asks:
             send = _with_cors(send, origin)
         try:
-            _reshape(scope)
-            if gateway.local:
-                self._guard(scope, headers, origin, allowed)
-            if process.draining and scope["path"] not in OPEN_PATHS:
-                raise Unavailable(
-                    "The gateway is shutting down. Try again at once: another one may answer.",
-                    headers=[(b"retry-after", b"1"), (b"connection", b"close")],
-                )
-        except (BadRequest, Forbidden, Unavailable) as e:
+            self._check(scope, headers, origin, allowed)
+        except (BadRequest, Forbidden, Unavailable, UpgradeRequired) as e:
             await respond_error(send, e, [(b"x-mnemogate-request-id", name.encode())])
+            return
+        if scope["method"] == "HEAD" and scope["path"] == "/":  # some clients ask who is there
+            await respond(send, 200, b"", [(b"x-mnemogate-request-id", name.encode())])
             return
         if scope["method"] == "HEAD" and not ANSWERED.match(scope["path"]):
             scope = {**scope, "method": "GET"}  # the server leaves the body out
@@ -197,9 +200,8 @@ class GatewayMiddleware:
             return
         process.busy += 1
         try:
-            # the router and what stands around it lead to the same, for a tenth of a request's time
-            if scope["method"] == "POST" and scope["path"] == CHAT:
-                await serve(gateway, scope, receive, send)
+            if scope["method"] == "POST" and (known := MEMORY_PATHS.get(scope["path"])):
+                await serve(gateway, scope, receive, send, known)
                 return
             self.traces.leave(scope["path"], scope["query_string"])
             noting = _noting_status(send)
@@ -208,6 +210,25 @@ class GatewayMiddleware:
             await self._app(scope, receive, noting)
         finally:
             process.busy -= 1
+
+    def _check(
+        self, scope: Any, headers: Mapping[bytes, bytes], origin: str, allowed: bool
+    ) -> None:
+        """Refuse what no handler answers.
+
+        Raises BadRequest, Forbidden, Unavailable, UpgradeRequired.
+        """
+        _reshape(scope)
+        if MESSAGES_PATH.match(scope["path"]):
+            current_line().error_body = messages_error
+        _refuse_websocket(scope, headers)
+        if self.gateway.local:
+            self._guard(scope, headers, origin, allowed)
+        if self.gateway.process.draining and scope["path"] not in OPEN_PATHS:
+            raise Unavailable(
+                "The gateway is shutting down. Try again at once: another one may answer.",
+                headers=[(b"retry-after", b"1"), (b"connection", b"close")],
+            )
 
     def _guard(
         self, scope: Any, headers: Mapping[bytes, bytes], origin: str, allowed: bool
@@ -240,6 +261,17 @@ class GatewayMiddleware:
                 f"Mnemogate runs in single-user mode and refuses {what}: behind a proxy or tunnel "
                 "all visitors would be one person. Configure managed keys."
             )
+
+
+def _refuse_websocket(scope: Any, headers: Mapping[bytes, bytes]) -> None:
+    """Tell a client that wants Responses over a WebSocket how to ask. Raises UpgradeRequired."""
+    wanted = headers.get(b"upgrade", b"").lower()
+    if wanted == b"websocket" and RESPONSES_PATH.match(scope["path"]):
+        raise UpgradeRequired(
+            "WebSocket is not served here: send POST requests to this path. In Codex, set "
+            "`supports_websockets = false` for this provider in config.toml.",
+            headers=[(b"connection", b"close")],
+        )
 
 
 def _sign_of_a_proxy(scope: Any, headers: Mapping[bytes, bytes]) -> str:

@@ -17,7 +17,10 @@ from gateway.models.listing import model_card, model_list
 from gateway.relay.endpoint import pass_on, upstream_models
 from gateway.state import GatewayState
 from gateway.wire.headers import merge_headers
+from gateway.wires.base import WireFormat
 from gateway.wires.chat.format import CHAT
+from gateway.wires.messages.format import MESSAGES
+from gateway.wires.responses.format import RESPONSES
 
 if TYPE_CHECKING:
     pass
@@ -34,23 +37,55 @@ METHODS = [
 ]
 
 
-def _serve_chat(request: Request[Any, Any, Any], path_user: str | None) -> ASGIApp:
+def _serve(
+    request: Request[Any, Any, Any], path_user: str | None, wire: WireFormat = CHAT
+) -> ASGIApp:
+    path = MemoryPath(wire, path_user)
+
     async def served(scope: Any, receive: Any, send: Any) -> None:
-        await endpoint.serve(
-            request.app.state.gateway, scope, receive, send, MemoryPath(CHAT, path_user)
-        )
+        await endpoint.serve(request.app.state.gateway, scope, receive, send, path)
 
     return served
 
 
 @post("/v1/chat/completions", status_code=200, summary="A chat completion with memory")
 async def chat_completions(request: Request[Any, Any, Any]) -> ASGIApp:
-    return _serve_chat(request, None)
+    return _serve(request, None)
 
 
 @post("/u/{user:str}/v1/chat/completions", status_code=200, include_in_schema=False)
 async def user_chat_completions(request: Request[Any, Any, Any], user: FromPath[str]) -> ASGIApp:
-    return _serve_chat(request, segment(user))
+    return _serve(request, segment(user))
+
+
+@post("/v1/responses", status_code=200, summary="A response with memory (OpenAI Responses)")
+async def responses(request: Request[Any, Any, Any]) -> ASGIApp:
+    return _serve(request, None, RESPONSES)
+
+
+@post("/u/{user:str}/v1/responses", status_code=200, include_in_schema=False)
+async def user_responses(request: Request[Any, Any, Any], user: FromPath[str]) -> ASGIApp:
+    return _serve(request, segment(user), RESPONSES)
+
+
+@post("/v1/messages", status_code=200, summary="A message with memory (Anthropic Messages)")
+async def messages(request: Request[Any, Any, Any]) -> ASGIApp:
+    return _serve(request, None, MESSAGES)
+
+
+@post("/u/{user:str}/v1/messages", status_code=200, include_in_schema=False)
+async def user_messages(request: Request[Any, Any, Any], user: FromPath[str]) -> ASGIApp:
+    return _serve(request, segment(user), MESSAGES)
+
+
+@route(
+    [f"{user}/v1/{name}" for user in ("", "/u/{user:str}") for name in ("responses", "messages")],
+    http_method=[m for m in METHODS if m not in (HttpMethod.POST, HttpMethod.OPTIONS)],
+    status_code=200,
+    include_in_schema=False,
+)
+async def relay_other_methods(request: Request[Any, Any, Any]) -> ASGIApp:
+    return await _relay(request, 3 if request.scope["path"].startswith("/u/") else 1)
 
 
 @post("/chat/completions", include_in_schema=False)
@@ -104,6 +139,8 @@ async def relay(request: Request[Any, Any, Any]) -> ASGIApp:
         "/u/{user:str}/v1/{path:path}",
         "/u/{user:str}/v1/chat/{path:path}",
         "/u/{user:str}/v1/chat/completions/{path:path}",
+        "/u/{user:str}/v1/responses/{path:path}",
+        "/u/{user:str}/v1/messages/{path:path}",
     ],
     http_method=METHODS,
     status_code=200,
@@ -147,13 +184,19 @@ async def ready(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
 
 
 def _json(body: bytes) -> Response[bytes]:
-    return Response(body, media_type="application/json")
+    told = {"x-memory-status": "off", "x-memory-reason": "path"}
+    return Response(body, media_type="application/json", headers=told)
 
 
 HANDLERS = (
     chat_completions,
     user_chat_completions,
     bare_chat_completions,
+    responses,
+    user_responses,
+    messages,
+    user_messages,
+    relay_other_methods,
     models,
     user_models,
     one_model,

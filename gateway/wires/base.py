@@ -37,7 +37,7 @@ class RequestFacts:
     wants_json: the answer is to be one JSON text. manages_context: the client or the provider
     keeps the context small, so nothing is cut here. utility: a call of the client's program for
     itself, which has no part in the memory. conversation: the one the client's program names, ""
-    for none.
+    for none. view: the format's own, for `compose`.
     """
 
     history: Messages
@@ -47,6 +47,7 @@ class RequestFacts:
     manages_context: bool = False
     utility: bool = False
     conversation: str = ""
+    view: Any = None
 
 
 class ReplyMask(Protocol):
@@ -162,7 +163,8 @@ class RoundParts:
     """What one round is made of.
 
     body: the client's request. prompt: what is added to it. hidden: the rounds before. tools:
-    ours are offered. ask_usage: the usage of a stream is told where it is asked for.
+    ours are offered. ask_usage: the usage of a stream is told where it is asked for. view: see
+    `RequestFacts`.
     """
 
     body: Json
@@ -170,6 +172,7 @@ class RoundParts:
     hidden: HiddenRounds
     tools: bool
     ask_usage: bool = True
+    view: Any = None
 
 
 # A request in its format's own form, ready to be encoded for a target.
@@ -182,16 +185,13 @@ SentPieces = Sequence[Piece]
 FORMAT = "mnemogate_format"
 
 
-def native_to(name: str | None, splices: Mapping[int, list[Json]]) -> dict[int, list[Json]]:
-    """Return the hidden exchanges that are in this format.
+def chat_only(splices: Mapping[int, list[Json]]) -> dict[int, list[Json]]:
+    """Return the hidden exchanges that are chat completions.
 
-    A conversation may go on in another: what was hidden then stays so, its answers stand for it.
+    A conversation may go on in another format: what was hidden then stays so, and its answers
+    stand for themselves.
     """
-    return {
-        i: hidden[1:] if name else hidden
-        for i, hidden in splices.items()
-        if hidden and hidden[0].get(FORMAT) == name
-    }
+    return {i: hidden for i, hidden in splices.items() if not (hidden and FORMAT in hidden[0])}
 
 
 class WireFormat(Protocol):

@@ -33,13 +33,13 @@ from gateway.wires.base import (
     HiddenRounds,
     RequestFacts,
     RoundParts,
-    RoundResult,
     SentPieces,
     TargetFacts,
-    native_to,
+    chat_only,
 )
 from gateway.wires.chat.hidden_exchange import HiddenExchange, tool_calls
 from gateway.wires.chat.interceptor import Interceptor
+from gateway.wires.round_result import RoundResult
 from memory import Messages, ToolCall
 from memory.core.tool_definitions import as_json, client_names
 
@@ -78,7 +78,7 @@ class ChatFormat:
         placement = Placement(
             prompt.core,
             prompt.notes,
-            native_to(None, prompt.splices),
+            chat_only(prompt.splices),
             prompt.drop,
             prompt.swap,
             prompt.recall,

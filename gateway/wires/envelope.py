@@ -1,0 +1,249 @@
+"""One answer out of several rounds, for formats whose replies are a sequence of numbered parts.
+
+A round is: an opening, parts (items or content blocks), a closing. A part is a beginning, pieces
+and an end, all under the part's index, and its name is known from its beginning. So a mask works
+on these envelopes alone: it hides the parts that are calls of ours, numbers the rest without gaps
+over all rounds, shows one opening and one closing. What is inside a part is passed on as it came.
+
+Chat completions are no such format (names grow, parts have no end, several choices interleave) and
+have an interceptor of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import msgspec
+
+from gateway.errors import GatewayError, StreamIncomplete
+from gateway.wire.chat import Json, decode, encode
+from gateway.wire.json_weight import MOST_VALUES, is_light, is_readable
+from gateway.wire.merge import usage_sum
+from gateway.wire.sse import COMMENT, DONE, SseEvent
+from gateway.wires.round_result import RoundResult
+
+OPEN, BEGIN, DELTA, END, CLOSE, ERROR, OTHER = (
+    "open",
+    "begin",
+    "delta",
+    "end",
+    "close",
+    "error",
+    "other",
+)
+MAX_PARTS = 4096  # of one round
+
+
+class EnvelopeMask(ABC):
+    """See `ReplyMask`. A format says what its events are, and how they are written.
+
+    owned: names of calls that are never shown.
+    """
+
+    def __init__(self, owned: Collection[str], alias: str | None) -> None:
+        self.alias = alias
+        self.over = self.ended = False
+        self.usage: Json | None = None
+        self.text_shown = False
+        self.shown: list[Json] = []  # the parts that the client has seen whole
+        self.rounds = 0  # those before this one
+        self._owned = frozenset(owned)
+        self._places: dict[int, int | None] = {}  # of the round's parts: None is hidden
+        self._hid = False  # something of ours was taken out, so the numbers are ours to give
+        self._error: Any = None
+        self._passed: tuple[bytes, RoundResult] | None = None
+        self._closed: RoundResult | None = None
+        self._quiet = False  # nobody reads the events
+
+    # What a format says.
+
+    @abstractmethod
+    def kind_of(self, event: Json) -> str:
+        """Return which envelope an event is."""
+
+    @abstractmethod
+    def index_of(self, event: Json) -> int | None:
+        """Return the index of the part that an event belongs to."""
+
+    @abstractmethod
+    def part_of(self, event: Json) -> Json:
+        """Return the part that begins."""
+
+    @abstractmethod
+    def call_name(self, part: Json) -> str | None:
+        """Return the name of the function that a part calls, None for any other part."""
+
+    @abstractmethod
+    def fold(self, kind: str, event: Json) -> None:
+        """Add an event to what the round came to."""
+
+    @abstractmethod
+    def show_opening(self, event: Json, raw: bytes) -> bytes:
+        """Return the opening as it is shown; of later rounds nothing is."""
+
+    @abstractmethod
+    def render(self, event: Json, raw: bytes, place: int | None) -> bytes:
+        """Return an event as it is shown, its part at this place."""
+
+    @abstractmethod
+    def lift(self, reply: Json) -> Iterable[Json]:
+        """Return a whole reply as the events of a stream."""
+
+    @abstractmethod
+    def result(self) -> RoundResult:
+        """Return what the round came to."""
+
+    @abstractmethod
+    def end_round(self) -> None:
+        """Forget the round's own state."""
+
+    @abstractmethod
+    def end(self, usage: Json | None) -> bytes:
+        """Return the closing, once the turn is recorded."""
+
+    @abstractmethod
+    def merged(self) -> Json:
+        """Return the whole answer as the client is shown it."""
+
+    @abstractmethod
+    def answers(self) -> list[Json]:
+        """Return what the client was shown, as messages for the memory."""
+
+    @abstractmethod
+    def fault(self, error: GatewayError) -> bytes:
+        """Return an error after the first byte, as the last event."""
+
+    def restored(self, reply: Json) -> Json:
+        """Return a whole reply without what of ours it repeats; the same where nothing is."""
+        return reply if self.alias is None else {**reply, "model": self.alias}
+
+    # What every format does.
+
+    def fast_forward(self, raw: bytes) -> bytes:
+        return b""
+
+    async def show(self, event: SseEvent) -> bytes:
+        """Return what to show for an event. Raises StreamIncomplete."""
+        data = event.data or b""
+        if data == DONE:
+            self.over = True
+            return event.raw if not self.rounds and not self._hid else b""
+        found = read_event(data) if is_light(data) else await asyncio.to_thread(_read_heavy, data)
+        return self.take(found, event.raw)
+
+    def take(self, event: Json, raw: bytes) -> bytes:
+        """Return what to show for an event that was read. raw: as it came, b"" for one of ours."""
+        kind = self.kind_of(event)
+        if kind == OTHER:
+            return b"" if self._quiet else self.render(event, raw, None)
+        if kind == ERROR:
+            self._error, self.over = event, True
+            return b""
+        self.fold(kind, event)
+        if kind == OPEN:
+            return b"" if self.rounds or self._quiet else self.show_opening(event, raw)
+        if kind == CLOSE:
+            return b""
+        return self._show_part(kind, event, raw)
+
+    def _show_part(self, kind: str, event: Json, raw: bytes) -> bytes:
+        index = self.index_of(event)
+        if index is None or not 0 <= index < MAX_PARTS:
+            raise StreamIncomplete(
+                f"The stream broke off: the upstream sent a part without a usable index below "
+                f"{MAX_PARTS}. Try again."
+            )
+        if index not in self._places:
+            self._places[index] = self._place(self.part_of(event) if kind == BEGIN else {})
+        place = self._places[index]
+        return b"" if place is None or self._quiet else self.render(event, raw, place)
+
+    def _place(self, part: Json) -> int | None:
+        """Return where a new part is shown, None for one that is hidden."""
+        if self.call_name(part) in self._owned:
+            self._hid = True
+            return None
+        taken = sum(place is not None for place in self._places.values())
+        return len(self.shown) + taken
+
+    def show_whole(self, whole: Json) -> bytes:
+        return b"".join(self.take(event, b"") for event in self.lift(whole))
+
+    def replay(self, reply: Json) -> tuple[bytes, RoundResult]:
+        shown = self.show_whole(reply)
+        rest, result = self.close()
+        return shown + rest, result
+
+    def take_whole(self, whole: Json) -> RoundResult | None:
+        self._quiet = True
+        self.show_whole(whole)
+        self._quiet = False
+        return self.close()[1]
+
+    def pass_on(self, raw: bytes, result: RoundResult) -> None:
+        self._passed = raw, result
+
+    def close(self) -> tuple[bytes, RoundResult]:
+        if self._closed is None:
+            self._closed = self.result()
+            self.usage = usage_sum(self.usage, self._closed.usage)
+        return b"", self._closed
+
+    def start_next_round(self) -> None:
+        self.rounds += 1
+        self._hid = True
+        self._passed = self._closed = None
+        self._places.clear()
+        self.over = self.ended = False
+        self.end_round()
+
+    def finish(self) -> bytes:
+        return b""
+
+    def body(self, usage: Json | None) -> bytes:
+        if self._passed is not None and not self._hid:
+            raw, result = self._passed
+            whole = self.restored(result.reply)
+            return raw if whole is result.reply else encode(whole)
+        return encode(self.merged())
+
+    def keepalive(self) -> bytes:
+        return COMMENT
+
+
+def read_event(data: bytes) -> Json:
+    """Read an event's data. Raises StreamIncomplete for what is no object."""
+    try:
+        found = decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+        raise _broken(f"an event that is not JSON: {e}") from e
+    if not isinstance(found, dict):
+        raise _broken("an event that is not a JSON object")
+    return found
+
+
+def _read_heavy(data: bytes) -> Json:
+    if not is_readable(data):
+        raise _broken(f"an event of more than {MOST_VALUES} values")
+    return read_event(data)
+
+
+def _broken(what: str) -> StreamIncomplete:
+    return StreamIncomplete(f"The stream broke off: the upstream sent {what}. Try again.")
+
+
+def event_of(event: Json) -> bytes:
+    """Return an event of ours: its line `event:` says its type, as both APIs have it."""
+    return b"event: %b\ndata: %b\n\n" % (str(event.get("type")).encode(), encode(event))
+
+
+def error_parts(error: GatewayError) -> tuple[str | None, str]:
+    """Return the code and the message of an error, which may be an upstream's own."""
+    try:
+        found = msgspec.json.decode(error.event())["error"]
+        return found.get("code") or found.get("type"), str(found.get("message") or error.message)
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return error.code, error.message

@@ -1,0 +1,1 @@
+"""Anthropic's Messages API: how requests are composed, replies masked, rounds kept."""

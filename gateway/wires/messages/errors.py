@@ -1,0 +1,49 @@
+"""Errors of ours as Anthropic's SDKs read them. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gateway.errors import GatewayError, UpstreamFailed, UpstreamRefused
+
+TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
+
+
+def error_type(error: GatewayError) -> str:
+    """Return what Anthropic calls an error of this status."""
+    if isinstance(error, UpstreamFailed) and isinstance(error.error, dict):
+        return str(error.error.get("type") or "api_error")
+    status = error.status
+    return TYPES.get(status) or ("invalid_request_error" if status < 500 else "api_error")
+
+
+def error_body(error: GatewayError, request: str) -> bytes:
+    """Return an error as a body; an upstream's own that has this shape stays as it came."""
+    if isinstance(error, UpstreamRefused) and (not error.said or _has_shape(error.content)):
+        return error.content
+    told = {"type": error_type(error), "message": _message(error)}
+    return msgspec.json.encode({"type": "error", "error": told, "request_id": request})
+
+
+def _message(error: GatewayError) -> str:
+    try:
+        found = msgspec.json.decode(error.event())["error"]
+        return str(found.get("message") or error.message)
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return error.message
+
+
+def _has_shape(content: bytes) -> bool:
+    try:
+        found = msgspec.json.decode(content)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.get("type") == "error" and "error" in found

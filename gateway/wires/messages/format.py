@@ -1,0 +1,316 @@
+"""The Messages API as a format of the turn.
+
+Where things go: the core text as one more text block after the client's system blocks, of which the
+first stays first; a note as one more block at the end of the user message that opened the turn; our
+tools behind the client's. No cache mark is ours. Thinking and signatures go back as they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gateway.errors import BadRequest, GatewayError
+from gateway.upstream.base import UpstreamRequest
+from gateway.wire.chat import Json, MalformedReply, decode, encode
+from gateway.wire.json_weight import MOST_VALUES, is_readable
+from gateway.wires.base import (
+    Composed,
+    HiddenRounds,
+    RequestFacts,
+    RoundParts,
+    SentPieces,
+    TargetFacts,
+)
+from gateway.wires.messages.blocks import blocks_of, transcript_of
+from gateway.wires.messages.errors import error_body
+from gateway.wires.messages.reply import MessagesMask
+from gateway.wires.native import HiddenParts, NativeView, flat_tools, place
+from gateway.wires.round_result import RoundResult
+from memory import Messages, ToolCall
+
+SESSION = "_session_"
+
+
+class MessagesFormat:
+    """`POST /v1/messages`."""
+
+    name = "messages"
+    path = "/messages"
+    noun = "message"
+    sums_usage = False
+
+    def identity(self, body: Json) -> Json:
+        """Return the user that `metadata.user_id` names, in any of the forms clients send."""
+        metadata = body.get("metadata")
+        told = metadata.get("user_id") if isinstance(metadata, dict) else None
+        user = user_of(told) if isinstance(told, str) else told
+        return {"user": user} if user else {}
+
+    def facts(self, body: Json, headers: Mapping[bytes, bytes]) -> RequestFacts:
+        found = transcript_of(native_messages(body))
+        lead = [{"role": "system", "content": b.get("text")} for b in blocks_of(body.get("system"))]
+        view = NativeView(found.messages, found.spans, lead)
+        session = headers.get(b"x-claude-code-session-id", b"").decode("latin-1")
+        return RequestFacts(
+            view.history(),
+            _tool_names(body),
+            _takes_tools(body),
+            manages_context=True,
+            utility=_is_utility(body, headers),
+            conversation=session[:256],
+            view=view,
+        )
+
+    def own_request(self, body: Json, history: Messages | None) -> Composed:
+        return body
+
+    def compose(self, parts: RoundParts, target: str) -> Composed:
+        body = dict(parts.body)
+        if parts.tools and parts.prompt.offered:
+            ours = flat_tools(parts.prompt.offered, "input_schema")
+            body["tools"] = [*(body.get("tools") or ()), *ours]
+        if parts.prompt.core:
+            body["system"] = _with_core(body.get("system"), parts.prompt.core)
+        body["messages"] = [*_place_memory(parts, target), *_for_target(parts.hidden, target)]
+        return body
+
+    def encode(
+        self, composed: Composed, target: TargetFacts, *, frozen: bool
+    ) -> tuple[UpstreamRequest, SentPieces]:
+        content = encode({**composed, "model": target.model})
+        stream = bool(composed.get("stream"))
+        return UpstreamRequest(self.path, content, stream=stream), ()
+
+    def event_error(self, data: bytes) -> Any:
+        if b'"error"' not in data:
+            return None
+        found = _object(data)
+        return found.get("error") if found.get("type") in ("error", None) else None
+
+    def read_whole(self, data: bytes) -> tuple[Json, Any]:
+        if not is_readable(data):
+            raise MalformedReply(f"more than {MOST_VALUES} values")
+        found = _object(data)
+        if isinstance(found.get("content"), list):
+            return found, None
+        if found.get("error"):
+            return found, found["error"]
+        raise MalformedReply("no `content`")
+
+    def mask(
+        self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool
+    ) -> MessagesMask:
+        return MessagesMask(owned, alias)
+
+    def hidden_rounds(self) -> HiddenRounds:
+        return HiddenBlocks(self.name)
+
+    def calls(self, result: RoundResult) -> list[ToolCall]:
+        return [
+            ToolCall(str(c.get("id") or ""), str(c["name"]), _arguments(c.get("input")))
+            for c in result.ours
+        ]
+
+    def error_body(self, error: GatewayError, request: str) -> bytes:
+        return error_body(error, request)
+
+
+MESSAGES = MessagesFormat()
+
+
+class HiddenBlocks(HiddenParts):
+    """The messages that the client does not see: what the model said, and our results."""
+
+    def add_round(
+        self, result: RoundResult, answers: Sequence[str], client: Messages, by: str
+    ) -> None:
+        self.last = [
+            {"type": "tool_result", "tool_use_id": c.get("id"), "content": a}
+            for c, a in zip(result.ours, answers, strict=True)
+        ]
+        said = {"role": "assistant", "content": result.reply["content"]}
+        self.messages += [said, {"role": "user", "content": self.last}]
+        self.reply, self.by = result.reply, by
+
+    def record_last(self, result: RoundResult, by: str) -> None:
+        """Record the last round after the others; calls of ours in it were not run."""
+        if self.messages:
+            left = {id(c) for c in result.ours}
+            said = [b for b in result.reply["content"] if id(b) not in left]
+            self.messages += [{"role": "assistant", "content": said}] if said else []
+            self.by = by or self.by
+            self.record_mixed()
+
+
+def user_of(told: str) -> str:
+    """Return the user of a `metadata.user_id`.
+
+    JSON: its `account_uuid`, else its `device_id`; else what stands before the first `_session_`;
+    else all of it.
+    """
+    if told.startswith("{"):
+        try:
+            found = msgspec.json.decode(told)
+        except (msgspec.DecodeError, RecursionError):
+            found = {}
+        for member in ("account_uuid", "device_id"):
+            if isinstance(value := found.get(member), str) and value:
+                return value
+    return told.partition(SESSION)[0] or told
+
+
+def native_messages(body: Json) -> list[Any]:
+    """Return the messages. Raises BadRequest."""
+    told = body.get("messages")
+    if not isinstance(told, list) or not told:
+        raise BadRequest("`messages` must be a non-empty list of messages.", param="messages")
+    for i, message in enumerate(told):
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise BadRequest(
+                f"`messages[{i}]` must be an object with a `role`.", param=f"messages[{i}]"
+            )
+    return told
+
+
+def _place_memory(parts: RoundParts, target: str) -> list[Json]:
+    """Return the client's messages with notes and hidden exchanges in their places."""
+    native = native_messages(parts.body)
+    out: list[Json] = []
+    newest = -1  # the native message that was added last
+    for found in place(parts.view, parts.prompt, MESSAGES.name):
+        if found.hidden is not None:
+            own = native[found.start : found.end]
+            out += _readable_to(target, found.by, _with_ids_of(own, found.hidden))
+        else:
+            for at in range(max(found.start, newest + 1), found.end):
+                _add(out, native[at])
+        newest = found.end - 1
+        if found.text and found.message["role"] == "user":
+            out[-1] = _with_text(out[-1], found.text)
+    return out
+
+
+def _add(out: list[Json], message: Json) -> None:
+    """Add a message of the client's; results of calls of ours before it go into it, first.
+
+    A model asked for both at once, so it is told both at once, in the order in which it asked.
+    """
+    before = out[-1] if len(out) > 1 else {}
+    if before.get("role") == "user" and message["role"] == "user" and _are_results(before):
+        asked = [b.get("id") for b in blocks_of(out[-2].get("content"))]
+        blocks = [*before["content"], *blocks_of(message.get("content"))]
+        results = [b for b in blocks if b.get("type") == "tool_result"]
+        if all(b.get("tool_use_id") in asked for b in results):
+            results.sort(key=lambda b: asked.index(b.get("tool_use_id")))
+            rest = [b for b in blocks if b.get("type") != "tool_result"]
+            out[-1] = {**message, "content": [*results, *rest]}
+            return
+    out.append(message)
+
+
+def _are_results(message: Json) -> bool:
+    content = message.get("content")
+    return isinstance(content, list) and all(
+        isinstance(b, dict) and b.get("type") == "tool_result" for b in content
+    )
+
+
+def _with_ids_of(own: Sequence[Json], hidden: Sequence[Json]) -> list[Json]:
+    """Return a hidden exchange with the ids that the client gives its own calls.
+
+    Two answers may say the same under other ids: the client's results name those of its own.
+    """
+    blocks = [b for m in hidden for b in blocks_of(m.get("content"))]
+    answered = {b.get("tool_use_id") for b in blocks if b.get("type") == "tool_result"}
+    theirs = [b.get("id") for b in blocks if b.get("type") == "tool_use"]
+    theirs = [i for i in theirs if i not in answered]
+    said = [b for m in own for b in blocks_of(m.get("content"))]
+    wanted = [b.get("id") for b in said if b.get("type") == "tool_use"]
+    if theirs == wanted or len(theirs) != len(wanted):
+        return list(hidden)
+    ids = dict(zip(theirs, wanted, strict=True))
+    return [
+        {**m, "content": [{**b, "id": ids[b["id"]]} if b.get("id") in ids else b for b in parts]}
+        for m in hidden
+        for parts in [blocks_of(m.get("content"))]
+    ]
+
+
+def _for_target(hidden: HiddenRounds, target: str) -> list[Json]:
+    by = hidden.by if isinstance(hidden, HiddenBlocks) else ""
+    return _readable_to(target, by, hidden.messages)
+
+
+def _readable_to(target: str, by: str, messages: Sequence[Json]) -> list[Json]:
+    """Return hidden messages for a target; another than gave them cannot read its thinking."""
+    if by in ("", target):
+        return list(messages)
+    return [
+        {**m, "content": [b for b in blocks_of(m.get("content")) if not _is_thinking(b)]}
+        for m in messages
+    ]
+
+
+def _is_thinking(block: Json) -> bool:
+    return block.get("type") in ("thinking", "redacted_thinking")
+
+
+def _with_text(message: Json, text: str) -> Json:
+    """Return a message with one more text block at its end."""
+    return {
+        **message,
+        "content": [*blocks_of(message.get("content")), {"type": "text", "text": text}],
+    }
+
+
+def _with_core(system: Any, core: str) -> Any:
+    """Return the system text with the core text behind it."""
+    if isinstance(system, list):
+        return [*system, {"type": "text", "text": core}]
+    return f"{system}\n\n{core}" if system else core
+
+
+def _takes_tools(body: Json) -> bool:
+    """Tell whether tools of ours may be offered beside the client's."""
+    choice = body.get("tool_choice")
+    free = choice is None or (isinstance(choice, dict) and choice.get("type") == "auto")
+    messages = body.get("messages") or [{}]
+    prefilled = isinstance(messages[-1], dict) and messages[-1].get("role") == "assistant"
+    return free and not prefilled and not _has_form(body)
+
+
+def _has_form(body: Json) -> bool:
+    """Tell whether the answer is to be one JSON text."""
+    config = body.get("output_config")
+    return bool((isinstance(config, dict) and config.get("format")) or body.get("output_format"))
+
+
+def _is_utility(body: Json, headers: Mapping[bytes, bytes]) -> bool:
+    """Tell whether Claude Code asks for itself: a title, or whether it may ask at all."""
+    if not headers.get(b"user-agent", b"").startswith(b"claude-cli") or body.get("tools"):
+        return False
+    return _has_form(body) or body.get("max_tokens") == 1
+
+
+def _tool_names(body: Json) -> frozenset[str]:
+    tools = body.get("tools")
+    listed = tools if isinstance(tools, list) else ()
+    return frozenset(str(t.get("name")) for t in listed if isinstance(t, dict))
+
+
+def _arguments(value: Any) -> str:
+    """Return a call's input as JSON text; what was no JSON is told as it came."""
+    return value if isinstance(value, str) else msgspec.json.encode(value or {}).decode()
+
+
+def _object(data: bytes) -> Json:
+    try:
+        found = decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+        raise MalformedReply(f"the upstream sent what is not JSON: {e}") from e
+    if not isinstance(found, dict):
+        raise MalformedReply("the upstream sent what is not a JSON object")
+    return found

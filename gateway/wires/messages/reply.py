@@ -1,0 +1,273 @@
+"""Replies of the Messages API: rounds of content blocks shown as one message.
+
+- One `message_start`, one `message_delta`, one `message_stop`; later rounds' starts are not shown.
+- Blocks are numbered without gaps over all rounds; thinking and its signature pass as they came.
+- The closing events wait until the turn is recorded. Their usage is the last round's, which is the
+  size of the context, with every input and cache member; `iterations` lists the rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import msgspec
+
+from gateway.errors import GatewayError
+from gateway.wire.chat import Json
+from gateway.wires.envelope import (
+    BEGIN,
+    CLOSE,
+    END,
+    ERROR,
+    OPEN,
+    OTHER,
+    DELTA,
+    EnvelopeMask,
+    error_parts,
+    event_of,
+)
+from gateway.wires.messages.blocks import assistant_message
+from gateway.wires.messages.errors import error_type
+from gateway.wires.round_result import RoundResult
+
+KINDS = {
+    "message_start": OPEN,
+    "content_block_start": BEGIN,
+    "content_block_delta": DELTA,
+    "content_block_stop": END,
+    "message_delta": CLOSE,
+    "message_stop": CLOSE,
+    "error": ERROR,
+}
+# Reasons to stop that leave a call unfinished, or take precedence over it.
+CUT = frozenset({"max_tokens", "refusal", "pause_turn", "model_context_window_exceeded"})
+GROWING = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+}
+INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+PING = event_of({"type": "ping"})
+
+
+class MessagesMask(EnvelopeMask):
+    """The one message that a client sees of a turn."""
+
+    def __init__(self, owned: Collection[str], alias: str | None) -> None:
+        super().__init__(owned, alias)
+        self._start: Json = {}  # the first round's message
+        self._blocks: dict[int, Json] = {}
+        self._json: dict[int, list[str]] = {}  # pieces of tool input, by block
+        self._grown: dict[tuple[int, str], list[str]] = {}
+        self._opened: Json = {}  # this round's message
+        self._delta: tuple[Json, bytes] | None = None
+        self._stop: bytes = b""
+        self._whole: Json | None = None
+        self._usages: list[Json] = []
+        self._has_begun = False
+
+    def kind_of(self, event: Json) -> str:
+        return KINDS.get(str(event.get("type")), OTHER)
+
+    def index_of(self, event: Json) -> int | None:
+        index = event.get("index")
+        return index if type(index) is int else None
+
+    def part_of(self, event: Json) -> Json:
+        block = event.get("content_block")
+        return block if isinstance(block, dict) else {}
+
+    def call_name(self, part: Json) -> str | None:
+        return part.get("name") if part.get("type") == "tool_use" else None
+
+    def fold(self, kind: str, event: Json) -> None:
+        index = self.index_of(event)
+        if kind == OPEN:
+            found = event.get("message")
+            self._opened = found if isinstance(found, dict) else {}
+            self._start = self._start or self._opened
+        elif kind == BEGIN and index is not None:
+            self._blocks[index] = dict(self.part_of(event))
+        elif kind == DELTA and index in self._blocks:
+            self._grow(index, event.get("delta"))
+        elif event["type"] == "message_delta":
+            self._delta, self.ended = (event, b""), True
+        elif event["type"] == "message_stop":
+            self.over = True
+
+    def _grow(self, index: int, delta: Any) -> None:
+        """Add a piece to a block."""
+        if not isinstance(delta, dict):
+            return
+        block, kind = self._blocks[index], str(delta.get("type"))
+        if kind == "input_json_delta":
+            self._json.setdefault(index, []).append(str(delta.get("partial_json") or ""))
+        elif member := GROWING.get(kind):
+            self.text_shown = self.text_shown or member == "text"
+            self._grown.setdefault((index, member), []).append(str(delta.get(member) or ""))
+        elif kind == "citations_delta":
+            block["citations"] = [*(block.get("citations") or ()), delta.get("citation")]
+        else:
+            block.update({k: v for k, v in delta.items() if k != "type"})
+
+    def take(self, event: Json, raw: bytes) -> bytes:
+        out = super().take(event, raw)
+        kind = event.get("type")
+        if kind == "message_delta":
+            self._delta = event, raw
+        elif kind == "message_stop":
+            self._stop = raw
+        return out
+
+    def show_opening(self, event: Json, raw: bytes) -> bytes:
+        self._has_begun = True
+        if self.alias is not None and self._opened.get("model") != self.alias:
+            event, raw = {**event, "message": {**self._opened, "model": self.alias}}, b""
+        return raw or event_of(event)
+
+    def render(self, event: Json, raw: bytes, place: int | None) -> bytes:
+        if raw and (place is None or event.get("index") == place):
+            return raw
+        return event_of(event if place is None else {**event, "index": place})
+
+    def lift(self, reply: Json) -> Iterator[Json]:
+        return lift(reply)
+
+    def result(self) -> RoundResult:
+        blocks = [self._whole_block(i) for i in sorted(self._blocks)]
+        self.shown += [b for b in blocks if self.call_name(b) not in self._owned]
+        delta = self._delta[0] if self._delta is not None else {}
+        ending = delta.get("delta")
+        usage = {**_dict(self._opened.get("usage")), **_present(delta.get("usage"))}
+        self._usages += [usage] if usage else []
+        calls = [b for b in blocks if b.get("type") == "tool_use"]
+        reply = {**self._opened, **_dict(ending), "content": blocks, "usage": usage}
+        return RoundResult(
+            reply,
+            [c for c in calls if self.call_name(c) in self._owned],
+            [c for c in calls if self.call_name(c) not in self._owned],
+            complete=self._delta is not None and self._error is None,
+            cut=_dict(ending).get("stop_reason") in CUT,
+            text_shown=self.text_shown,
+            usage=usage or None,
+            error=self._error.get("error", self._error) if self._error is not None else None,
+        )
+
+    def _whole_block(self, index: int) -> Json:
+        """Return a block with all its pieces."""
+        block = self._blocks[index]
+        for member in GROWING.values():
+            if pieces := self._grown.get((index, member)):
+                block[member] = str(block.get(member) or "") + "".join(pieces)
+        if pieces := self._json.get(index):
+            block["input"] = _input_of("".join(pieces))
+        return block
+
+    def end_round(self) -> None:
+        self._blocks, self._json, self._grown, self._opened = {}, {}, {}, {}
+        self._delta, self._stop = None, b""
+
+    def end(self, usage: Json | None) -> bytes:
+        delta, raw = self._delta if self._delta is not None else ({}, b"")
+        told = _dict(delta.get("usage"))
+        if raw and not self._hid and not self.rounds and _is_complete(told, self._opened):
+            return raw + (self._stop or event_of({"type": "message_stop"}))
+        ending = {**_dict(delta.get("delta"))}
+        ending["stop_reason"] = self._stop_reason(ending.get("stop_reason"))
+        closing = {**delta, "type": "message_delta", "delta": ending, "usage": self._told_usage()}
+        return event_of(closing) + event_of({"type": "message_stop"})
+
+    def _stop_reason(self, reason: Any) -> Any:
+        """Return why the message the client sees has ended: of calls that it sees, or none."""
+        if reason != "tool_use":
+            return reason
+        visible = any(b.get("type") == "tool_use" for b in self.shown)
+        return "tool_use" if visible else "end_turn"
+
+    def _told_usage(self) -> Json:
+        """Return the last round's usage; with several, each of them."""
+        last = self._usages[-1] if self._usages else {}
+        if len(self._usages) < 2:
+            return last
+        return {**last, "iterations": [{"type": "message", **u} for u in self._usages]}
+
+    def merged(self) -> Json:
+        delta = _dict(self._delta[0].get("delta")) if self._delta is not None else {}
+        out = {**self._start, **self._opened, **delta, "content": self.shown}
+        for member in ("id", "model"):
+            if member in self._start:
+                out[member] = self._start[member]
+        if self.alias is not None:
+            out["model"] = self.alias
+        out["stop_reason"] = self._stop_reason(out.get("stop_reason"))
+        return {**out, "usage": self._told_usage()}
+
+    def answers(self) -> list[Json]:
+        return [assistant_message(self.shown)]
+
+    def fault(self, error: GatewayError) -> bytes:
+        if isinstance(self._error, dict) and "error" in self._error:
+            return event_of(self._error)
+        _, message = error_parts(error)
+        told = {"type": error_type(error), "message": message}
+        return event_of({"type": "error", "error": told})
+
+    def keepalive(self) -> bytes:
+        return PING if self._has_begun else super().keepalive()
+
+
+def lift(reply: Json) -> Iterator[Json]:
+    """Return a whole message as the events of a stream."""
+    ending = {k: reply.get(k) for k in ("stop_reason", "stop_sequence")}
+    more = {k: reply[k] for k in ("stop_details", "container") if k in reply}
+    start = {**reply, "content": [], "stop_reason": None, "stop_sequence": None}
+    yield {"type": "message_start", "message": start}
+    content = reply.get("content")
+    for index, block in enumerate(content if isinstance(content, list) else ()):
+        if isinstance(block, dict):
+            yield from _lift_block(index, block)
+    usage = _dict(reply.get("usage"))
+    yield {"type": "message_delta", "delta": {**ending, **more}, "usage": usage}
+    yield {"type": "message_stop"}
+
+
+def _lift_block(index: int, block: Json) -> Iterator[Json]:
+    """Return one block as events."""
+    begun, deltas = dict(block), []
+    kind = block.get("type")
+    if kind == "tool_use":
+        begun["input"] = {}
+        text = msgspec.json.encode(block.get("input") or {}).decode()
+        deltas.append({"type": "input_json_delta", "partial_json": text})
+    elif kind in ("text", "thinking"):
+        for name, member in GROWING.items():
+            if block.get(member):
+                begun[member] = ""
+                deltas.append({"type": name, member: block[member]})
+    yield {"type": "content_block_start", "index": index, "content_block": begun}
+    for delta in deltas:
+        yield {"type": "content_block_delta", "index": index, "delta": delta}
+    yield {"type": "content_block_stop", "index": index}
+
+
+def _is_complete(told: Json, opened: Json) -> bool:
+    """Tell whether a closing usage has every member that the opening had."""
+    begun = _dict(opened.get("usage"))
+    return all(m in told for m in INPUT if m in begun)
+
+
+def _present(usage: Any) -> Json:
+    return {k: v for k, v in _dict(usage).items() if v is not None}
+
+
+def _dict(value: Any) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _input_of(text: str) -> Any:
+    """Return a call's input; what is no JSON stays a text, which the tool then refuses."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text

@@ -1,0 +1,1 @@
+"""OpenAI's Responses API: how requests are composed, replies masked, rounds kept."""

@@ -1,0 +1,295 @@
+"""The Responses API as a format of the turn.
+
+Where things go: the core text into `instructions` if the client sends them or the provider keeps
+the conversation (input would pile up there), else to the end of the leading developer messages,
+where the client's own static prompt before it stays shared between users; a note to the end of the
+user message it belongs to; our tools, flat, behind the client's. The next round goes on from the
+provider's own state where that is kept, else everything is sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gateway.errors import BadRequest, GatewayError
+from gateway.upstream.base import UpstreamRequest
+from gateway.wire.chat import Json, MalformedReply, decode, encode
+from gateway.wire.json_weight import MOST_VALUES, is_readable
+from gateway.wires.base import (
+    Composed,
+    HiddenRounds,
+    RequestFacts,
+    RoundParts,
+    SentPieces,
+    TargetFacts,
+)
+from gateway.wires.native import HiddenParts, NativeView, flat_tools, place
+from gateway.wires.responses.items import SYSTEM, transcript_of
+from gateway.wires.responses.reply import Echo, ResponsesMask
+from gateway.wires.round_result import RoundResult
+from memory import Messages, ToolCall
+from memory.core.tool_definitions import client_names
+
+ENCRYPTED = "reasoning.encrypted_content"
+FREE_CHOICES = (None, "auto")
+
+
+class ResponsesFormat:
+    """`POST /v1/responses`."""
+
+    name = "responses"
+    path = "/responses"
+    noun = "response"
+    sums_usage = False
+
+    def identity(self, body: Json) -> Json:
+        return body
+
+    def facts(self, body: Json, headers: Mapping[bytes, bytes]) -> RequestFacts:
+        items = input_items(body)
+        found = transcript_of(items)
+        told = [body["instructions"]] if has_instructions(body) else []
+        lead = [{"role": "system", "content": text} for text in told]
+        view = NativeView(found.messages, found.spans, lead)
+        return RequestFacts(
+            view.history(),
+            frozenset(client_names(body.get("tools"))),
+            _takes_tools(body),
+            manages_context=True,
+            utility=b'"request_kind":"compaction"' in _turn_metadata(headers),
+            conversation=headers.get(b"thread-id", b"").decode("latin-1")[:256],
+            view=view,
+        )
+
+    def own_request(self, body: Json, history: Messages | None) -> Composed:
+        return body
+
+    def compose(self, parts: RoundParts, target: str) -> Composed:
+        body, hidden = dict(parts.body), parts.hidden
+        if parts.tools and parts.prompt.offered:
+            own = body.get("tools")
+            body["tools"] = [*(own or ()), *_tools(parts.prompt.offered)]
+            if _needs_encrypted(parts.body):
+                body["include"] = [*(parts.body.get("include") or ()), ENCRYPTED]
+        items = _place_memory(parts, target)
+        _put_core(body, items, parts.prompt.core)
+        if isinstance(hidden, HiddenItems) and hidden.messages:
+            items = hidden.go_on(body, items, target)
+        if items != input_items(parts.body) or not isinstance(parts.body.get("input"), str):
+            body["input"] = items
+        return body
+
+    def encode(
+        self, composed: Composed, target: TargetFacts, *, frozen: bool
+    ) -> tuple[UpstreamRequest, SentPieces]:
+        content = encode({**composed, "model": target.model})
+        stream = bool(composed.get("stream"))
+        return UpstreamRequest(self.path, content, stream=stream), ()
+
+    def event_error(self, data: bytes) -> Any:
+        if b'"error"' not in data:
+            return None
+        found = _object(data)
+        if found.get("type") == "error":
+            return found.get("error") or {k: v for k, v in found.items() if k != "type"}
+        return found.get("error") if "response" not in found else None
+
+    def read_whole(self, data: bytes) -> tuple[Json, Any]:
+        if not is_readable(data):
+            raise MalformedReply(f"more than {MOST_VALUES} values")
+        found = _object(data)
+        if isinstance(found.get("output"), list):
+            return found, None
+        if found.get("error"):
+            return found, found["error"]
+        raise MalformedReply("no `output`")
+
+    def mask(
+        self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool
+    ) -> ResponsesMask:
+        echo = Echo(
+            frozenset(owned),
+            body.get("instructions"),
+            body.get("previous_response_id"),
+            injected and _needs_encrypted(body),
+            body.get("include"),
+            injected,
+        )
+        return ResponsesMask(owned, alias, echo)
+
+    def hidden_rounds(self) -> HiddenRounds:
+        return HiddenItems(self.name)
+
+    def calls(self, result: RoundResult) -> list[ToolCall]:
+        return [
+            ToolCall(str(c.get("call_id") or ""), str(c["name"]), str(c.get("arguments") or "{}"))
+            for c in result.ours
+        ]
+
+    def error_body(self, error: GatewayError, request: str) -> bytes:
+        return error.body()
+
+
+RESPONSES = ResponsesFormat()
+
+
+class HiddenItems(HiddenParts):
+    """The items that the client does not see, with the reasoning before them."""
+
+    def add_round(
+        self, result: RoundResult, answers: Sequence[str], client: Messages, by: str
+    ) -> None:
+        self.last = [
+            {"type": "function_call_output", "call_id": c.get("call_id"), "output": a}
+            for c, a in zip(result.ours, answers, strict=True)
+        ]
+        self.messages += [*result.reply["output"], *self.last]
+        self.reply, self.by = result.reply, by
+
+    def record_last(self, result: RoundResult, by: str) -> None:
+        """Record the last round after the others; calls of ours in it were not run."""
+        if self.messages:
+            left = {id(c) for c in result.ours}
+            self.messages += [i for i in result.reply["output"] if id(i) not in left]
+            self.by = by or self.by
+            self.record_mixed()
+
+    def go_on(self, body: Json, items: list[Json], target: str) -> list[Json]:
+        """Return the input of the next round; the body may name the state that it goes on from."""
+        if body.get("conversation"):
+            return self.last
+        if self.reply.get("store") is True and self.reply.get("id") and self.by == target:
+            body["previous_response_id"] = self.reply["id"]
+            return self.last
+        return [*items, *for_target(self.messages, self.by, target)]
+
+
+def input_items(body: Json) -> list[Any]:
+    """Return the input as items. Raises BadRequest."""
+    told = body.get("input")
+    if isinstance(told, str):
+        return [{"role": "user", "content": told}]
+    if told is None:
+        return []
+    if not isinstance(told, list):
+        raise BadRequest("`input` must be a string or a list of items.", param="input")
+    return told
+
+
+def for_target(items: Sequence[Json], by: str, target: str) -> list[Json]:
+    """Return hidden items for a target; another than gave them cannot read their reasoning."""
+    if by in ("", target):
+        return list(items)
+    return [i for i in items if i.get("type") != "reasoning"]
+
+
+def _place_memory(parts: RoundParts, target: str) -> list[Json]:
+    """Return the client's items with notes and hidden exchanges in their places."""
+    items = input_items(parts.body)
+    out: list[Json] = []
+    for found in place(parts.view, parts.prompt, RESPONSES.name):
+        if found.hidden is not None:
+            own = items[found.start : found.end]
+            out += for_target(_with_ids_of(own, found.hidden), found.by, target)
+        elif found.text and found.message["role"] == "user":
+            out += items[found.start : found.end - 1]
+            out.append(_with_text(items[found.end - 1], found.text))
+        else:
+            out += items[found.start : found.end]
+    return out
+
+
+def _with_ids_of(own: Sequence[Json], hidden: Sequence[Json]) -> list[Json]:
+    """Return a hidden exchange with the ids that the client gives its own calls.
+
+    Two answers may say the same under other ids: the client's results name those of its own.
+    """
+    answered = {i.get("call_id") for i in hidden if i.get("type") == "function_call_output"}
+    theirs = [i.get("call_id") for i in hidden if "call_id" in i]
+    theirs = [i for i in theirs if i not in answered]
+    wanted = [i.get("call_id") for i in own if "call_id" in i]
+    if theirs == wanted or len(theirs) != len(wanted):
+        return list(hidden)
+    ids = dict(zip(theirs, wanted, strict=True))
+    return [{**i, "call_id": ids[i["call_id"]]} if i.get("call_id") in ids else i for i in hidden]
+
+
+def _with_text(item: Json, text: str) -> Json:
+    """Return a message with one more part at its end."""
+    content = item.get("content")
+    part = {"type": "input_text", "text": text}
+    if isinstance(content, list):
+        return {**item, "content": [*content, part]}
+    return {**item, "content": [{"type": "input_text", "text": content or ""}, part]}
+
+
+def _put_core(body: Json, items: list[Json], core: str) -> None:
+    """Put the core text where it is replaced, not piled up."""
+    if not core:
+        return
+    chained = body.get("previous_response_id") or body.get("conversation")
+    if body.get("prompt"):
+        if not chained:
+            items.insert(0, {"role": "developer", "content": core})
+    elif has_instructions(body) or chained:
+        own = body.get("instructions")
+        body["instructions"] = f"{own}\n\n{core}" if own else core
+    elif lead := _leading(items):
+        items[lead - 1] = _with_text(items[lead - 1], core)
+    else:
+        body["instructions"] = core
+
+
+def _leading(items: Sequence[Any]) -> int:
+    """Return how many developer or system messages the input begins with."""
+    count = 0
+    for item in items:
+        if not (isinstance(item, dict) and item.get("role") in SYSTEM):
+            break
+        count += 1
+    return count
+
+
+def has_instructions(body: Json) -> bool:
+    return isinstance(body.get("instructions"), str)
+
+
+def _takes_tools(body: Json) -> bool:
+    """Tell whether tools of ours may be offered beside the client's."""
+    form = body.get("text")
+    wanted = form.get("format") if isinstance(form, dict) else None
+    is_json = isinstance(wanted, dict) and wanted.get("type") in ("json_schema", "json_object")
+    free = body.get("tool_choice") in FREE_CHOICES
+    return free and not is_json and not body.get("background")
+
+
+def _needs_encrypted(body: Json) -> bool:
+    """Tell whether reasoning must come back to us to be sent again, and the client did not ask."""
+    asked = body.get("include")
+    return (
+        body.get("store") is False
+        and isinstance(body.get("reasoning"), dict)
+        and not (isinstance(asked, list) and ENCRYPTED in asked)
+    )
+
+
+def _tools(offered: Sequence[Json]) -> list[Json]:
+    """Return our tools flat; not strict, as optional parameters are."""
+    return [{"type": "function", **t, "strict": False} for t in flat_tools(offered, "parameters")]
+
+
+def _turn_metadata(headers: Mapping[bytes, bytes]) -> bytes:
+    return headers.get(b"x-codex-turn-metadata", b"").replace(b" ", b"")
+
+
+def _object(data: bytes) -> Json:
+    try:
+        found = decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+        raise MalformedReply(f"the upstream sent what is not JSON: {e}") from e
+    if not isinstance(found, dict):
+        raise MalformedReply("the upstream sent what is not a JSON object")
+    return found

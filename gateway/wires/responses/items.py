@@ -1,0 +1,130 @@
+"""Items of the Responses API as the memory sees them: messages, and where each of them stands.
+
+Runs of what a model says (reasoning, text, calls) are one assistant message, as chat completions
+have it; every other item is a message of its own. What the memory does not look at (reasoning,
+built-in tools, ids) stays in the items and leaves no trace in the messages, so that an echo is
+known again whatever a client does to those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from gateway.wire.chat import Json
+
+Span = tuple[int, int]
+_encode = msgspec.json.encode
+SYSTEM = ("system", "developer")
+# What a model says that is neither text nor a call the client answers.
+ASIDES = frozenset({"reasoning", "item_reference", "image_generation_call", "compaction"})
+TEXTS = ("input_text", "output_text", "text")
+
+
+@dataclass(slots=True)
+class Transcript:
+    """Messages, and the items of each: from where to where in the input."""
+
+    messages: list[Json] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+
+
+def transcript_of(items: Sequence[Any]) -> Transcript:
+    """Return the messages that items say."""
+    out = Transcript()
+    run: list[Json] = []
+    for at, item in enumerate(items):
+        said = message_of(item)
+        if said is not None:
+            _end_run(run, at, out)
+            out.messages.append(said)
+            out.spans.append((at, at + 1))
+        else:
+            run.append(item)
+    _end_run(run, len(items), out)
+    return out
+
+
+def message_of(item: Any) -> Json | None:
+    """Return the message that an item is by itself; None for part of what a model says."""
+    kind = item.get("type") if isinstance(item, dict) else None
+    if not isinstance(item, dict):
+        return {"role": "system", "content": None}
+    if kind in (None, "message"):
+        role = item.get("role")
+        if role == "assistant":
+            return None
+        content = content_of(item.get("content"))
+        return {"role": role if isinstance(role, str) else "system", "content": content}
+    if isinstance(kind, str) and kind.endswith("_output"):
+        output = item.get("output")
+        return {
+            "role": "tool",
+            "tool_call_id": item.get("call_id"),
+            "content": output if isinstance(output, str) else content_of(output),
+        }
+    if kind in ASIDES or (isinstance(kind, str) and kind.endswith("_call")):
+        return None
+    return {"role": "system", "content": None}
+
+
+def assistant_message(items: Sequence[Json]) -> Json:
+    """Return what a run of a model's items says, as one message."""
+    parts: list[Json] = []
+    calls: list[Json] = []
+    for item in items:
+        kind = item.get("type")
+        if kind in (None, "message"):
+            content = content_of(item.get("content"))
+            parts += [{"type": "text", "text": content}] if isinstance(content, str) else content
+        elif kind == "function_call":
+            function = {"name": item.get("name"), "arguments": item.get("arguments")}
+            calls.append({"id": item.get("call_id"), "type": "function", "function": function})
+        elif kind == "custom_tool_call":
+            custom = {"name": item.get("name"), "input": item.get("input")}
+            calls.append({"id": item.get("call_id"), "type": "custom", "custom": custom})
+    out: Json = {"role": "assistant", "content": plain_content(parts)}
+    if calls:
+        out["tool_calls"] = calls
+    return out
+
+
+def content_of(content: Any) -> Any:
+    """Return an item's content as chat completions have it: a string where it is text alone."""
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else ""
+    return plain_content([part_of(p) for p in content])
+
+
+def part_of(part: Any) -> Json:
+    """Return one content part as chat completions have it."""
+    if not isinstance(part, dict):
+        return {"type": "text", "text": str(part)}
+    kind = part.get("type")
+    if kind in TEXTS and isinstance(part.get("text"), str):
+        return {"type": "text", "text": part["text"]}
+    if kind == "refusal":
+        return {"type": "text", "text": str(part.get("refusal") or "")}
+    if kind == "input_image" and isinstance(part.get("image_url"), str):
+        return {"type": "image_url", "image_url": {"url": part["image_url"]}}
+    return part
+
+
+def plain_content(parts: list[Json]) -> Any:
+    """Return parts, or their one text as a string; None for nothing."""
+    if not parts:
+        return None
+    if len(parts) == 1 and parts[0].get("type") == "text":
+        return parts[0]["text"]
+    return parts
+
+
+def _end_run(run: list[Json], end: int, out: Transcript) -> None:
+    """Add a run of a model's items as one message."""
+    if run:
+        out.messages.append(assistant_message(run))
+        out.spans.append((end - len(run), end))
+        run.clear()

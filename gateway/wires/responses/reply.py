@@ -1,0 +1,315 @@
+"""Replies of the Responses API: rounds of items shown as one response.
+
+- One response id, one `created`, one terminal event; later rounds' lifecycle events are not shown.
+- Items are numbered without gaps over all rounds; their ids are the upstream's own.
+- `sequence_number` begins where the upstream begins, and rises by one.
+- What a response repeats of its request is the client's own (`Echo`).
+- The terminal event waits until the turn is recorded, and lists exactly what was shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.errors import GatewayError
+from gateway.wire.chat import Json
+from gateway.wires.envelope import (
+    BEGIN,
+    CLOSE,
+    END,
+    ERROR,
+    OPEN,
+    OTHER,
+    DELTA,
+    EnvelopeMask,
+    error_parts,
+    event_of,
+)
+from gateway.wires.responses.items import assistant_message
+from gateway.wires.round_result import RoundResult
+
+OPENINGS = frozenset({"response.created", "response.queued", "response.in_progress"})
+CLOSINGS = frozenset(
+    {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
+)
+ADDED, DONE_ITEM = "response.output_item.added", "response.output_item.done"
+TEXT_DELTA = "response.output_text.delta"
+CALLS = ("function_call",)
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """What a response repeats of its request, as the client sent it.
+
+    owned: names of tools of ours. instructions: the client's, None for none. chained: the
+    client's `previous_response_id`. hides_reasoning: the client did not ask for encrypted
+    reasoning, which we did. changed: the request that went upstream is not the client's own.
+    """
+
+    owned: frozenset[str]
+    instructions: Any = None
+    chained: Any = None
+    hides_reasoning: bool = False
+    include: Any = None
+    changed: bool = False
+
+    def restore(self, response: Json) -> Json:
+        """Return a response with the client's own values; the same where there is none of ours."""
+        if not self.changed:
+            return response
+        out = dict(response)
+        if "instructions" in out:
+            out["instructions"] = self.instructions
+        if "previous_response_id" in out:
+            out["previous_response_id"] = self.chained
+        if "include" in out:
+            out["include"] = self.include
+        if isinstance(tools := out.get("tools"), list):
+            out["tools"] = [t for t in tools if not self._is_ours(t)]
+        if isinstance(items := out.get("output"), list):
+            out["output"] = [self.item(i) for i in items]
+        return out
+
+    def item(self, item: Any) -> Any:
+        """Return an item without what the client did not ask for."""
+        if self.hides_reasoning and isinstance(item, dict) and "encrypted_content" in item:
+            return {k: v for k, v in item.items() if k != "encrypted_content"}
+        return item
+
+    def _is_ours(self, tool: Any) -> bool:
+        return isinstance(tool, dict) and tool.get("name") in self.owned
+
+
+class ResponsesMask(EnvelopeMask):
+    """The one response that a client sees of a turn."""
+
+    def __init__(self, owned: Collection[str], alias: str | None, echo: Echo) -> None:
+        super().__init__(owned, alias)
+        self._echo = echo
+        self._head: Json = {}  # id, created_at and model of the first round's response
+        self._number: int | None = None  # the next event's sequence number
+        self._numbered = True
+        self._items: dict[int, Json] = {}
+        self._texts: dict[int, list[str]] = {}
+        self._terminal: tuple[Json, bytes] | None = None
+
+    def kind_of(self, event: Json) -> str:
+        kind = event.get("type")
+        if kind in OPENINGS:
+            return OPEN
+        if kind in CLOSINGS:
+            return CLOSE
+        if kind == ADDED:
+            return BEGIN
+        if kind == DONE_ITEM:
+            return END
+        if kind == "error" or (event.get("error") and "response" not in event):
+            return ERROR
+        return DELTA if "output_index" in event else OTHER
+
+    def index_of(self, event: Json) -> int | None:
+        index = event.get("output_index")
+        return index if type(index) is int else None
+
+    def part_of(self, event: Json) -> Json:
+        item = event.get("item")
+        return item if isinstance(item, dict) else {}
+
+    def call_name(self, part: Json) -> str | None:
+        return part.get("name") if part.get("type") in CALLS else None
+
+    def fold(self, kind: str, event: Json) -> None:
+        index = self.index_of(event)
+        if kind in (BEGIN, END) and index is not None:
+            self._items[index] = self.part_of(event)
+        elif kind == DELTA and event["type"] == TEXT_DELTA and index is not None:
+            self.text_shown = True
+            self._texts.setdefault(index, []).append(str(event.get("delta") or ""))
+        elif kind == CLOSE:
+            self._terminal = event, b""
+            self.over = True
+            self.ended = event["type"] != "response.failed"
+        elif kind == OPEN and not self._head and isinstance(found := event.get("response"), dict):
+            self._head = {k: found[k] for k in ("id", "created_at") if k in found}
+            self._head["model"] = self.alias or found.get("model")
+
+    def take(self, event: Json, raw: bytes) -> bytes:
+        if self._number is None and not self.rounds:
+            first = event.get("sequence_number")
+            self._numbered = type(first) is int or not raw
+            self._number = first if type(first) is int else 0
+        out = super().take(event, raw)
+        if event.get("type") in CLOSINGS:
+            self._terminal = event, raw
+        return out
+
+    def show_opening(self, event: Json, raw: bytes) -> bytes:
+        return self._lifecycle(event, raw)
+
+    def render(self, event: Json, raw: bytes, place: int | None) -> bytes:
+        number = self._next_number()
+        same = event.get("sequence_number") == number or not self._numbered
+        if self._echo.hides_reasoning and "encrypted_content" in self.part_of(event):
+            event, same = {**event, "item": self._echo.item(event["item"])}, False
+        if raw and same and (place is None or event.get("output_index") == place):
+            return raw
+        return event_of(self._write(event, number, place))
+
+    def _write(self, event: Json, number: int, place: int | None) -> Json:
+        out = dict(event)
+        if place is not None:
+            out["output_index"] = place
+        if self._numbered:
+            out["sequence_number"] = number
+        return out
+
+    def _lifecycle(self, event: Json, raw: bytes) -> bytes:
+        """Return an event that holds the response as the client knows it."""
+        response = event.get("response")
+        if not isinstance(response, dict):
+            return self.render(event, raw, None)
+        shown = self._echo.restore(response)
+        if self.alias is not None:
+            shown = {**shown, "model": self.alias}
+        if shown is response:
+            return self.render(event, raw, None)
+        return event_of(self._write({**event, "response": shown}, self._next_number(), None))
+
+    def _next_number(self) -> int:
+        number = self._number or 0
+        self._number = number + 1
+        return number
+
+    def restored(self, reply: Json) -> Json:
+        return super().restored(self._echo.restore(reply))
+
+    def lift(self, reply: Json) -> Iterator[Json]:
+        return lift(reply)
+
+    def result(self) -> RoundResult:
+        response = self._response()
+        items = [self._whole_item(i) for i in sorted(self._items)]
+        listed = response.get("output")
+        if isinstance(listed, list) and len(listed) > len(items):
+            items = [i for i in listed if isinstance(i, dict)]
+        self.shown += [self._echo.item(i) for i in items if self.call_name(i) not in self._owned]
+        calls = [i for i in items if i.get("type") in (*CALLS, "custom_tool_call")]
+        status = response.get("status")
+        failed = None if self._terminal is None else self._terminal[0].get("type")
+        error = self._error
+        if failed == "response.failed":
+            error = response.get("error") or {"code": "server_error", "message": "failed"}
+        elif isinstance(error, dict):
+            error = error.get("error") or {k: v for k, v in error.items() if k != "type"}
+        return RoundResult(
+            {**response, "output": items},
+            [c for c in calls if self.call_name(c) in self._owned],
+            [c for c in calls if self.call_name(c) not in self._owned],
+            complete=self._terminal is not None and error is None,
+            cut=status not in (None, "completed"),
+            text_shown=self.text_shown,
+            usage=usage if isinstance(usage := response.get("usage"), dict) and usage else None,
+            error=error,
+        )
+
+    def _response(self) -> Json:
+        found = self._terminal[0].get("response") if self._terminal is not None else None
+        return found if isinstance(found, dict) else {"status": "incomplete"}
+
+    def _whole_item(self, index: int) -> Json:
+        """Return an item; one that was cut off, with the text that came of it."""
+        item = self._items[index]
+        if not item.get("content") and item.get("type") == "message" and index in self._texts:
+            text = "".join(self._texts[index])
+            item = {**item, "content": [{"type": "output_text", "text": text}]}
+        return item
+
+    def end_round(self) -> None:
+        self._items, self._texts, self._terminal = {}, {}, None
+
+    def end(self, usage: Json | None) -> bytes:
+        if self._terminal is None:  # a replayed round was the last
+            return event_of(
+                self._write(
+                    {"type": "response.completed", "response": self.merged()},
+                    self._next_number(),
+                    None,
+                )
+            )
+        event, raw = self._terminal
+        if not self._hid and not self.rounds:
+            return self._lifecycle(event, raw)
+        shown = {**event, "response": self.merged()}
+        return event_of(self._write(shown, self._next_number(), None))
+
+    def merged(self) -> Json:
+        response = self._echo.restore(self._response())
+        return {**response, **self._head, "output": self.shown}
+
+    def answers(self) -> list[Json]:
+        return [assistant_message(self.shown)]
+
+    def fault(self, error: GatewayError) -> bytes:
+        if self._terminal is not None and self._terminal[0].get("type") == "response.failed":
+            return self._lifecycle(*self._terminal)
+        code, message = error_parts(error)
+        told = {"code": code or "server_error", "message": message}
+        response = {
+            "object": "response",
+            **self._echo.restore(self._response()),
+            **self._head,
+            "status": "failed",
+            "error": told,
+            "output": self.shown,
+        }
+        event = {"type": "response.failed", "response": response, "error": told}
+        return event_of(self._write(event, self._next_number(), None))
+
+
+def lift(reply: Json) -> Iterator[Json]:
+    """Return a whole response as the events of a stream."""
+    begun = {**reply, "status": "in_progress", "output": [], "usage": None}
+    yield {"type": "response.created", "response": begun}
+    yield {"type": "response.in_progress", "response": begun}
+    items = reply.get("output")
+    for index, item in enumerate(items if isinstance(items, list) else ()):
+        if isinstance(item, dict):
+            yield from _lift_item(index, item)
+    status = reply.get("status")
+    ending = f"response.{status}" if f"response.{status}" in CLOSINGS else "response.completed"
+    yield {"type": ending, "response": reply}
+
+
+def _lift_item(index: int, item: Json) -> Iterator[Json]:
+    """Return one item as events: its beginning, its text or arguments, its end."""
+    where = {"output_index": index, "item_id": item.get("id")}
+    kind = item.get("type")
+    begun = {**item, "status": "in_progress"} if "status" in item else dict(item)
+    if kind == "message":
+        begun["content"] = []
+    elif kind == "function_call":
+        begun["arguments"] = ""
+    yield {"type": ADDED, "output_index": index, "item": begun}
+    if kind == "message":
+        for at, part in enumerate(item.get("content") or ()):
+            yield from _lift_part({**where, "content_index": at}, part)
+    elif kind == "function_call":
+        arguments = {**where, "arguments": item.get("arguments")}
+        delta = {**where, "delta": item.get("arguments")}
+        yield {"type": "response.function_call_arguments.delta", **delta}
+        yield {"type": "response.function_call_arguments.done", **arguments}
+    yield {"type": DONE_ITEM, "output_index": index, "item": item}
+
+
+def _lift_part(where: Json, part: Json) -> Iterator[Json]:
+    """Return one part of a message's content as events."""
+    is_text = part.get("type") == "output_text"
+    member = "text" if is_text else "refusal"
+    name = "output_text" if is_text else "refusal"
+    empty = {**part, member: ""}
+    yield {"type": "response.content_part.added", **where, "part": empty}
+    yield {"type": f"response.{name}.delta", **where, "delta": part.get(member)}
+    yield {"type": f"response.{name}.done", **where, member: part.get(member)}
+    yield {"type": "response.content_part.done", **where, "part": part}

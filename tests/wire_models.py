@@ -1,0 +1,395 @@
+"""Scripted upstreams of the Responses and Messages APIs, as strict as the vendors': the first body
+that breaks a pairing rule fails the test.
+
+A script is a list of answers, the last repeated. An answer is a list of parts (see `say`, `think`,
+`use`), `(status, body)` for a refusal, or a function of (request, wire) that writes by itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.sockets import RawServer, Seen, Wire
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of an answer. kind: text, think or call."""
+
+    kind: str
+    text: str = ""
+    name: str = ""
+    arguments: Any = None
+    extra: Any = None
+
+
+def say(text: str) -> Part:
+    return Part("text", text)
+
+
+def think(text: str = "Hm.") -> Part:
+    return Part("think", text)
+
+
+def use(name: str, arguments: Any = None) -> Part:
+    return Part("call", name=name, arguments=arguments or {})
+
+
+def native(item: Json) -> Part:
+    """A part in the API's own words."""
+    return Part("native", extra=item)
+
+
+class WireModel(RawServer):
+    """What both upstreams share."""
+
+    def __init__(self, *script: Any) -> None:
+        super().__init__(self._behave)
+        self.script = list(script)
+        self.n = 0
+        self.ids = itertools.count(1)
+        self.faults: list[str] = []
+
+    @property
+    def bodies(self) -> list[Any]:
+        return [r.json for r in self.requests if r.method == "POST"]
+
+    async def __aexit__(self, *exc: object) -> None:
+        await super().__aexit__(*exc)
+        if exc[0] is None:
+            assert not self.faults, self.faults
+
+    async def _behave(self, seen: Seen, wire: Wire) -> None:
+        if seen.method == "POST":
+            self.faults += [f"request {self.n + 1}: {f}" for f in self.check(seen.json)]
+        answer = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        self.n += 1
+        if isinstance(answer, Callable):  # type: ignore[arg-type]
+            found = answer(seen, wire)
+            answer = await found if hasattr(found, "__await__") else found
+            if answer is None:
+                return
+        if isinstance(answer, tuple):
+            await wire.json(answer[1], answer[0], *answer[2:])
+            return
+        parts = [say(answer)] if isinstance(answer, str) else answer
+        reply = self.reply(parts, seen.json)
+        if not seen.json.get("stream"):
+            await wire.json(reply, 200, f"x-request-id: up-{self.n}")
+            return
+        await wire.start_stream(f"x-request-id: up-{self.n}")
+        for event in self.events(reply):
+            await wire.part(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+        await wire.end()
+
+    def check(self, body: Json) -> Iterable[str]:
+        """What is illegal in a request."""
+        raise NotImplementedError
+
+    def reply(self, parts: list[Part], body: Json) -> Json:
+        raise NotImplementedError
+
+    def events(self, reply: Json) -> Iterable[Json]:
+        raise NotImplementedError
+
+
+USAGE = {
+    "input_tokens": 100,
+    "input_tokens_details": {"cached_tokens": 40},
+    "output_tokens": 10,
+    "output_tokens_details": {"reasoning_tokens": 0},
+    "total_tokens": 110,
+}
+
+
+class ResponsesModel(WireModel):
+    """OpenAI's Responses API. reasons: a reasoning item stands before every follower of it."""
+
+    def __init__(self, *script: Any) -> None:
+        super().__init__(*script)
+        self.stored: dict[str, list[Json]] = {}
+
+    def check(self, body: Json) -> Iterable[str]:
+        items = body.get("input")
+        items = [{"role": "user", "content": items}] if isinstance(items, str) else items or []
+        before = body.get("previous_response_id")
+        if before is not None:
+            if before not in self.stored:
+                yield f"unknown previous_response_id {before}"
+            items = [*self.stored.get(before, ()), *items]
+        asked: list[str] = []
+        for at, item in enumerate(items):
+            kind = item.get("type", "message")
+            if kind in ("function_call", "custom_tool_call"):
+                asked.append(item["call_id"])
+            elif kind in ("function_call_output", "custom_tool_call_output"):
+                if item["call_id"] not in asked:
+                    yield f"an output of no call: {item['call_id']}"
+                else:
+                    asked.remove(item["call_id"])
+            elif kind == "message" and item.get("role") == "user" and asked:
+                yield f"calls without outputs: {asked}"
+            elif kind == "reasoning":
+                follower = items[at + 1] if at + 1 < len(items) else {}
+                if not self._follows(follower):
+                    yield f"reasoning {item.get('id')} without its follower"
+        if asked:
+            yield f"calls without outputs: {asked}"
+        names = [t.get("name") for t in body.get("tools") or () if t.get("name")]
+        if len(set(names)) != len(names):
+            yield f"a tool twice: {names}"
+
+    def _follows(self, item: Json) -> bool:
+        kind = item.get("type", "message")
+        said = kind == "message" and item.get("role") == "assistant"
+        return said or kind.endswith("_call") or kind == "reasoning"
+
+    def reply(self, parts: list[Part], body: Json) -> Json:
+        ident = f"resp_{next(self.ids)}"
+        output = [self._item(p) for p in parts]
+        cut = any(p.kind == "cut" for p in parts)
+        reply = {
+            "id": ident,
+            "object": "response",
+            "created_at": 1000 + self.n,
+            "status": "incomplete" if cut else "completed",
+            "error": None,
+            "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+            "instructions": body.get("instructions"),
+            "model": body["model"],
+            "output": [o for o in output if o],
+            "parallel_tool_calls": True,
+            "previous_response_id": body.get("previous_response_id"),
+            "store": body.get("store", True),
+            "tool_choice": body.get("tool_choice", "auto"),
+            "tools": [{"strict": True, **t} for t in body.get("tools") or []],
+            "usage": USAGE,
+        }
+        if reply["store"]:
+            items = body.get("input")
+            items = [{"role": "user", "content": items}] if isinstance(items, str) else items or []
+            before = self.stored.get(str(body.get("previous_response_id")), [])
+            self.stored[ident] = [*before, *items, *reply["output"]]
+        return reply
+
+    def _item(self, part: Part) -> Json:
+        n = next(self.ids)
+        if part.kind == "think":
+            summary = [{"type": "summary_text", "text": part.text}]
+            return {
+                "id": f"rs_{n}",
+                "type": "reasoning",
+                "summary": summary,
+                "encrypted_content": f"secret{n}",
+            }
+        if part.kind == "call":
+            arguments = part.arguments
+            return {
+                "id": f"fc_{n}",
+                "type": "function_call",
+                "status": "completed",
+                "call_id": f"call_{n}",
+                "name": part.name,
+                "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments),
+            }
+        if part.kind == "native":
+            return part.extra
+        if part.kind == "cut":
+            return {}
+        content = [{"type": "output_text", "text": part.text, "annotations": [], "logprobs": []}]
+        return {
+            "id": f"msg_{n}",
+            "type": "message",
+            "status": "completed",
+            "role": "assistant",
+            "content": content,
+        }
+
+    def events(self, reply: Json) -> Iterable[Json]:
+        numbers = itertools.count()
+        for event in self._events(reply):
+            yield {**event, "sequence_number": next(numbers)}
+
+    def _events(self, reply: Json) -> Iterable[Json]:
+        begun = {**reply, "status": "in_progress", "output": [], "usage": None}
+        yield {"type": "response.created", "response": begun}
+        yield {"type": "response.in_progress", "response": begun}
+        for index, item in enumerate(reply["output"]):
+            where = {"item_id": item.get("id"), "output_index": index}
+            if item["type"] == "message":
+                yield _added(index, {**item, "status": "in_progress", "content": []})
+                part = item["content"][0]
+                where["content_index"] = 0
+                empty = {**part, "text": ""}
+                yield {"type": "response.content_part.added", **where, "part": empty}
+                for word in pieces(part["text"]):
+                    yield {"type": "response.output_text.delta", **where, "delta": word}
+                yield {"type": "response.output_text.done", **where, "text": part["text"]}
+                yield {"type": "response.content_part.done", **where, "part": part}
+            elif item["type"] == "function_call":
+                yield _added(index, {**item, "status": "in_progress", "arguments": ""})
+                for piece in pieces(item["arguments"]):
+                    kind = "response.function_call_arguments.delta"
+                    yield {"type": kind, **where, "delta": piece}
+                kind = "response.function_call_arguments.done"
+                yield {"type": kind, **where, "arguments": item["arguments"]}
+            else:
+                yield _added(index, item)
+            yield {"type": "response.output_item.done", "output_index": index, "item": item}
+        yield {"type": f"response.{reply['status']}", "response": reply}
+
+
+def _added(index: int, item: Json) -> Json:
+    return {"type": "response.output_item.added", "output_index": index, "item": item}
+
+
+def pieces(text: str, size: int = 5) -> list[str]:
+    return [text[i : i + size] for i in range(0, len(text), size)]
+
+
+class MessagesModel(WireModel):
+    """Anthropic's Messages API."""
+
+    def check(self, body: Json) -> Iterable[str]:
+        marks = json.dumps(body).count('"cache_control"')
+        if marks > 4:
+            yield f"{marks} cache marks"
+        waiting: list[str] = []
+        for message in self._merged(body["messages"]):
+            if message["role"] == "system":
+                continue
+            blocks = message["content"]
+            if isinstance(blocks, str):
+                blocks = [{"type": "text", "text": blocks}]
+            if message["role"] == "user":
+                yield from self._check_results(waiting, blocks)
+                waiting = []
+            else:
+                if waiting:
+                    yield f"calls without results: {waiting}"
+                for block in blocks:
+                    if block["type"] == "thinking" and not block.get("signature"):
+                        yield "thinking without a signature"
+                waiting = [b["id"] for b in blocks if b["type"] == "tool_use"]
+            if not blocks:
+                yield "an empty message"
+        if waiting:
+            yield f"calls without results: {waiting}"
+        names = [t.get("name") for t in body.get("tools") or ()]
+        if len(set(names)) != len(names):
+            yield f"a tool twice: {names}"
+
+    def _merged(self, messages: list[Json]) -> list[Json]:
+        """Turns of one role that follow each other are one, as the API has it."""
+        out: list[Json] = []
+        for m in messages:
+            content = m["content"]
+            blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+            if out and out[-1]["role"] == m["role"] == "user":
+                out[-1] = {**out[-1], "content": [*out[-1]["content"], *blocks]}
+            else:
+                out.append({**m, "content": list(blocks)})
+        return out
+
+    def _check_results(self, waiting: list[str], blocks: list[Json]) -> Iterable[str]:
+        found = [b["tool_use_id"] for b in blocks if b["type"] == "tool_result"]
+        if sorted(found) != sorted(waiting):
+            yield f"results {found} for calls {waiting}"
+        kinds = [b["type"] == "tool_result" for b in blocks]
+        if kinds != sorted(kinds, reverse=True):
+            yield "a result after another block"
+
+    def reply(self, parts: list[Part], body: Json) -> Json:
+        content = [b for b in (self._block(p) for p in parts) if b]
+        calls = any(b["type"] == "tool_use" for b in content)
+        reason = next((p.text for p in parts if p.kind == "stop"), None)
+        return {
+            "id": f"msg_{next(self.ids)}",
+            "type": "message",
+            "role": "assistant",
+            "model": body["model"],
+            "content": content,
+            "stop_reason": reason or ("tool_use" if calls else "end_turn"),
+            "stop_sequence": None,
+            "usage": {
+                "input_tokens": 100 + self.n,
+                "cache_creation_input_tokens": 0,
+                "cache_read_input_tokens": 30,
+                "output_tokens": 10,
+            },
+        }
+
+    def _block(self, part: Part) -> Json:
+        n = next(self.ids)
+        if part.kind == "think":
+            return {"type": "thinking", "thinking": part.text, "signature": f"sig{n}"}
+        if part.kind == "call":
+            return {
+                "type": "tool_use",
+                "id": f"toolu_{n}",
+                "name": part.name,
+                "input": part.arguments,
+            }
+        if part.kind == "native":
+            return part.extra
+        if part.kind == "stop":
+            return {}
+        return {"type": "text", "text": part.text}
+
+    def events(self, reply: Json) -> Iterable[Json]:
+        usage = {**reply["usage"], "output_tokens": 1}
+        start = {**reply, "content": [], "stop_reason": None, "usage": usage}
+        yield {"type": "message_start", "message": start}
+        yield {"type": "ping"}
+        for index, block in enumerate(reply["content"]):
+            begun, deltas = self._taken_apart(block)
+            yield {"type": "content_block_start", "index": index, "content_block": begun}
+            for delta in deltas:
+                yield {"type": "content_block_delta", "index": index, "delta": delta}
+            yield {"type": "content_block_stop", "index": index}
+        ending = {k: reply[k] for k in ("stop_reason", "stop_sequence")}
+        told = {"output_tokens": reply["usage"]["output_tokens"]}
+        yield {"type": "message_delta", "delta": ending, "usage": told}
+        yield {"type": "message_stop"}
+
+    def _taken_apart(self, block: Json) -> tuple[Json, list[Json]]:
+        if block["type"] == "text":
+            words = pieces(block["text"])
+            return {**block, "text": ""}, [{"type": "text_delta", "text": w} for w in words]
+        if block["type"] == "tool_use":
+            text = json.dumps(block["input"])
+            deltas = [{"type": "input_json_delta", "partial_json": p} for p in pieces(text)]
+            return {**block, "input": {}}, deltas
+        if block["type"] == "thinking":
+            told = [{"type": "thinking_delta", "thinking": w} for w in pieces(block["thinking"])]
+            signature = {"type": "signature_delta", "signature": block["signature"]}
+            return {**block, "thinking": "", "signature": ""}, [*told, signature]
+        return block, []
+
+
+def cut() -> Part:
+    """The answer ends in the middle of it."""
+    return Part("cut")
+
+
+def stop(reason: str) -> Part:
+    """The reason a message stops for."""
+    return Part("stop", reason)
+
+
+def sse(text: str) -> list[Json]:
+    """The events of a stream, each with a line that says its type."""
+    out = []
+    for block in text.split("\n\n"):
+        if block.strip() and not block.startswith(":"):
+            name, data = block.split("\n", 1)
+            event = json.loads(data.removeprefix("data: "))
+            assert name == f"event: {event['type']}", block
+            out.append(event)
+    return out
