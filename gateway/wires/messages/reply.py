@@ -18,11 +18,11 @@ from gateway.wire.chat import Json
 from gateway.wires.envelope import (
     BEGIN,
     CLOSE,
+    DELTA,
     END,
     ERROR,
     OPEN,
     OTHER,
-    DELTA,
     EnvelopeMask,
     error_parts,
     event_of,
