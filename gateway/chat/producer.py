@@ -170,8 +170,8 @@ class TurnProducer(CompletionProducer):
 
     def _conversation_name(self, name: str) -> bytes:
         """Return the conversation as the client spelt it, else percent-encoded."""
-        if self._request.conversation:
-            return self._request.conversation_as_sent
+        if self._request.conversation and (sent := self._request.conversation_as_sent):
+            return sent
         return name.encode() if name.isascii() and name.isidentifier() else quote(name).encode()
 
     def on_finish(self, error: BaseException | None) -> Coroutine[Any, Any, None] | None:
