@@ -38,6 +38,7 @@ from gateway.routing.selector import TargetSelector
 from gateway.server.middleware import GatewayMiddleware
 from gateway.server.router_caches import RouterCaches
 from gateway.state import GatewayState, no_lacks
+from gateway.storage.responses import ResponseTables
 from gateway.storage.usage import UsageTables
 from gateway.upstream.base import Upstream, Wire
 from gateway.upstream.factory import ConnectionOptions, connection_options
@@ -126,7 +127,7 @@ def build_state(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gatewa
     memory = Memory(database, _policy(settings), secret, data, meaning)
     worker = Worker(memory.db)
     usage = UsageLog(database, memory.wait_until_ready)
-    database.application_tables.append(UsageTables(usage.forget))
+    database.application_tables += [UsageTables(usage.forget), ResponseTables()]
     shared = RedisClient(settings.storage.redis) if settings.storage.redis else None
     rests = _cooldown_policy(settings)
     cooldowns = RedisCooldowns(shared, rests) if shared else LocalCooldowns(rests)

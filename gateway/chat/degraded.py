@@ -21,7 +21,8 @@ class DegradedProducer(CompletionProducer):
     def __init__(self, request: TurnInput, forward: Dispatcher) -> None:
         super().__init__(stream=request.wants_stream)
         self._request, self._forward = request, forward
-        self._mask = request.wire.mask(request.body, (), forward.alias, injected=False)
+        view = request.found.view if request.found is not None else None
+        self._mask = request.wire.mask(request.body, (), forward.alias, injected=False, view=view)
         self._reply: CompletionReply | None = None
 
     @property

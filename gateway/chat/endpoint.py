@@ -12,6 +12,7 @@ from typing import Any
 
 from gateway.chat.producer import begin_turn
 from gateway.chat.request import TurnInput, read_turn_input
+from gateway.chat.stored_responses import link_response
 from gateway.errors import GatewayError, TooLarge
 from gateway.http.asgi import UNEXPECTED, EarlyErrorResponse, Receive, Send, respond_error
 from gateway.http.response import GatewayResponse
@@ -51,7 +52,7 @@ async def serve(
     base = [(b"x-mnemogate-request-id", name.encode())]
     try:
         request = await read_turn_input(gateway, scope, receive, path.user, path.wire)
-        response = response_to(gateway, request)
+        response = response_to(gateway, await link_response(gateway, request))
     except TooLarge as e:
         await EarlyErrorResponse(e, base)(scope, receive, send)
     except GatewayError as e:

@@ -44,7 +44,8 @@ class TurnInput(msgspec.Struct, frozen=True):
     conversation: the one that the client names. too_heavy: why memory cannot look at the request in
     time, "" where it can. agent, idempotency_key, is_retry (the client says that it tried before):
     empty where memory has no part. wire: its format. found: what that says of it, None where the
-    body was not read whole. query: of its URL.
+    body was not read whole. query: of its URL. chained: the stored response it goes on from, by the
+    name that the client knows.
 
     A Struct, since a dataclass of so many members takes six times as long to make.
     """
@@ -67,6 +68,7 @@ class TurnInput(msgspec.Struct, frozen=True):
     wire: WireFormat
     found: RequestFacts | None
     query: bytes = b""
+    chained: str = ""
 
     @property
     def facts(self) -> RequestFacts:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Any, Protocol
+
+from sqlalchemy import Connection
 
 from gateway.errors import UpstreamRefused
 from gateway.routing.dispatcher import Dispatcher
@@ -27,19 +30,28 @@ class Injection(Enum):
     NONE = auto()
 
 
+class TurnKeeper(Protocol):
+    """Keeps what a turn leaves at the provider."""
+
+    def beside(self, turn: Any) -> Callable[[Connection], None] | None:
+        """Return what is written in the transaction that records the turn."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class TargetOptions:
     """What the target of a turn takes, and what is known of the request.
 
     ask_usage: it tells the usage of a stream where it is asked to. reject: told when a target
     refused our additions. frozen: the core text stays the same for an epoch, and is no live one.
-    facts: None where the body is to be asked.
+    facts: None where the body is to be asked. keeper: keeps what the turn leaves at the provider.
     """
 
     ask_usage: bool = True
     reject: Callable[[Target], None] | None = None
     frozen: bool = True
     facts: RequestFacts | None = None
+    keeper: TurnKeeper | None = None
 
 
 class RoundSender:

@@ -19,7 +19,7 @@ from gateway.errors import UpstreamRefused
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.replies import CompletionReply
 from gateway.wire.chat import Json
-from gateway.wires.base import ReplyMask, RequestFacts, WireFormat
+from gateway.wires.base import HiddenRounds, ReplyMask, RequestFacts, WireFormat
 from gateway.wires.round_result import RoundResult
 from memory import Session
 from memory.core.tool_definitions import OURS
@@ -58,6 +58,8 @@ class Turn:
         wire = forward.wire
         facts = wire.facts(body, {}) if options.facts is None else options.facts
         self.session = session
+        self.replies: list[Json] = []  # what each round came to, as received
+        self._keeper = options.keeper
         self.used: list[Json | None] = []
         self.finished = False
         self.stream = bool(body.get("stream"))
@@ -70,6 +72,10 @@ class Turn:
         self._opening = RequestOpening(session, streamed=self.stream)
         self._replayed_usage: Json | None = None  # of the rounds that an earlier attempt finished
         self._unrecorded = False
+
+    @property
+    def hidden(self) -> HiddenRounds:
+        return self._sender.hidden
 
     @property
     def reply(self) -> CompletionReply | None:
@@ -153,7 +159,8 @@ class Turn:
             return
         explain = {"status": "degraded" if self.degraded else "ok"}
         hidden = self._sender.hidden.recorded
-        outcome = TurnOutcome(answers, hidden, prove=True, explain=explain)
+        beside = self._keeper.beside(self) if self._keeper is not None else None
+        outcome = TurnOutcome(answers, hidden, prove=True, explain=explain, beside=beside)
         if not await self.session.finish(outcome):
             self._unrecorded = True
 
@@ -194,6 +201,7 @@ class Turn:
             shown, result = self.mask.replay(entry["reply"])
             out += shown
             self._replayed_usage = result.usage
+            self.replies.append(result.reply)
             self._sender.hidden.reassign_ids_of(result.theirs)
             if not self._take_in(result, entry["results"]):
                 return out, False
@@ -221,6 +229,7 @@ class Turn:
 
     def _check_result(self, reply: CompletionReply, result: RoundResult) -> None:
         self.used.append(result.usage)
+        self.replies.append(result.reply)
         self._forward.meter.record_usage(result.usage)
         self.session.trace.rounds.append(result.usage)
         came_whole = reply.plain is not None and not self.stream
@@ -276,4 +285,4 @@ def _mask(
     prompt = session.prompt
     knows = bool(prompt.offered or prompt.core)
     owned = OURS - facts.tool_names if knows else frozenset()
-    return wire.mask(body, owned, forward.alias, injected=prompt.adds_anything)
+    return wire.mask(body, owned, forward.alias, injected=prompt.adds_anything, view=facts.view)

@@ -125,6 +125,8 @@ class UsageTables:
     it may run on the writer's thread.
     """
 
+    counted = ""  # the records stay, without the name
+
     def __init__(self, on_erased: Callable[[str, str], None]) -> None:
         self._on_erased = on_erased
 

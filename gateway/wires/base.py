@@ -239,12 +239,12 @@ class WireFormat(Protocol):
         ...
 
     def mask(
-        self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool
+        self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool, view: Any
     ) -> ReplyMask:
         """Return what shows the replies to a request.
 
         owned: names of calls that are never shown. injected: the request goes upstream with
-        something of ours in it.
+        something of ours in it. view: see `RequestFacts`.
         """
         ...
 

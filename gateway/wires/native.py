@@ -23,12 +23,15 @@ from memory.session.composer import Prompt
 class NativeView:
     """A request's messages, and where the native parts of each stand.
 
-    lead: what stands before these: the body's own instructions, as system messages.
+    lead: what stands before these: the body's own instructions, as system messages. before: native
+    parts of ours that go first. chained: the client's name for the response it goes on from.
     """
 
     messages: Sequence[Json]
     spans: Sequence[tuple[int, int]]
     lead: Sequence[Json] = ()
+    before: int = 0
+    chained: str = ""
 
     def history(self) -> Messages:
         """Return the messages as the memory takes them, the body's own instructions first."""

@@ -88,8 +88,15 @@ class TurnRecorder:
         try:
             record, opening = await store.look(self._rows, prompt, outcome)
             record.jobs = await self._jobs(prompt, outcome.answers)
+
+            def write(conn: Connection) -> tuple[int, dict[str, Block]]:
+                head = turn_writer.record(conn, record, opening)
+                if outcome.beside is not None:
+                    outcome.beside(conn)
+                return head, self._blocks(conn)
+
             head, blocks = await store.write(
-                lambda conn: (turn_writer.record(conn, record, opening), self._blocks(conn)),
+                write,
                 WRITE_SECONDS if opening is None else TOGETHER_SECONDS,
             )
             self._cache_for_next_turn(prompt, RecordedTurn(record, head, blocks), sent)

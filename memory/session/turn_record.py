@@ -6,8 +6,10 @@ Looks at all that was said, which may take long; writes nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from sqlalchemy import Connection
 
 from memory.context.epoch import PreviousTurn, new_node
 from memory.context.fitted import SentPrompt
@@ -34,7 +36,8 @@ class TurnOutcome:
 
     answers: one a choice, as the client was shown them. hidden: what stands for the first of them
     in the next turn, our calls included. aborted: they are not whole. prove: an upstream answered
-    this tenant. explain: more for the explain record.
+    this tenant. explain: more for the explain record. beside: what the application writes in the
+    same transaction.
     """
 
     answers: Sequence[Json]
@@ -42,6 +45,7 @@ class TurnOutcome:
     aborted: bool = False
     prove: bool = False
     explain: Mapping[str, object] = field(default_factory=dict)
+    beside: Callable[[Connection], None] | None = None
 
 
 def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:

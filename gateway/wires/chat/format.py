@@ -118,7 +118,7 @@ class ChatFormat:
         return (None, body["error"]) if body.get("error") else (chunk(lift(body), b""), None)
 
     def mask(
-        self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool
+        self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool, view: Any
     ) -> ChatMask:
         options = body.get("stream_options")
         wants_usage = isinstance(options, dict) and bool(options.get("include_usage"))

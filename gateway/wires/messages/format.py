@@ -101,7 +101,7 @@ class MessagesFormat:
         raise MalformedReply("no `content`")
 
     def mask(
-        self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool
+        self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool, view: Any
     ) -> MessagesMask:
         return MessagesMask(owned, alias)
 

@@ -108,12 +108,14 @@ class ResponsesFormat:
         raise MalformedReply("no `output`")
 
     def mask(
-        self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool
+        self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool, view: Any
     ) -> ResponsesMask:
+        chained = view.chained if isinstance(view, NativeView) else ""
+        injected = injected or bool(chained)
         echo = Echo(
             frozenset(owned),
             body.get("instructions"),
-            body.get("previous_response_id"),
+            chained or body.get("previous_response_id"),
             injected and _needs_encrypted(body),
             body.get("include"),
             injected,
@@ -189,7 +191,7 @@ def for_target(items: Sequence[Json], by: str, target: str) -> list[Json]:
 def _place_memory(parts: RoundParts, target: str) -> list[Json]:
     """Return the client's items with notes and hidden exchanges in their places."""
     items = input_items(parts.body)
-    out: list[Json] = []
+    out: list[Json] = items[: parts.view.before]
     for found in place(parts.view, parts.prompt, RESPONSES.name):
         if found.hidden is not None:
             own = items[found.start : found.end]

@@ -11,7 +11,10 @@ class ApplicationTables(Protocol):
     """Tables of the application, which knows what a user and age mean in them.
 
     It registers them with the database. Each method runs inside the caller's write transaction.
+    counted: what an erasure's receipt calls the rows it removed, "" where rows stay.
     """
+
+    counted: str
 
     def forget_batch(self, conn: Connection, tenant: str, user: str, most: int) -> int:
         """Take a user out of at most so many rows, before an erasure is irrevocable.

@@ -52,11 +52,10 @@ async def erase(
     StoreUnavailable: doing it again goes on with it.
     """
     others = tuple(others)
+    removed: Counter[str] = Counter()
     for tables in others:
-        await write_batches(
-            db,
-            lambda conn, share, x=tables: x.forget_batch(conn, *who, share.rows) or None,  # type: ignore[misc]
-        )
+        batches = await write_batches(db, _forget_batch(tables, who))
+        removed[tables.counted] += sum(batches)
     job = QueuedJob(
         "erase", {"scopes": [], "passages": {}}, dedupe=new_id("erase"), delay=LEFT, again=True
     )
@@ -73,7 +72,15 @@ async def erase(
     scopes, jobs = await db.write(begin)
     counts = await wipe_rows(db, [RowsToRemove(scope_id) for scope_id in scopes], job)
     counts["jobs"] += jobs
-    return {name: counts[name] for name in COUNTED}
+    more = {name: count for name, count in removed.items() if name}
+    return {**{name: counts[name] for name in COUNTED}, **more}
+
+
+def _forget_batch(
+    tables: ApplicationTables, who: tuple[str, str]
+) -> Callable[[Connection, WriterShare], int | None]:
+    """Return the piece of work that takes a user out of the application's tables."""
+    return lambda conn, share: tables.forget_batch(conn, *who, share.rows) or None
 
 
 async def delete_conversation(

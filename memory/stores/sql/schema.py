@@ -317,7 +317,7 @@ jobs = Table(
     Index("ix_jobs_ready", "state", "run_at"),
 )
 
-# The two tables below are the application's, which reads and writes them alone and registers
+# The three tables below are the application's, which reads and writes them alone and registers
 # what an erasure does to them (see application_tables). They stand here because one chain of
 # migrations makes every table of the database.
 #
@@ -376,6 +376,26 @@ usage = Table(
     Index("ix_usage_user", "tenant", "user"),
 )
 
+# Responses that a provider stores. id: the client's. rounds: the provider's ids, as JSON. pending:
+# outputs not sent yet, shown: what the client was shown, echo: its request's members, as JSON.
+responses = Table(
+    "responses",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("id", Text, primary_key=True),
+    Column("user", Text),
+    at(),
+    text("target"),
+    text("model"),
+    text("conversation"),
+    text("rounds", "[]"),
+    text("pending", "[]"),
+    Column("shown", Text),
+    text("echo", "{}"),
+    Index("ix_responses_user", "tenant", "user"),
+    Index("ix_responses_created_at", "created_at"),
+)
+
 # Columns: scope, and with the scope before each word (memory.search.indexed): body, speaker,
 # previous message, date.
 FTS = ("messages_fts", "passages_fts")
@@ -386,4 +406,4 @@ FTS_SQL = (
 for _name in FTS:
     event.listen(metadata, "after_create", DDL(FTS_SQL.format(_name)).execute_if(dialect="sqlite"))  # type: ignore[no-untyped-call]
 
-REVISION = "0002"
+REVISION = "0003"

@@ -1,0 +1,154 @@
+"""Responses that the provider stores: `previous_response_id`, and the verbs on a stored response.
+
+The client knows a response by the id of its first round; the provider goes on from the last. So
+each stored response has a row (`gateway.storage.responses`) with both, with its owner, and with
+what the client was shown. A response without a row of the caller's is unknown: 404.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from gateway.auth.authenticator import Principal
+from gateway.chat.request import TurnInput
+from gateway.chat.turn import Turn
+from gateway.errors import ResourceNotFound, Unavailable
+from gateway.routing.dispatcher import Dispatcher
+from gateway.state import GatewayState
+from gateway.storage import responses
+from gateway.storage.responses import StoredResponse
+from gateway.wire.chat import Json
+from gateway.wires.native import HiddenParts, NativeView
+from gateway.wires.responses.format import RESPONSES, input_items
+from memory import StoreUnavailable
+from memory.core.blocks import without_spans
+
+ECHOED = ("instructions", "previous_response_id", "include")
+STORED_PATH = re.compile(r"/responses/(?P<id>[^/?]+)(?P<verb>/cancel|/input_items)?")
+NOT_AN_ID = ("input_tokens", "compact")
+
+
+async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
+    """Return a chained request as it goes on at the provider, in the memory's same conversation.
+
+    Raises ResourceNotFound for a response that is not the caller's.
+    """
+    named = request.body.get("previous_response_id")
+    if request.wire is not RESPONSES or not isinstance(named, str):
+        return request
+    if not request.uses_memory and gateway.keys.own:
+        return request  # the client's own account, which the provider guards
+    row = await find_own(gateway, request.principal, request.user, named)
+    body, found = request.body, request.found
+    if named != row.rounds[-1] or row.pending:
+        items = [*row.pending, *input_items(body)]
+        body = {**body, "previous_response_id": row.rounds[-1], "input": items}
+    if found is not None and isinstance(view := found.view, NativeView):
+        spans = [(a + len(row.pending), b + len(row.pending)) for a, b in view.spans]
+        view = replace(view, spans=spans, before=len(row.pending), chained=named)
+        found = replace(found, view=view)
+    changes: dict[str, Any] = {"body": body, "found": found, "chained": named}
+    if request.uses_memory and not request.conversation and row.conversation:
+        changes["conversation"] = row.conversation
+    if not request.uses_memory:
+        changes["raw"] = msgspec.json.encode(body)
+    return msgspec.structs.replace(request, **changes)
+
+
+async def find_own(
+    gateway: GatewayState, principal: Principal, user: str | None, name: str
+) -> StoredResponse:
+    """Return a stored response of the caller's. Raises ResourceNotFound, Unavailable."""
+    try:
+        await gateway.memory.wait_until_ready()
+        row = await responses.find(gateway.memory.db, principal.tenant, name)
+    except StoreUnavailable as e:
+        raise Unavailable(
+            "The store that knows whose a response is is unavailable. Try again shortly.",
+            headers=[(b"retry-after", b"1")],
+        ) from e
+    if row is None or not _is_own(row, principal, user):
+        raise ResourceNotFound(
+            f"Response with id {name[:80]!r} not found.", code="previous_response_not_found"
+        )
+    return row
+
+
+def _is_own(row: StoredResponse, principal: Principal, user: str | None) -> bool:
+    """Tell whether a response is of the user who asks, or of one the key may speak for."""
+    if user is not None or row.user is None:
+        return row.user == user or row.user is None
+    return principal.may_name(row.user)
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseKeeper:
+    """Keeps what a turn leaves at the provider.
+
+    request: of the turn. forward: who served it.
+    """
+
+    gateway: GatewayState
+    request: TurnInput
+    forward: Dispatcher
+
+    def beside(self, turn: Turn) -> Callable[[Connection], None] | None:
+        """Return what is written with a turn; None where the provider stores nothing."""
+        found = self.row(turn)
+        return None if found is None else lambda conn: responses.put(conn, found)
+
+    def row(self, turn: Turn) -> StoredResponse | None:
+        """Return the row of a turn's response; None where the provider stores nothing."""
+        shown = turn.mask.merged() if hasattr(turn.mask, "merged") else {}
+        rounds = [str(r["id"]) for r in turn.replies if r.get("id")]
+        served = self.forward.served
+        if not rounds or served is None or shown.get("store") is not True:
+            return None
+        request, hidden = self.request, turn.hidden
+        pending = isinstance(hidden, HiddenParts) and hidden.reply.get("id") == rounds[-1]
+        unfinished = shown.get("status") in ("queued", "in_progress")
+        return StoredResponse(
+            str(shown.get("id")),
+            request.principal.tenant,
+            request.user,
+            rounds,
+            served.label,
+            request.body["model"],
+            turn.session.conversation.name,
+            hidden.last if isinstance(hidden, HiddenParts) and pending else (),
+            None if unfinished else shown,
+            {m: self._client_member(m) for m in ECHOED},
+            time.time(),
+        )
+
+    def _client_member(self, name: str) -> Any:
+        if name == "previous_response_id":
+            return self.request.chained or None
+        return self.request.body.get(name)
+
+
+def client_items(page: Json, tag: str) -> Json:
+    """Return a page of input items without what of ours was placed into them."""
+    data = page.get("data")
+    if not isinstance(data, list):
+        return page
+    return {**page, "data": [_client_item(i, tag) for i in data]}
+
+
+def _client_item(item: Any, tag: str) -> Any:
+    if not isinstance(item, dict) or not isinstance(content := item.get("content"), list):
+        return item
+    cleaned = without_spans(item, tag)["content"]
+    kept = [new for new, old in zip(cleaned, content, strict=True) if new == old or _says(new)]
+    return {**item, "content": kept}
+
+
+def _says(part: Any) -> bool:
+    return not isinstance(part, dict) or bool(str(part.get("text") or "").strip())
