@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         conversation_key,
     )
     from memory.conversation.messages import is_system, keyed_hash, text_of
-    from memory.core.blocks import LABEL, RESERVED, Block
+    from memory.core.blocks import LABEL, RESERVED, Block, without_spans
     from memory.core.edits import BlockEdit, Edit
     from memory.embed.base import Embed, EmbedRefused, EmbedUnavailable
     from memory.embed.onnx import OnnxEmbed, is_installed
@@ -143,6 +143,7 @@ __all__ = [
     "new_id",
     "parse_time",
     "text_of",
+    "without_spans",
 ]
 
 _HOMES = {
@@ -159,7 +160,7 @@ _HOMES = {
         "conversation_key",
     ),
     "memory.conversation.messages": ("is_system", "keyed_hash", "text_of"),
-    "memory.core.blocks": ("Block", "LABEL", "RESERVED"),
+    "memory.core.blocks": ("Block", "LABEL", "RESERVED", "without_spans"),
     "memory.core.edits": ("BlockEdit", "Edit"),
     "memory.embed.base": ("Embed", "EmbedRefused", "EmbedUnavailable"),
     "memory.embed.onnx": ("OnnxEmbed", "is_installed"),

@@ -66,8 +66,10 @@ class WireModel(RawServer):
             assert not self.faults, self.faults
 
     async def _behave(self, seen: Seen, wire: Wire) -> None:
-        if seen.method == "POST":
+        if seen.method == "POST" and seen.body:
             self.faults += [f"request {self.n + 1}: {f}" for f in self.check(seen.json)]
+        if await self.serve_other(seen, wire):
+            return
         answer = self.script.pop(0) if len(self.script) > 1 else self.script[0]
         self.n += 1
         if isinstance(answer, Callable):  # type: ignore[arg-type]
@@ -87,6 +89,10 @@ class WireModel(RawServer):
         for event in self.events(reply):
             await wire.part(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
         await wire.end()
+
+    async def serve_other(self, seen: Seen, wire: Wire) -> bool:
+        """Answer what is no turn; False for a turn."""
+        return False
 
     def check(self, body: Json) -> Iterable[str]:
         """What is illegal in a request."""
@@ -114,6 +120,25 @@ class ResponsesModel(WireModel):
     def __init__(self, *script: Any) -> None:
         super().__init__(*script)
         self.stored: dict[str, list[Json]] = {}
+        self.replies: dict[str, Json] = {}
+        self.inputs: dict[str, list[Json]] = {}
+
+    async def serve_other(self, seen: Seen, wire: Wire) -> bool:
+        """The verbs on a stored response."""
+        path = seen.path.partition("?")[0].partition("/responses/")[2]
+        name, _, verb = path.partition("/")
+        if not name or name in ("input_tokens", "compact"):
+            return False
+        if name not in self.replies:
+            await wire.json({"error": {"message": "not found", "code": None}}, 404)
+        elif seen.method == "DELETE":
+            del self.replies[name]
+            await wire.json({"id": name, "object": "response", "deleted": True})
+        elif verb == "input_items":
+            await wire.json({"object": "list", "data": self.inputs[name], "has_more": False})
+        else:
+            await wire.json(self.replies[name])
+        return True
 
     def check(self, body: Json) -> Iterable[str]:
         items = body.get("input")
@@ -158,7 +183,7 @@ class ResponsesModel(WireModel):
             "id": ident,
             "object": "response",
             "created_at": 1000 + self.n,
-            "status": "incomplete" if cut else "completed",
+            "status": "queued" if body.get("background") else "incomplete" if cut else "completed",
             "error": None,
             "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
             "instructions": body.get("instructions"),
@@ -166,6 +191,7 @@ class ResponsesModel(WireModel):
             "output": [o for o in output if o],
             "parallel_tool_calls": True,
             "previous_response_id": body.get("previous_response_id"),
+            "background": body.get("background", False),
             "store": body.get("store", True),
             "tool_choice": body.get("tool_choice", "auto"),
             "tools": [{"strict": True, **t} for t in body.get("tools") or []],
@@ -176,6 +202,7 @@ class ResponsesModel(WireModel):
             items = [{"role": "user", "content": items}] if isinstance(items, str) else items or []
             before = self.stored.get(str(body.get("previous_response_id")), [])
             self.stored[ident] = [*before, *items, *reply["output"]]
+            self.replies[ident], self.inputs[ident] = reply, items
         return reply
 
     def _item(self, part: Part) -> Json:

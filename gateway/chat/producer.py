@@ -14,7 +14,7 @@ from gateway.chat.capabilities import capabilities_of, record_rejection
 from gateway.chat.degraded import DegradedProducer
 from gateway.chat.request import TurnInput
 from gateway.chat.round_sender import TargetOptions
-from gateway.chat.stored_responses import ResponseKeeper
+from gateway.chat.stored_responses import keeper_of
 from gateway.chat.turn import Turn, TurnLimits
 from gateway.errors import GatewayError, Unavailable
 from gateway.http.response import CompletionProducer, ResponseHead
@@ -24,7 +24,6 @@ from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.wire.chat import Json
 from gateway.wire.headers import Pairs
-from gateway.wires.responses.format import RESPONSES
 from memory import MemoryFault, TurnRequest, keyed_hash
 
 HEAVY_SECONDS = 0.8  # that an answer waits for the store to take a long request
@@ -70,7 +69,7 @@ async def begin_turn(
             partial(record_rejection, gateway, request.facts, body),
             memory.placement == "cache_stable",
             request.facts,
-            ResponseKeeper(gateway, request, forward) if request.wire is RESPONSES else None,
+            keeper_of(gateway, request, forward),
         ),
     )
     return TurnProducer(request, forward, turn)

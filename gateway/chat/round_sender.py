@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Protocol
 
-from sqlalchemy import Connection
-
 from gateway.errors import UpstreamRefused
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.failures import as_context_overflow, is_overflow, sizes_told
@@ -33,7 +31,7 @@ class Injection(Enum):
 class TurnKeeper(Protocol):
     """Keeps what a turn leaves at the provider."""
 
-    def beside(self, turn: Any) -> Callable[[Connection], None] | None:
+    def beside(self, turn: Any) -> Callable[..., None] | None:
         """Return what is written in the transaction that records the turn."""
         ...
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection
 
 from gateway.auth.authenticator import Principal
 from gateway.chat.request import TurnInput
@@ -27,8 +26,7 @@ from gateway.storage.responses import StoredResponse
 from gateway.wire.chat import Json
 from gateway.wires.native import HiddenParts, NativeView
 from gateway.wires.responses.format import RESPONSES, input_items
-from memory import StoreUnavailable
-from memory.core.blocks import without_spans
+from memory import StoreUnavailable, without_spans
 
 ECHOED = ("instructions", "previous_response_id", "include")
 STORED_PATH = re.compile(r"/responses/(?P<id>[^/?]+)(?P<verb>/cancel|/input_items)?")
@@ -88,6 +86,13 @@ def _is_own(row: StoredResponse, principal: Principal, user: str | None) -> bool
     return principal.may_name(row.user)
 
 
+def keeper_of(
+    gateway: GatewayState, request: TurnInput, forward: Dispatcher
+) -> ResponseKeeper | None:
+    """Return what keeps a turn's response; None for a format whose provider stores nothing."""
+    return ResponseKeeper(gateway, request, forward) if request.wire is RESPONSES else None
+
+
 @dataclass(frozen=True, slots=True)
 class ResponseKeeper:
     """Keeps what a turn leaves at the provider.
@@ -99,10 +104,10 @@ class ResponseKeeper:
     request: TurnInput
     forward: Dispatcher
 
-    def beside(self, turn: Turn) -> Callable[[Connection], None] | None:
+    def beside(self, turn: Turn) -> Callable[..., None] | None:
         """Return what is written with a turn; None where the provider stores nothing."""
         found = self.row(turn)
-        return None if found is None else lambda conn: responses.put(conn, found)
+        return None if found is None else responses.writer(found)
 
     def row(self, turn: Turn) -> StoredResponse | None:
         """Return the row of a turn's response; None where the provider stores nothing."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from litestar import Request, Response, get, post, route
+from litestar import Request, Response, delete, get, post, route
 from litestar.enums import HttpMethod
 from litestar.params import FromPath
 from litestar.types import ASGIApp
 
 from gateway.chat import endpoint
 from gateway.chat.endpoint import MemoryPath
+from gateway.chat.stored_endpoint import StoredVerb
 from gateway.errors import ResourceNotFound
 from gateway.http.paths import segment
 from gateway.models.listing import model_card, model_list
@@ -86,6 +87,62 @@ async def user_messages(request: Request[Any, Any, Any], user: FromPath[str]) ->
 )
 async def relay_other_methods(request: Request[Any, Any, Any]) -> ASGIApp:
     return await _relay(request, 3 if request.scope["path"].startswith("/u/") else 1)
+
+
+async def _stored(
+    request: Request[Any, Any, Any], name: str, user: str | None, verb: str
+) -> Response[bytes]:
+    gateway: GatewayState = request.app.state.gateway
+    asked = StoredVerb(gateway, request.scope, segment(name), user and segment(user))
+    body, headers = await getattr(asked, verb)()
+    told = {k.decode(): v.decode() for k, v in headers}
+    return Response(body, headers=told, media_type=told.pop("content-type"))
+
+
+STORED = "/v1/responses/{name:str}"
+
+
+@get(STORED, summary="A stored response, as its client was shown it")
+async def stored_response(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[bytes]:
+    return await _stored(request, name, None, "get")
+
+
+@get(f"/u/{{user:str}}{STORED}", include_in_schema=False)
+async def user_stored_response(
+    request: Request[Any, Any, Any], user: FromPath[str], name: FromPath[str]
+) -> Response[bytes]:
+    return await _stored(request, name, user, "get")
+
+
+@delete(STORED, status_code=200, summary="Delete a stored response and all its rounds")
+async def delete_response(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[bytes]:
+    return await _stored(request, name, None, "delete")
+
+
+@delete(f"/u/{{user:str}}{STORED}", status_code=200, include_in_schema=False)
+async def user_delete_response(
+    request: Request[Any, Any, Any], user: FromPath[str], name: FromPath[str]
+) -> Response[bytes]:
+    return await _stored(request, name, user, "delete")
+
+
+@post(f"{STORED}/cancel", status_code=200, summary="Cancel a response in the background")
+async def cancel_response(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[bytes]:
+    return await _stored(request, name, None, "cancel")
+
+
+@get(f"{STORED}/input_items", summary="What the client had sent for a stored response")
+async def response_items(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[bytes]:
+    return await _stored(request, name, None, "input_items")
+
+
+@post(
+    ["/v1/responses/input_tokens", "/v1/responses/compact"],
+    status_code=200,
+    include_in_schema=False,
+)
+async def relay_response_tools(request: Request[Any, Any, Any]) -> ASGIApp:
+    return await _relay(request, 1)
 
 
 @post("/chat/completions", include_in_schema=False)
@@ -197,6 +254,13 @@ HANDLERS = (
     messages,
     user_messages,
     relay_other_methods,
+    relay_response_tools,
+    stored_response,
+    user_stored_response,
+    delete_response,
+    user_delete_response,
+    cancel_response,
+    response_items,
     models,
     user_models,
     one_model,

@@ -7,7 +7,7 @@ provider from its last. Without its row a response is nobody's here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +66,11 @@ def put(conn: Connection, found: StoredResponse) -> None:
         shown=None if found.shown is None else encode(found.shown).decode(),
         echo=encode(found.echo).decode(),
     )
+
+
+def writer(found: StoredResponse) -> Callable[[Connection], None]:
+    """Return what writes a response in a transaction of somebody else's."""
+    return lambda conn: put(conn, found)
 
 
 async def save(db: Database, found: StoredResponse) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import running
 from tests.e2e.responses.asking import APPEND, FACT, WEATHER, ask, kinds, texts
-from tests.wire_models import ResponsesModel, think, use
+from tests.wire_models import ResponsesModel, sse, think, use
 
 BOTH = pytest.mark.parametrize("stream", [False, True])
 
@@ -17,9 +17,7 @@ async def test_a_chained_call_goes_on_from_the_last_round(data, stream):
     async with ResponsesModel(*script) as up, running(up.url, data) as live:
         first, _ = await ask(live, "I like tea", stream=stream)
         assert first["id"] == "resp_1"
-        shown, events = await ask(
-            live, "And now?", stream=stream, previous_response_id=first["id"]
-        )
+        shown, events = await ask(live, "And now?", stream=stream, previous_response_id=first["id"])
         assert texts(shown) == ["Tea."]
         last_round = up.bodies[1]
         assert last_round["previous_response_id"] == "resp_1"
@@ -35,9 +33,7 @@ async def test_after_a_mixed_turn_our_outputs_ride_along(data, stream):
         first, _ = await ask(live, "Weather?", stream=stream, tools=[WEATHER])
         (call,) = [i for i in first["output"] if i["type"] == "function_call"]
         result = {"type": "function_call_output", "call_id": call["call_id"], "output": "rain"}
-        await ask(
-            live, [result], stream=stream, tools=[WEATHER], previous_response_id=first["id"]
-        )
+        await ask(live, [result], stream=stream, tools=[WEATHER], previous_response_id=first["id"])
         assert kinds(up.bodies[1]["input"]) == ["function_call_output", "function_call_output"]
 
 
@@ -66,3 +62,69 @@ async def test_an_unknown_response_is_not_found(data):
         assert http.status_code == 404
         assert http.json()["error"]["code"] == "previous_response_not_found"
         assert up.requests == []
+
+
+VERBS = [("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("GET", "/input_items")]
+
+
+@BOTH
+async def test_a_stored_response_is_what_its_client_was_shown(data, stream):
+    async with ResponsesModel([use(APPEND, FACT)], "Noted.") as up, running(up.url, data) as live:
+        shown, _ = await ask(live, "I like tea", stream=stream, instructions="Be brief.")
+        path = f"{live.url}/responses/{shown['id']}"
+        user = {"x-memory-user": "ada"}
+        found = await live.http.get(path, headers=user)
+        assert found.json() == shown
+        streamed = await live.http.get(path, headers=user, params={"stream": "true"})
+        assert sse(streamed.text)[-1]["response"] == shown
+        items = (await live.http.get(f"{path}/input_items", headers=user)).json()["data"]
+        assert items == [{"role": "user", "content": "I like tea"}]
+        gone = await live.http.delete(path, headers=user)
+        assert gone.json() == {"id": shown["id"], "object": "response", "deleted": True}
+        assert up.replies == {}
+        assert (await live.http.get(path, headers=user)).status_code == 404
+
+
+@pytest.mark.parametrize(("method", "verb"), VERBS)
+async def test_a_response_of_another_owner_is_not_found(data, method, verb):
+    config = {"server.single_user": False}
+    async with ResponsesModel("Yes.") as up, running(up.url, data, config) as live:
+        shown, _ = await ask(live, "Hi")
+        asked = len(up.requests)
+        other = {"authorization": "Bearer sk-somebody-else"}
+        for name in (shown["id"], "resp_guessed"):
+            http = await live.http.request(
+                method, f"{live.url}/responses/{name}{verb}", headers=other
+            )
+            assert http.status_code == 404
+            assert isinstance(http.json()["error"]["message"], str)
+        sent = {"model": "m", "input": "Hi", "previous_response_id": shown["id"]}
+        http = await live.http.post(f"{live.url}/responses", json=sent, headers=other)
+        assert http.status_code == 404
+        assert len(up.requests) == asked
+
+
+async def test_a_response_in_the_background_is_the_clients_own_when_it_is_fetched(data):
+    async with ResponsesModel("Yes.") as up, running(up.url, data) as live:
+        shown, _ = await ask(live, "Hi", background=True, instructions="Be brief.")
+        assert (shown["status"], shown["instructions"]) == ("queued", "Be brief.")
+        for verb, method in (("", "GET"), ("/cancel", "POST")):
+            http = await live.http.request(
+                method,
+                f"{live.url}/responses/{shown['id']}{verb}",
+                headers={"x-memory-user": "ada"},
+            )
+            assert http.json()["instructions"] == "Be brief."
+            assert up.requests[-1].path == f"/v1/responses/{shown['id']}{verb}"
+
+
+async def test_erasing_a_user_takes_their_responses_and_counts_them(data):
+    config = {"server.single_user": False}
+    async with ResponsesModel("Yes.") as up, running(up.url, data, config) as live:
+        shown, _ = await ask(live, "Hi")
+        receipt = (await live.memory("DELETE", "/users/ada")).json()
+        assert receipt["erased"]["responses"] == 1
+        http = await live.http.get(
+            f"{live.url}/responses/{shown['id']}", headers={"x-memory-user": "ada"}
+        )
+        assert http.status_code == 404

@@ -1,0 +1,138 @@
+"""The verbs on a stored response: GET, DELETE, cancel, input items.
+
+What the provider keeps has our calls, outputs and core text in it. A finished response is answered
+from its row, as its client was shown it; the rest goes to the provider under the right id and comes
+back without what is ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qs
+
+import msgspec
+
+from gateway.chat.stored_responses import client_items, find_own
+from gateway.errors import UpstreamRefused, UpstreamUnreachable
+from gateway.http.response import SSE
+from gateway.pipeline import new_dispatcher
+from gateway.routing.router import Route, Target
+from gateway.state import GatewayState
+from gateway.storage import responses
+from gateway.storage.responses import StoredResponse
+from gateway.upstream.base import ANSWER_BYTES, UpstreamRequest
+from gateway.wire.chat import Json, decode, encode
+from gateway.wire.headers import Pairs, client_headers, merge_headers, upstream_headers
+from gateway.wires.envelope import event_of
+from gateway.wires.responses.reply import Echo, lift
+from memory.core.tool_definitions import OURS
+
+NO_MEMORY = [(b"x-memory-status", b"off"), (b"x-memory-reason", b"path")]
+
+
+class StoredVerb:
+    """One request on a stored response.
+
+    name: the response, as its client knows it. path_user: from `/u/{user}`.
+    """
+
+    def __init__(self, gateway: GatewayState, scope: Any, name: str, path_user: str | None) -> None:
+        self._gateway, self._scope, self._name = gateway, scope, name
+        self._headers = merge_headers(scope["headers"])
+        self._principal = gateway.keys.caller(self._headers)
+        self._user = gateway.names.user(self._principal, self._headers, path_user, {})
+        self._query = scope.get("query_string", b"").decode("latin-1")
+
+    async def get(self) -> tuple[bytes, Pairs]:
+        """Return the response, as JSON or as the events that its client was shown."""
+        row = await self._row()
+        shown = row.shown or await self._ask(row, "GET", row.rounds[-1], "")
+        shown = self._restored(row, shown)
+        if parse_qs(self._query).get("stream") == ["true"]:
+            after = int((parse_qs(self._query).get("starting_after") or ["-1"])[0])
+            return b"".join(_events(shown, after)), [*SSE, *NO_MEMORY]
+        return encode(shown), _json_headers()
+
+    async def cancel(self) -> tuple[bytes, Pairs]:
+        """Cancel a response that runs in the background."""
+        row = await self._row()
+        found = await self._ask(row, "POST", row.rounds[-1], "/cancel")
+        return encode(self._restored(row, found)), _json_headers()
+
+    async def input_items(self) -> tuple[bytes, Pairs]:
+        """Return what the client had sent, without what of ours was placed into it."""
+        row = await self._row()
+        query = f"?{self._query}" if self._query else ""
+        page = await self._ask(row, "GET", row.rounds[0], f"/input_items{query}")
+        tag = self._gateway.memory.scope(row.tenant, row.user, "default").tag
+        return encode(client_items(page, tag)), _json_headers()
+
+    async def delete(self) -> tuple[bytes, Pairs]:
+        """Delete a response and all its rounds."""
+        row = await self._row()
+        for name in row.rounds:
+            try:
+                await self._ask(row, "DELETE", name, "")
+            except UpstreamRefused as e:
+                if e.status != 404:  # what is gone there may go here
+                    raise
+        await responses.remove(self._gateway.memory.db, row.tenant, row.id)
+        told = {"id": row.id, "object": "response", "deleted": True}
+        return encode(told), _json_headers()
+
+    async def _row(self) -> StoredResponse:
+        return await find_own(self._gateway, self._principal, self._user, self._name)
+
+    async def _ask(self, row: StoredResponse, method: str, name: str, verb: str) -> Json:
+        """Ask the provider. Raises UpstreamRefused with its own answer, UpstreamUnreachable."""
+        target = self._target(row)
+        forward = new_dispatcher(
+            self._gateway, Route(((target,),), row.model), self._headers, self._principal
+        )
+        credential = forward.caller.credential(target)
+        headers = upstream_headers(forward.caller.headers, credential, None)
+        async with asyncio.timeout(target.settings.timeouts.total):
+            incoming = await target.upstream.send(
+                UpstreamRequest(f"/responses/{name}{verb}", None, headers, method)
+            )
+            data = await incoming.read(ANSWER_BYTES)
+            await incoming.close()
+        if not 200 <= incoming.status < 300:
+            told = client_headers(incoming.headers)
+            raise UpstreamRefused(incoming.status, forward.redact_key(data, target), told)
+        try:
+            found = decode(data or b"{}")
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+            raise UpstreamUnreachable(
+                "The provider answered with something that is no JSON."
+            ) from e
+        return found if isinstance(found, dict) else {}
+
+    def _target(self, row: StoredResponse) -> Target:
+        route = self._gateway.router.route(row.model, self._principal)
+        same = (t for t in route.targets if t.label == row.target)
+        return next(same, route.targets[0])
+
+    def _restored(self, row: StoredResponse, response: Json) -> Json:
+        """Return a response with the client's own members."""
+        echo = Echo(
+            OURS,
+            row.echo.get("instructions"),
+            row.echo.get("previous_response_id"),
+            include=row.echo.get("include"),
+            changed=True,
+        )
+        return {**echo.restore(response), "id": row.id}
+
+
+def _json_headers() -> Pairs:
+    return [(b"content-type", b"application/json"), *NO_MEMORY]
+
+
+def _events(response: Json, after: int) -> Iterator[bytes]:
+    """Yield a response's events behind one number."""
+    for number, event in enumerate(lift(response)):
+        if number > after:
+            yield event_of({**event, "sequence_number": number})
