@@ -44,9 +44,9 @@ MAX_INLINE_SECONDS, EWMA_WEIGHT, INLINE_BACKOFF_SECONDS = (
 # whole
 PAGE = 2048
 CHECKPOINT = 512  # works on the loop's thread between checkpoints: some 8 MB of log
-# as many of these count as one group of the writer's thread: up to 2 MB of log, as a piece of a
-# long work
-GROUP_WORKS = 64
+# A group of the writer's thread that took longer than this (a piece of a long work: 2 MB of log)
+# counts as so many: writes that wait for the thread wait for a checkpoint of two of them at most.
+LONG_GROUP_SECONDS, LONG_GROUP_WORKS = 0.004, 256
 BEHIND = 2048  # works beside one checkpoint, after which they wait for it
 LONG_LOG_PAGES = 2048  # pages in the log (4 MB) after which it is begun anew
 BUSY_TIMEOUT_MS = 5000  # ms that a write waits for another's
@@ -233,9 +233,11 @@ class SqliteThreads:
     async def write(self, works: Sequence[Work[Any]]) -> list[Any]:
         if self._writer is None:
             raise OSError("the database is not open")
+        begun = time.monotonic()
         found = await self._writer.run(works)
         if self._here is not None:
-            self._count(GROUP_WORKS)
+            long = time.monotonic() - begun > LONG_GROUP_SECONDS
+            self._count(LONG_GROUP_WORKS if long else len(works))
         return found
 
     def at_once(self, works: Sequence[Work[Any]], *, reading: bool = False) -> list[Any] | None:
