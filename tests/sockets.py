@@ -12,6 +12,21 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+TICK = 0.01  # seconds
+
+
+async def within(seconds: float, holds: Callable[[], object]) -> bool:
+    """Tell whether something comes to hold within so many seconds of a loop that gets its turns.
+
+    They are counted in turns of the loop: on a busy machine, which serves it late, a second has as
+    many of them as on a quiet one.
+    """
+    for _ in range(round(seconds / TICK)):
+        if holds():
+            return True
+        await asyncio.sleep(TICK)
+    return bool(holds())
+
 
 @dataclass
 class Seen:
@@ -22,6 +37,10 @@ class Seen:
     headers: list[tuple[str, str]]
     body: bytes
     gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def leaves(self, seconds: float = 1.0) -> None:
+        """The caller closes the connection within so many seconds; see `within`."""
+        assert await within(seconds, self.gone.is_set), f"open after {seconds} s"
 
     @property
     def json(self) -> Any:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from gateway.auth.key_store import PREFIX, KeyStore, digest_of
 from gateway.config.settings import Budget, KeyGrant, LimitSettings, Settings
@@ -27,11 +28,12 @@ Headers = Mapping[bytes, bytes]
 UNLIMITED, UNBOUNDED = LimitSettings(), Budget()
 
 
-@dataclass(frozen=True, slots=True)
-class Principal:
+class Principal(msgspec.Struct, frozen=True):
     """Whom a key stands for. authorization: the client's own, to go upstream in own-key mode only.
 
     paths: what it may reach on the relay beyond the stateless paths; None: everything.
+
+    A Struct, since a frozen dataclass of so many members takes six times as long to make.
     """
 
     tenant: str

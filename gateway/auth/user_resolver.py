@@ -47,6 +47,8 @@ class UserResolver:
     ) -> str | None:
         for source in self._order:
             for value in self._values(source, headers, path, body):
+                if value is None:
+                    continue
                 if (name := self._check_value(value, source)) is not None:
                     return name
         return None

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+import msgspec
+
 from gateway.errors import BudgetSpent, RateLimited
 from gateway.limits.counters import Counters, Reservation, ReservationRequest, ReservationResult
 
@@ -24,8 +26,7 @@ WINDOW_SECONDS = 60.0  # seconds of rpm and tpm
 Ledger = Callable[[str, float], Awaitable[float]]
 
 
-@dataclass(frozen=True, slots=True)
-class KeyQuota:
+class KeyQuota(msgspec.Struct, frozen=True):
     """What one key may use.
 
     key: its name, unique in a gateway. usd: per `period`, a calendar period in UTC. 0 is no limit.

@@ -106,6 +106,8 @@ class LocalCooldowns:
         )
 
     async def find(self, names: Sequence[str]) -> dict[str, Cooldown]:
+        if not self.records.held:
+            return {}
         now = self._clock()
         found = {
             n: r

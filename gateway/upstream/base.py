@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from typing import NamedTuple, Protocol
 
 from gateway.errors import GatewayError
@@ -97,14 +98,13 @@ class UpstreamResponse:
 
     async def read(self, limit: int | None = None) -> bytes:
         """Return the whole body; past `limit` bytes the rest is left unread."""
-        parts: list[bytes] = []
-        size = 0
+        # It grows in place: to join the pieces of a large body would copy it in one long step.
+        read = BytesIO()
         async for part in self.body:
-            parts.append(part)
-            size += len(part)
-            if limit is not None and size >= limit:
+            read.write(part)
+            if limit is not None and read.tell() >= limit:
                 break
-        return b"".join(parts)
+        return read.getvalue()
 
     async def close(self) -> None:
         closer = getattr(self.body, "aclose", None)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gateway.config.settings import Price
-from gateway.usage.pricing import TokenUsage, cost_of, tokens_of
+from gateway.usage.pricing import MEMBERS, TokenUsage, cost_of, tokens_of
 from gateway.wire.sse import SseFramer
 
 BYTES_A_TOKEN = 4
@@ -75,11 +75,14 @@ class Meter:
     def record_usage(self, usage: Any) -> None:
         """What the latest call's upstream says it used.
 
-        Said again, later counts replace earlier ones, unless they are none.
+        Said again, later counts replace earlier ones, unless they are none. Of all its members,
+        however many, only those are kept that are billed by.
         """
         if isinstance(usage, dict) and self.calls:
             known = self.calls[-1].usage
-            known.update({k: v for k, v in usage.items() if v or k not in known})
+            for name in MEMBERS & usage.keys():
+                if (value := usage[name]) or name not in known:
+                    known[name] = value
 
     def bill(self) -> UsageTotals:
         """Return all of it: the last call is what the client saw, those before it and the asides

@@ -8,7 +8,7 @@ of it is billed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,20 +16,25 @@ from gateway.config.settings import ModelSettings, Price
 
 MAX_COUNT = 2**31 - 1  # of one count: what a column holds
 NUMBERS = (int, float)
-COUNTS = (
-    "prompt_tokens",
-    "completion_tokens",
-    "total_tokens",
-    "input_tokens",
-    "output_tokens",
-    "cache_read_input_tokens",
-    "cache_creation_input_tokens",
-    "prompt_cache_hit_tokens",
-    "cached_tokens",
-    "cache_creation_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
+COUNTS = frozenset(
+    (
+        "prompt_tokens",
+        "completion_tokens",
+        "total_tokens",
+        "input_tokens",
+        "output_tokens",
+        "cache_read_input_tokens",
+        "cache_creation_input_tokens",
+        "prompt_cache_hit_tokens",
+        "cached_tokens",
+        "cache_creation_tokens",
+        "cache_write_tokens",
+        "reasoning_tokens",
+    )
 )
+INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details")
+OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
+MEMBERS = frozenset((*COUNTS, *INPUT_DETAILS, *OUTPUT_DETAILS))  # of a usage object that are read
 NOTHING: Mapping[str, int] = {}
 
 
@@ -58,7 +63,7 @@ def tokens_of(usage: Mapping[str, Any] | None) -> TokenUsage | None:
     Messages or embeddings; None when it holds no count. Of a streamed message, give the members of
     `message_start` with those of the last `message_delta` over them.
     """
-    if not isinstance(usage, Mapping):
+    if not isinstance(usage, dict):
         return None
     counts = _counts(usage)
     read = counts.get("cache_read_input_tokens", 0)
@@ -71,8 +76,8 @@ def tokens_of(usage: Mapping[str, Any] | None) -> TokenUsage | None:
         return None
     if taken is None:
         taken = total or 0 if made is None else 0
-    before = _part(usage, "prompt_tokens_details", "input_tokens_details")
-    after = _part(usage, "completion_tokens_details", "output_tokens_details")
+    before = _part(usage, INPUT_DETAILS)
+    after = _part(usage, OUTPUT_DETAILS)
     cached = before.get("cached_tokens") or counts.get("prompt_cache_hit_tokens") or read
     written = before.get("cache_creation_tokens", before.get("cache_write_tokens", 0)) or written
     reasoning = after.get("reasoning_tokens", 0)
@@ -89,17 +94,16 @@ def _counts(members: Mapping[str, Any]) -> Mapping[str, int]:
     """Return the members that are counts: one beyond all answers would spend a budget that
     nobody used.
     """
-    found = [(name, members[name]) for name in COUNTS if name in members]
     return {
         name: int(value)
-        for name, value in found
-        if type(value) in NUMBERS and 0 <= value <= MAX_COUNT
+        for name in COUNTS & members.keys()
+        if type(value := members[name]) in NUMBERS and 0 <= value <= MAX_COUNT
     }
 
 
-def _part(usage: Mapping[str, Any], *names: str) -> Mapping[str, int]:
+def _part(usage: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, int]:
     for name in names:
-        if isinstance(part := usage.get(name), Mapping):
+        if isinstance(part := usage.get(name), dict):
             return _counts(part)
     return NOTHING
 

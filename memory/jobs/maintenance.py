@@ -12,7 +12,7 @@ from functools import partial
 from memory.jobs.reindex import begin, reindex_handler
 from memory.jobs.worker import Handler, Worker
 from memory.retrieval.retriever import Retriever
-from memory.stores.sql import fts, passage_lifecycle, retention, vectors
+from memory.stores.sql import fts, message_pieces, passage_lifecycle, retention, vectors
 from memory.stores.sql.database import Database
 from memory.stores.sql.erasure import expire_unnamed, finish
 from memory.stores.sql.jobs import Effect, QueuedJob, delete_dead, enqueue
@@ -63,6 +63,7 @@ def expire_handler(db: Database, ages: RetentionPolicy) -> Handler:
         for work in (
             lambda conn: retention.expire_retries(conn, now),
             lambda conn: retention.expire_records(conn, now - ages.explain * DAY),
+            lambda conn: message_pieces.expire_orphans(conn, now),
             lambda conn: delete_dead(conn, now - DEAD_DAYS * DAY),
             *(lambda conn, x=x: x.expire(conn, now) for x in db.application_tables),
         ):

@@ -79,7 +79,7 @@ async def list_messages(
 
 def parse_message(row: MessageRow) -> Json:
     """Return a listed message as it was given."""
-    return message_rows.message_of(row["body"], row["role"], row["content"])
+    return message_rows.parse_message(row["body"], row["role"], row["content"])
 
 
 async def search_messages(memory: Memory, scope: Scope, wanted: SearchQuery) -> list[MessageRow]:

@@ -161,6 +161,7 @@ def start_turn(
         TurnStore(
             services.db,
             services.spill,
+            snapshot.owner,
             attempt.patience,
             heavy=ask.messages.heavy or held > LIGHT,
         ),

@@ -67,7 +67,7 @@ class TurnRecorder:
         opening = await turn.store.look(pending_turn, turn, prompt)
         self._lost = True
         progress.scope_id = await turn.store.write(
-            lambda conn: turn_writer.open_turn(conn, opening)
+            lambda conn: turn_writer.open_turn(conn, opening), large=opening.large
         )
         progress.opened, self._lost = True, False
 
@@ -98,6 +98,7 @@ class TurnRecorder:
             head, blocks = await store.write(
                 write,
                 WRITE_SECONDS if opening is None else TOGETHER_SECONDS,
+                [*record.large, *(opening.large if opening is not None else ())],
             )
             self._cache_for_next_turn(prompt, RecordedTurn(record, head, blocks), sent)
         except Erased:

@@ -145,7 +145,7 @@ def _append(path: Path, lines: Sequence[bytes]) -> None:
         size = os.fstat(fd).st_size
         torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
         try:
-            _write(fd, (b"\n" if torn else b"") + b"".join(line + b"\n" for line in lines))
+            _write(fd, [b"\n"] * torn + [part for line in lines for part in (line, b"\n")])
         except OSError:
             with contextlib.suppress(OSError):
                 os.ftruncate(fd, size)  # half a line would tear the next one too
@@ -160,7 +160,7 @@ def _rewrite(path: Path, lines: Sequence[bytes]) -> None:
     if lines:
         fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
-            _write(fd, b"".join(line + b"\n" for line in lines))
+            _write(fd, [part for line in lines for part in (line, b"\n")])
         finally:
             os.close(fd)
         part.replace(path)
@@ -169,11 +169,12 @@ def _rewrite(path: Path, lines: Sequence[bytes]) -> None:
     part.unlink(missing_ok=True)
 
 
-def _write(fd: int, data: bytes) -> None:
-    """Write all of it and fsyncs. Raises OSError."""
-    left = memoryview(data)
-    while left:
-        left = left[os.write(fd, left) :]
+def _write(fd: int, parts: Sequence[bytes]) -> None:
+    """Write all of it, a large line uncopied, and fsyncs. Raises OSError."""
+    for part in parts:
+        left = memoryview(part)
+        while left:
+            left = left[os.write(fd, left) :]
     os.fsync(fd)
 
 

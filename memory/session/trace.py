@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from memory.context.epoch import PlacementPlan
 from memory.conversation.messages import Json
+
+MAX_USAGE_MEMBERS = 64  # of one object that are kept: upstreams tell a dozen
 
 
 @dataclass(slots=True)
@@ -60,5 +63,19 @@ class ExplainTrace:
             "evicted": self.evicted,
             "timings_ms": self.timings,
             "remarks": self.notes,
-            "tokens": {"injected": injected, "prompt_estimate": prompt, "rounds": self.rounds},
+            "tokens": {
+                "injected": injected,
+                "prompt_estimate": prompt,
+                "rounds": [_beginning(told) for told in self.rounds],
+            },
         }
+
+
+def _beginning(usage: Any, depth: int = 3) -> Any:
+    """Return what an upstream told of its usage, of each object its first members."""
+    if isinstance(usage, dict):
+        first = islice(usage.items(), MAX_USAGE_MEMBERS) if depth else ()
+        return {name: _beginning(value, depth - 1) for name, value in first}
+    if isinstance(usage, list):
+        return [_beginning(value, depth - 1) for value in usage[:MAX_USAGE_MEMBERS] if depth]
+    return usage[:MAX_USAGE_MEMBERS] if isinstance(usage, str) else usage

@@ -79,6 +79,11 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
     """Return what is written of a turn with its answers."""
     snapshot, identity, plan = turn.snapshot, turn.identity, prompt.plan
     history, past = snapshot.turn, snapshot.past
+    nodes = [_answered_node(turn, prompt, outcome, i) for i in range(len(outcome.answers))]
+    contents = [
+        list(contents_of([(answer, node.digest)]))
+        for answer, node in zip(outcome.answers, nodes, strict=True)
+    ]
     begins_epoch = plan.reason and prompt.core and turn.ask.mode == "full"
     evicted = [
         (history.messages[i], history.chain.digest(i))
@@ -88,7 +93,7 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
     return TurnRecord(
         snapshot.owner,
         identity.conversation.id,
-        [_answered_node(turn, prompt, outcome, i) for i in range(len(outcome.answers))],
+        nodes,
         list(outcome.answers),
         history.newest >= 0 and not snapshot.prepended,
         plan.epoch if begins_epoch else None,
@@ -99,6 +104,7 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         identity.head,
         turn.keeps_history,
         identity.adopted,
+        contents=contents,
         used=list(prompt.recalled),
         scope_id=turn.progress.scope_id,
         parent_turn=past.node.turn if past.node else None,

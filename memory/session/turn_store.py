@@ -6,15 +6,19 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from memory.conversation.messages import Json, text_of
+from memory.conversation.messages import Json
 from memory.errors import MemoryFault, StoreUnavailable
 from memory.session.recovery_log import RecoveryLog
 from memory.session.store_deadline import StoreDeadline
+from memory.stores.sql import message_pieces, scopes, turn_writer
 from memory.stores.sql.database import Database
+from memory.stores.sql.message_pieces import LargeBody
+from memory.stores.sql.scopes import ScopeOwner
 from memory.stores.sql.turn_writer import TurnRecord
 
 T = TypeVar("T")
@@ -22,25 +26,33 @@ log = logging.getLogger("mnemogate")
 
 # characters of answers and of blocks, bytes of a request, that are looked at on the event loop
 LIGHT = 1 << 18
-ITEM_WEIGHT = 1000  # characters that an answer, or a call in one, takes as long as
+ITEM_WEIGHT = 200  # characters that any other value of an answer takes as long as
 
 
 def weight_of(answers: Sequence[Json]) -> int:
-    """Return how long answers take to look at, in characters of text."""
-    return sum(
-        len(text_of(a)) + ITEM_WEIGHT * (1 + len(a.get("tool_calls") or ())) for a in answers
-    )
+    """Return how long answers take to look at, in characters; past LIGHT it does not count on."""
+    total, left = 0, list[object](answers)
+    while left and total <= LIGHT:
+        one = left.pop()
+        total += len(one) if isinstance(one, str) else ITEM_WEIGHT
+        if isinstance(one, dict):
+            left += one.values()
+        elif isinstance(one, list):
+            left += one
+    return total
 
 
 @dataclass(slots=True)
 class TurnStore:
     """What one turn writes.
 
-    patience: what it may wait for that, in all. heavy: it takes long to look at, and to write.
+    owner: whose memory. patience: what it may wait for that, in all. heavy: it takes long to look
+    at, and to write.
     """
 
     db: Database
     spill_file: RecoveryLog
+    owner: ScopeOwner
     patience: StoreDeadline
     heavy: bool = False
 
@@ -48,18 +60,24 @@ class TurnStore:
         """Do what looks at all that is written: off the event loop where that takes long."""
         return await asyncio.to_thread(work, *args) if self.heavy else work(*args)
 
-    async def write(self, work: Callable[[Connection], T], most: float | None = None) -> T:
+    async def write(
+        self,
+        work: Callable[[Connection], T],
+        most: float | None = None,
+        large: Sequence[LargeBody] = (),
+    ) -> T:
         """Write a few rows, within `most` seconds of the patience.
 
-        None: begun beside the upstream's work, and whoever waits for it counts. Raises Erased, and
+        None: begun beside the upstream's work, and whoever waits for it counts. large: bodies that
+        the rows name. Raises Erased, and
         StoreUnavailable whatever else the store did: no answer of an upstream's is lost by it.
         """
         try:
             if most is None:
-                return await self.db.write(work, small=not self.heavy)
+                return await self._write(work, large)
             with self.patience.of(most) as seconds:
                 async with asyncio.timeout(seconds):
-                    return await self.db.write(work, small=not self.heavy)
+                    return await self._write(work, large)
         except MemoryFault:
             raise
         except TimeoutError as e:
@@ -67,6 +85,20 @@ class TurnStore:
         except Exception as e:
             log.exception("the store failed in a way that nobody foresaw")
             raise StoreUnavailable(f"the store failed: {type(e).__name__}") from e
+
+    async def _write(self, work: Callable[[Connection], T], large: Sequence[LargeBody]) -> T:
+        if not large:
+            return await self.db.write(work, small=not self.heavy)
+        try:
+            scope = partial(scopes.get_or_create, owner=self.owner)
+            await message_pieces.write(self.db, scope, large)
+            return await self.db.write(work)
+        except BaseException:
+            # behind the row, should it be under way after all
+            drop = partial(turn_writer.drop_pieces, owner=self.owner, bodies=large)
+            dropping = asyncio.ensure_future(self.db.write(drop))
+            dropping.add_done_callback(lambda task: task.cancelled() or task.exception())
+            raise
 
     async def spill(self, record: TurnRecord) -> bool:
         """Keep in a file what the store did not take.

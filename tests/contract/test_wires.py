@@ -262,7 +262,7 @@ async def test_each_clock_names_itself_and_closes_the_connection(line, behave, l
     with pytest.raises(UpstreamTimeout) as e:
         await (await to.up(**limits).send(call())).read()
     assert e.value.code == code
-    await asyncio.wait_for(to.server.requests[0].gone.wait(), 2)
+    await to.server.requests[0].leaves(2)
 
 
 async def test_what_is_not_streamed_has_its_total_time_alone(line):
@@ -292,7 +292,7 @@ async def test_who_leaves_closes_the_connection_at_once(line, behave, how):
     if not task.done():
         task.cancel()
     await asyncio.wait([task])
-    await asyncio.wait_for(to.server.requests[0].gone.wait(), 1)
+    await to.server.requests[0].leaves()
     assert left == [1]
     if to.proxy:
         await eventually(lambda: not to.proxy.open)

@@ -133,7 +133,7 @@ async def test_half_of_an_aborted_answer_is_still_recognised(data):
             async for line in response.aiter_lines():
                 if "three" in line:
                     break
-        await asyncio.wait_for(up.requests[0].gone.wait(), 1)
+        await up.requests[0].leaves()
         async with asyncio.timeout(3):
             while "one two three " not in await texts(live):
                 await asyncio.sleep(0.02)

@@ -157,10 +157,15 @@ class Database:
     async def open(self) -> None:
         """Create the tables of an empty database, refuses one of another version, starts the
         writer.
+
+        A database that is refused is closed again.
         """
         try:
             await self._connections.open()
             await self._connections.write([_prepare])
+        except NotUpgraded:
+            await self._connections.close()
+            raise
         except (SQLAlchemyError, OSError) as e:
             raise StoreUnavailable(
                 f"the database {make_url(self.url).render_as_string()} cannot be opened: {e}"

@@ -183,12 +183,11 @@ def _nodes(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
         .order_by(m.id)
     ):
         said.setdefault(message.node, []).append(message)
-    return [line for row in rows for line in _node(row, said.get(row.id, ()), agent)], rows[
-        -1
-    ].id if len(rows) == PAGE else DONE
+    lines = [line for row in rows for line in _node(conn, row, said.get(row.id, ()), agent)]
+    return lines, rows[-1].id if len(rows) == PAGE else DONE
 
 
-def _node(row: Row[Any], said: Rows, agent: str) -> Iterator[ExportLine]:
+def _node(conn: Connection, row: Row[Any], said: Rows, agent: str) -> Iterator[ExportLine]:
     ident = str(row.id)
     yield NodeLine(
         agent=agent,
@@ -204,7 +203,7 @@ def _node(row: Row[Any], said: Rows, agent: str) -> Iterator[ExportLine]:
             agent=agent,
             conversation=row.name,
             node=ident,
-            message=given(m.body, m.role, m.content),
+            message=given(conn, m),
             source=m.source,
             aborted=m.aborted,
             created_at=iso(m.created_at),

@@ -15,7 +15,7 @@ from memory.conversation.messages import Json, is_system, text_of
 from memory.ids import new_id, new_key
 from memory.search.query import speaker_name
 from memory.search.ranking import SimilarityScores
-from memory.stores.sql import fts, vectors
+from memory.stores.sql import fts, message_pieces, vectors
 from memory.stores.sql import schema as t
 from memory.stores.sql.fts import TEXT, IndexScope, SearchDocument
 from memory.stores.sql.jobs import QueuedJob, enqueue
@@ -51,8 +51,15 @@ class MessagePlace:
     before: str = ""
 
 
-def message_of(body: str, role: str, content: str) -> Json:
+def message_of(conn: Connection, row: Any) -> Json:
     """Return a message as it was given, from its row."""
+    if row.pieces is not None:
+        return message_pieces.read(conn, row)
+    return parse_message(row.body, row.role, row.content)
+
+
+def parse_message(body: str, role: str, content: str) -> Json:
+    """Return a message whose body is whole as it was given."""
     return decode(body) if body else {"role": role, "content": content}
 
 
@@ -73,6 +80,7 @@ def contents_of(found: Iterable[tuple[Json, bytes]]) -> Iterator[dict[str, Any]]
             "body": "" if plain else encode(message).decode(),
             "content": words,
             "digest": digest,
+            "pieces": None,
         }
 
 
@@ -146,7 +154,7 @@ def add(
         greatest = max(greatest, key)
         add_row(conn, t.messages, id=key, **row)
         words = row["content"]
-        who = speaker(message_of(row["body"], row["role"], words))
+        who = speaker(parse_message(row["body"], row["role"], words))
         document = SearchDocument(scope_id, words, who, before, place.at)
         fts.put_document(conn, "messages_fts", key, document)
         before = words
@@ -215,7 +223,9 @@ def words_before(conn: Connection, conversation: int, node: int | None, key: int
 
 def remove(conn: Connection, which: Any) -> int:
     """Remove messages, their documents and their vectors. Returns how many."""
-    keys = list(conn.execute(select(m.id).where(which)).scalars())
+    found = conn.execute(select(m.id, m.pieces).where(which)).all()
+    message_pieces.remove(conn, [row.pieces for row in found if row.pieces is not None])
+    keys = [row.id for row in found]
     for key in keys:
         fts.drop(conn, "messages_fts", key)
     if keys:
@@ -403,8 +413,12 @@ def page(conn: Connection, conversation: int, after: int, limit: int) -> list[di
         .where(m.conversation == conversation, m.id > after)
         .order_by(m.id)
         .limit(limit)
-    )
-    return [dict(r._mapping) for r in rows]
+    ).all()
+    return [
+        dict(r._mapping)
+        | ({"body": encode(message_of(conn, r)).decode()} if r.pieces is not None else {})
+        for r in rows
+    ]
 
 
 def count(conn: Connection, conversation: int) -> int:

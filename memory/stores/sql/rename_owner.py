@@ -18,7 +18,14 @@ from sqlalchemy import Connection, Row, bindparam, delete, exists, select, updat
 
 from memory.conversation.matching import HashChain, trail_after
 from memory.conversation.matching import TurnNode as Answered
-from memory.conversation.messages import EMPTY, canonical, extend_chain, is_system, keyed_hash
+from memory.conversation.messages import (
+    EMPTY,
+    Json,
+    canonical,
+    extend_chain,
+    is_system,
+    keyed_hash,
+)
 from memory.errors import Conflict, NotFound
 from memory.scope import Scope, owner_key
 from memory.stores.sql import row_removal
@@ -94,12 +101,12 @@ def page(conn: Connection, scope_id: int, key: bytes, behind: int) -> int | None
     if not rows:
         _loose(conn, scope_id, key)
         return None
-    spoken: dict[int, list[Row[Any]]] = {}
+    spoken: dict[int, list[tuple[Row[Any], Json]]] = {}
     for one in conn.execute(
         select(t.messages).where(m.node.in_([r.id for r in rows])).order_by(m.id)
     ):
-        spoken.setdefault(one.node, []).append(one)
-    if messages := [_message(one, key) for mine in spoken.values() for one in mine]:
+        spoken.setdefault(one.node, []).append((one, message_of(conn, one)))
+    if messages := [_digest(*one, key) for mine in spoken.values() for one in mine]:
         conn.execute(SET_MESSAGE, messages)
     known = _before(conn, rows)
     conn.execute(SET_NODE, [_node(row, spoken.get(row.id, ()), key, known) for row in rows])
@@ -111,11 +118,10 @@ def _loose(conn: Connection, scope_id: int, key: bytes) -> None:
     if found := conn.execute(
         select(t.messages).where(m.scope_id == scope_id, m.node.is_(None))
     ).all():
-        conn.execute(SET_MESSAGE, [_message(one, key) for one in found])
+        conn.execute(SET_MESSAGE, [_digest(one, message_of(conn, one), key) for one in found])
 
 
-def _message(row: Row[Any], key: bytes) -> dict[str, Any]:
-    message = message_of(row.body, row.role, row.content)
+def _digest(row: Row[Any], message: Json, key: bytes) -> dict[str, Any]:
     return {
         "row": row.id,
         "new": EMPTY if is_system(message) else keyed_hash(key, canonical(message)),
@@ -132,13 +138,11 @@ def _before(conn: Connection, rows: Sequence[Row[Any]]) -> dict[int, Any]:
 
 
 def _node(
-    row: Row[Any], spoken: Sequence[Row[Any]], key: bytes, known: dict[int, Any]
+    row: Row[Any], spoken: Sequence[tuple[Row[Any], Json]], key: bytes, known: dict[int, Any]
 ) -> dict[str, Any]:
     """Return the new values of a node, which is then among the `known`."""
     parent, first = known.get(row.parent), known.get(row.turn) if row.turn != row.id else None
-    found = [
-        message_of(one.body, one.role, one.content) for one in spoken if one.source != "evicted"
-    ]
+    found = [message for one, message in spoken if one.source != "evicted"]
     answer = next((message for message in found if message.get("role") == "assistant"), None)
     link = (
         first.asked

@@ -11,15 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, delete, select
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, exists, select
 
 from memory.stores.sql import fts as index
 from memory.stores.sql import schema as t
 from memory.stores.sql import vectors
 from memory.stores.sql.batches import ROWS, ROWS_PER_STATEMENT, WriterShare
+from memory.stores.sql.message_pieces import remove_next
 from memory.stores.sql.vectors import MESSAGES, PASSAGES, VectorKind
 
-n, p, b = t.nodes.c, t.passages.c, t.blocks.c
+n, m, p, b = t.nodes.c, t.messages.c, t.passages.c, t.blocks.c
 OF_A_SCOPE = {
     "versions": t.block_versions,
     "blocks": t.blocks,
@@ -28,7 +29,7 @@ OF_A_SCOPE = {
     "vectors": t.vectors,
     "jobs": t.jobs,
 }
-ALSO = (t.message_vectors, t.epochs, t.shared_members)
+ALSO = (t.message_vectors, t.message_pieces, t.epochs, t.shared_members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,22 @@ class _Removal:
         self.wiped = RemovedRows()
 
     def messages(self) -> bool:
-        return self._remove_indexed(MESSAGES, "messages_fts", self._which.of(t.messages))
+        return self._pieces() and self._remove_indexed(
+            MESSAGES, "messages_fts", self._which.of(t.messages)
+        )
+
+    def _pieces(self) -> bool:
+        """Remove the pieces of large messages, which are megabytes each."""
+        pieces = t.message_pieces.c
+        mine = pieces.scope_id == self._which.scope_id
+        if self._which.conversations:
+            named = exists().where(m.pieces == pieces.body, self._which.of(t.messages))
+            mine = and_(mine, named)
+        while remove_next(self._conn, mine):
+            self.wiped.counts["pieces"] += 1
+            if self._share.count_row():
+                return False
+        return True
 
     def passages(self) -> bool:
         return self._remove_indexed(PASSAGES, "passages_fts", self._which.of(t.passages))

@@ -194,10 +194,10 @@ nodes = Table(
     Index("ix_nodes_request", "request"),
 )
 # An index costs every turn a page to write: these hold what is not answered, and what was cut off.
-_PARTIAL = (
+_PARTIAL = [
     (Index("ix_nodes_asked", nodes.c.scope_id, nodes.c.asked), sql_text("state != 'done'")),
     (Index("ix_nodes_parent", nodes.c.parent), sql_text("state = 'aborted'")),
-)
+]
 
 
 @event.listens_for(metadata, "before_create")
@@ -222,8 +222,20 @@ messages = Table(
     Column("aborted", Boolean, nullable=False, server_default="0"),
     text("source"),
     at(),
+    Column("pieces", Key),  # where its body is kept in pieces (see `message_pieces`)
     Index("ix_messages_conversation", "conversation", "id"),
     Index("ix_messages_scope_id", "scope_id", "created_at"),
+)
+_PARTIAL.append((Index("ix_messages_pieces", messages.c.pieces), sql_text("pieces IS NOT NULL")))
+
+message_pieces = Table(
+    "message_pieces",
+    metadata,
+    Column("body", Key, primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    scope_column(),
+    text("data"),
+    Index("ix_message_pieces_scope_id", "scope_id"),
 )
 
 # How far something has come, by its name. messages: the row key up to which messages are in the

@@ -151,6 +151,16 @@ def get_or_create(conn: Connection, owner: ScopeOwner) -> int:
     return ident
 
 
+def remove_if_empty(conn: Connection, scope_id: int) -> None:
+    """Remove a scope that holds nothing."""
+    kinds = (t.conversations, t.blocks, t.passages)
+    if all(
+        conn.execute(select(k.c.id).where(k.c.scope_id == scope_id).limit(1)).first() is None
+        for k in kinds
+    ):
+        conn.execute(delete(t.scopes).where(t.scopes.c.id == scope_id))
+
+
 def touch(conn: Connection, scope_id: int, *, outside: bool = False) -> None:
     """Mark activity.
 

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, bindparam, func, literal, select
 from memory.conversation.messages import Json, canonical, is_system
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import schema as t
+from memory.stores.sql.message_pieces import PIECE_CHARACTERS
 from memory.stores.sql.statements import execute, in_clause, select_in_batches
 
 n, m, s = t.nodes.c, t.messages.c, t.summaries.c
@@ -62,8 +63,10 @@ def _back() -> Any:
             older.c.id == line.c.parent, older.c.scope_id == scope, line.c.step < bindparam("most")
         )
     )
+    of_pieces = select(func.count() * PIECE_CHARACTERS).where(t.message_pieces.c.body == m.pieces)
+    characters = func.length(m.body) + func.length(m.content)
     size = (
-        select(func.coalesce(func.sum(func.length(m.body) + func.length(m.content)), 0))
+        select(func.coalesce(func.sum(characters + of_pieces.scalar_subquery()), 0))
         .where(m.node == line.c.id, m.scope_id == scope, m.source != "evicted")
         .scalar_subquery()
     )
@@ -72,7 +75,7 @@ def _back() -> Any:
 
 @cache
 def _select_messages(size: int) -> Any:
-    return select(m.id, m.node, m.body, m.role, m.content).where(
+    return select(m.id, m.node, m.body, m.role, m.content, m.pieces).where(
         m.scope_id == bindparam("scope"), in_clause(m.node, size), m.source != "evicted"
     )
 
@@ -150,5 +153,5 @@ def _messages(conn: Connection, scope_id: int, turns: Sequence[int]) -> list[lis
     """Return what was said in each of the turns."""
     found: dict[int, list[tuple[int, Json]]] = {turn: [] for turn in turns}
     for row in select_in_batches(conn, _select_messages, {"scope": scope_id}, turns):
-        found[row.node].append((row.id, message_rows.message_of(row.body, row.role, row.content)))
+        found[row.node].append((row.id, message_rows.message_of(conn, row)))
     return [[message for _, message in sorted(one, key=lambda x: x[0])] for one in found.values()]

@@ -44,6 +44,9 @@ MAX_INLINE_SECONDS, EWMA_WEIGHT, INLINE_BACKOFF_SECONDS = (
 # whole
 PAGE = 2048
 CHECKPOINT = 512  # works on the loop's thread between checkpoints: some 8 MB of log
+# A group of the writer's thread that took longer than this (a piece of a long work: 2 MB of log)
+# counts as so many: writes that wait for the thread wait for a checkpoint of two of them at most.
+LONG_GROUP_SECONDS, LONG_GROUP_WORKS = 0.004, 256
 BEHIND = 2048  # works beside one checkpoint, after which they wait for it
 LONG_LOG_PAGES = 2048  # pages in the log (4 MB) after which it is begun anew
 BUSY_TIMEOUT_MS = 5000  # ms that a write waits for another's
@@ -102,6 +105,10 @@ class ConnectionThread:
     def __init__(self, conn: aiosqlite.Connection, begin: str) -> None:
         self._conn = conn
         self._lite = SqliteConnection(conn._conn, begin)
+
+    @property
+    def raw(self) -> sqlite3.Connection:
+        return self._lite.raw
 
     async def run(self, works: Sequence[Work[Any]]) -> list[Any]:
         """Run the works in one transaction. Raises OSError for what the driver itself raised."""
@@ -189,6 +196,8 @@ class SqliteThreads:
                     _pages(PAGES_HERE),
                     *EVERYWHERE,
                 )
+                # a checkpoint within a commit would triple what everybody waits for it
+                await self._writer.call(_set_pragmas, self._writer.raw, "wal_autocheckpoint=0")
                 self._here = SqliteConnection(raw, READING), SqliteConnection(raw, WRITING)
         except sqlite3.Error as e:
             await self.close()
@@ -224,7 +233,12 @@ class SqliteThreads:
     async def write(self, works: Sequence[Work[Any]]) -> list[Any]:
         if self._writer is None:
             raise OSError("the database is not open")
-        return await self._writer.run(works)
+        begun = time.monotonic()
+        found = await self._writer.run(works)
+        if self._here is not None:
+            long = time.monotonic() - begun > LONG_GROUP_SECONDS
+            self._count(LONG_GROUP_WORKS if long else len(works))
+        return found
 
     def at_once(self, works: Sequence[Work[Any]], *, reading: bool = False) -> list[Any] | None:
         """Do small works on this thread, in one transaction.
@@ -249,7 +263,7 @@ class SqliteThreads:
         return found
 
     def _count(self, works: int) -> None:
-        """Count small writes; after so many of them the log is brought into the database."""
+        """Count writes; after so many of them the log is brought into the database."""
         self._since_checkpoint += works
         if self._checkpoint is None or self._checkpoint.done():
             if self._since_checkpoint >= CHECKPOINT:

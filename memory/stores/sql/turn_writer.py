@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -15,11 +16,13 @@ from memory.context.epoch import Epoch
 from memory.conversation.matching import TurnNode, trail_after
 from memory.conversation.messages import Json, keyed_hash
 from memory.errors import Erased
+from memory.stores.sql import message_pieces, scopes
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import passage_lifecycle as fact_rows
 from memory.stores.sql import schema as t
-from memory.stores.sql import scopes
 from memory.stores.sql.jobs import QueuedJob, enqueue
+from memory.stores.sql.message_pieces import LargeBody, split_off
+from memory.stores.sql.messages import contents_of
 from memory.stores.sql.statements import add_row, dialect_insert, execute, put_row
 from memory.stores.sql.turn_reader import (
     SAID,
@@ -73,6 +76,10 @@ class PendingTurn:
     scope_id: int | None = None  # the scope's row, where the turn found one
     # the scope and the conversation as this transaction found them (see `owners.standing`)
     there: Any = None
+    large: Sequence[LargeBody] = field(init=False)  # bodies of messages, which are written before
+
+    def __post_init__(self) -> None:
+        self.large = () if self.adopted else split_off(self.messages)
 
 
 def open_turn(conn: Connection, o: PendingTurn, *, answered: bool = False) -> int:
@@ -166,12 +173,14 @@ def drop_turn(conn: Connection, scope_id: int, node: int) -> None:
         is None
     ):
         conn.execute(delete(t.conversations).where(cv.id == row.conversation))
-    kinds = (t.conversations, t.blocks, t.passages)
-    if all(
-        conn.execute(select(k.c.id).where(k.c.scope_id == scope_id).limit(1)).first() is None
-        for k in kinds
-    ):
-        conn.execute(delete(t.scopes).where(t.scopes.c.id == scope_id))
+    scopes.remove_if_empty(conn, scope_id)
+
+
+def drop_pieces(conn: Connection, owner: scopes.ScopeOwner, bodies: Sequence[LargeBody]) -> None:
+    """Take the pieces back that were written for rows which did not follow."""
+    message_pieces.remove_unnamed(conn, [body.key for body in bodies])
+    if (scope_id := scopes.find(conn, owner.scope)) is not None:
+        scopes.remove_if_empty(conn, scope_id)
 
 
 @dataclass(slots=True)
@@ -198,8 +207,15 @@ class TurnRecord:
     )
     jobs: list[QueuedJob] = field(default_factory=list)  # what follows in the background
     used: list[int] = field(default_factory=list)  # passages that automatic recall showed
+    # what the rows of each answer say (see `messages.contents_of`); found out when they are
+    # written where it is not told
+    contents: Sequence[Sequence[dict[str, Any]]] | None = None
     scope_id: int | None = None  # the scope's row, where it is known
     parent_turn: int | None = None  # the turn of the first node's parent, where it is known
+    large: Sequence[LargeBody] = field(init=False)  # bodies of answers, which are written before
+
+    def __post_init__(self) -> None:
+        self.large = split_off(itertools.chain.from_iterable(self.contents or ()))
 
 
 def record(conn: Connection, r: TurnRecord, opening: PendingTurn | None = None) -> int:
@@ -279,7 +295,7 @@ def _answers(
     answers' messages.
     """
     said: list[dict[str, Any]] = []
-    for node, answer in zip(r.nodes, r.answers, strict=True):
+    for i, (node, answer) in enumerate(zip(r.nodes, r.answers, strict=True)):
         if r.again:
             message_rows.remove(
                 conn, (t.messages.c.node == node.id) & (t.messages.c.source == "answer")
@@ -289,9 +305,8 @@ def _answers(
         place = message_rows.MessagePlace(
             r.conversation, node.id, "answer", node.at, node.state == "aborted"
         )
-        said += message_rows.rows_of(
-            scope_id, place, message_rows.contents_of([(answer, node.digest)])
-        )
+        contents = r.contents[i] if r.contents else contents_of([(answer, node.digest)])
+        said += message_rows.rows_of(scope_id, place, contents)
     return said
 
 

@@ -40,7 +40,7 @@ async def left(live, up, requests=1, before=0.05, **asked):
     await asyncio.sleep(before)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    await asyncio.wait_for(up.requests[-1].gone.wait(), 1)
+    await up.requests[-1].leaves()
 
 
 async def never(seen, wire):

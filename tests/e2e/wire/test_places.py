@@ -20,6 +20,7 @@ from tests.e2e.wire.rows import row
 from tests.e2e.wire.test_retries import ERROR, Played, fine, says
 from tests.e2e.wire.test_targets import choice_of, pair
 from tests.e2e.wire.ways import ask
+from tests.sockets import within
 
 ONE_PLACE = {
     "models": {"m": {"targets": [{"provider": "openai", "concurrent": 1}]}},
@@ -74,8 +75,7 @@ async def test_who_leaves_before_the_first_byte_frees_the_connection_and_the_pla
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.1)
             left.cancel()
-            async with asyncio.timeout(1):
-                await up.requests[1].gone.wait()
+            await up.requests[1].leaves()
         up.script[:] = [fine]
         assert (await ask(live, "full")).status_code == 200
 
@@ -91,7 +91,7 @@ async def test_a_place_that_comes_free_as_its_waiter_gives_up_goes_to_the_next()
     slots.give(target.label)
     with pytest.raises(asyncio.CancelledError):
         await first
-    await asyncio.wait_for(second, 0.5)
+    await asyncio.wait_for(second, 10)
 
 
 async def test_a_right_to_try_is_not_kept_by_who_may_not_try_after_all():
@@ -123,9 +123,7 @@ async def test_who_finds_the_chosen_target_full_by_now_goes_to_a_free_one(data):
         }  # all of one conversation, so of one target
         async with running(one.url, data, config) as live:
             asked = [asyncio.ensure_future(ask(live, "full")) for _ in range(2)]
-            async with asyncio.timeout(2):
-                while (len(one.requests), len(two.requests)) != (1, 1):
-                    await asyncio.sleep(0.01)
+            assert await within(2, lambda: (len(one.requests), len(two.requests)) == (1, 1))
             for task in asked:
                 task.cancel()
             await asyncio.wait(asked)

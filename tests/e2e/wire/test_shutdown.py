@@ -109,14 +109,14 @@ async def test_streams_that_outlast_the_drain_are_told_and_the_exit_code_is_0(da
                 assert last["error"]["code"] == "unavailable"
                 assert "[DONE]" not in found
             assert await ended(process) == 0
-            assert time.monotonic() - begun < 1 + 5
+            assert time.monotonic() - begun < 1 + 30
 
 
 @row(75)
 @pytest.mark.parametrize("stream", [False, True])
 async def test_an_upstream_that_never_answers_does_not_hold_the_exit(data, stream):
     async def never(seen, wire):
-        await asyncio.sleep(60)
+        await asyncio.sleep(600)
 
     async with Model(never) as up:
         with serve(data, up, MNEMOGATE_SERVER__DRAIN_SECONDS="0.5") as process:
@@ -146,4 +146,4 @@ async def test_an_upstream_that_never_answers_does_not_hold_the_exit(data, strea
                         "unavailable",
                     )
                 assert await ended(process) == 0
-                assert time.monotonic() - begun < 0.5 + 5
+                assert time.monotonic() - begun < 0.5 + 30

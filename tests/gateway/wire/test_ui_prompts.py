@@ -261,7 +261,7 @@ def test_no_text_takes_long():
         "generate a short " + "-, a" * 3000,
         "provide a concise" + ", a-b" * 2000,
     ]
-    began = time.perf_counter()
+    began = time.thread_time()
     for words in many:
         assert not UiPromptDetector().matches(of(body("user", words)))
-    assert time.perf_counter() - began < 1
+    assert time.thread_time() - began < 1

@@ -34,7 +34,7 @@ async def test_a_duplicate_waits_until_the_first_is_released():
     await asyncio.sleep(0)
     assert not waiting.done()
     first.release()
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 10)
     await turns.wait_for(b"another")
 
 
@@ -49,7 +49,7 @@ async def test_who_waits_waits_for_the_next_attempt_too():
         await asyncio.sleep(0)
     assert not waiting.done()
     second.release()
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 10)
 
 
 def test_a_released_turn_does_not_end_a_later_attempt():

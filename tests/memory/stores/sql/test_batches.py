@@ -88,7 +88,7 @@ async def test_a_database_that_is_closed_tells_those_who_wait(tmp_path):
     await asyncio.sleep(0)
     await db.close()
     with pytest.raises(StoreUnavailable):
-        await asyncio.wait_for(second, 1)
+        await asyncio.wait_for(second, 10)
     first.cancel()
 
 

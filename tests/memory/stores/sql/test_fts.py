@@ -375,7 +375,7 @@ def test_a_message_comes_back_from_its_row_as_it_was(message):
     (row,) = messages.rows_of(
         1, messages.MessagePlace(1, 1, "chat", MAY), messages.contents_of([(message, b"d")])
     )
-    found = messages.message_of(row["body"], row["role"], row["content"])
+    found = messages.parse_message(row["body"], row["role"], row["content"])
     assert list(found.items()) == list(message.items())
 
 

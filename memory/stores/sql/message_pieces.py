@@ -1,0 +1,118 @@
+"""The bodies of large messages, in pieces.
+
+There is one writer, and everybody's small writes wait while it works: a row of 60 MiB takes it 130
+ms and more. So the body of a large message is written before its row, in pieces that are
+transactions of their own, and others pass between them. The row names the pieces and comes last: a
+message is there whole or not at all. Pieces that no row came to name are taken back; those of a
+process that ended leave by age.
+
+Nothing is left out for its size: a history that is kept here needs its images again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, delete, exists, select, tuple_
+
+from memory.conversation.messages import Json
+from memory.ids import key_at, new_key
+from memory.stores.sql import schema as t
+from memory.stores.sql.batches import BatchedWork
+from memory.stores.sql.fts import HEAD, MAX_DOCUMENT_CHARACTERS
+from memory.stores.sql.statements import add_row
+
+LARGE_CHARACTERS = 1 << 22  # of a message; one with more is kept in pieces
+PIECE_CHARACTERS = 1 << 21
+ORPHAN_SECONDS = 3600.0  # after which no turn will name its pieces any more
+p, m = t.message_pieces.c, t.messages.c
+NAMED = exists().where(m.pieces == p.body)
+encode, decode = msgspec.json.encode, msgspec.json.decode
+
+
+@dataclass(frozen=True, slots=True)
+class LargeBody:
+    """A body to be written in pieces. key: what its row names it by."""
+
+    key: int
+    text: str
+
+
+def split_off(contents: Iterable[dict[str, Any]]) -> list[LargeBody]:
+    """Take the bodies out of those contents (see `messages.contents_of`) that are large.
+
+    Such a row keeps what the search index reads: the speaker's name, and the beginning and the end
+    of its words.
+    """
+    found: list[LargeBody] = []
+    for content in contents:
+        body, words = content["body"], content["content"]
+        if len(body) + len(words) > LARGE_CHARACTERS:
+            found.append(LargeBody(new_key(), body or words))
+            content["pieces"] = found[-1].key
+            if body:
+                name = _named(body).name
+                content["body"] = encode({"name": name} if name else {}).decode()
+            if len(words) > MAX_DOCUMENT_CHARACTERS:
+                tail = words[HEAD - MAX_DOCUMENT_CHARACTERS :]
+                content["content"] = f"{words[:HEAD]}\n[...]\n{tail}"
+    return found
+
+
+class _Named(msgspec.Struct):
+    name: Any = None
+
+
+_named = msgspec.json.Decoder(_Named).decode
+
+
+async def write(
+    db: BatchedWork, scope: Callable[[Connection], int], bodies: Iterable[LargeBody]
+) -> None:
+    """Write bodies, piece by piece.
+
+    scope: finds the scope's row, and raises Erased. Raises StoreUnavailable.
+    """
+    for body in bodies:
+        for position, begin in enumerate(range(0, len(body.text), PIECE_CHARACTERS)):
+            data = body.text[begin : begin + PIECE_CHARACTERS]
+            row = {"body": body.key, "position": position, "data": data}
+            await db.write(partial(_put, scope=scope, row=row), piece=True)
+
+
+def _put(conn: Connection, scope: Callable[[Connection], int], row: dict[str, Any]) -> None:
+    add_row(conn, t.message_pieces, scope_id=scope(conn), **row)
+
+
+def read(conn: Connection, row: Any) -> Json:
+    """Return the message of a row that names pieces."""
+    found = conn.execute(select(p.data).where(p.body == row.pieces).order_by(p.position))
+    text = "".join(found.scalars())
+    return decode(text) if row.body else {"role": row.role, "content": text}
+
+
+def remove(conn: Connection, bodies: Iterable[int]) -> None:
+    """Remove the pieces of these bodies."""
+    conn.execute(delete(t.message_pieces).where(p.body.in_(list(bodies))))
+
+
+def remove_unnamed(conn: Connection, bodies: Iterable[int]) -> None:
+    """Remove the pieces of those of these bodies that no row names."""
+    conn.execute(delete(t.message_pieces).where(p.body.in_(list(bodies)), ~NAMED))
+
+
+def remove_next(conn: Connection, which: ColumnElement[bool]) -> bool:
+    """Remove one of these pieces. Returns whether there was one."""
+    found = conn.execute(select(p.body, p.position).where(which).limit(1)).first()
+    if found is not None:
+        conn.execute(delete(t.message_pieces).where(tuple_(p.body, p.position) == tuple(found)))
+    return found is not None
+
+
+def expire_orphans(conn: Connection, now: float) -> bool:
+    """Remove a piece that no row names. Returns whether there was one."""
+    return remove_next(conn, (p.body < key_at(now - ORPHAN_SECONDS)) & ~NAMED)
