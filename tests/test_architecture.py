@@ -208,6 +208,7 @@ OPENS_STORES = {
 INNER_NAMES = {
     "gateway.app",  # wires the jobs
     "gateway.chat.round_sender",  # offers the memory tools
+    "gateway.chat.stored_endpoint",  # takes them out of what a provider repeats
     "gateway.chat.turn",  # runs them
     "gateway.cli.fetch",  # fetches the embedder's files
     "gateway.cli.index",  # rebuilds the index
