@@ -148,6 +148,11 @@ class ResponsesModel(WireModel):
             if before not in self.stored:
                 yield f"unknown previous_response_id {before}"
             items = [*self.stored.get(before, ()), *items]
+        known = {i["id"]: i for kept in self.stored.values() for i in kept if "id" in i}
+        for item in items:
+            if item.get("type") == "item_reference" and item["id"] not in known:
+                yield f"a reference to no item: {item['id']}"
+        items = [known.get(i.get("id"), i) if "type" in i else i for i in items]
         asked: list[str] = []
         for at, item in enumerate(items):
             kind = item.get("type", "message")

@@ -38,8 +38,11 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
 
     Raises ResourceNotFound for a response that is not the caller's.
     """
+    if request.wire is not RESPONSES:
+        return request
+    request = await _resolve_references(gateway, request)
     named = request.body.get("previous_response_id")
-    if request.wire is not RESPONSES or not isinstance(named, str):
+    if not isinstance(named, str):
         return request
     if not request.uses_memory and gateway.keys.own:
         return request  # the client's own account, which the provider guards
@@ -58,6 +61,30 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
     if not request.uses_memory:
         changes["raw"] = msgspec.json.encode(body)
     return msgspec.structs.replace(request, **changes)
+
+
+async def _resolve_references(gateway: GatewayState, request: TurnInput) -> TurnInput:
+    """Return the request with the memory's view of items that it names by their ids alone."""
+    items = request.body.get("input")
+    if request.found is None or not isinstance(items, list):
+        return request
+    ids = [str(i.get("id")) for i in items if _is_reference(i)]
+    if not ids:
+        return request
+    try:
+        await gateway.memory.wait_until_ready()
+        db, tenant = gateway.memory.db, request.principal.tenant
+        known = await responses.items_of(db, tenant, request.user, ids)
+    except StoreUnavailable:
+        return request
+    told = [known.get(str(i.get("id")), i) if _is_reference(i) else i for i in items]
+    found = RESPONSES.facts({**request.body, "input": told}, request.headers)
+    found.history.heavy = request.facts.history.heavy
+    return msgspec.structs.replace(request, found=found)
+
+
+def _is_reference(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") == "item_reference"
 
 
 async def find_own(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, delete, func, select
+from sqlalchemy import Connection, delete, select
 
 from memory.stores.sql import schema as t
 from memory.stores.sql.database import Database
@@ -23,6 +23,8 @@ DAY = 86400.0
 KEPT_DAYS = 30  # as long as the provider keeps them
 READ_SECONDS = 2.0
 BATCH = 1000
+ITEMS = 256  # of one response that are found again by their ids
+LOOKED_UP = 500  # ids of one request
 encode, decode = msgspec.json.encode, msgspec.json.decode
 
 
@@ -66,6 +68,20 @@ def put(conn: Connection, found: StoredResponse) -> None:
         shown=None if found.shown is None else encode(found.shown).decode(),
         echo=encode(found.echo).decode(),
     )
+    for name in _item_ids(found.shown or {}):
+        put_row(
+            conn,
+            t.response_items,
+            ("tenant", "id"),
+            tenant=found.tenant,
+            id=name,
+            response=found.id,
+        )
+
+
+def _item_ids(shown: dict[str, Any]) -> list[str]:
+    ids = [i.get("id") for i in shown.get("output") or () if isinstance(i, dict)]
+    return [i for i in ids if isinstance(i, str)][:ITEMS]
 
 
 def writer(found: StoredResponse) -> Callable[[Connection], None]:
@@ -94,10 +110,28 @@ async def find(db: Database, tenant: str, name: str) -> StoredResponse | None:
     )
 
 
+async def items_of(
+    db: Database, tenant: str, user: str | None, ids: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Return a user's items by their ids, as the client was shown them. Raises StoreUnavailable."""
+    x = t.response_items.c
+    named = select(x.response).where(x.tenant == tenant, x.id.in_(ids[-LOOKED_UP:]))
+    query = select(c.shown).where(c.tenant == tenant, c.user == user, c.id.in_(named))
+    shown = await db.read(lambda conn: conn.execute(query).scalars().all(), READ_SECONDS)
+    items = (i for text in shown if text for i in decode(text).get("output") or ())
+    return {i["id"]: i for i in items if isinstance(i, dict) and "id" in i}
+
+
 async def remove(db: Database, tenant: str, name: str) -> None:
     """Remove a response. Raises StoreUnavailable."""
-    mine = delete(t.responses).where(c.tenant == tenant, c.id == name)
-    await db.write(lambda conn: conn.execute(mine), small=True)
+    await db.write(lambda conn: _delete(conn, tenant, [name]), small=True)
+
+
+def _delete(conn: Connection, tenant: str, names: Sequence[str]) -> int:
+    """Remove responses and what is known of their items. Returns how many responses."""
+    x = t.response_items.c
+    conn.execute(delete(t.response_items).where(x.tenant == tenant, x.response.in_(names)))
+    return conn.execute(delete(t.responses).where(c.tenant == tenant, c.id.in_(names))).rowcount
 
 
 class ResponseTables:
@@ -107,20 +141,18 @@ class ResponseTables:
 
     def forget_batch(self, conn: Connection, tenant: str, user: str, most: int) -> int:
         """Remove at most so many responses of an erased user. Returns how many."""
-        mine = select(c.id).where(c.tenant == tenant, c.user == user).limit(most)
-        gone = delete(t.responses).where(c.tenant == tenant, c.id.in_(mine))
-        return conn.execute(gone).rowcount
+        mine = select(c.id).where(c.tenant == tenant, c.user == user).limit(min(most, BATCH))
+        return _delete(conn, tenant, conn.execute(mine).scalars().all())
 
     def forget(self, conn: Connection, tenant: str, user: str) -> None:
         """Remove what is left of an erased user's responses."""
-        conn.execute(delete(t.responses).where(c.tenant == tenant, c.user == user))
+        while self.forget_batch(conn, tenant, user, BATCH):
+            pass
 
     def expire(self, conn: Connection, now: float) -> int:
         """Remove a batch of responses older than `KEPT_DAYS`. Returns how many."""
-        old = select(c.created_at).order_by(c.created_at).limit(BATCH).subquery()
-        last = conn.execute(select(func.max(old.c.created_at))).scalar()
-        limit = now - KEPT_DAYS * DAY
-        if last is None:
-            return 0
-        gone = delete(t.responses).where(c.created_at <= last, c.created_at < limit)
-        return conn.execute(gone).rowcount
+        oldest = select(c.tenant, c.id).where(c.created_at < now - KEPT_DAYS * DAY).limit(BATCH)
+        found = conn.execute(oldest).all()
+        for tenant in {row.tenant for row in found}:
+            _delete(conn, tenant, [row.id for row in found if row.tenant == tenant])
+        return len(found)

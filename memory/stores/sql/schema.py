@@ -329,7 +329,7 @@ jobs = Table(
     Index("ix_jobs_ready", "state", "run_at"),
 )
 
-# The three tables below are the application's, which reads and writes them alone and registers
+# The four tables below are the application's, which reads and writes them alone and registers
 # what an erasure does to them (see application_tables). They stand here because one chain of
 # migrations makes every table of the database.
 #
@@ -406,6 +406,16 @@ responses = Table(
     text("echo", "{}"),
     Index("ix_responses_user", "tenant", "user"),
     Index("ix_responses_created_at", "created_at"),
+)
+
+# Which response an item is of: a client may send its id alone.
+response_items = Table(
+    "response_items",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("id", Text, primary_key=True),
+    Column("response", Text, nullable=False),
+    Index("ix_response_items_response", "tenant", "response"),
 )
 
 # Columns: scope, and with the scope before each word (memory.search.indexed): body, speaker,

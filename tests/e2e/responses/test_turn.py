@@ -105,6 +105,26 @@ async def test_mixed_calls_end_the_turn_and_come_back_paired(data, stream):
         assert [i["name"] for i in sent if "name" in i] == [APPEND, "get_weather"]
 
 
+@BOTH
+async def test_an_echo_by_references_is_known_again(data, stream):
+    script = [[think("a"), use(APPEND, FACT), use("get_weather", {"city": "Oslo"})], "Rain."]
+    async with ResponsesModel(*script) as up, running(up.url, data) as live:
+        asked = [user("I like tea. The weather?")]
+        shown, _ = await ask(live, asked, stream=stream, tools=[WEATHER])
+        refs = [{"type": "item_reference", "id": i["id"]} for i in shown["output"]]
+        call = shown["output"][1]
+        result = {"type": "function_call_output", "call_id": call["call_id"], "output": "rain"}
+        await ask(live, [*asked, *refs, result], stream=stream, tools=[WEATHER])
+        assert kinds(up.bodies[1]["input"]) == [
+            "message",
+            "reasoning",
+            "function_call",
+            "function_call",
+            "function_call_output",
+            "function_call_output",
+        ]
+
+
 ECHOES = {
     "as it came": lambda item: item,
     "without ids and status": lambda item: {

@@ -27,9 +27,18 @@ def upgrade() -> None:
         sa.Column("echo", sa.Text(), server_default="{}", nullable=False),
         sa.PrimaryKeyConstraint("tenant", "id", name="pk_responses"),
     )
+    op.create_table(
+        "response_items",
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("response", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("tenant", "id", name="pk_response_items"),
+    )
+    op.create_index("ix_response_items_response", "response_items", ["tenant", "response"])
     op.create_index("ix_responses_user", "responses", ["tenant", "user"])
     op.create_index("ix_responses_created_at", "responses", ["created_at"])
 
 
 def downgrade() -> None:
+    op.drop_table("response_items")
     op.drop_table("responses")
