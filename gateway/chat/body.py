@@ -24,6 +24,14 @@ from gateway.wires.chat.format import CHAT
 log = logging.getLogger("mnemogate")
 
 
+class ModelMissing(Exception):
+    """A request that names no model, which its format allows: the provider may have it."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__("no model")
+        self.body = body
+
+
 @dataclass(frozen=True, slots=True)
 class BodySource:
     """Where a body comes from.
@@ -66,7 +74,10 @@ async def read_members(
                 too_heavy,
             )
     if is_light(raw):
-        check_model(members := parse(raw))
+        members = parse(raw)
+        if source.wire is not CHAT and members.get("model") is None:
+            raise ModelMissing(raw)
+        check_model(members)
         return ReadBody(members, too_heavy=too_heavy)
     return ReadBody(await asyncio.to_thread(read_routing_members, raw), too_heavy=too_heavy)
 
@@ -82,7 +93,10 @@ async def _read_for_memory(gateway: GatewayState, source: BodySource, raw: bytes
 def _read_whole(raw: bytes, source: BodySource) -> ReadBody:
     """Read a body of which nothing is known. Raises BadRequest, TooHeavy."""
     check_values(raw)
-    check_model(members := parse(raw))
+    members = parse(raw)
+    if source.wire is not CHAT and members.get("model") is None:
+        raise ModelMissing(raw)
+    check_model(members)
     facts = source.wire.facts(members, source.headers)
     check_weight(len(raw), facts.history)
     facts.history.heavy = not is_light(raw)

@@ -5,11 +5,13 @@ A turn answers where memory has a part, the relay where it has none.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from gateway.chat.body import ModelMissing
 from gateway.chat.producer import begin_turn
 from gateway.chat.request import TurnInput, read_turn_input
 from gateway.chat.stored_responses import link_response
@@ -17,6 +19,7 @@ from gateway.errors import GatewayError, TooLarge
 from gateway.http.asgi import UNEXPECTED, EarlyErrorResponse, Receive, Send, respond_error
 from gateway.http.response import GatewayResponse
 from gateway.pipeline import RequestInfo, accounted_response, affinity_key, new_dispatcher
+from gateway.relay.endpoint import pass_on
 from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
 from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState, request_id
@@ -53,6 +56,8 @@ async def serve(
     try:
         request = await read_turn_input(gateway, scope, receive, path.user, path.wire)
         response = response_to(gateway, await link_response(gateway, request))
+    except ModelMissing as e:
+        await _relay_nameless(gateway, scope, e.body, send, path)
     except TooLarge as e:
         await EarlyErrorResponse(e, base)(scope, receive, send)
     except GatewayError as e:
@@ -60,6 +65,28 @@ async def serve(
     except Exception:
         log.exception("unexpected failure (%s)", name)
         await respond_error(send, GatewayError(UNEXPECTED, code="internal_error"), base)
+    else:
+        await response(scope, receive, send)
+
+
+async def _relay_nameless(
+    gateway: GatewayState, scope: Any, body: bytes, send: Send, path: MemoryPath
+) -> None:
+    """Relay a request without a model: the provider may have it (a stored prompt)."""
+    plain = [h for h in scope["headers"] if h[0] != b"content-encoding"]
+    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def receive() -> Any:
+        if (message := next(messages, None)) is not None:
+            return message
+        return await asyncio.Event().wait()
+
+    name = [(b"x-mnemogate-request-id", request_id(scope).encode())]
+    try:
+        skip = 1 if path.user is None else 3
+        response = await pass_on(gateway, {**scope, "headers": plain}, receive, skip)
+    except GatewayError as e:
+        await respond_error(send, e, name)
     else:
         await response(scope, receive, send)
 

@@ -11,12 +11,14 @@ from litestar.types import ASGIApp
 
 from gateway.chat import endpoint
 from gateway.chat.endpoint import MemoryPath
+from gateway.chat.request import mode_of
 from gateway.chat.stored_endpoint import StoredVerb
 from gateway.errors import ResourceNotFound
+from gateway.http.asgi import respond
 from gateway.http.paths import segment
 from gateway.models.listing import model_card, model_list
 from gateway.relay.endpoint import pass_on, upstream_models
-from gateway.state import GatewayState
+from gateway.state import GatewayState, request_id
 from gateway.wire.headers import merge_headers
 from gateway.wires.base import WireFormat
 from gateway.wires.chat.format import CHAT
@@ -91,48 +93,55 @@ async def relay_other_methods(request: Request[Any, Any, Any]) -> ASGIApp:
 
 async def _stored(
     request: Request[Any, Any, Any], name: str, user: str | None, verb: str
-) -> Response[bytes]:
+) -> ASGIApp:
     gateway: GatewayState = request.app.state.gateway
+    if gateway.keys.own and mode_of(merge_headers(request.scope["headers"])) == "off":
+        return await _relay(request, 1 if user is None else 3)  # the account is the client's own
     asked = StoredVerb(gateway, request.scope, segment(name), user and segment(user))
     body, headers = await getattr(asked, verb)()
-    told = {k.decode(): v.decode() for k, v in headers}
-    return Response(body, headers=told, media_type=told.pop("content-type"))
+
+    async def served(scope: Any, receive: Any, send: Any) -> None:
+        length = (b"content-length", b"%d" % len(body))
+        name = (b"x-mnemogate-request-id", request_id(scope).encode())
+        await respond(send, 200, body, [name, *headers, length])
+
+    return served
 
 
 STORED = "/v1/responses/{name:str}"
 
 
 @get(STORED, summary="A stored response, as its client was shown it")
-async def stored_response(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[bytes]:
+async def stored_response(request: Request[Any, Any, Any], name: FromPath[str]) -> ASGIApp:
     return await _stored(request, name, None, "get")
 
 
 @get(f"/u/{{user:str}}{STORED}", include_in_schema=False)
 async def user_stored_response(
     request: Request[Any, Any, Any], user: FromPath[str], name: FromPath[str]
-) -> Response[bytes]:
+) -> ASGIApp:
     return await _stored(request, name, user, "get")
 
 
 @delete(STORED, status_code=200, summary="Delete a stored response and all its rounds")
-async def delete_response(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[bytes]:
+async def delete_response(request: Request[Any, Any, Any], name: FromPath[str]) -> ASGIApp:
     return await _stored(request, name, None, "delete")
 
 
 @delete(f"/u/{{user:str}}{STORED}", status_code=200, include_in_schema=False)
 async def user_delete_response(
     request: Request[Any, Any, Any], user: FromPath[str], name: FromPath[str]
-) -> Response[bytes]:
+) -> ASGIApp:
     return await _stored(request, name, user, "delete")
 
 
 @post(f"{STORED}/cancel", status_code=200, summary="Cancel a response in the background")
-async def cancel_response(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[bytes]:
+async def cancel_response(request: Request[Any, Any, Any], name: FromPath[str]) -> ASGIApp:
     return await _stored(request, name, None, "cancel")
 
 
 @get(f"{STORED}/input_items", summary="What the client had sent for a stored response")
-async def response_items(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[bytes]:
+async def response_items(request: Request[Any, Any, Any], name: FromPath[str]) -> ASGIApp:
     return await _stored(request, name, None, "input_items")
 
 

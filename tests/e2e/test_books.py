@@ -337,7 +337,9 @@ async def test_a_streamed_message_is_metered_with_what_was_cached(data):
 
     async with RawServer(message) as up, running(up.url, data, keyed(), key=GATEWAY_KEY) as live:
         await live.http.post(
-            f"{live.url}/messages", json={"model": "claude-x", "stream": True, "messages": []}
+            f"{live.url}/messages",
+            json={"model": "claude-x", "stream": True, "messages": []},
+            headers={"x-memory": "off"},
         )
         told = (await records(live))[0]
         assert (

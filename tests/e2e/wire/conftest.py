@@ -41,8 +41,10 @@ class Line:
         return self.live
 
     async def post(
-        self, raw: bytes, mode: str = "full", path: str = "/chat/completions", **headers: str
+        self, raw: bytes, mode: str = "", path: str = "/chat/completions", **headers: str
     ) -> Any:
+        # What is asked of another path is how it is relayed.
+        mode = mode or ("full" if path == "/chat/completions" else "off")
         return await self.live.http.post(
             f"{self.live.url}{path}",
             content=raw,

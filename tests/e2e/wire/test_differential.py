@@ -29,6 +29,7 @@ CONNECTION = {
 }
 OURS = {
     "x-memory-status",
+    "x-memory-reason",
     "x-memory-user",
     "x-memory-conversation",
     "x-memory-explain",

