@@ -9,6 +9,7 @@ import logging
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from gateway.chat.producer import begin_turn
 from gateway.chat.request import TurnInput, read_turn_input
@@ -16,6 +17,7 @@ from gateway.errors import GatewayError, TooLarge
 from gateway.http.asgi import UNEXPECTED, EarlyErrorResponse, Receive, Send, respond_error
 from gateway.http.response import GatewayResponse
 from gateway.pipeline import RequestInfo, accounted_response, affinity_key, new_dispatcher
+from gateway.relay.endpoint import PRINTABLE
 from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
 from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState, request_id
@@ -90,6 +92,8 @@ def _dispatcher(gateway: GatewayState, request: TurnInput) -> Dispatcher:
     principal = request.principal
     forward = new_dispatcher(gateway, request.route, request.headers, principal)
     forward.wire = request.wire
+    if request.wire is not CHAT:  # as the relay does; what chat completions take is known
+        forward.query = quote(request.query, safe=PRINTABLE)
     forward.meter.guess = guess_tokens(len(request.raw))
     if gateway.settings.routing.sticky:
         whose = f"{principal.tenant}\x00{request.user}"
@@ -104,10 +108,11 @@ def _relay(request: TurnInput, forward: Dispatcher) -> PassthroughProducer:
         if request.too_heavy
         else ("off", "request" if request.asked_off else "background")
     )
+    query = quote(request.query, safe=PRINTABLE)
     status: Pairs = [(b"x-memory-status", state.encode()), (b"x-memory-reason", reason.encode())]
     passing = RelayedRequest(
         "POST",
-        request.wire.path + (f"?{request.query.decode('latin-1')}" if request.query else ""),
+        request.wire.path + (f"?{query}" if query else ""),
         request.raw,
         several=request.body.get("n") not in (None, 1),
         named=status,

@@ -23,6 +23,7 @@ from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.wire.chat import Json
 from gateway.wire.headers import Pairs
+from gateway.wires.chat.format import CHAT
 from memory import MemoryFault, TurnRequest, keyed_hash
 
 HEAVY_SECONDS = 0.8  # that an answer waits for the store to take a long request
@@ -49,7 +50,8 @@ async def begin_turn(
     try:
         session = await gateway.memory.begin(await _ask(gateway, request, forward, target))
     except MemoryFault as e:
-        resumes = request.conversation and request.facts.history.after.newest < 0
+        kept = request.conversation and request.wire is CHAT  # else it is not sent from here
+        resumes = kept and request.facts.history.after.newest < 0
         if memory.on_error == "fail" or resumes:
             raise Unavailable(
                 "The memory store is unavailable, and this request needs it. Try again shortly.",

@@ -204,6 +204,7 @@ class WireFormat(Protocol):
     path: str
     noun: str  # what an answer is called in errors
     sums_usage: bool  # a client is shown all rounds' usage; else the last's, the context's size
+    cut_is_final: bool  # a round that was cut ends the turn, whatever of it was shown
 
     def identity(self, body: Json) -> Json:
         """Return the members of a request that may name its user, as chat completions have them."""
