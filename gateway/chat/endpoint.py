@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
+from gateway.chat.count import count_response
 from gateway.chat.producer import begin_turn
 from gateway.chat.request import TurnInput, read_turn_input
 from gateway.errors import GatewayError, TooLarge
@@ -31,10 +32,14 @@ log = logging.getLogger("mnemogate")
 
 @dataclass(frozen=True, slots=True)
 class MemoryPath:
-    """A path with memory: its format, and the user that it names (`/u/{user}/v1/...`)."""
+    """A path with memory: its format, and the user that it names (`/u/{user}/v1/...`).
+
+    count: the path below `/v1` that counts a request's tokens, where that alone is asked.
+    """
 
     wire: WireFormat = CHAT
     user: str | None = None
+    count: str = ""
 
 
 CHAT_PATH = MemoryPath()
@@ -53,7 +58,7 @@ async def serve(
     base = [(b"x-mnemogate-request-id", name.encode())]
     try:
         request = await read_turn_input(gateway, scope, receive, path.user, path.wire)
-        response = response_to(gateway, request)
+        response = response_to(gateway, request, path.count)
     except TooLarge as e:
         await EarlyErrorResponse(e, base)(scope, receive, send)
     except GatewayError as e:
@@ -65,9 +70,14 @@ async def serve(
         await response(scope, receive, send)
 
 
-def response_to(gateway: GatewayState, request: TurnInput) -> GatewayResponse:
-    """Return the ASGI response to a chat request; nothing has begun yet."""
+def response_to(gateway: GatewayState, request: TurnInput, count: str = "") -> GatewayResponse:
+    """Return the ASGI response to a chat request; nothing has begun yet.
+
+    count: see `MemoryPath`.
+    """
     forward = _dispatcher(gateway, request)
+    if count:
+        return count_response(gateway, request, forward, count)
     off = request.mode == "off"
     entry = RequestInfo(
         request.id,

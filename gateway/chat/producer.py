@@ -48,7 +48,7 @@ async def begin_turn(
     if gateway.credentials.keep(request.principal.tenant, forward.caller.authorization):
         gateway.worker.resume(request.principal.tenant)
     try:
-        session = await gateway.memory.begin(await _ask(gateway, request, forward, target))
+        session = await gateway.memory.begin(await ask_of(gateway, request, forward, target))
     except MemoryFault as e:
         kept = request.conversation and request.wire is CHAT  # else it is not sent from here
         resumes = kept and request.facts.history.after.newest < 0
@@ -84,7 +84,7 @@ def _turn_limits(gateway: GatewayState, request: TurnInput) -> TurnLimits:
     return TurnLimits(memory.max_rounds, until, sums, patience)
 
 
-async def _ask(
+async def ask_of(
     gateway: GatewayState, request: TurnInput, forward: Dispatcher, target: Target
 ) -> TurnRequest:
     """Put a request as the memory is asked about it."""
@@ -172,8 +172,8 @@ class TurnProducer(CompletionProducer):
 
     def _conversation_name(self, name: str) -> bytes:
         """Return the conversation as the client spelt it, else percent-encoded."""
-        if self._request.conversation:
-            return self._request.conversation_as_sent
+        if as_sent := self._request.conversation_as_sent:
+            return as_sent
         return name.encode() if name.isascii() and name.isidentifier() else quote(name).encode()
 
     def on_finish(self, error: BaseException | None) -> Coroutine[Any, Any, None] | None:

@@ -41,6 +41,7 @@ class MessagesFormat:
     path = "/messages"
     noun = "message"
     sums_usage = False
+    marks_overflow = False
     cut_is_final = True
 
     def identity(self, body: Json) -> Json:
