@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 # Not bin/python, which is a link to a file of another age.
 MADE := $(VENV)/pyvenv.cfg
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-CLIENTS := .clients/openai2/.done .clients/openai3/.done tests/clients/node_modules/.done
+CLIENTS := .clients/openai2/.done .clients/openai3/.done .clients/anthropic2/.done tests/clients/node_modules/.done
 PURE := gateway/wire/*,memory/core/*,memory/conversation/*,memory/context/*,memory/search/*
 CANDIDATES := $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3)
 

@@ -198,7 +198,8 @@ class Memory:
         claim = self.in_flight.claim(key)
         patience = StoreDeadline(max(TURN_SECONDS, policy.read_deadline))
         try:
-            shelf = self.lines.shelf(ask.scope.key) if ask.mode == "full" else None
+            takes = ask.mode == "full" and ask.records  # what another turn left for the next
+            shelf = self.lines.shelf(ask.scope.key) if takes else None
             snapshot = self._snapshot_from_cache(
                 ask, turn, await self._find_cached(ask, turn, shelf, patience)
             )
@@ -225,7 +226,8 @@ class Memory:
     def _hash_request(self, ask: TurnRequest) -> tuple[RequestHistory, bytes | None]:
         """Hash the request's messages, and name it among its retries."""
         turn = self._turn(ask, ask.messages)
-        return turn, request_key(ask, turn) if ask.mode != "read" else None
+        records = ask.mode != "read" and ask.records
+        return turn, request_key(ask, turn) if records else None
 
     def _turn(self, ask: TurnRequest, messages: Messages) -> RequestHistory:
         return RequestHistory.of(ask.scope.key, messages, not ask.scope.is_named, self.seen)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -285,37 +286,105 @@ def pieces(text: str, size: int = 5) -> list[str]:
     return [text[i : i + size] for i in range(0, len(text), size)]
 
 
+MEMBERS = frozenset(
+    """
+    model max_tokens messages system tools tool_choice stream thinking metadata stop_sequences
+    temperature top_k top_p service_tier container context_management mcp_servers output_config
+    output_format
+    """.split()  # noqa: SIM905
+)
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+THOUGHTS = ("thinking", "redacted_thinking")
+
+
 class MessagesModel(WireModel):
-    """Anthropic's Messages API."""
+    """Anthropic's Messages API.
+
+    A signature stands for the very text that it came with; a call has an answer at the beginning
+    of the next user message; what has no text is no text block; calls need tools beside them.
+    """
+
+    def __init__(self, *script: Any) -> None:
+        super().__init__(*script)
+        self.signed: dict[str, str] = {}
+
+    async def _behave(self, seen: Seen, wire: Wire) -> None:
+        if not seen.path.partition("?")[0].endswith("/messages/count_tokens"):
+            await super()._behave(seen, wire)
+            return
+        body = seen.json
+        self.faults += [f"count_tokens: {f}" for f in self.check({"max_tokens": 1, **body})]
+        self.faults += [f"count_tokens: {m}" for m in ("max_tokens", "stream") if m in body]
+        await wire.json({"input_tokens": tokens_of(body)})
 
     def check(self, body: Json) -> Iterable[str]:
-        marks = json.dumps(body).count('"cache_control"')
-        if marks > 4:
+        yield from (f"{name}: unknown member" for name in body if name not in MEMBERS)
+        if not isinstance(body.get("max_tokens"), int):
+            yield "max_tokens: field required"
+        if (marks := json.dumps(body).count('"cache_control"')) > 4:
             yield f"{marks} cache marks"
+        if body["messages"][0]["role"] != "user":
+            yield "messages: the first is not the user's"
+        system = body.get("system")
+        yield from self._check_blocks(system if isinstance(system, list) else [])
+        yield from self._check_messages(body)
+        yield from self._check_tools(body)
+
+    def _check_messages(self, body: Json) -> Iterable[str]:
         waiting: list[str] = []
+        ids: list[str] = []
         for message in self._merged(body["messages"]):
-            if message["role"] == "system":
-                continue
+            if set(message) - {"role", "content", "clear_at"}:
+                yield f"a message with {sorted(message)}"
             blocks = message["content"]
-            if isinstance(blocks, str):
-                blocks = [{"type": "text", "text": blocks}]
+            yield from self._check_blocks(blocks)
             if message["role"] == "user":
                 yield from self._check_results(waiting, blocks)
                 waiting = []
-            else:
-                if waiting:
-                    yield f"calls without results: {waiting}"
-                for block in blocks:
-                    if block["type"] == "thinking" and not block.get("signature"):
-                        yield "thinking without a signature"
+                continue
+            if waiting:
+                yield f"calls without results: {waiting}"
+            if message["role"] == "assistant":
                 waiting = [b["id"] for b in blocks if b["type"] == "tool_use"]
-            if not blocks:
-                yield "an empty message"
+                ids += waiting
+                asks = (body.get("thinking") or {}).get("type") == "enabled"
+                if asks and waiting and blocks[0]["type"] not in THOUGHTS:
+                    yield "a turn of calls that does not begin with its thinking"
         if waiting:
             yield f"calls without results: {waiting}"
-        names = [t.get("name") for t in body.get("tools") or ()]
+        if len(set(ids)) != len(ids):
+            yield f"an id twice: {ids}"
+        if ids and not body.get("tools"):
+            yield "calls in the messages, and no tools"
+
+    def _check_blocks(self, blocks: list[Json]) -> Iterable[str]:
+        for block in blocks:
+            kind = block["type"]
+            if kind == "text" and not block["text"]:
+                yield "an empty text block"
+            if kind == "text" and set(block) - {"type", "text", "cache_control", "citations"}:
+                yield f"a text block with {sorted(block)}"
+            if kind == "thinking" and self.signed.get(block["signature"]) != block["thinking"]:
+                yield f"a signature of other thinking: {block}"
+            if kind in THOUGHTS and "cache_control" in block:
+                yield "a cache mark at thinking"
+            if kind == "tool_use" and not isinstance(block["input"], dict):
+                yield f"input that is no object: {block['input']!r}"
+            if kind == "tool_use" and not NAME.fullmatch(block["id"]):
+                yield f"an id that is none: {block['id']!r}"
+
+    def _check_tools(self, body: Json) -> Iterable[str]:
+        tools = body.get("tools") or []
+        names = [t["name"] for t in tools]
         if len(set(names)) != len(names):
             yield f"a tool twice: {names}"
+        yield from (f"tool {n!r}" for n in names if not NAME.fullmatch(n))
+        yield from (f"tool {t['name']} without a schema" for t in tools if not _is_tool(t))
+        choice = (body.get("tool_choice") or {}).get("type")
+        if choice and not tools:
+            yield "tool_choice without tools"
+        if choice in ("any", "tool") and (body.get("thinking") or {}).get("type") == "enabled":
+            yield "a forced tool with thinking"
 
     def _merged(self, messages: list[Json]) -> list[Json]:
         """Turns of one role that follow each other are one, as the API has it."""
@@ -323,7 +392,7 @@ class MessagesModel(WireModel):
         for m in messages:
             content = m["content"]
             blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-            if out and out[-1]["role"] == m["role"] == "user":
+            if out and out[-1]["role"] == m["role"] != "system":
                 out[-1] = {**out[-1], "content": [*out[-1]["content"], *blocks]}
             else:
                 out.append({**m, "content": list(blocks)})
@@ -336,6 +405,8 @@ class MessagesModel(WireModel):
         kinds = [b["type"] == "tool_result" for b in blocks]
         if kinds != sorted(kinds, reverse=True):
             yield "a result after another block"
+        if not blocks:
+            yield "an empty message"
 
     def reply(self, parts: list[Part], body: Json) -> Json:
         content = [b for b in (self._block(p) for p in parts) if b]
@@ -350,24 +421,22 @@ class MessagesModel(WireModel):
             "stop_reason": reason or ("tool_use" if calls else "end_turn"),
             "stop_sequence": None,
             "usage": {
-                "input_tokens": 100 + self.n,
+                "input_tokens": tokens_of(body) - CACHED,
                 "cache_creation_input_tokens": 0,
-                "cache_read_input_tokens": 30,
-                "output_tokens": 10,
+                "cache_read_input_tokens": CACHED,
+                "output_tokens": 10 + self.n,
+                "service_tier": "standard",
             },
         }
 
     def _block(self, part: Part) -> Json:
         n = next(self.ids)
         if part.kind == "think":
+            self.signed[f"sig{n}"] = part.text
             return {"type": "thinking", "thinking": part.text, "signature": f"sig{n}"}
         if part.kind == "call":
-            return {
-                "type": "tool_use",
-                "id": f"toolu_{n}",
-                "name": part.name,
-                "input": part.arguments,
-            }
+            told = part.arguments
+            return {"type": "tool_use", "id": f"toolu_{n}", "name": part.name, "input": told}
         if part.kind == "native":
             return part.extra
         if part.kind == "stop":
@@ -392,17 +461,36 @@ class MessagesModel(WireModel):
 
     def _taken_apart(self, block: Json) -> tuple[Json, list[Json]]:
         if block["type"] == "text":
-            words = pieces(block["text"])
-            return {**block, "text": ""}, [{"type": "text_delta", "text": w} for w in words]
-        if block["type"] == "tool_use":
-            text = json.dumps(block["input"])
-            deltas = [{"type": "input_json_delta", "partial_json": p} for p in pieces(text)]
+            words = [{"type": "text_delta", "text": w} for w in pieces(block["text"])]
+            cited = [
+                {"type": "citations_delta", "citation": c} for c in block.get("citations") or ()
+            ]
+            begun = {**block, "text": ""}
+            return {**begun, "citations": []} if cited else begun, [*words, *cited]
+        if block["type"] in ("tool_use", "server_tool_use"):
+            told = block["input"]
+            text = told if isinstance(told, str) else json.dumps(told) if told else ""
+            # The API begins with an empty piece; of a call without arguments it is the only one.
+            deltas = [{"type": "input_json_delta", "partial_json": p} for p in ["", *pieces(text)]]
             return {**block, "input": {}}, deltas
         if block["type"] == "thinking":
             told = [{"type": "thinking_delta", "thinking": w} for w in pieces(block["thinking"])]
             signature = {"type": "signature_delta", "signature": block["signature"]}
             return {**block, "thinking": "", "signature": ""}, [*told, signature]
         return block, []
+
+
+CACHED = 30  # of every prompt's tokens
+
+
+def tokens_of(body: Json) -> int:
+    """The tokens of a prompt, as this API counts them: a cache mark costs nothing."""
+    prompt = [body.get(name) for name in ("system", "tools", "messages")]
+    return CACHED + len(json.dumps(prompt)) // 4
+
+
+def _is_tool(tool: Json) -> bool:
+    return isinstance(tool.get("input_schema"), dict) or "type" in tool
 
 
 def cut() -> Part:

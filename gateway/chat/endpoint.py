@@ -10,8 +10,10 @@ import logging
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from gateway.chat.body import ModelMissing
+from gateway.chat.count import count_response
 from gateway.chat.producer import begin_turn
 from gateway.chat.request import TurnInput, read_turn_input
 from gateway.chat.stored_responses import link_response
@@ -19,7 +21,7 @@ from gateway.errors import GatewayError, TooLarge
 from gateway.http.asgi import UNEXPECTED, EarlyErrorResponse, Receive, Send, respond_error
 from gateway.http.response import GatewayResponse
 from gateway.pipeline import RequestInfo, accounted_response, affinity_key, new_dispatcher
-from gateway.relay.endpoint import pass_on
+from gateway.relay.endpoint import PRINTABLE, pass_on
 from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
 from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState, request_id
@@ -33,10 +35,14 @@ log = logging.getLogger("mnemogate")
 
 @dataclass(frozen=True, slots=True)
 class MemoryPath:
-    """A path with memory: its format, and the user that it names (`/u/{user}/v1/...`)."""
+    """A path with memory: its format, and the user that it names (`/u/{user}/v1/...`).
+
+    count: the path below `/v1` that counts a request's tokens, where that alone is asked.
+    """
 
     wire: WireFormat = CHAT
     user: str | None = None
+    count: str = ""
 
 
 CHAT_PATH = MemoryPath()
@@ -55,7 +61,8 @@ async def serve(
     base = [(b"x-mnemogate-request-id", name.encode())]
     try:
         request = await read_turn_input(gateway, scope, receive, path.user, path.wire)
-        response = response_to(gateway, await link_response(gateway, request))
+        request = await link_response(gateway, request)
+        response = response_to(gateway, request, path.count)
     except ModelMissing as e:
         await _relay_nameless(gateway, scope, e.body, send, path)
     except TooLarge as e:
@@ -91,9 +98,14 @@ async def _relay_nameless(
         await response(scope, receive, send)
 
 
-def response_to(gateway: GatewayState, request: TurnInput) -> GatewayResponse:
-    """Return the ASGI response to a chat request; nothing has begun yet."""
+def response_to(gateway: GatewayState, request: TurnInput, count: str = "") -> GatewayResponse:
+    """Return the ASGI response to a chat request; nothing has begun yet.
+
+    count: see `MemoryPath`.
+    """
     forward = _dispatcher(gateway, request)
+    if count:
+        return count_response(gateway, request, forward, count)
     off = request.mode == "off"
     entry = RequestInfo(
         request.id,
@@ -118,6 +130,8 @@ def _dispatcher(gateway: GatewayState, request: TurnInput) -> Dispatcher:
     principal = request.principal
     forward = new_dispatcher(gateway, request.route, request.headers, principal)
     forward.wire = request.wire
+    if request.wire is not CHAT:  # as the relay does; what chat completions take is known
+        forward.query = quote(request.query, safe=PRINTABLE)
     forward.meter.guess = guess_tokens(len(request.raw))
     if gateway.settings.routing.sticky:
         whose = f"{principal.tenant}\x00{request.user}"
@@ -132,10 +146,11 @@ def _relay(request: TurnInput, forward: Dispatcher) -> PassthroughProducer:
         if request.too_heavy
         else ("off", "request" if request.asked_off else "background")
     )
+    query = quote(request.query, safe=PRINTABLE)
     status: Pairs = [(b"x-memory-status", state.encode()), (b"x-memory-reason", reason.encode())]
     passing = RelayedRequest(
         "POST",
-        request.wire.path + (f"?{request.query.decode('latin-1')}" if request.query else ""),
+        request.wire.path + (f"?{query}" if query else ""),
         request.raw,
         several=request.body.get("n") not in (None, 1),
         named=status,

@@ -24,6 +24,7 @@ from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.wire.chat import Json
 from gateway.wire.headers import Pairs
+from gateway.wires.chat.format import CHAT
 from memory import MemoryFault, TurnRequest, keyed_hash
 
 HEAVY_SECONDS = 0.8  # that an answer waits for the store to take a long request
@@ -48,9 +49,10 @@ async def begin_turn(
     if gateway.credentials.keep(request.principal.tenant, forward.caller.authorization):
         gateway.worker.resume(request.principal.tenant)
     try:
-        session = await gateway.memory.begin(await _ask(gateway, request, forward, target))
+        session = await gateway.memory.begin(await ask_of(gateway, request, forward, target))
     except MemoryFault as e:
-        resumes = request.conversation and request.facts.history.after.newest < 0
+        kept = request.conversation and request.wire is CHAT  # else it is not sent from here
+        resumes = kept and request.facts.history.after.newest < 0
         if memory.on_error == "fail" or resumes:
             raise Unavailable(
                 "The memory store is unavailable, and this request needs it. Try again shortly.",
@@ -84,7 +86,7 @@ def _turn_limits(gateway: GatewayState, request: TurnInput) -> TurnLimits:
     return TurnLimits(memory.max_rounds, until, sums, patience)
 
 
-async def _ask(
+async def ask_of(
     gateway: GatewayState, request: TurnInput, forward: Dispatcher, target: Target
 ) -> TurnRequest:
     """Put a request as the memory is asked about it."""
@@ -172,8 +174,8 @@ class TurnProducer(CompletionProducer):
 
     def _conversation_name(self, name: str) -> bytes:
         """Return the conversation as the client spelt it, else percent-encoded."""
-        if self._request.conversation and (sent := self._request.conversation_as_sent):
-            return sent
+        if as_sent := self._request.conversation_as_sent:
+            return as_sent
         return name.encode() if name.isascii() and name.isidentifier() else quote(name).encode()
 
     def on_finish(self, error: BaseException | None) -> Coroutine[Any, Any, None] | None:

@@ -100,7 +100,9 @@ class RoundSender:
             except UpstreamRefused as e:
                 if is_overflow(e):
                     if not await self._shrink(e, compactions):
-                        raise as_context_overflow(e) from e
+                        if self._wire.marks_overflow:
+                            raise as_context_overflow(e) from e
+                        raise
                     compactions += 1
                 elif self._may_be_our_fault(e):
                     self.injection, rejected = Injection.NONE, True

@@ -246,7 +246,8 @@ class Turn:
             hidden.record_last(result, self._by)
             return False
         if result.cut or sender.is_last:
-            alone = not result.theirs and not result.text_shown and not sender.is_last
+            stands = sender.is_last or (result.cut and self._wire.cut_is_final)
+            alone = not result.theirs and not result.text_shown and not stands
             sender.withdraw_tools()
             if not alone:
                 hidden.record_last(result, self._by)

@@ -73,7 +73,10 @@ class Serving:
         )
 
 
-UPSTREAM_HELP = "The base URL of an OpenAI-compatible server, in place of the configured one."
+UPSTREAM_HELP = (
+    "The base URL of an OpenAI-compatible server, or of Anthropic's, in place of the configured "
+    "one."
+)
 WORKERS_HELP = "Processes. This version runs one."
 PORT_HELP = "The port; 0 takes a free one.  [default: 8080]"
 HOST_HELP = "The address to listen on.  [default: 127.0.0.1, this machine alone]"

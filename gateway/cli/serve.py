@@ -41,6 +41,7 @@ def serve(serving: Serving) -> None:
     Examples:
       mnemogate serve
       mnemogate serve --upstream http://127.0.0.1:11434/v1      (Ollama)
+      mnemogate serve --upstream https://api.anthropic.com/v1
       mnemogate serve --config gateway.toml --host 0.0.0.0
     """
     if serving.workers != 1:

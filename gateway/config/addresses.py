@@ -52,3 +52,12 @@ def has_version(url: str) -> bool:
     does.
     """
     return VERSIONED.search(urlsplit(url).path) is not None
+
+
+def kind_by_address(url: Any) -> str:
+    """Return the kind of provider that is known to be at an address, else the usual one."""
+    try:
+        host = urlsplit(url).hostname if isinstance(url, str) else None
+    except ValueError:
+        host = None
+    return "anthropic" if host == "api.anthropic.com" else "openai"

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gateway.config.addresses import kind_by_address
 from gateway.config.settings import ConfigError, Settings, parse_settings
 from gateway.config.validation import InterpolatedText
 from gateway.errors import kind_of
@@ -84,8 +85,11 @@ def _fill_in_upstream(data: dict[str, Any], upstream: str | None) -> None:
     if not data.get("providers") or upstream:
         base = upstream or "https://api.openai.com/v1"
         providers = data.setdefault("providers", {})
-        name = next(iter(providers), "openai")
+        name = next(iter(providers), kind_by_address(base))
         providers[name] = {**providers.get(name, {}), "base_url": base}
+    for provider in data["providers"].values():
+        if isinstance(provider, dict) and "kind" not in provider:
+            provider["kind"] = kind_by_address(provider.get("base_url"))
     if not data.get("models"):
         data["models"] = {"*": {"targets": [{"provider": next(iter(data["providers"]))}]}}
 

@@ -72,6 +72,10 @@ class AccessLogLine:
         self.record, self.memory, self.status = record, memory, record.status
         self.key, self.user, self.code = record.key, record.user, record.code
 
+    def write_error(self, error: GatewayError) -> bytes:
+        """Return an error as the clients of its path read it."""
+        return self.error_body(error, self.id) if self.error_body is not None else error.body()
+
     def note_error(self, error: GatewayError) -> None:
         """Why it was answered with an error; of a request that was malformed only where, since what
         is wrong may be a prompt.

@@ -39,8 +39,9 @@ class EarlyErrorResponse:
         self._error, self._base, self._linger = error, base, linger
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        current_line().note_error(self._error)
-        body = self._error.body()
+        line = current_line()
+        line.note_error(self._error)
+        body = line.write_error(self._error)
         headers = [
             *self._base,
             *self._error.headers,
@@ -144,7 +145,7 @@ async def respond_error(send: Send, error: GatewayError, base: Headers = ()) -> 
     """An error as a whole response: its own headers win over the base ones."""
     line = current_line()
     line.note_error(error)
-    body = line.error_body(error, line.id) if line.error_body is not None else error.body()
+    body = line.write_error(error)
     if NEEDS_STATUS(line.path) and not any(k == b"x-memory-status" for k, _ in base):
         base = [*base, *NO_MEMORY]
     own = [(k, v) for k, v in error.headers if k != b"content-length"]

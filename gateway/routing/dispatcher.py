@@ -74,6 +74,7 @@ class Dispatcher:
     caller: whom they are made for. conversation: what stays the same in it, to stay with its
     target. retries: tries after the first, over all targets and rounds. deadline: the loop's time
     by which all of it ends. request: its name, for the log. wire: the format of its rounds.
+    query: of its URL, which its rounds have too.
     """
 
     route: Route
@@ -90,6 +91,7 @@ class Dispatcher:
     waited: float = 0.0
     request: str = ""
     wire: WireFormat = CHAT
+    query: str = ""
     _written: bool = False
     _candidates: list[Candidate] = field(default_factory=list)
 
@@ -117,6 +119,7 @@ class Dispatcher:
         def build_request(target: Target) -> UpstreamRequest:
             nonlocal found
             request, found = self.wire.encode(compose(target), target, frozen=frozen)
+            request.path += self.query and f"?{self.query}"
             return request
 
         reply = await self._with_retries(

@@ -119,7 +119,10 @@ def as_context_overflow(e: UpstreamRefused) -> UpstreamRefused:
 
 
 def status_of(error: object) -> int:
+    """Return the status of an error that was told inside an accepted answer."""
     code = error.get("code") or error.get("status") if isinstance(error, dict) else None
+    if isinstance(error, dict) and error.get("type") == "overloaded_error":  # Anthropic's
+        return 529
     return code if isinstance(code, int) and 400 <= code < 600 else 502
 
 

@@ -40,10 +40,14 @@ METHODS = [
 ]
 
 
+COUNT_TOKENS = "/messages/count_tokens"
+RELAYED = ("responses", "messages", "messages/count_tokens")  # by any method but POST
+
+
 def _serve(
-    request: Request[Any, Any, Any], path_user: str | None, wire: WireFormat = CHAT
+    request: Request[Any, Any, Any], path_user: str | None, wire: WireFormat = CHAT, count: str = ""
 ) -> ASGIApp:
-    path = MemoryPath(wire, path_user)
+    path = MemoryPath(wire, path_user, count)
 
     async def served(scope: Any, receive: Any, send: Any) -> None:
         await endpoint.serve(request.app.state.gateway, scope, receive, send, path)
@@ -81,8 +85,18 @@ async def user_messages(request: Request[Any, Any, Any], user: FromPath[str]) ->
     return _serve(request, segment(user), MESSAGES)
 
 
+@post("/v1/messages/count_tokens", status_code=200, summary="The tokens of a message with memory")
+async def count_tokens(request: Request[Any, Any, Any]) -> ASGIApp:
+    return _serve(request, None, MESSAGES, COUNT_TOKENS)
+
+
+@post("/u/{user:str}/v1/messages/count_tokens", status_code=200, include_in_schema=False)
+async def user_count_tokens(request: Request[Any, Any, Any], user: FromPath[str]) -> ASGIApp:
+    return _serve(request, segment(user), MESSAGES, COUNT_TOKENS)
+
+
 @route(
-    [f"{user}/v1/{name}" for user in ("", "/u/{user:str}") for name in ("responses", "messages")],
+    [f"{user}/v1/{name}" for user in ("", "/u/{user:str}") for name in RELAYED],
     http_method=[m for m in METHODS if m not in (HttpMethod.POST, HttpMethod.OPTIONS)],
     status_code=200,
     include_in_schema=False,
@@ -262,6 +276,8 @@ HANDLERS = (
     user_responses,
     messages,
     user_messages,
+    count_tokens,
+    user_count_tokens,
     relay_other_methods,
     relay_response_tools,
     stored_response,

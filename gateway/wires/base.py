@@ -204,6 +204,8 @@ class WireFormat(Protocol):
     path: str
     noun: str  # what an answer is called in errors
     sums_usage: bool  # a client is shown all rounds' usage; else the last's, the context's size
+    marks_overflow: bool  # clients know a prompt that is too long by a code, which we add
+    cut_is_final: bool  # a round that was cut ends the turn, whatever of it was shown
 
     def identity(self, body: Json) -> Json:
         """Return the members of a request that may name its user, as chat completions have them."""

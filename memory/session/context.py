@@ -122,7 +122,7 @@ class TurnContext:
 
     @property
     def is_recording(self) -> bool:
-        return self.ask.mode != "read"
+        return self.ask.mode != "read" and self.ask.records
 
     @property
     def injects(self) -> bool:

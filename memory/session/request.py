@@ -39,7 +39,8 @@ class TurnRequest:
     searched and injected unasked. inject: False for a target that refuses every addition. window:
     the model's context in tokens, None when unknown. tokenizer: the model's family. max_output: the
     client's own limit. complete: the summariser, with this request's credentials. extract: facts
-    are gathered from this turn in the background. size: of the request's body in bytes, 0 when
+    are gathered from this turn in the background. records: False for who asks only what would be
+    sent. size: of the request's body in bytes, 0 when
     unknown.
     """
 
@@ -61,4 +62,5 @@ class TurnRequest:
     idempotency: str = ""
     certain: bool = False
     extract: bool = False
+    records: bool = True
     size: int = 0

@@ -51,6 +51,8 @@ class ChatFormat:
     path = "/chat/completions"
     noun = "chat completion"
     sums_usage = True
+    marks_overflow = True
+    cut_is_final = False
 
     def identity(self, body: Json) -> Json:
         return body

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gateway.errors import GatewayError, UpstreamFailed, UpstreamRefused
+from gateway.wire.chat import Json
 
 TYPES = {
     400: "invalid_request_error",
@@ -27,8 +28,10 @@ def error_type(error: GatewayError) -> str:
 
 def error_body(error: GatewayError, request: str) -> bytes:
     """Return an error as a body; an upstream's own that has this shape stays as it came."""
-    if isinstance(error, UpstreamRefused) and (not error.said or _has_shape(error.content)):
-        return error.content
+    if isinstance(error, UpstreamRefused):
+        found = _object(error.content)
+        if found.get("type") == "error" or not (error.said or set(found) == {"error"}):
+            return error.content
     told = {"type": error_type(error), "message": _message(error)}
     return msgspec.json.encode({"type": "error", "error": told, "request_id": request})
 
@@ -41,9 +44,9 @@ def _message(error: GatewayError) -> str:
         return error.message
 
 
-def _has_shape(content: bytes) -> bool:
+def _object(content: bytes) -> Json:
     try:
         found = msgspec.json.decode(content)
     except (msgspec.DecodeError, RecursionError):
-        return False
-    return isinstance(found, dict) and found.get("type") == "error" and "error" in found
+        return {}
+    return found if isinstance(found, dict) else {}

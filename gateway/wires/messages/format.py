@@ -41,6 +41,8 @@ class MessagesFormat:
     path = "/messages"
     noun = "message"
     sums_usage = False
+    marks_overflow = False
+    cut_is_final = True
 
     def identity(self, body: Json) -> Json:
         """Return the user that `metadata.user_id` names, in any of the forms clients send."""
@@ -58,6 +60,7 @@ class MessagesFormat:
             view.history(),
             _tool_names(body),
             _takes_tools(body),
+            _has_form(body),
             manages_context=True,
             utility=_is_utility(body, headers),
             conversation=session[:256],
@@ -75,6 +78,9 @@ class MessagesFormat:
         if parts.prompt.core:
             body["system"] = _with_core(body.get("system"), parts.prompt.core)
         body["messages"] = [*_place_memory(parts, target), *_for_target(parts.hidden, target)]
+        if not body.get("tools") and (called := _names_called(body["messages"])):
+            body["tools"] = [{"name": n, "input_schema": {"type": "object"}} for n in called]
+            body["tool_choice"] = {"type": "none"}
         return body
 
     def encode(
@@ -131,7 +137,7 @@ class HiddenBlocks(HiddenParts):
             {"type": "tool_result", "tool_use_id": c.get("id"), "content": a}
             for c, a in zip(result.ours, answers, strict=True)
         ]
-        said = {"role": "assistant", "content": result.reply["content"]}
+        said = {"role": "assistant", "content": _resendable(result.reply["content"])}
         self.messages += [said, {"role": "user", "content": self.last}]
         self.reply, self.by = result.reply, by
 
@@ -139,10 +145,25 @@ class HiddenBlocks(HiddenParts):
         """Record the last round after the others; calls of ours in it were not run."""
         if self.messages:
             left = {id(c) for c in result.ours}
-            said = [b for b in result.reply["content"] if id(b) not in left]
+            said = _resendable([b for b in result.reply["content"] if id(b) not in left])
             self.messages += [{"role": "assistant", "content": said}] if said else []
             self.by = by or self.by
             self.record_mixed()
+
+
+def _resendable(blocks: Sequence[Json]) -> list[Json]:
+    """Return what the model said as it may be sent again.
+
+    Models do begin texts and leave them empty, and calls whose input is no JSON, neither of which
+    the API takes back. Everything else is as it came.
+    """
+    out = []
+    for block in blocks:
+        if block.get("type") == "text" and not block.get("text"):
+            continue
+        broken = block.get("type") == "tool_use" and not isinstance(block.get("input"), dict)
+        out.append({**block, "input": {"INVALID_JSON": block.get("input")}} if broken else block)
+    return out
 
 
 def user_of(told: str) -> str:
@@ -180,35 +201,41 @@ def _place_memory(parts: RoundParts, target: str) -> list[Json]:
     native = native_messages(parts.body)
     out: list[Json] = []
     newest = -1  # the native message that was added last
+    waits = False  # results of ours are the last, and the client's follow
     for found in place(parts.view, parts.prompt, MESSAGES.name):
         if found.hidden is not None:
             own = native[found.start : found.end]
             out += _readable_to(target, found.by, _with_ids_of(own, found.hidden))
+            waits = out[-1]["role"] == "user"
         else:
             for at in range(max(found.start, newest + 1), found.end):
-                _add(out, native[at])
+                if not (waits := waits and _join_results(out, native[at])):
+                    out.append(native[at])
         newest = found.end - 1
         if found.text and found.message["role"] == "user":
             out[-1] = _with_text(out[-1], found.text)
     return out
 
 
-def _add(out: list[Json], message: Json) -> None:
-    """Add a message of the client's; results of calls of ours before it go into it, first.
+def _join_results(out: list[Json], message: Json) -> bool:
+    """Put a message of the client's into the one before it, which has results of ours.
 
     A model asked for both at once, so it is told both at once, in the order in which it asked.
+    False where it holds nothing that was asked for.
     """
-    before = out[-1] if len(out) > 1 else {}
-    if before.get("role") == "user" and message["role"] == "user" and _are_results(before):
-        asked = [b.get("id") for b in blocks_of(out[-2].get("content"))]
-        blocks = [*before["content"], *blocks_of(message.get("content"))]
-        results = [b for b in blocks if b.get("type") == "tool_result"]
-        if all(b.get("tool_use_id") in asked for b in results):
-            results.sort(key=lambda b: asked.index(b.get("tool_use_id")))
-            rest = [b for b in blocks if b.get("type") != "tool_result"]
-            out[-1] = {**message, "content": [*results, *rest]}
-            return
-    out.append(message)
+    before = out[-1]
+    blocks = blocks_of(message.get("content"))
+    if message["role"] != "user" or not _are_results(before):
+        return False
+    asked = [b.get("id") for b in blocks_of(out[-2].get("content"))]
+    blocks = [*before["content"], *blocks]
+    results = [b for b in blocks if b.get("type") == "tool_result"]
+    if not all(b.get("tool_use_id") in asked for b in results):
+        return False
+    results.sort(key=lambda b: asked.index(b.get("tool_use_id")))
+    rest = [b for b in blocks if b.get("type") != "tool_result"]
+    out[-1] = {**message, "content": [*results, *rest]}
+    return True
 
 
 def _are_results(message: Json) -> bool:
@@ -264,6 +291,12 @@ def _with_text(message: Json, text: str) -> Json:
         **message,
         "content": [*blocks_of(message.get("content")), {"type": "text", "text": text}],
     }
+
+
+def _names_called(messages: Sequence[Json]) -> list[str]:
+    """Return the functions that are called in messages: they need tools beside them."""
+    blocks = [b for m in messages for b in blocks_of(m.get("content"))]
+    return sorted({str(b.get("name")) for b in blocks if b.get("type") == "tool_use"})
 
 
 def _with_core(system: Any, core: str) -> Any:

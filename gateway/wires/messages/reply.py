@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, UpstreamFailed
 from gateway.wire.chat import Json
 from gateway.wires.envelope import (
     BEGIN,
@@ -48,6 +48,7 @@ GROWING = {
     "signature_delta": "signature",
 }
 INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+ENDING = ("stop_reason", "stop_sequence", "stop_details", "container")  # told at the end
 PING = event_of({"type": "ping"})
 
 
@@ -160,8 +161,8 @@ class MessagesMask(EnvelopeMask):
         for member in GROWING.values():
             if pieces := self._grown.get((index, member)):
                 block[member] = str(block.get(member) or "") + "".join(pieces)
-        if pieces := self._json.get(index):
-            block["input"] = _input_of("".join(pieces))
+        if text := "".join(self._json.get(index, ())):
+            block["input"] = _input_of(text)
         return block
 
     def end_round(self) -> None:
@@ -190,7 +191,7 @@ class MessagesMask(EnvelopeMask):
         last = self._usages[-1] if self._usages else {}
         if len(self._usages) < 2:
             return last
-        return {**last, "iterations": [{"type": "message", **u} for u in self._usages]}
+        return {**last, "iterations": [i for u in self._usages for i in _iterations(u)]}
 
     def merged(self) -> Json:
         delta = _dict(self._delta[0].get("delta")) if self._delta is not None else {}
@@ -207,8 +208,8 @@ class MessagesMask(EnvelopeMask):
         return [assistant_message(self.shown)]
 
     def fault(self, error: GatewayError) -> bytes:
-        if isinstance(self._error, dict) and "error" in self._error:
-            return event_of(self._error)
+        if isinstance(error, UpstreamFailed) and self._error is not None:
+            return event_of({**self._error, "error": error.error})
         _, message = error_parts(error)
         told = {"type": error_type(error), "message": message}
         return event_of({"type": "error", "error": told})
@@ -219,16 +220,15 @@ class MessagesMask(EnvelopeMask):
 
 def lift(reply: Json) -> Iterator[Json]:
     """Return a whole message as the events of a stream."""
-    ending = {k: reply.get(k) for k in ("stop_reason", "stop_sequence")}
-    more = {k: reply[k] for k in ("stop_details", "container") if k in reply}
-    start = {**reply, "content": [], "stop_reason": None, "stop_sequence": None}
+    ending = {k: reply[k] for k in ENDING if k in reply}
+    start = {**reply, "content": [], **dict.fromkeys(k for k in ENDING if k in reply)}
     yield {"type": "message_start", "message": start}
     content = reply.get("content")
     for index, block in enumerate(content if isinstance(content, list) else ()):
         if isinstance(block, dict):
             yield from _lift_block(index, block)
     usage = _dict(reply.get("usage"))
-    yield {"type": "message_delta", "delta": {**ending, **more}, "usage": usage}
+    yield {"type": "message_delta", "delta": ending, "usage": usage}
     yield {"type": "message_stop"}
 
 
@@ -236,9 +236,9 @@ def _lift_block(index: int, block: Json) -> Iterator[Json]:
     """Return one block as events."""
     begun, deltas = dict(block), []
     kind = block.get("type")
-    if kind == "tool_use":
+    if kind in ("tool_use", "server_tool_use", "mcp_tool_use") and block.get("input"):
         begun["input"] = {}
-        text = msgspec.json.encode(block.get("input") or {}).decode()
+        text = msgspec.json.encode(block["input"]).decode()
         deltas.append({"type": "input_json_delta", "partial_json": text})
     elif kind in ("text", "thinking"):
         for name, member in GROWING.items():
@@ -249,6 +249,14 @@ def _lift_block(index: int, block: Json) -> Iterator[Json]:
     for delta in deltas:
         yield {"type": "content_block_delta", "index": index, "delta": delta}
     yield {"type": "content_block_stop", "index": index}
+
+
+def _iterations(usage: Json) -> list[Json]:
+    """Return the iterations of one round: those that the API told of, else the round itself."""
+    found = usage.get("iterations")
+    if isinstance(found, list) and found:
+        return found
+    return [{"type": "message", **{k: v for k, v in usage.items() if k != "iterations"}}]
 
 
 def _is_complete(told: Json, opened: Json) -> bool:

@@ -44,6 +44,8 @@ class ResponsesFormat:
     path = "/responses"
     noun = "response"
     sums_usage = False
+    marks_overflow = True
+    cut_is_final = True
 
     def identity(self, body: Json) -> Json:
         return body

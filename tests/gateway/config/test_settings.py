@@ -510,6 +510,18 @@ def test_an_upstream_may_be_named_without_a_file():
     assert load(None, {}).providers["openai"].base_url == "https://api.openai.com/v1"
 
 
+def test_a_server_of_anthropics_is_known_by_its_address():
+    address = "https://api.anthropic.com/v1"
+    named = load(None, {}, {"upstream": address}).providers
+    assert {n: p.kind for n, p in named.items()} == {"anthropic": "anthropic"}
+    provider = {"base_url": address}
+    assert load(None, {}, {"providers": {"a": provider}}).providers["a"].kind == "anthropic"
+    provider["kind"] = "openai"
+    assert load(None, {}, {"providers": {"a": provider}}).providers["a"].kind == "openai"
+    other = load(None, {}, {"upstream": "https://api.anthropic.com.example.org/v1"}).providers
+    assert {n: p.kind for n, p in other.items()} == {"openai": "openai"}
+
+
 def test_a_relative_database_lies_in_the_data_folder(tmp_path):
     settings = load(None, {}, {"storage.data": str(tmp_path)})
     assert settings.database == f"sqlite+aiosqlite:///{tmp_path}/mnemogate.db"

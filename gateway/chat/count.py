@@ -1,0 +1,78 @@
+"""How many tokens a request will have: what would be sent is counted, memory included.
+
+Nothing is written, and the request itself finds everything as if nobody had asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from gateway.chat.producer import ask_of
+from gateway.chat.request import TurnInput
+from gateway.http.response import GatewayResponse
+from gateway.pipeline import RequestInfo, accounted_response
+from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
+from gateway.routing.dispatcher import Dispatcher
+from gateway.state import GatewayState
+from gateway.wire.chat import encode
+from gateway.wire.headers import Pairs
+from gateway.wires.base import RoundParts
+from memory import MemoryFault
+
+NOT_COUNTED = ("stream", "stream_options")
+UNAVAILABLE = "degraded: the memory store is unavailable"
+
+
+def count_response(
+    gateway: GatewayState, request: TurnInput, forward: Dispatcher, path: str
+) -> GatewayResponse:
+    """Return the ASGI response to a question for a request's tokens.
+
+    path: where the upstream is asked, below `/v1`.
+    """
+    forward.meter.guess = None  # it costs nothing
+    user = request.user if request.uses_memory else None
+    asked = (request.id, request.principal, path, request.started, request.body["model"])
+    entry = RequestInfo(*asked, request.mode, user, output=0)
+    begin = partial(_begin, gateway, request, forward, path)
+    return accounted_response(gateway, forward, entry, begin)
+
+
+async def _begin(
+    gateway: GatewayState, request: TurnInput, forward: Dispatcher, path: str
+) -> PassthroughProducer:
+    """Compose what would be sent; return what asks the upstream."""
+    content, state, reason = request.raw, "off", "request" if request.asked_off else "background"
+    if request.too_heavy:
+        state, reason = "degraded", f"degraded: {request.too_heavy}"
+    elif request.uses_memory:
+        try:
+            content, state, reason = await _compose(gateway, request, forward), "ok", ""
+        except MemoryFault:
+            state, reason = "degraded", UNAVAILABLE
+    named: Pairs = [(b"x-memory-status", state.encode())]
+    named += [(b"x-memory-reason", reason.encode())] if reason else []
+    query = f"?{forward.query}" if forward.query else ""
+    passing = RelayedRequest("POST", path + query, content, named=named, started=request.started)
+    return PassthroughProducer(forward, passing, stream=False)
+
+
+async def _compose(gateway: GatewayState, request: TurnInput, forward: Dispatcher) -> bytes:
+    """Return the request's body with memory in it. Raises MemoryFault."""
+    target = await forward.first_target()
+    ask = await ask_of(gateway, request, forward, target)
+    session = await gateway.memory.begin(replace(ask, records=False))
+    try:
+        wire, prompt = request.wire, session.prompt
+        parts = RoundParts(
+            request.body,
+            prompt,
+            wire.hidden_rounds(),
+            bool(prompt.offered),
+            view=request.facts.view,
+        )
+        composed = wire.compose(parts, target.label)
+    finally:
+        await session.fail()  # which lets go of it
+    return encode({k: v for k, v in composed.items() if k not in NOT_COUNTED})
