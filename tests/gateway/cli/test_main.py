@@ -500,8 +500,8 @@ def test_a_demo_whose_upstream_has_no_scheme_gives_the_corrected_address(tmp_pat
     for key in ({}, {"OPENAI_API_KEY": "sk-mine"}):
         done = mnemogate(tmp_path, "demo", "--once", MNEMOGATE_UPSTREAM="127.0.0.1:9/v1", **key)
         assert done.returncode == 1
-        assert "MNEMOGATE_UPSTREAM: this is an address with its scheme" in done.stderr
-        assert "give http://127.0.0.1:9/v1" in done.stderr
+        assert "MNEMOGATE_UPSTREAM: the URL needs a scheme" in done.stderr
+        assert "write http://127.0.0.1:9/v1" in done.stderr
 
 
 def test_a_chat_starts_its_own_gateway_where_none_runs(tmp_path):
