@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from memory.core.blocks import Block, rewrite_value
 from memory.errors import ToolError, Unusable
 from memory.jobs import fact_prompt
-from memory.jobs.background_model import BackgroundCall, BackgroundModel, errand_of
+from memory.jobs.background_model import BackgroundCall, BackgroundModel, background_call
 from memory.jobs.worker import Handler
 from memory.search import dedup
 from memory.search.query import iso
@@ -56,7 +56,7 @@ class KnownFacts:
 class ExtractionInput:
     """What the model is shown."""
 
-    errand: BackgroundCall
+    call: BackgroundCall
     said: list[fact_rows.TurnMessage]
     known: list[KnownFacts] = field(default_factory=list)
 
@@ -73,7 +73,7 @@ def extraction_handler(db: Database, envoy: BackgroundModel, blocks: Blocks) -> 
             [k.text for k in found.known],
             iso(found.said[0].at)[:10],
         )
-        message = await envoy(found.errand, request, TOKENS)
+        message = await envoy(found.call, request, TOKENS)
         proposed = fact_prompt.parse_facts(str(message.get("content") or ""))
         if proposed is None:
             raise Unusable("the answer is not the JSON object that was asked for")
@@ -87,8 +87,8 @@ def _read_input(
     conn: Connection, job: QueuedJob, blocks: Mapping[str, Block]
 ) -> ExtractionInput | None:
     """None when there is nothing to read: the turn is gone, or the user said nothing in it."""
-    scope_id, errand = job.scope_id, errand_of(conn, KIND, job.scope_id, job.payload["model"])
-    if errand is None or scope_id is None:
+    scope_id, call = job.scope_id, background_call(conn, KIND, job.scope_id, job.payload["model"])
+    if call is None or scope_id is None:
         return None
     said = fact_rows.messages_of_turn(conn, scope_id, job.payload["node"])
     words = " ".join(s.content for s in said if s.role == "user")
@@ -107,7 +107,7 @@ def _read_input(
         ),
     ]
     passages = {h["id"]: KnownFacts(h["content"][: fact_prompt.CHARACTERS], h["id"]) for h in found}
-    return ExtractionInput(errand, said, [*known, *passages.values()])
+    return ExtractionInput(call, said, [*known, *passages.values()])
 
 
 class _FactWriter:

@@ -19,7 +19,7 @@ from memory import tools
 from memory.conversation.messages import Json, keyed_hash
 from memory.core import tool_definitions
 from memory.core.blocks import Block, elements, escape
-from memory.jobs.background_model import BackgroundCall, BackgroundModel, errand_of
+from memory.jobs.background_model import BackgroundCall, BackgroundModel, background_call
 from memory.jobs.worker import Handler
 from memory.retrieval.retriever import Retriever
 from memory.stores.sql import blocks as block_rows
@@ -86,7 +86,7 @@ class ReflectionSchedule:
 
 @dataclass(frozen=True, slots=True)
 class _ReflectionInput:
-    errand: BackgroundCall
+    call: BackgroundCall
     blocks: Mapping[str, Block]
     passages: Sequence[dict[str, Any]]
 
@@ -111,7 +111,7 @@ def reflection_handler(
         )
         messages = _prompt_messages(found)
         for done in range(job.payload["rounds"], ROUNDS):
-            message = await envoy(found.errand, messages, TOKENS)
+            message = await envoy(found.call, messages, TOKENS)
             calls = _calls(message)
             if not calls:
                 return
@@ -133,15 +133,15 @@ def reflection_handler(
 def _read_input(
     conn: Connection, job: QueuedJob, blocks: Mapping[str, Block]
 ) -> _ReflectionInput | None:
-    errand = errand_of(conn, KIND, job.scope_id, job.payload["model"])
-    if errand is None or job.scope_id is None:
+    call = background_call(conn, KIND, job.scope_id, job.payload["model"])
+    if call is None or job.scope_id is None:
         return None
     found = block_rows.all_of(conn, block_rows.BlockSet(job.scope_id, blocks))
     newest = passage_rows.search(
         conn, job.scope_id, passage_rows.PassageFilter(SearchQuery(limit=NEWEST_MESSAGES))
     )
     return (
-        _ReflectionInput(replace(errand, tools=OFFERED), found, newest)
+        _ReflectionInput(replace(call, tools=OFFERED), found, newest)
         if any(b.value for b in found.values()) or newest
         else None
     )

@@ -21,7 +21,7 @@ from memory.context.summary import HINT, step
 from memory.conversation.messages import Json
 from memory.core.blocks import escape
 from memory.errors import TooLong, Unusable
-from memory.jobs.background_model import BackgroundCall, BackgroundModel, errand_of
+from memory.jobs.background_model import BackgroundCall, BackgroundModel, background_call
 from memory.jobs.worker import Handler
 from memory.stores.sql import schema as t
 from memory.stores.sql.database import Database
@@ -62,10 +62,10 @@ def summary_handler(db: Database, envoy: BackgroundModel) -> Handler:
         found = await db.read(lambda conn: _read_request(conn, job))
         if found is None:
             return None
-        errand, before = found
+        call, before = found
 
         async def ask(messages: Sequence[Json], tokens: int) -> str:
-            return str((await envoy(errand, messages, tokens)).get("content") or "")
+            return str((await envoy(call, messages, tokens)).get("content") or "")
 
         payload, text = job.payload, job.payload.get("made", before)
         left = payload["pieces"] if "pieces" in payload else [[escape(payload["text"])]]
@@ -94,12 +94,12 @@ def summary_handler(db: Database, envoy: BackgroundModel) -> Handler:
 
 def _read_request(conn: Connection, job: QueuedJob) -> tuple[BackgroundCall, str] | None:
     """For whom, and the summary to go on from; None when there is nothing left to do."""
-    errand = errand_of(conn, KIND, job.scope_id, job.payload["model"])
-    if errand is None or _there(conn, job, job.payload["link"]) is not None:
+    call = background_call(conn, KIND, job.scope_id, job.payload["model"])
+    if call is None or _there(conn, job, job.payload["link"]) is not None:
         return None
     base = job.payload["base"]
     before = _there(conn, job, base) if base else ""
-    return None if before is None else (errand, before)
+    return None if before is None else (call, before)
 
 
 def _there(conn: Connection, job: QueuedJob, link: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What a caller asks of the memory: one request, and how the memory as a whole behaves."""
+"""What a caller asks of the memory: one request, and the policy of the memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memory.scope import Scope
 class Policy:
     """How this memory behaves.
 
-    Seconds throughout. ahead: summaries are made in the background, before they are needed.
+    Times are in seconds. ahead: make summaries in the background before they are needed.
     """
 
     blocks: Mapping[str, Block] = field(default_factory=dict)
@@ -31,16 +31,15 @@ class Policy:
 
 @dataclass(slots=True)
 class TurnRequest:
-    """One request. mode: full, read or write.
+    """One request.
 
-    rest: a digest of the body's other members; with the history it names the request among its
-    retries, beside the client's own idempotency key. certain: the client says that this is a retry.
-    offer: whether the target and the request take our tools. recall: whether what seems relevant is
-    searched and injected unasked. inject: False for a target that refuses every addition. window:
-    the model's context in tokens, None when unknown. tokenizer: the model's family. max_output: the
-    client's own limit. complete: the summariser, with this request's credentials. extract: facts
-    are gathered from this turn in the background. size: of the request's body in bytes, 0 when
-    unknown.
+    mode: full, read or write. rest: digest of the body's other members; with the history it
+    identifies the request among its retries, beside the client's idempotency key. certain: the
+    client says that this is a retry. offer: target and request accept our tools. recall: search and
+    inject what seems relevant. inject: False for a target that refuses every addition. window: the
+    model's context in tokens, None if unknown. tokenizer: the model's family. max_output: the
+    client's own limit. complete: the summariser, with this request's credentials. extract: extract
+    facts from this turn in the background. size: of the request's body in bytes, 0 if unknown.
     """
 
     scope: Scope

@@ -475,7 +475,7 @@ def test_with_no_gateway_running_the_command_needs_no_key(tmp_path, monkeypatch)
 
     assert (
         "the first key" not in run("create", "--name", "ops", "--tenant", "acme", "--admin").stderr
-    )  # one stands in the configuration
+    )  # one is part of the configuration
     run(
         "create",
         "--name",
@@ -509,7 +509,7 @@ def test_with_no_gateway_running_the_command_needs_no_key(tmp_path, monkeypatch)
     ] == [("root", False), ("ops", True), ("phone", False)]
     for arguments, fault in (
         (("revoke", "nobody"), "no key of the id or name 'nobody'"),
-        (("revoke", "root"), "stands in the configuration"),
+        (("revoke", "root"), "is part of the configuration"),
         (("create", "--name", "phone", "--tenant", "t"), "'phone' already"),
         (("create", "--name", "", "--tenant", "t"), "name: "),
     ):

@@ -264,7 +264,7 @@ async def test_revoking_tells_what_it_cannot_do_and_what_it_did(live):
     mine = await live.memory("DELETE", "/keys/ops", **as_key(made["key"]))
     assert (mine.status_code, mine.json()["note"]) == (
         200,
-        "It is the key that this request came with.",
+        "This request used that key.",
     )
     assert (await live.memory("GET", "/keys", **as_key(made["key"]))).status_code == 401
     again = await live.memory("DELETE", f"/keys/{made['id']}", **ROOT)
