@@ -41,8 +41,7 @@ class ConcurrencyLimiter:
             if isinstance(e, TimeoutError):
                 raise Unavailable(
                     f"The target {name!r} is serving its limit of {limit} concurrent requests, "
-                    "and none ended "
-                    f"within {patience:g} s. Try again shortly.",
+                    f"and none ended within {patience:g} s. Try again shortly.",
                     headers=[(b"retry-after", b"1")],
                 ) from e
             raise

@@ -70,8 +70,7 @@ async def lacks_v1(name: str, settings: Settings, status: int | None = None) -> 
     return (
         f"providers.{name}.base_url is {redact_url(provider.base_url)}, where an "
         f"OpenAI-compatible API does not answer ({found}); {redact_url(suggestion)} does "
-        f"({suggestion_status}): "
-        "use that address"
+        f"({suggestion_status}): use that address"
     )
 
 

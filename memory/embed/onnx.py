@@ -1,9 +1,8 @@
-"""Sentence vectors made on this machine: all-MiniLM-L6-v2 as Chroma publishes it for onnxruntime
-(384 numbers, 256 tokens).
+"""Sentence vectors from a local model: all-MiniLM-L6-v2 as published by Chroma for onnxruntime.
 
-The files are fetched by a command, never by themselves (`mnemogate fetch embedder`), and checked
-before they are used. Needs onnxruntime, tokenizers and numpy, which come with the extra
-`onnx-minilm`; they are loaded with the first text.
+384 dimensions, 256 tokens. The files are only downloaded by `mnemogate fetch embedder`, and
+verified before use. Needs onnxruntime, tokenizers and numpy (extra `onnx-minilm`), which are loaded
+with the first text.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ def is_installed(folder: Path) -> bool:
 
 
 def unpack(archive: Path, folder: Path, sha256: str | None = None) -> None:
-    """Put the files of the published archive into `folder`.
+    """Verify the published archive and unpack it into `folder`.
 
-    sha256: another archive's. Raises Unusable, nothing being changed, for one that is not it.
+    sha256: of another archive. Raises UnusableModel, having changed nothing.
     """
     with archive.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -65,7 +64,7 @@ def unpack(archive: Path, folder: Path, sha256: str | None = None) -> None:
 
 
 class OnnxEmbed:
-    """Implements Embed. folder: where `unpack` put the files."""
+    """The local embedder. folder: where `unpack` put the files."""
 
     model = "onnx-minilm"
 

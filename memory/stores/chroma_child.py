@@ -1,10 +1,9 @@
-"""Chroma in a process of its own: what it does with its interpreter and its threads holds nobody
-else.
+"""Chroma in its own process, so that it cannot block the gateway.
 
-Run by `memory.stores.chroma`, which speaks to it over the standard streams: frames of a length in
-four bytes and a MessagePack value, `[operation, arguments]` one way and `{"value": ...}` or
-`{"error": ...}` the other. It ends when its input does, and by the system's own clock where a call
-goes on for too long.
+Run by `memory.stores.chroma`, which talks to it over the standard streams in frames: a length in
+four bytes and a MessagePack value, `[operation, arguments]` in one direction and `{"value": ...}`
+or `{"error": ...}` in the other. It ends when its input ends, and by a system timer if a call takes
+too long.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class UnusableFrame(Exception):
 
 
 def open_client(where: str, folder: Path) -> Any:
-    """Return a client. where: `embedded` or an address. Raises Unusable."""
+    """Return a client. where: `embedded` or a URL. Raises UnusableFrame."""
     try:
         import chromadb
         from chromadb.config import Settings
@@ -53,9 +52,9 @@ def open_client(where: str, folder: Path) -> Any:
 
 
 def _lock_folder(folder: Path) -> None:
-    """Two processes on one embedded folder lose vectors silently: this keeps it to one.
+    """Lock the folder, since two processes on one folder lose vectors silently.
 
-    Raises Unusable.
+    Raises UnusableFrame.
     """
     lock, until = (
         os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600),
@@ -99,7 +98,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {"upsert": upsert, "nearest": neares
 
 
 def serve(asked: BinaryIO, told: BinaryIO, work: Callable[[str, list[Any]], Any]) -> None:
-    """Answer one frame after the other until the input ends."""
+    """Answer frame after frame until the input ends."""
     while len(head := asked.read(4)) == 4:
         name, arguments = msgspec.msgpack.decode(asked.read(int.from_bytes(head, "big")))
         try:
@@ -114,7 +113,8 @@ def serve(asked: BinaryIO, told: BinaryIO, work: Callable[[str, list[Any]], Any]
 
 
 def main(where: str, folder: str, seconds: float) -> None:
-    """seconds: after which a call ends the process, whoever holds the interpreter."""
+    """Run the child. seconds: after which a call ends the process, whatever holds the "
+    "interpreter."""
     told = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no frame
     clients: list[Any] = []

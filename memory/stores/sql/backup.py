@@ -1,4 +1,4 @@
-"""A copy of a SQLite database as it is at one moment, made while others read and write it."""
+"""Copies a SQLite database, consistently, while others read and write it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ BUSY_SECONDS = 10.0
 
 
 def backup(source: Path, target: Path) -> int:
-    """Copy the database, what still stands in its log included. Returns the copy's bytes.
+    """Copy the database, including its write-ahead log, and return the size of the copy.
 
-    SQLite's own backup, in one step: a reader's view, which holds no writer up. The copy is whole
-    and on the disk before it has its name. Raises FileExistsError, nothing being changed, for a
-    name that is taken; OSError; StoreUnavailable.
+    Uses SQLite's own backup in one step: a reader's view, which blocks no writer. The copy is
+    complete and on disk before it gets its name. Raises FileExistsError, having changed nothing;
+    OSError; StoreUnavailable.
     """
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     os.close(

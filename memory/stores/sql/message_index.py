@@ -1,4 +1,4 @@
-"""Put recorded messages into the search index, behind the turns' back."""
+"""Adds recorded messages to the search index, after their turns."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ m, n = t.messages.c, t.nodes.c
 
 
 def docs(conn: Connection, after: int, limit: int) -> list[tuple[int, SearchDocument]]:
-    """Row keys and what is indexed of them, in order, after a row key."""
+    """Return row keys and documents, in order, after a row key."""
     rows = conn.execute(select(t.messages).where(m.id > after).order_by(m.id).limit(limit))
     return [(r.id, _doc(conn, r)) for r in rows]
 
 
 class _SpeakerNames(msgspec.Struct):
-    """Of a message as it was given, what the index needs beside its text."""
+    """The members of a message that the index needs besides its text."""
 
     name: Any = None
 
@@ -86,11 +86,10 @@ SET_BACK = 60.0
 
 
 def index_pending(conn: Connection, most: int, scope_id: int | None = None) -> int:
-    """Put the next messages, `most` at most, into the search index.
+    """Index the next messages, at most `most`; return how many.
 
-    scope_id: what waits of one scope, newest first. Returns how many, or `most` where more may
-    wait. One that cannot be put in is passed over where another can; raises what it raised where
-    none can.
+    scope_id: of one scope, newest first. Returns `most` if more may wait. A message that cannot be
+    indexed is skipped if another can; otherwise raises its error.
     """
     rows = _next_unindexed(conn, most, scope_id)
     failed = {row.id: e for row in rows if (e := _index_message(conn, row)) is not None}
@@ -114,9 +113,9 @@ def index_pending(conn: Connection, most: int, scope_id: int | None = None) -> i
 
 
 def _index_message(conn: Connection, row: Any) -> Exception | None:
-    """Put one message into the search index.
+    """Index one message; return why it cannot be, if so.
 
-    Returns why it cannot be. Raises what the database raises: that is no fault of the row's.
+    Raises errors of the database, which are not the row's fault.
     """
     try:
         fts.put_document(conn, "messages_fts", row.id, _doc(conn, row))
@@ -128,12 +127,12 @@ def _index_message(conn: Connection, row: Any) -> Exception | None:
 
 
 def waiting_size(conn: Connection, most: int, scope_id: int | None = None) -> int:
-    """Characters of the next messages, `most` at most, that are to be put into the index."""
+    """Return the characters of the next `most` messages to index."""
     return sum(len(row.content) + len(row.body) for row in _next_unindexed(conn, most, scope_id))
 
 
 def index_waits(conn: Connection, scope_id: int) -> bool:
-    """Tell whether any message of the scope waits to be put into the index."""
+    """Tell whether a message of the scope waits to be indexed."""
     return bool(_next_unindexed(conn, 1, scope_id))
 
 

@@ -1,8 +1,8 @@
 """The tables. SQL is the record; the search indexes beside it can be rebuilt from it.
 
-Everything hangs on `scopes` (one tenant, user, agent); every row of a user carries its `scope_id`,
-so that isolation and erasure are one predicate. `generations` outlives an erasure and holds no
-name, only its keyed hash. JSON is kept as text, hashes as bytes, times as seconds since 1970.
+Everything belongs to `scopes` (one tenant, user, agent); every row of a user has its `scope_id`, so
+that isolation and erasure are one predicate. `generations` outlives an erasure and has no name,
+only its keyed hash. JSON is stored as text, hashes as bytes, times as Unix times.
 """
 
 from __future__ import annotations

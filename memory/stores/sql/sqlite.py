@@ -1,17 +1,16 @@
-"""SQLite connections: readers and a writer, each with a thread of its own (aiosqlite's) on which a
-whole work runs in one hop, and one on the event loop's own thread for small reads and writes.
+"""SQLite connections: readers and a writer with a thread each, and one on the event loop's thread.
 
-- A hop to a thread and back costs more than a turn's statements do (measured: 100 to 200 us against
-  60), and while two threads
-  run Python each waits for the other. So a small work is done *at once*, on the loop's thread,
-  where nothing can hold it up:
-  never a write while another connection writes (it is tried without waiting), never with
-  `synchronous = FULL` (a commit would wait for
-  the disk), and for a while not when they took long on average (a disk that stalls). Checkpoints,
-  which do wait for the disk, have a thread.
+A whole work runs on a connection's thread (aiosqlite's) in one hop.
+
+- A hop to a thread and back costs more than a turn's statements (measured: 100 to 200 us against
+  60), and while two threads run Python each waits for the other. So small work runs *at once*, on
+  the event loop's thread, if nothing can delay it: no write while another connection writes (it is
+  tried without waiting), none with `synchronous = FULL` (a commit would wait for the disk), and
+  none for a while if such works took long on average (a disk that stalls). Checkpoints, which do
+  wait for the disk, have a thread.
 - SQLAlchemy works on a connection's own sqlite3 connection, synchronously. Transactions are begun
-  and ended on the driver, reads
-  deferred and writes immediate: SQLAlchemy's own begin and commit cost as much as three inserts.
+  and ended by the driver, reads deferred and writes immediate: SQLAlchemy's own begin and commit
+  cost as much as three inserts.
 """
 
 from __future__ import annotations
@@ -60,7 +59,8 @@ EVERYWHERE = (
 
 
 class SqliteConnection:
-    """One connection and SQLAlchemy over it, for one thread. begin: how its transactions do."""
+    """One connection with SQLAlchemy over it, for one thread. begin: the statement to begin "
+    "with."""
 
     def __init__(self, raw: sqlite3.Connection, begin: str) -> None:
         self.raw, self._begin = raw, begin
@@ -72,7 +72,7 @@ class SqliteConnection:
     def run(self, works: Sequence[Work[Any]]) -> list[Any]:
         """Run the works in one transaction.
 
-        Raises what they raised, sqlite3.Error from the transaction itself.
+        Raises what they raised, and sqlite3.Error of the transaction itself.
         """
         if (
             self._over is None
@@ -97,36 +97,31 @@ class SqliteConnection:
 
 
 class ConnectionThread:
-    """A connection on a thread of aiosqlite's."""
+    """A connection on a thread of aiosqlite."""
 
     def __init__(self, conn: aiosqlite.Connection, begin: str) -> None:
         self._conn = conn
         self._lite = SqliteConnection(conn._conn, begin)
 
     async def run(self, works: Sequence[Work[Any]]) -> list[Any]:
-        """Run the works in one transaction. Raises OSError for what the driver itself raised."""
+        """Run the works in one transaction. Raises OSError for errors of the driver."""
         return list(await self.call(self._lite.run, works))
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Run a function on the connection's thread.
-
-        Raises OSError for what the driver itself raised.
-        """
+        """Run a function on the connection's thread. Raises OSError for errors of the driver."""
         try:
             return await self._conn._execute(function, *args)  # type: ignore[no-untyped-call]
         except sqlite3.Error as e:
             raise OSError(f"{type(e).__name__}: {e}") from e
 
     def checkpoint(self) -> int:
-        """Bring the log into the database beside the writes that go on.
-
-        Returns the pages in the log.
-        """
+        """Checkpoint the log while writes continue; return its pages."""
         return int(self._lite.raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1])
 
     def checkpoint_rest(self) -> None:
-        """Bring the rest of the log into the database while nobody writes, so that the next write
-        begins it anew; not where it is in use.
+        """Checkpoint the rest of the log while nobody writes, so that it restarts.
+
+        Not possible while readers use it.
         """
         _set_pragmas(
             self._lite.raw,
@@ -152,7 +147,7 @@ def _pages(size: int) -> str:
 
 
 class SqliteThreads:
-    """path: the database file. synchronous: NORMAL or FULL."""
+    """The connections of one file. synchronous: NORMAL or FULL."""
 
     def __init__(self, path: str, synchronous: str) -> None:
         self._path, self._synchronous = path, synchronous
@@ -168,7 +163,7 @@ class SqliteThreads:
         self.pause: asyncio.Future[None] | None = None
 
     async def open(self) -> None:
-        """Connects; safe to call again after a failure. Raises OSError."""
+        """Connect; safe to repeat after a failure. Raises OSError."""
         await self.close()
         if self._path != ":memory:":
             # whose memories they are may read them; what SQLite puts beside it has the same mode
@@ -227,9 +222,9 @@ class SqliteThreads:
         return await self._writer.run(works)
 
     def at_once(self, works: Sequence[Work[Any]], *, reading: bool = False) -> list[Any] | None:
-        """Do small works on this thread, in one transaction.
+        """Run small works on this thread, in one transaction; None if they must wait.
 
-        None where they have to wait their turn. Raises what a work raised.
+        Raises what a work raised.
         """
         here, begun = self._here, time.monotonic()
         if here is None or begun < self._rests_until:
@@ -249,7 +244,7 @@ class SqliteThreads:
         return found
 
     def _count(self, works: int) -> None:
-        """Count small writes; after so many of them the log is brought into the database."""
+        """Count small writes; after a number of them the log is checkpointed."""
         self._since_checkpoint += works
         if self._checkpoint is None or self._checkpoint.done():
             if self._since_checkpoint >= CHECKPOINT:
@@ -261,10 +256,12 @@ class SqliteThreads:
             self.pause = asyncio.get_running_loop().create_future()
 
     async def _write_checkpoints(self) -> None:
-        """Write that go on beside a checkpoint never let it end ("checkpoint starvation",
-        sqlite.org/wal.html): the log grows without bound, and a file that grows costs more to write
-        to. So they wait for the end of a long one, by when little is left to do, and for one that
-        they outrun.
+        """Checkpoint the log, and make writes wait if it falls behind.
+
+        Continuous writes would never let a checkpoint finish ("checkpoint starvation",
+        sqlite.org/wal.html): the log would grow without bound, and a growing file is slower to
+        write. So writes wait for the end of a long checkpoint, when little is left to do, and for
+        one that they outrun.
         """
         try:
             if self._writer is not None and (
@@ -279,8 +276,9 @@ class SqliteThreads:
                 pause.set_result(None)
 
     def version(self) -> int | None:
-        """Return a number that stays the same while nobody but `at_once` has written, in whichever
-        process; None where that cannot be told.
+        """Return a number that only changes if somebody wrote other than by `at_once`.
+
+        Also in other processes. None if that is unknown.
         """
         if self._here is None:
             return None

@@ -1,4 +1,4 @@
-"""Read all that a turn needs, once: the scope's blocks, the epoch, the recognised conversation."""
+"""Reads all that a turn needs, once: blocks, epoch, the recognised conversation."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ RETRY_SECONDS = 600
 class SnapshotQuery:
     """What a turn asks the store.
 
-    explicit: the conversation's name, where the client gave one. request: what names it among its
-    retries. room: bytes of a history kept here that its model's window holds.
+    explicit: name of the conversation, if the client gave one. request: key of the request among
+    its retries. room: bytes of stored history that fit the model's window.
     """
 
     scope: Scope
@@ -92,7 +92,7 @@ class ConversationState:
 
 @dataclass(slots=True)
 class PreviousAttempt:
-    """An earlier attempt at this very request: its node, and its finished hidden rounds."""
+    """An earlier attempt at this request: its node, and its finished hidden rounds."""
 
     node: TurnNode
     rounds: list[Json]
@@ -100,7 +100,7 @@ class PreviousAttempt:
 
 @dataclass(slots=True)
 class Snapshot:
-    """Everything a turn needs to know, read in one transaction."""
+    """Everything a turn needs, read in one transaction."""
 
     owner: scopes.ScopeOwner
     scope_id: int | None
@@ -138,9 +138,8 @@ class Snapshot:
 
 
 def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot:
-    """Read the scope, its blocks, the line this request continues, and an earlier attempt at
-    it.
-    """
+    """Read the scope, its blocks, the conversation this request continues, and an earlier "
+    "attempt."""
     owner = scopes.current_owner(conn, ask.scope)
     scope_id = scopes.find(conn, ask.scope)
     turn = ask.turn
@@ -177,7 +176,7 @@ def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot:
 def _prepend_kept_history(
     conn: Connection, out: Snapshot, head: int, ask: SnapshotQuery
 ) -> RequestHistory:
-    """Return the request behind the history that is kept here."""
+    """Return the request preceded by the stored history."""
     messages, line = ask.turn.messages, out.conversation
     # the head is the line's
     assert line is not None and out.scope_id is not None  # noqa: S101, PT018
@@ -198,7 +197,7 @@ def _prepend_kept_history(
 def find_conversation(
     conn: Connection, scope_id: int, which: str | int
 ) -> ConversationState | None:
-    """Return a conversation of the scope by its name or its row key."""
+    """Return a conversation of the scope by its name or row key."""
     row = execute(
         conn, BY_NAME if isinstance(which, str) else BY_KEY, {"scope": scope_id, "which": which}
     ).first()
@@ -229,7 +228,7 @@ def _read_previous_turn(conn: Connection, scope_id: int, node: TurnNode, at: int
 
 
 def summaries(conn: Connection, scope_id: int, links: Sequence[bytes]) -> list[tuple[bytes, str]]:
-    """Return the kept summaries of histories that end in one of these links, each with its link."""
+    """Return the stored summaries of histories that end in one of these links."""
     return [
         (row.chain, row.content)
         for row in select_in_batches(
@@ -247,7 +246,7 @@ def _select_summaries(size: int) -> Any:
 
 
 def _nodes(*which: Any) -> Any:
-    """Built once: these run in every turn, and building a statement costs more than running it."""
+    """Return the statement for nodes, built once, since it runs in every turn."""
     return (
         select(t.nodes)
         .where(n.scope_id == bindparam("scope"), *which)
@@ -294,7 +293,7 @@ WAITING = _nodes(NOT_DONE, OPEN, n.asked == bindparam("asked"))
 
 
 class NodeRows:
-    """One scope's nodes, as recognition asks for them."""
+    """The nodes of one scope, for the recognition."""
 
     def __init__(self, conn: Connection, scope_id: int) -> None:
         self._conn, self._scope = conn, scope_id
@@ -311,7 +310,7 @@ class NodeRows:
         ]
 
     def only(self, digest: bytes) -> int | None:
-        """Return the one answered node of this digest; None for none, and for several."""
+        """Return the only answered node with this digest; None for none or several."""
         found = execute(self._conn, OF_DIGEST, {"scope": self._scope, "digest": digest}).scalars()
         return found[0] if len(found) == 1 else None
 

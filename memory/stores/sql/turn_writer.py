@@ -1,4 +1,4 @@
-"""Write what a turn did: its request, its rounds, its answers."""
+"""Writes what a turn did: its request, its rounds, its answers."""
 
 from __future__ import annotations
 
@@ -56,8 +56,9 @@ TOUCH_SECONDS = 1.0  # seconds within which a scope's last activity is not writt
 
 @dataclass(slots=True)
 class PendingTurn:
-    """What is written while the upstream works: the conversation, the unanswered node and the
-    messages the request adds.
+    """What is written while the upstream works.
+
+    The conversation, the unanswered node and the new messages of the request.
     """
 
     owner: scopes.ScopeOwner
@@ -76,9 +77,9 @@ class PendingTurn:
 
 
 def open_turn(conn: Connection, o: PendingTurn, *, answered: bool = False) -> int:
-    """Make the request durable.
+    """Make the request durable; return the scope's row id.
 
-    answered: its node is written with its answer. Returns the scope's row id. Raises Erased.
+    answered: its node is written with its answer. Raises Erased.
     """
     now, c = time.time(), o.conversation
     there = scopes.scope_status(conn, o.owner, o.scope_id, c.id)
@@ -102,7 +103,7 @@ def open_turn(conn: Connection, o: PendingTurn, *, answered: bool = False) -> in
 
 
 def _add_conversation(conn: Connection, o: PendingTurn, scope_id: int, now: float) -> None:
-    """Add the turn's conversation, unless another turn of the same name was first."""
+    """Add the turn's conversation, unless another turn with the same name was first."""
     c = o.conversation
     found = find_conversation(conn, scope_id, c.name) if c.explicit else None
     if found is not None:
@@ -124,7 +125,7 @@ def _add_conversation(conn: Connection, o: PendingTurn, scope_id: int, now: floa
 
 
 def _request_rows(o: PendingTurn, scope_id: int, now: float) -> list[dict[str, Any]]:
-    """Return the rows of the messages that the request adds."""
+    """Return the rows of the new messages of the request."""
     return list(
         message_rows.rows_of(
             scope_id,
@@ -139,21 +140,19 @@ def _newest(there: Any) -> int | None:
 
 
 def round_done(conn: Connection, node: int, rounds: Sequence[Json]) -> None:
-    """Enter the finished hidden rounds of this attempt; commits with what their calls wrote."""
+    """Save the finished hidden rounds, in the transaction of what their calls wrote."""
     conn.execute(
         update(t.nodes).where(n.id == node).values(rounds=encode(rounds).decode(), at=time.time())
     )
 
 
 def attempt_failed(conn: Connection, node: int) -> None:
-    """Note when; the node stays open, so that a repetition of the request goes on with it."""
+    """Record the time; the node stays open, so that a retry continues with it."""
     execute(conn, TRIED, {"node": node, "now": time.time()})
 
 
 def drop_turn(conn: Connection, scope_id: int, node: int) -> None:
-    """Take an opened turn back: nothing is kept of a request that the upstream refused for its
-    credentials.
-    """
+    """Remove an opened turn, whose credentials the upstream refused."""
     row = conn.execute(
         select(n.conversation).where(n.id == node, n.scope_id == scope_id, n.state == "open")
     ).first()
@@ -176,9 +175,9 @@ def drop_turn(conn: Connection, scope_id: int, node: int) -> None:
 
 @dataclass(slots=True)
 class TurnRecord:
-    """What a turn leaves: its answers (one a choice), its epoch when new, its explain record.
+    """What a turn leaves: its answers (one for each choice), a new epoch, its explain record.
 
-    Plain data, so that it can be spilled to a file when the store fails after the answer left.
+    Plain data, so that it can go to the recovery log if the store fails.
     """
 
     owner: scopes.ScopeOwner
@@ -203,10 +202,10 @@ class TurnRecord:
 
 
 def record(conn: Connection, r: TurnRecord, opening: PendingTurn | None = None) -> int:
-    """Write a turn's answers; safe to call again with the same record.
+    """Write a turn's answers; safe to repeat with the same record.
 
-    opening: its request, where that was not written before. Returns the conversation's newest node.
-    Raises Erased.
+    opening: its request, if not written before. Returns the conversation's newest node. Raises
+    Erased.
     """
     request: dict[str, Any] = {}
     said: list[dict[str, Any]] = []
@@ -257,7 +256,7 @@ def _put_epoch(conn: Connection, e: Epoch, scope_id: int, now: float) -> None:
 
 
 def _record_consequences(conn: Connection, r: TurnRecord, scope_id: int, now: float) -> None:
-    """Write what follows from the turn: evicted messages, its explain record, uses and jobs."""
+    """Write what follows from the turn: evicted messages, explain record, uses and jobs."""
     node = r.nodes[0].id
     if r.evicted:
         place = message_rows.MessagePlace(r.conversation, node, "evicted", now)
@@ -275,8 +274,9 @@ def _record_consequences(conn: Connection, r: TurnRecord, scope_id: int, now: fl
 def _answers(
     conn: Connection, r: TurnRecord, scope_id: int, request: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Write the nodes of a turn, the first with the request's columns; returns the rows of its
-    answers' messages.
+    """Write the nodes of a turn; return the rows of its answers.
+
+    The first node has the request's columns.
     """
     said: list[dict[str, Any]] = []
     for node, answer in zip(r.nodes, r.answers, strict=True):
@@ -297,7 +297,7 @@ def _answers(
 
 @cache
 def upsert_explain(dialect: str) -> Any:
-    """Keep a turn's explain record; those of other attempts at the turn stay before it."""
+    """Return the statement that adds an attempt to a turn's explain record."""
     x = t.explains.c
     statement = dialect_insert(dialect, t.explains, x.keys())
     return statement.on_conflict_do_update(
@@ -310,9 +310,9 @@ def upsert_explain(dialect: str) -> Any:
 
 
 def _join(conn: Connection, line: Any, r: TurnRecord) -> None:
-    """A line kept here loses no turn: one that another overtook meanwhile goes on behind it.
+    """Return the record, moved behind a turn that overtook it in a stored conversation.
 
-    line: see `owners.standing`.
+    line: see `scopes.scope_status`.
     """
     head, first = line.head, r.nodes[0]
     if head is None or head in (first.parent, first.id, r.seen_head):
@@ -332,10 +332,10 @@ def _join(conn: Connection, line: Any, r: TurnRecord) -> None:
 
 
 def _move(conn: Connection, line: Any, r: TurnRecord, now: float) -> int:
-    """Move the conversation's head to this answer, and returns it.
+    """Move the conversation's head to this answer and return it.
 
-    The first continuation keeps the line: a later sibling does not move it. line: see
-    `owners.standing`.
+    The first continuation keeps the conversation: a later sibling does not move it. line: see
+    `scopes.scope_status`.
     """
     first, head = r.nodes[0], line.head
     sibling = (

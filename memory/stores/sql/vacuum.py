@@ -1,4 +1,4 @@
-"""Leaves nothing of what was erased in the database's files."""
+"""Removes erased data from the database's files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ SQLITE = (*(f"INSERT INTO {name}({name}) VALUES ('optimize')" for name in schema
 
 
 async def vacuum(url: str) -> None:
-    """Rewrite the database; it may be in use meanwhile.
+    """Rewrite the database, which may be in use.
 
-    Raises StoreUnavailable, also when readers kept the log from being cut.
+    Raises StoreUnavailable, also if readers prevented truncating the log.
     """
     engine = create_async_engine(url, isolation_level="AUTOCOMMIT")
     lite = engine.dialect.name == "sqlite"

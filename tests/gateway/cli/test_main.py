@@ -130,7 +130,7 @@ def test_the_docs_name_only_what_there_is():
 def test_more_than_one_worker_is_refused_in_words():
     done = CliRunner().invoke(cli, ["serve", "--workers", "4"])
     assert done.exit_code == 2
-    assert "serves with one worker" in done.output
+    assert "supports one worker" in done.output
 
 
 def test_a_configuration_that_cannot_be_used_exits_2_without_a_traceback(tmp_path):
@@ -193,7 +193,7 @@ def test_the_start_tells_the_mode_and_whom_a_key_names():
     assert "single-user" not in lines
     alone = "\n".join(startup_lines(load(None, {}), "http://x"))
     assert "own-key" in alone
-    assert "single-user: this machine alone" in alone
+    assert "single-user: this machine only" in alone
     assert "warning" not in alone
     assert "keys name nobody" in "\n".join(
         startup_lines(load(None, {}, {"server.host": "0.0.0.0"}), "http://x")
@@ -264,8 +264,8 @@ def test_a_provider_that_would_be_called_without_a_key_is_warned_of(url, warned)
         return [line for line in start if "api_key" in line]
 
     text = (
-        f"  warning    providers.a has no api_key, and no client's key is sent on: {url} is "
-        "called without one. Set providers.a.api_key, unless that server wants none"
+        f"  warning    providers.a has no api_key, and clients' keys are not forwarded: {url} is "
+        "called without one. Set providers.a.api_key, unless that server needs none"
     )
     assert (
         lines(**KEYED)

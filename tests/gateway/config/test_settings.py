@@ -239,8 +239,7 @@ def test_an_unset_variable_stops_the_start_by_name_and_path(tmp_path, env):
         (
             '[[memory.blocks]]\nlabel = "Human"\n',
             "memory.blocks.0.label: a label must match [a-z][a-z0-9_]{0,62} and must not be a "
-            "reserved name, "
-            "not 'Human'",
+            "reserved name, not 'Human'",
         ),
         ('[[memory.blocks]]\nlabel = "human"\nlimit = 2\nvalue = "abc"\n', "its limit is 2"),
     ],
