@@ -221,9 +221,10 @@ MARKS = (b",", b"[", b"{")
 
 
 def values_in(raw: bytes) -> int:
-    """Return how many values a JSON text has, about: as many as its commas and brackets, where they
-    are none of its strings' letters. What is to be found out is whether they are more than
-    `VALUES`, which cost more to read than their bytes do.
+    """Estimate the number of values in a JSON text by its commas and brackets.
+
+    Those inside strings are not counted. It is used to refuse texts with more than `VALUES`, which
+    cost more to parse than their size suggests.
     """
     if (most := sum(map(raw.count, MARKS))) <= VALUES:
         return most

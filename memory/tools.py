@@ -124,8 +124,9 @@ async def _run_search(call: ToolCall, context: ToolContext) -> str:
 
 
 def run_edits(conn: Connection, calls: Sequence[ToolCall], context: ToolContext) -> dict[int, str]:
-    """Results of every other call by place, in order, inside the caller's write transaction (which
-    may run twice).
+    """Run all other calls in order, inside the caller's write transaction.
+
+    That may run twice. Returns results by index.
     """
     seen = dict(context.seen)
     context.inserted.clear()

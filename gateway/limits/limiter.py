@@ -124,8 +124,10 @@ class Limiter:
         )
 
     async def seed(self, allowance: KeyQuota, usd: float) -> None:
-        """Start the current period at `usd`, as in the usage table, unless it is counted "
-        "already."""
+        """Start the current period at `usd`, unless it is counted already.
+
+        usd: from the usage table.
+        """
         if allowance.usd:
             await self._counters.balance(self._claim(allowance), _nano(usd))
 

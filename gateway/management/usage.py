@@ -70,9 +70,9 @@ class UsageGroup(msgspec.Struct, kw_only=True):
 
 
 class UsageRequest(msgspec.Struct, kw_only=True):
-    """user is null where nobody was named, or was erased since; cost_usd where a price is unknown.
+    """user is null where nobody was named, or was erased since.
 
-    estimated: some counts are guesses.
+    cost_usd is null where a price is unknown. estimated: some counts are estimates.
     """
 
     request_id: str

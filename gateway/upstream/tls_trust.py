@@ -33,8 +33,6 @@ def trust(ca_file: str = "", client_cert: str = "") -> ssl.SSLContext:
 
 
 def _has_certificate_folder() -> bool:
-    """Tell whether the system has a folder of authorities, which are read only when they are
-    needed.
-    """
+    """Tell whether the system has a folder of authorities, which are only read on use."""
     folder = ssl.get_default_verify_paths().capath
     return folder is not None and any(os.scandir(folder))

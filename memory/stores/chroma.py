@@ -56,8 +56,7 @@ class ChromaIndex:
         await self._call("upsert", [name, items])
 
     async def nearest(self, name: str, vector: list[float], limit: int) -> dict[int, float]:
-        """Return the cosine similarity of the `limit` nearest by row key. Raises "
-        "StoreUnavailable."""
+        """Return the similarity of the `limit` nearest by row key. Raises StoreUnavailable."""
         return msgspec.convert(
             await self._call("nearest", [name, vector, limit], SEARCH_SECONDS), dict[int, float]
         )

@@ -113,8 +113,7 @@ def serve(asked: BinaryIO, told: BinaryIO, work: Callable[[str, list[Any]], Any]
 
 
 def main(where: str, folder: str, seconds: float) -> None:
-    """Run the child. seconds: after which a call ends the process, whatever holds the "
-    "interpreter."""
+    """Run the child. seconds: a call that takes longer ends the process."""
     told = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no frame
     clients: list[Any] = []

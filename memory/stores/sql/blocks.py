@@ -1,5 +1,6 @@
-"""Core memory rows: edits are pure functions applied in the write transaction, with version "
-"rows."""
+"""Core memory rows: edits are pure functions applied in the write transaction, with version
+rows.
+"""
 
 from __future__ import annotations
 

@@ -359,10 +359,7 @@ class _LineReader:
 def _gather_steps(
     name: str, chat: ConversationImport
 ) -> Generator[int, None, tuple[ConversationHeader, list[TranscriptStep]]]:
-    """Yield a conversation's header and steps from its lines, which may be in any order.
-
-    Messages without a node come last, as their own chat. Yields 0 after each line.
-    """
+    """Return a conversation's header and steps, from lines in any order; yield 0 after each."""
     told: ConversationLine | None = None
     by_name: dict[str, TranscriptStep] = {}
     plain: list[ImportedMessage] = []

@@ -59,8 +59,7 @@ EVERYWHERE = (
 
 
 class SqliteConnection:
-    """One connection with SQLAlchemy over it, for one thread. begin: the statement to begin "
-    "with."""
+    """One connection with SQLAlchemy over it, for one thread. begin: its BEGIN statement."""
 
     def __init__(self, raw: sqlite3.Connection, begin: str) -> None:
         self.raw, self._begin = raw, begin

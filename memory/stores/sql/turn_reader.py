@@ -138,8 +138,7 @@ class Snapshot:
 
 
 def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot:
-    """Read the scope, its blocks, the conversation this request continues, and an earlier "
-    "attempt."""
+    """Read the scope, its blocks, the continued conversation, and an earlier attempt."""
     owner = scopes.current_owner(conn, ask.scope)
     scope_id = scopes.find(conn, ask.scope)
     turn = ask.turn

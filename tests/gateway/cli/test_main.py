@@ -289,7 +289,7 @@ def test_a_tool_call_is_shown_on_one_line():
     }
     assert tool_lines(record) == ['core_memory_append(label="human", content="Name:\\nAda")']
     assert tool_lines({"tools": []}) == []
-    assert "not available" in tool_lines(None)[0]
+    assert "is unknown" in tool_lines(None)[0]
     assert len(arguments({"content": "x" * 1000})) == 110
     assert arguments("not json") == "not json"
 

@@ -270,4 +270,4 @@ def test_a_gateways_address_without_its_scheme_is_corrected(tmp_path, way):
     )
     done = mnemogate(tmp_path, "memory", "show", *option, **env)
     assert done.returncode == 2
-    assert "give http://127.0.0.1:9" in " ".join(done.stderr.split())
+    assert "write http://127.0.0.1:9" in " ".join(done.stderr.split())

@@ -177,7 +177,7 @@ def test_users_are_listed(tmp_path):
         assert (
             "ada  0 blocks, 1 passages" in mnemogate(tmp_path, "users", "--url", process.url).stdout
         )
-    assert "Give a user's memory another name" in mnemogate(tmp_path, "users", "--help").stdout
+    assert "Move a user's memory to another name" in mnemogate(tmp_path, "users", "--help").stdout
 
 
 def test_the_default_configuration_is_printed_as_it_can_be_used(tmp_path):
