@@ -25,7 +25,7 @@ CHECKED = (
     "sha256.json"  # the digests of the files, noted when the archive they came from was verified
 )
 TOKENS = 256
-BATCH = 8  # texts at a time: a query waits for no more of a background job than this
+BATCH = 8  # texts at a time, for which a query may have to wait
 
 
 class UnusableModel(ValueError):
@@ -90,7 +90,7 @@ class OnnxEmbed:
                 f"'.[onnx-minilm]' in the folder of Mnemogate's source ({e})"
             ) from e
         except Exception as e:
-            # onnxruntime and tokenizers raise kinds of their own, and Exception itself.
+            # onnxruntime and tokenizers raise their own exceptions, and Exception itself.
             raise EmbedUnavailable(f"onnx-minilm failed: {type(e).__name__}: {e}") from e
 
     def _load(self) -> tuple[Any, Any]:
@@ -108,7 +108,7 @@ class OnnxEmbed:
                 )
         tokenizer = Tokenizer.from_str(files["tokenizer.json"].decode())
         tokenizer.enable_truncation(max_length=TOKENS)
-        # the padding token, no secret
+        # the padding token, not a secret
         tokenizer.enable_padding(pad_id=0, pad_token="[PAD]")  # noqa: S106
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3

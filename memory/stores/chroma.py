@@ -26,13 +26,11 @@ from memory.errors import StoreUnavailable
 
 log = logging.getLogger("mnemogate")
 CHILD = Path(__file__).with_name("chroma_child.py")
-OPEN_SECONDS = 60.0  # a cold start imports a lot
+OPEN_SECONDS = 60.0  # a cold start imports many modules
 CALL_SECONDS = 15.0
-SEARCH_SECONDS = (
-    2.0  # a search goes on without it; the call itself may take longer, to load an index
-)
-REST_SECONDS = 300.0  # without a call after a failure
-END_SECONDS = 1.0  # for the child to end by itself
+SEARCH_SECONDS = 2.0  # a search then continues without it; the call may continue, to load an index
+REST_SECONDS = 300.0  # pause after a failure
+END_SECONDS = 1.0  # how long the child may take to end
 
 
 class ChromaIndex:

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 BATCH = 500
-LOCK_SECONDS = 5.0  # a gateway that was killed a moment ago leaves the folder by itself
+LOCK_SECONDS = 5.0  # a gateway that was just killed releases the folder by itself
 SPACE = {"hnsw:space": "cosine"}
 
 
@@ -105,7 +105,7 @@ def serve(asked: BinaryIO, told: BinaryIO, work: Callable[[str, list[Any]], Any]
             answer = {"value": work(name, arguments)}
         except UnusableFrame as e:
             answer = {"error": str(e)}
-        except Exception as e:  # foreign ground: whatever it raises, the other side is told
+        except Exception as e:  # whatever a library raises is sent to the parent
             answer = {"error": f"Chroma failed: {type(e).__name__}"}
         frame = msgspec.msgpack.encode(answer)
         told.write(len(frame).to_bytes(4, "big") + frame)
@@ -115,7 +115,7 @@ def serve(asked: BinaryIO, told: BinaryIO, work: Callable[[str, list[Any]], Any]
 def main(where: str, folder: str, seconds: float) -> None:
     """Run the child. seconds: a call that takes longer ends the process."""
     told = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no frame
+    os.dup2(2, 1)  # output of libraries must not mix with frames
     clients: list[Any] = []
 
     def work(name: str, arguments: list[Any]) -> Any:
@@ -133,5 +133,7 @@ def main(where: str, folder: str, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the gateway ends this process
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C in a terminal: the gateway ends this process
     main(sys.argv[1], sys.argv[2], float(sys.argv[3]))

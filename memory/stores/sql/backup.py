@@ -23,12 +23,12 @@ def backup(source: Path, target: Path) -> int:
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     os.close(
         os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    )  # whose memories they are may read them
+    )  # readable by their owner only
     try:
         _copy(source, part)
         with part.open("rb+") as file:
             os.fsync(file.fileno())
-        os.link(part, target)  # unlike a rename, it never takes the place of another file
+        os.link(part, target)  # unlike a rename, it never replaces another file
         return target.stat().st_size
     finally:
         part.unlink()

@@ -16,8 +16,8 @@ from sqlalchemy import Connection
 T = TypeVar("T")
 ROWS = 200
 BATCH_SECONDS = 0.04
-ROWS_PER_STATEMENT = 20  # rows that one statement takes out, between two looks at the clock
-GLANCE = 0.002  # seconds that work on the event loop takes before it lets others go on
+ROWS_PER_STATEMENT = 20  # rows removed by one statement, between two checks of the time
+GLANCE = 0.002  # seconds of work on the event loop before others may run
 
 
 class WriterShare:

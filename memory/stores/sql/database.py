@@ -34,8 +34,8 @@ from memory.stores.sql.sqlite import SqliteThreads
 T = TypeVar("T")
 Work = Callable[[Connection], T]
 GROUP = 64  # writes that share a commit
-BUSY_SECONDS = 0.01  # by which a deadline is noticed late where the process has much else to do
-VERSION_SECONDS = 0.02  # within which another process's write may go unseen
+BUSY_SECONDS = 0.01  # how late a busy process may notice a deadline
+VERSION_SECONDS = 0.02  # how long another process's write may go unnoticed
 
 
 class WaitingWork(NamedTuple):
@@ -74,7 +74,7 @@ class Connections(Protocol):
     async def close(self) -> None: ...
 
 
-CLOSE_SECONDS = 2.0  # whoever waits for a write that long has given up or spilled it
+CLOSE_SECONDS = 2.0  # by then, callers have given up or used the recovery log
 
 
 class Engine:
@@ -132,13 +132,13 @@ class Database:
         self._writer: asyncio.Task[None] | None = None
         self._reads: set[asyncio.Task[Any]] = set()
         self._next: WaitingWork | None = (
-            None  # taken from the queue, but not into the group before it
+            None  # taken from the queue, but not part of the previous group
         )
-        self._pieces = asyncio.Lock()  # whose holder may have a piece in the queue
+        self._pieces = asyncio.Lock()  # its holder may have a piece in the queue
         self._small: list[WaitingWork] = []
         self._committing = False
         self._versions = 0  # writes of this process that were not small
-        self._looked = -VERSION_SECONDS  # when the connections were last asked
+        self._looked = -VERSION_SECONDS  # when the connections were last checked
         self._seen: int | None = None
         self.application_tables: list[ApplicationTables] = []
 
@@ -174,7 +174,7 @@ class Database:
                     if self._connections.pause is not None:
                         await asyncio.wait(
                             [self._connections.pause]
-                        )  # not itself: to give up waiting would cancel it for all
+                        )  # shielded: a caller that gives up must not cancel it for all
                     await self._queue.join()
             self._writer.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -214,7 +214,7 @@ class Database:
         ):
             done, _ = await asyncio.wait(
                 {task}, timeout=late
-            )  # this loop was busy, and heard of nothing
+            )  # the event loop was busy and could not notice
         if not done:
             task.add_done_callback(lambda t: t.cancelled() or t.exception())
             raise StoreUnavailable(f"the store did not answer within {deadline} s")
@@ -243,7 +243,8 @@ class Database:
             raise StoreUnavailable("the store is not open")
         if small:
             if not self._small:
-                # once whatever else is ready had its turn: what comes together is written together
+                # after other ready tasks ran, so that writes which come together share a
+                # transaction
                 one.done.get_loop().call_soon(self._write_small)
             self._small.append(one)
         else:
@@ -262,7 +263,7 @@ class Database:
         if self._queue.empty() and not self._committing:
             with contextlib.suppress(
                 Exception
-            ):  # one of them failed, and is told so where it runs alone
+            ):  # one of them failed; its error is raised when it runs alone
                 made = self._connections.at_once([_unless_taken_back(one) for one in group])
                 if made is not None:
                     _tell(group, made)

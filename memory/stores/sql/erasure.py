@@ -25,7 +25,7 @@ from memory.stores.sql.conversations import FoundConversation
 from memory.stores.sql.jobs import QueuedJob, enqueue
 from memory.stores.sql.row_removal import RemovedRows, RowsToRemove, wipe
 
-LEFT = 60.0  # seconds without a piece, after which the job takes over
+LEFT = 60.0  # seconds without progress, after which the job takes over
 COUNTED = (
     "blocks",
     "versions",
@@ -146,7 +146,7 @@ def _piece(
     if which.conversations:
         conversation_rows.remove(
             conn, which.scope_id, which.conversations
-        )  # a turn may have made it anew
+        )  # a turn may have recreated it
         if found is not None:
             _enqueue_forgetting(conn, which.scope_id, found)
     if found is not None and job is not None:

@@ -29,18 +29,18 @@ from memory.search.ranking import (
 from memory.stores.sql import schema as t
 from memory.stores.sql.statements import driver
 
-# of a word's occurrences in one scope that count; what is said everywhere tells nothing apart
+# most postings of a word that are read; a frequent word distinguishes nothing
 MAX_OCCURRENCES = 5000
-COUNTED = 20_000  # documents counted to weigh how rare a word is
+COUNTED = 20_000  # most documents counted for the rarity of a word
 CHUNK = 400
 MAX_DOCUMENT_CHARACTERS, HEAD = (
     100_000,
     75_000,
-)  # characters of a text that are indexed, and of these from its beginning; the others from its end
+)  # indexed characters of a text, and how many of them from its beginning; the rest from its end
 DAY = 86400  # seconds
-TEXT = 400  # characters of a candidate that are looked at
-SHARED, RAREST = 32, 6  # words of a text by which its repetition is looked for
-ROLES = ("user", "assistant")  # who speaks where nobody has a name
+TEXT = 400  # characters of a candidate that are inspected
+SHARED, RAREST = 32, 6  # words of a text used to find its duplicates
+ROLES = ("user", "assistant")  # speakers without names
 RECENT_ROWS, MAX_ALIKE_ROWS = 1000, 24  # passages among which, and that are looked at
 Beside = Callable[[Connection, Sequence[int]], dict[int, tuple[int | None, int | None]]]
 
@@ -123,7 +123,7 @@ def candidates_sharing_words(conn: Connection, scope_id: int, words: Sequence[st
 def drop(conn: Connection, table: str, key: int) -> None:
     """Remove one document."""
     if conn.dialect.name == "sqlite":
-        # table is ours
+        # a constant name
         conn.exec_driver_sql(f"DELETE FROM {table} WHERE rowid = ?", (key,))
 
 
@@ -170,7 +170,7 @@ def speakers(conn: Connection, kind: str, scope_id: int, query: str) -> list[str
     asked = [w for w in terms(query) if w not in ROLES]
     if driver(conn) is None or not asked:
         return []
-    # the name is ours
+    # a constant name
     one = f"SELECT %d WHERE EXISTS (SELECT 1 FROM {kind}_fts WHERE {kind}_fts MATCH ?)"
     sql = " UNION ALL ".join(one % i for i in range(len(asked)))
     return [

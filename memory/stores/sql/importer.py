@@ -60,7 +60,7 @@ from memory.stores.sql.transcripts import (
 
 OURS = re.compile(r"passage_[0-9a-f]{32}")
 KINDS = ("blocks", "versions", "passages", "conversations", "messages")
-LEFT = 60.0  # seconds without a piece, after which what was begun and not ended is taken out
+LEFT = 60.0  # seconds without progress, after which an unfinished import is removed
 
 
 @dataclass(slots=True)
@@ -375,7 +375,7 @@ def _gather_steps(
             (plain if line.node is None else by_name[line.node].said).append(said)
         yield 0
     loose = steps_of(plain)
-    for step in loose:  # names of their own, so that they meet no node of the file
+    for step in loose:  # own names, which no node of the file has
         step.id = f"plain {chat.lines.first} {step.id}"
         step.parent = step.parent and f"plain {chat.lines.first} {step.parent}"
     steps = [*by_name.values(), *loose]

@@ -42,9 +42,9 @@ from memory.stores.sql.statements import dialect_insert, execute
 
 j = t.jobs.c
 ATTEMPTS = 16  # some six hours in all
-ANSWERS = 3  # of a model that gave nothing to use: what it is asked does not change
+ANSWERS = 3  # attempts if a model's answer is unusable, since the prompt does not change
 COLUMNS = ("scope_id", "conversation", "kind", "payload", "dedupe", "run_at", "created_at")
-STALE = 3  # attempts, after which nobody waits for a job any more: it goes on trying
+STALE = 3  # attempts, after which nobody waits for a job, although it is still retried
 UNDER_WAY = (
     select(j.id)
     .where(
@@ -191,7 +191,7 @@ def claim(conn: Connection, kinds: Collection[str], lease: float) -> ClaimedJob 
         return None
     try:
         payload = msgspec.json.decode(row.payload)
-    except msgspec.DecodeError as e:  # nobody can ever run it: it must not stop those who try
+    except msgspec.DecodeError as e:  # it can never run, and must not block others
         conn.execute(update(t.jobs).where(j.id == row.id).values(**DEAD, error=type(e).__name__))
         return None
     conn.execute(

@@ -58,14 +58,14 @@ def _doc(conn: Connection, row: Any) -> SearchDocument:
 MARK = select(t.marks.c.upto).where(t.marks.c.name == "messages")
 
 
-# those that were put in at once, or before a search
+# those indexed at once, or before a search
 THERE = "EXISTS (SELECT 1 FROM messages_fts WHERE rowid = m.id)"
 
 
 AHEAD = "FROM messages WHERE id > :mark ORDER BY id LIMIT :ahead"
 
 
-# no input in it
+# contains no input
 NEXT = text(f"SELECT * FROM (SELECT * {AHEAD}) m WHERE NOT {THERE} LIMIT :most")
 
 
@@ -78,10 +78,10 @@ NEXT_HERE = text(
 )
 
 
-LOOK_AHEAD_ROWS = 512  # messages that one look passes over, where an import put them in
+LOOK_AHEAD_ROWS = 512  # most messages of an import that one check skips
 
 
-# seconds by which a clock may be set back and a search still find at once what is said then
+# how far a clock may be set back without hiding new messages from search
 SET_BACK = 60.0
 
 
@@ -98,7 +98,7 @@ def index_pending(conn: Connection, most: int, scope_id: int | None = None) -> i
     for key, e in failed.items():
         log.warning(
             "message row %d cannot be put into the search index: %s", key, type(e).__name__
-        )  # not what it says: that may be what the user said
+        )  # without its message, which may quote a user
     done = len(rows)
     if scope_id is None and driver(conn) is not None:
         passed, upto = (
@@ -138,7 +138,7 @@ def index_waits(conn: Connection, scope_id: int) -> bool:
 
 def _next_unindexed(conn: Connection, most: int, scope_id: int | None = None) -> Sequence[Any]:
     if driver(conn) is None:
-        return []  # see `index.put`
+        return []  # see `fts.put_document`
     if scope_id is None:
         return conn.execute(
             NEXT, {"mark": _mark(conn), "ahead": LOOK_AHEAD_ROWS, "most": most}

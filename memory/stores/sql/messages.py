@@ -66,7 +66,7 @@ def contents_of(found: Iterable[tuple[Json, bytes]]) -> Iterator[dict[str, Any]]
         plain = list(message.items()) == [
             ("role", role),
             ("content", words),
-        ]  # as most are: their text is stored once
+        ]  # the usual case: the text is stored once
         yield {
             "role": role,
             "body": "" if plain else encode(message).decode(),
@@ -131,7 +131,7 @@ def add(
 
     once: skip messages that the conversation has already.
     """
-    # What compaction evicts is older than what stands there already.
+    # What compaction evicts is older than what is stored already.
     before = place.before
     if not before and place.source != "evicted":
         before = words_before(conn, place.conversation, place.node, None)
@@ -147,7 +147,7 @@ def add(
         document = SearchDocument(scope_id, words, who, before, place.at)
         fts.put_document(conn, "messages_fts", key, document)
         before = words
-    # Where nothing waits, a search need not look through an import for it.
+    # If nothing is pending, a search need not scan an import.
     if rows and driver(conn) is not None and (known.stored or 0) <= indexed:
         put_row(conn, t.marks, ("name",), name="messages", upto=greatest)
     return len(rows)

@@ -31,7 +31,7 @@ encode, decode = msgspec.json.encode, msgspec.json.decode
 Passage = dict[str, Any]
 
 
-# seconds between passages that belong together: pieces of one text, and what is said to be of one
+# seconds between passages that belong together, such as pieces of one text
 # moment
 TOGETHER = 0.0
 
@@ -48,12 +48,12 @@ _SAME_NODE_SQL = (
 )
 
 
-# no input in it
+# contains no input
 _NEAR_IN_TIME_SQL = f"abs((SELECT created_at FROM passages WHERE id = %s) - at) <= {TOGETHER}"
 
 
 BESIDE = (
-    # no input in it
+    # contains no input
     f"SELECT id, CASE WHEN {_NEAR_IN_TIME_SQL % 'a'} THEN a END, CASE WHEN "
     f"{_NEAR_IN_TIME_SQL % 'b'} THEN b END FROM (SELECT p.id, p.created_at AS at, "
     f"({_SAME_NODE_SQL} < p.id ORDER BY n.id DESC LIMIT 1) AS a, ({_SAME_NODE_SQL} > p.id ORDER "

@@ -37,7 +37,7 @@ PLACED = (
     "carriers",
     "request",
     "rounds",
-)  # what bears the old mark, or names a request by the old key
+)  # rows with the old tag or the old key
 SET_MESSAGE = update(t.messages).where(m.id == bindparam("row")).values(digest=bindparam("new"))
 SET_NODE = (
     update(t.nodes)

@@ -8,8 +8,8 @@ from memory.ids import key_at
 from memory.stores.sql import conversations as conversation_rows
 from memory.stores.sql import schema as t
 
-BATCH = 100  # conversations that leave together
-RECORDS = 1000  # rows a transaction: the one writer is not kept long
+BATCH = 100  # conversations removed at once
+RECORDS = 1000  # rows a transaction, so as not to block the writer for long
 RETRY_AGE = 86400.0  # seconds; a retry comes within ten minutes
 
 

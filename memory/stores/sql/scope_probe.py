@@ -46,5 +46,5 @@ def _query(path: Path, query: str, *values: str) -> list[tuple[Any, ...]]:
         return []
     try:
         return query_file(path, query, *values)
-    except sqlite3.Error:  # told by whoever opens it
+    except sqlite3.Error:  # reported by whoever opens it
         return []

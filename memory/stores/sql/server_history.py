@@ -19,8 +19,8 @@ from memory.stores.sql import schema as t
 from memory.stores.sql.statements import execute, in_clause, select_in_batches
 
 n, m, s = t.nodes.c, t.messages.c, t.summaries.c
-MAX_HISTORY_BYTES = 8 << 20  # bytes that are read where no summary stands for anything
-READ_STEPS, MOST_STEPS = 64, 1024  # turns that one query walks back, at first and at most
+MAX_HISTORY_BYTES = 8 << 20  # bytes to read if there is no summary
+READ_STEPS, MOST_STEPS = 64, 1024  # turns read by one query, at first and at most
 LEFT_OUT = "[Earlier messages were left out. conversation_search finds them.]"
 SUMMARISED = select(s.chain).where(
     s.scope_id == bindparam("scope"), s.conversation == bindparam("which")

@@ -39,13 +39,13 @@ MAX_INLINE_SECONDS, EWMA_WEIGHT, INLINE_BACKOFF_SECONDS = (
     0.02,
     10.0,
 )
-# bytes, of a database that is new: a turn touches a dozen pages and a commit writes each of them
+# page size of a new database: a turn touches a dozen pages, and a commit writes each
 # whole
 PAGE = 2048
-CHECKPOINT = 512  # works on the loop's thread between checkpoints: some 8 MB of log
-BEHIND = 2048  # works beside one checkpoint, after which they wait for it
-LONG_LOG_PAGES = 2048  # pages in the log (4 MB) after which it is begun anew
-BUSY_TIMEOUT_MS = 5000  # ms that a write waits for another's
+CHECKPOINT = 512  # small writes between checkpoints: some 8 MB of log
+BEHIND = 2048  # writes during a checkpoint, after which they wait for it
+LONG_LOG_PAGES = 2048  # pages in the log (4 MB) after which it is restarted
+BUSY_TIMEOUT_MS = 5000  # ms that a write waits for another one
 # bytes of the database that connections keep at hand: on the loop's thread, and others by what they
 # do
 PAGES_HERE, PAGES = (
@@ -55,7 +55,7 @@ PAGES_HERE, PAGES = (
 EVERYWHERE = (
     "temp_store=MEMORY",
     f"journal_size_limit={64 << 20}",
-)  # bytes to which the log's file is cut once a larger write is over
+)  # bytes to which the log file is truncated after a larger write
 
 
 class SqliteConnection:
@@ -75,7 +75,7 @@ class SqliteConnection:
         """
         if (
             self._over is None
-        ):  # held for good: to check one out and in again costs as much as three statements
+        ):  # held permanently: checking one out and in costs as much as three statements
             self._over = self._engine.connect()
         over = self._over
         self.raw.execute(self._begin)
@@ -154,7 +154,7 @@ class SqliteThreads:
         self._readers: asyncio.LifoQueue[ConnectionThread] = asyncio.LifoQueue()
         self._writer: ConnectionThread | None = None
         self._here: tuple[SqliteConnection, SqliteConnection] | None = (
-            None  # one connection, as it reads and as it writes
+            None  # one connection, for reads and for writes
         )
         self._rests_until = self._pace = 0.0
         self._since_checkpoint = 0
@@ -165,7 +165,7 @@ class SqliteThreads:
         """Connect; safe to repeat after a failure. Raises OSError."""
         await self.close()
         if self._path != ":memory:":
-            # whose memories they are may read them; what SQLite puts beside it has the same mode
+            # readable by their owner only; SQLite gives its other files the same mode
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(self._path, os.O_CREAT | os.O_EXCL, 0o600))
         try:
@@ -231,7 +231,7 @@ class SqliteThreads:
         try:
             found = here[not reading].run(works)
         except (sqlite3.Error, SQLAlchemyError):
-            # another connection writes; or it fails, and will again where it waits its turn
+            # another connection writes, or the work fails, which it will again when queued
             return None
         finally:
             now = time.monotonic()

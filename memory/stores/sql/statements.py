@@ -19,8 +19,8 @@ from sqlalchemy import Boolean, Connection, Table, bindparam, insert
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.base import Executable
 
-SEVERAL = 8  # rows that one statement inserts
-MAX_BATCH_VALUES = 256  # values that one statement is asked for
+SEVERAL = 8  # rows inserted by one statement
+MAX_BATCH_VALUES = 256  # values looked up by one statement
 
 
 class RowSet(list[Any]):
@@ -67,7 +67,7 @@ def select_in_batches(
         some = wanted[i : i + MAX_BATCH_VALUES]
         size = (
             1 << (len(some) - 1).bit_length()
-        )  # a statement for each power of two; the last value fills it up
+        )  # one statement for each power of two; padded with the last value
         yield from execute(
             conn,
             build(size),

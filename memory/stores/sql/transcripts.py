@@ -142,7 +142,7 @@ class Transcriber:
 
     @property
     def _open(self) -> Connection:
-        # whoever goes on with a transcript opens a transaction for it
+        # the caller that continues a transcript opens its transaction
         assert self.conn is not None  # noqa: S101
         return self.conn
 
@@ -152,7 +152,7 @@ class Transcriber:
         digests: list[bytes] = []
         asked = (
             (parent.chain or parent.asked) if parent else self._start
-        )  # the history, then what this step asked
+        )  # the history, followed by this step's messages
         for s in step.said:
             digests.append(
                 EMPTY if is_system(s.message) else keyed_hash(self._key, canonical(s.message))

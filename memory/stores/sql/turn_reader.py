@@ -109,7 +109,7 @@ class Snapshot:
     prepended: int = 0
     lead: int = 0
     behind: tuple[bytes, str] | None = (
-        None  # the link of what was said before the kept messages, and what stands for it
+        None  # the link of what came before the stored messages, and its summary
     )
     edits: int = 0
     blocks: dict[str, Block] = field(default_factory=dict)
@@ -119,17 +119,17 @@ class Snapshot:
         None  # the one named, or the one of the recognised node
     )
     waiting: TurnNode | None = (
-        None  # the earlier attempt's node, else an unanswered one for exactly this history
+        None  # the earlier attempt's node, otherwise an unanswered one for exactly this history
     )
     waiting_in: ConversationState | None = None  # and its conversation
     ledger: PreviousAttempt | None = None
     sent: SentPrompt | None = (
-        None  # what the turn before sent, where this one goes on from its very messages
+        None  # what the previous turn sent, if this one continues its exact messages
     )
     kept: ServerHistory | None = (
-        None  # the conversation as the turn before left it, where its history is kept here
+        None  # the conversation after the previous turn, if its history is stored here
     )
-    own: int = 0  # bytes, apart from those two, while it is kept for the next turn
+    own: int = 0  # size in the cache, without those two
 
     @property
     def since(self) -> int:
@@ -168,7 +168,7 @@ def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot:
     if out.waiting:
         out.waiting_in = find_conversation(conn, scope_id, out.waiting.conversation)
         if ask.explicit not in (None, out.waiting_in.name if out.waiting_in else None):
-            out.waiting = out.waiting_in = None  # the same was said in another conversation
+            out.waiting = out.waiting_in = None  # the same text occurs in another conversation
     return out
 
 
@@ -177,7 +177,7 @@ def _prepend_kept_history(
 ) -> RequestHistory:
     """Return the request preceded by the stored history."""
     messages, line = ask.turn.messages, out.conversation
-    # the head is the line's
+    # the head belongs to the conversation
     assert line is not None and out.scope_id is not None  # noqa: S101, PT018
     end = server_history.read_end(conn, out.scope_id, (line.id, head), messages, ask.room)
     out.lead, out.prepended, out.behind = (

@@ -51,7 +51,7 @@ MOVED = (
 TURN_OF = select(n.turn).where(n.id == bindparam("which"))
 
 
-TOUCH_SECONDS = 1.0  # seconds within which a scope's last activity is not written again
+TOUCH_SECONDS = 1.0  # seconds in which a scope's last activity is not written again
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class PendingTurn:
     # held
     messages: Sequence[dict[str, Any]]
     request: bytes | None
-    adopted: bool = False  # the node is there already, from an earlier attempt
+    adopted: bool = False  # the node exists already, from an earlier attempt
     rounds: Sequence[Json] = ()  # of an earlier attempt, which count
     scope_id: int | None = None  # the scope's row, where the turn found one
     # the scope and the conversation as this transaction found them (see `owners.standing`)
@@ -91,7 +91,7 @@ def open_turn(conn: Connection, o: PendingTurn, *, answered: bool = False) -> in
         _add_conversation(conn, o, scope_id, now)
     rounds = encode(o.rounds).decode() if o.rounds else None
     if o.adopted:
-        # What this attempt is told: a later one that resumes its rounds is told the same.
+        # What this attempt was given: one that resumes its rounds is given the same.
         row = columns(o.node, scope_id)
         planned = {name: row[name] for name in PLANNED}
         attempt = {"node": o.node.id, "now": now, "request": o.request, "rounds": rounds}
@@ -189,14 +189,12 @@ class TurnRecord:
     explain: tuple[str, Json] | None = None
     evicted: list[tuple[Json, bytes]] = field(default_factory=list)
     prove: bool = False
-    key: bytes = b""  # the scope's, for the links of a line that is joined anew
-    seen_head: int | None = None  # the line's end as this turn found it
-    kept: bool = False  # the line is kept here (a client that sends its newest message alone)
-    again: bool = (
-        False  # an earlier attempt may have left an answer of its own, which this one replaces
-    )
-    jobs: list[QueuedJob] = field(default_factory=list)  # what follows in the background
-    used: list[int] = field(default_factory=list)  # passages that automatic recall showed
+    key: bytes = b""  # the scope's, to rehash a conversation that another turn has moved
+    seen_head: int | None = None  # the conversation's end as this turn found it
+    kept: bool = False  # the history is stored here (the client only sends its newest messages)
+    again: bool = False  # an earlier attempt may have stored an answer, which this one replaces
+    jobs: list[QueuedJob] = field(default_factory=list)  # background jobs
+    used: list[int] = field(default_factory=list)  # passages that automatic recall added
     scope_id: int | None = None  # the scope's row, where it is known
     parent_turn: int | None = None  # the turn of the first node's parent, where it is known
 

@@ -11,7 +11,7 @@ from memory.stores.sql import schema
 # In this order: an index keeps erased terms until it is merged, the file keeps freed pages until it
 # is rewritten, and the
 # log keeps old pages until it is cut.
-# tables of ours
+# our tables
 SQLITE = (*(f"INSERT INTO {name}({name}) VALUES ('optimize')" for name in schema.FTS), "VACUUM")
 
 

@@ -16,10 +16,8 @@ from memory.stores.sql import schema as t
 from memory.stores.sql.jobs import QueuedJob
 from memory.stores.sql.statements import execute, put_row
 
-REFUSED = "refused by "  # before the name of a model
-MAX_TEXT_CHARACTERS = (
-    2000  # characters of a text that are embedded: within what small embedding models take
-)
+REFUSED = "refused by "  # prefix of a model's name
+MAX_TEXT_CHARACTERS = 2000  # embedded characters of a text, within the limit of small models
 
 
 @dataclass(frozen=True, slots=True)
