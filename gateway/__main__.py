@@ -1,4 +1,4 @@
-"""`python -m gateway`: the command without its entry point."""
+"""Run the `mnemogate` command with `python -m gateway`."""
 
 from gateway.cli.main import main
 

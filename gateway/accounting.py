@@ -1,7 +1,7 @@
-"""Accounting of one request: quota reserved, usage settled, a record written.
+"""Accounting of one request: reserve quota, settle actual usage, write a usage record.
 
-The record is only queued, so that no store holds an answer up. Nothing is written of a request
-whose own credentials its upstream refused, and no user's name of one with memory off.
+The record is only queued, so that no response waits for a store. No record is written for a request
+whose own credentials its upstream refused, and no user's name for one with memory off.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from gateway.usage.meter import UsageTotals
 from gateway.usage.pricing import TokenUsage, cost_of
 from gateway.wire.headers import Pairs
 
-USUAL_OUTPUT = 1024  # tokens reserved for an answer whose request names no maximum
+USUAL_OUTPUT = 1024  # tokens reserved for an answer if the request sets no maximum
 LEASE_MARGIN = 60.0  # seconds
 
 
 @dataclass(slots=True)
 class RequestAccount:
-    """The books of one request: a response's callbacks, and the admission before it.
+    """The accounting of one request: admission, then the callbacks of its response.
 
-    record: what is known of the request so far. started: by perf_counter. output: tokens its answer
-    may have, None where nothing says so.
+    record: what is known of the request so far. started: by perf_counter. output: most tokens that
+    the answer may have; None if unknown.
     """
 
     forward: Dispatcher
@@ -48,10 +48,10 @@ class RequestAccount:
     _status: int = 0
 
     async def begin(self, make: Callable[[], Awaitable[ResponseProducer]]) -> Prepared:
-        """Admit the request, then begin its work.
+        """Admit the request, then start its work.
 
-        Raises RateLimited, BudgetSpent, Forbidden, and what the work's own beginning raises: the
-        books are closed then, and no callback comes.
+        Raises RateLimited, BudgetSpent, Forbidden, and what `make` raises. The request is then
+        settled already, and no callback follows.
         """
         try:
             if self.allowance.limited:
@@ -77,14 +77,14 @@ class RequestAccount:
         )
 
     def _quota_headers(self) -> Pairs:
-        """Return what is left of the key's own limits.
+        """Return headers that say what is left of the key's own limits.
 
-        Its client can act upon that, not upon those of an account that many share.
+        A client can act upon these, but not upon the limits of an account that many share.
         """
         return self._ticket.headers() if self._ticket is not None else []
 
     def on_first_byte(self, status: int, *, committed: bool) -> None:
-        """Note the status, and the time to the first byte unless that is a mere comment."""
+        """Note the status, and the time to the first byte unless only a comment was sent."""
         self._status = status
         if not committed:
             self.record.first_token_ms = (time.perf_counter() - self.started) * 1000
@@ -92,7 +92,7 @@ class RequestAccount:
     def on_finish(
         self, memory: str, error: BaseException | None
     ) -> Coroutine[Any, Any, None] | None:
-        """Write the request down; return the settling of its quota, where it has one."""
+        """Write the usage record; return the settling of the quota, if there is one."""
         if self._ticket is not None:
             return self._close(memory, error)
         self._record(self.forward.meter.bill(), memory, error)
@@ -123,10 +123,9 @@ class RequestAccount:
 def bill_record(
     record: UsageRecord, forward: Dispatcher, bill: UsageTotals, started: float
 ) -> UsageRecord:
-    """Complete a record with what its calls tell.
+    """Complete a record with the results of the request's upstream calls.
 
-    That is who served, what was used, what that costs, and how long it took since `started`
-    (perf_counter).
+    These are the target, the usage, its cost, and the time since `started` (perf_counter).
     """
     last, tokens = forward.served or forward.tried, bill.tokens
     record.latency_ms = (time.perf_counter() - started) * 1000
@@ -158,7 +157,8 @@ def _outcome(error: BaseException | None, status: int) -> tuple[int, str | None]
 def _priced_route(route: Route, key: str) -> Route:
     """Return the route without the targets whose price is unknown.
 
-    What cannot be counted cannot be kept within a budget. Raises Forbidden where none is left.
+    A cost that cannot be counted cannot be kept within a budget. Raises Forbidden if no target is
+    left.
     """
     tiers = tuple(
         known

@@ -1,6 +1,6 @@
-"""`create_app(settings)`: the only wiring.
+"""Build the application: `create_app(settings)` is the only place where parts are wired.
 
-What is heavy (the database) is opened in the background once the port is bound.
+The database is opened in the background, after the port is bound.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ from gateway.memory_adapters.embedder import UpstreamEmbedder
 from gateway.models.facts import ModelFacts
 from gateway.models.tokenizers import Vocabularies, folder
 from gateway.redis_client import RedisClient
-from gateway.routing.cooldowns import CooldownPolicy as Rests
-from gateway.routing.cooldowns import LocalCooldowns
+from gateway.routing.cooldowns import CooldownPolicy, Cooldowns, LocalCooldowns
 from gateway.routing.redis_cooldowns import RedisCooldowns
-from gateway.routing.router import Router as Targets
+from gateway.routing.router import Router
 from gateway.routing.selector import TargetSelector
 from gateway.server.middleware import GatewayMiddleware
 from gateway.server.router_caches import RouterCaches
@@ -76,20 +75,20 @@ def create_app(
     transport: httpx.AsyncBaseTransport | None = None,
     upstreams: Mapping[str, Upstream] | None = None,
 ) -> GatewayMiddleware:
-    """Return the ASGI application.
+    """Return the ASGI application for these settings.
 
-    transport, upstreams: a test's own, in place of real connections. Raises ConfigError.
+    transport, upstreams: replace real connections in tests. Raises ConfigError.
     """
-    # By provider and way: a reload may send a provider another way.
+    # By provider and connection options: a reload may change a provider's options.
     wires: dict[tuple[str, ConnectionOptions], Wire] = {}
 
     def connect_upstreams(settings: Settings) -> Mapping[str, Upstream]:
         serving: dict[str, Wire] = {}
         for name, provider in settings.providers.items():
-            way = connection_options(provider, os.environ)
-            if (name, way) not in wires:
-                wires[name, way] = open_wire(transport, name, way, provider.max_connections)
-            serving[name] = wires[name, way]
+            options = connection_options(provider, os.environ)
+            if (name, options) not in wires:
+                wires[name, options] = open_wire(transport, name, options, provider.max_connections)
+            serving[name] = wires[name, options]
         return upstreams or build_upstreams(settings, serving)
 
     gateway = build_state(settings, connect_upstreams(settings))
@@ -111,7 +110,7 @@ def create_app(
 
 
 def build_state(settings: Settings, upstreams: Mapping[str, Upstream]) -> GatewayState:
-    """Everything but the HTTP around it."""
+    """Build the state of the application, without its HTTP. Raises ConfigError."""
     if not settings.database.startswith("sqlite+aiosqlite:"):
         raise ConfigError(
             "storage.database: this version keeps its memory in SQLite "
@@ -120,20 +119,18 @@ def build_state(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gatewa
     data = settings.data
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     secret = load_or_create_secret(data / "secret", 32)
-    router = Targets(settings, upstreams, ModelFacts.load(facts_file()))
+    router = Router(settings, upstreams, ModelFacts.load(facts_file()))
     credentials = CredentialCache()
     database = Database(settings.database, settings.storage.synchronous)
-    meaning = _semantic_search(settings, router, credentials)
-    memory = Memory(database, _policy(settings), secret, data, meaning)
+    semantic_search = _semantic_search(settings, router, credentials)
+    memory = Memory(database, _policy(settings), secret, data, semantic_search)
     worker = Worker(memory.db)
     usage = UsageLog(database, memory.wait_until_ready)
     database.application_tables += [UsageTables(usage.forget), ResponseTables()]
     shared = RedisClient(settings.storage.redis) if settings.storage.redis else None
-    rests = _cooldown_policy(settings)
-    cooldowns = RedisCooldowns(shared, rests) if shared else LocalCooldowns(rests)
-    choice = TargetSelector(cooldowns, settings.routing)
+    selector = TargetSelector(_cooldowns(settings, shared), settings.routing)
     limits = Limiter(RedisCounters(shared) if shared else LocalCounters(), usage.spent_since)
-    _register(worker, memory, BackgroundModelClient(settings, router, choice, credentials, usage))
+    _register(worker, memory, BackgroundModelClient(settings, router, selector, credentials, usage))
     return GatewayState(
         settings,
         _authenticator(settings, secret, KeyStore(database)),
@@ -145,7 +142,7 @@ def build_state(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gatewa
         worker,
         credentials,
         Vocabularies(folder(data), memory.counters),
-        choice,
+        selector,
         limits,
         usage,
         shared,
@@ -155,12 +152,12 @@ def build_state(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gatewa
 def reload_state(
     running: GatewayState, settings: Settings, upstreams: Mapping[str, Upstream]
 ) -> GatewayState:
-    """Return other settings over the running memory, worker and counters.
+    """Return the state for new settings, with the same memory, worker and counters.
 
-    Raises ConfigError, nothing being changed.
+    Raises ConfigError, in which case nothing has changed.
     """
-    router = Targets(settings, upstreams, ModelFacts.load(facts_file()))
-    made = replace(
+    router = Router(settings, upstreams, ModelFacts.load(facts_file()))
+    state = replace(
         running,
         settings=settings,
         keys=_authenticator(settings, running.secret, running.keys.made),
@@ -177,13 +174,13 @@ def reload_state(
     _register(
         running.worker,
         memory,
-        BackgroundModelClient(settings, router, made.choice, running.credentials, running.usage),
+        BackgroundModelClient(settings, router, state.choice, running.credentials, running.usage),
     )
     if memory.retrieval.meaning is not None and isinstance(
         embed := memory.retrieval.meaning.embed, UpstreamEmbedder
     ):
         embed.router, embed.own_key = router, settings.mode == "own-key"
-    return made
+    return state
 
 
 def _authenticator(settings: Settings, secret: bytes, made: KeyStore) -> Authenticator:
@@ -195,9 +192,14 @@ def _authenticator(settings: Settings, secret: bytes, made: KeyStore) -> Authent
     return Authenticator(settings, secret, token, made)
 
 
-def _cooldown_policy(settings: Settings) -> Rests:
-    c = settings.routing.cooldown
-    return Rests(c.failures, c.window, c.seconds)
+def _cooldowns(settings: Settings, shared: RedisClient | None) -> Cooldowns:
+    policy = _cooldown_policy(settings)
+    return RedisCooldowns(shared, policy) if shared else LocalCooldowns(policy)
+
+
+def _cooldown_policy(settings: Settings) -> CooldownPolicy:
+    cooldown = settings.routing.cooldown
+    return CooldownPolicy(cooldown.failures, cooldown.window, cooldown.seconds)
 
 
 def _policy(settings: Settings) -> Policy:
@@ -215,25 +217,27 @@ def _policy(settings: Settings) -> Policy:
     )
 
 
-def _register(worker: Worker, memory: Memory, unattended: BackgroundModelClient) -> None:
-    settings = unattended.settings
-    ages = maintenance.RetentionPolicy(settings.memory.explain_days, settings.memory.unnamed_days)
-    maintenance.register(worker, memory.db, ages, memory.retrieval)
+def _register(worker: Worker, memory: Memory, background_model: BackgroundModelClient) -> None:
+    settings = background_model.settings
+    retention = maintenance.RetentionPolicy(
+        settings.memory.explain_days, settings.memory.unnamed_days
+    )
+    maintenance.register(worker, memory.db, retention, memory.retrieval)
     worker.register(
         summarization.KIND,
-        summarization.summary_handler(memory.db, unattended),
+        summarization.summary_handler(memory.db, background_model),
         slow=True,
         small=True,
     )
     worker.register(
         extraction.KIND,
-        extraction.extraction_handler(memory.db, unattended, lambda: memory.policy.blocks),
+        extraction.extraction_handler(memory.db, background_model, lambda: memory.policy.blocks),
         slow=True,
     )
     worker.register(
         reflection.KIND,
         reflection.reflection_handler(
-            memory.db, unattended, memory.retrieval, lambda: memory.policy.blocks
+            memory.db, background_model, memory.retrieval, lambda: memory.policy.blocks
         ),
         slow=True,
     )
@@ -245,11 +249,11 @@ def _register(worker: Worker, memory: Memory, unattended: BackgroundModelClient)
 
 
 def _semantic_search(
-    settings: Settings, router: Targets, credentials: CredentialCache
+    settings: Settings, router: Router, credentials: CredentialCache
 ) -> SemanticSearch | None:
-    """Search by meaning, where an embedder is configured.
+    """Build the search by meaning; None if no embedder is configured.
 
-    Raises ConfigError for one that is not there.
+    Raises ConfigError for an embedder that is unknown or not installed.
     """
     kind, _, model = settings.memory.embedder.partition(":")
     if kind == "none":
@@ -275,7 +279,10 @@ def _semantic_search(
 
 
 def _local_embedder(settings: Settings) -> OnnxEmbed:
-    """Raises ConfigError."""
+    """Build the local embedder.
+
+    Raises ConfigError if a package or its model is missing.
+    """
     if missing := [
         name for name in ("onnxruntime", "tokenizers", "numpy") if find_spec(name) is None
     ]:

@@ -1,4 +1,4 @@
-"""What the gateway says when it cannot answer, in the shape OpenAI's SDKs expect.
+"""The errors of the gateway, in the shape that OpenAI's SDKs expect.
 
 GatewayError ├── BadRequest 400 · Unauthenticated 401 · Forbidden 403 · NotFound 404 · UnknownModel
 404 · MethodNotAllowed 405 ├── RequestTimeout 408 · Conflict 409 · TooLarge 413 · UrlTooLong 414 ·
@@ -8,7 +8,7 @@ UnsupportedMedia 415 · UpgradeRequired 426 ├── RateLimited 429 > BudgetSp
 UpstreamRefused carries an upstream's own status and body, verbatim; UpstreamFailed the error it
 sent inside a stream.
 
-How a message names a value that was given, and what may have been meant, is said here too.
+Also: how error messages quote a value and suggest a name.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 Headers = Sequence[tuple[bytes, bytes]]
 
 
-MAX_SHOWN_CHARACTERS = 60  # characters of a value
+MAX_SHOWN_CHARACTERS = 60  # of a value in a message
 
 
-MAX_INSPECTED_CHARACTERS = 4000  # characters of a value of which some are shown
+MAX_INSPECTED_CHARACTERS = 4000  # of a value, before it is shortened
 
 
 KINDS = {
@@ -45,7 +45,7 @@ KINDS = {
 
 
 class GatewayError(Exception):
-    """An answer that is an error: status, and `{"error": {message, type, param, code}}`."""
+    """An error response: a status, and `{"error": {message, type, param, code}}`."""
 
     status = 500
     type = "server_error"
@@ -69,14 +69,15 @@ class GatewayError(Exception):
         return error_body(self.message, self.type, self.code, self.param)
 
     def event(self) -> bytes:
-        """Return the body as the last event of a stream: always an object with `error`, by which
-        the SDKs know a failure.
+        """Return the body of the error as the last event of a stream.
+
+        It is always an object with `error`, by which the SDKs recognise a failure.
         """
         return self.body()
 
 
 def error_body(message: str, kind: str, code: str | None = None, param: str | None = None) -> bytes:
-    """Return an error object as JSON text; members without a value are null, never the word."""
+    """Return an error object as JSON text. Missing members are null."""
     return msgspec.json.encode(
         {"error": {"message": message, "type": kind, "param": param, "code": code}}
     )
@@ -123,8 +124,9 @@ class UpgradeRequired(GatewayError):
 
 
 class LeftEarly(GatewayError):
-    """The client went away before it had sent its request: nobody is answered, the log alone is
-    told.
+    """The client disconnected before it had sent its request.
+
+    Nobody reads a response, so this only appears in the log.
     """
 
     status, type = 499, "invalid_request_error"
@@ -147,8 +149,9 @@ class RateLimited(GatewayError):
 
 
 class BudgetSpent(RateLimited):
-    """Nothing is free again before the budget's next period: the code and type by which SDKs and
-    apps tell it from a busy minute.
+    """The key's budget is spent; nothing is available before its next period.
+
+    SDKs and apps tell this code and type from a temporary rate limit.
     """
 
     type, code = "insufficient_quota", "insufficient_quota"
@@ -171,7 +174,9 @@ class Unavailable(GatewayError):
 
 
 class UpstreamTimeout(GatewayError):
-    """code tells which timer: connect_timeout, first_token_timeout, stream_idle_timeout or
+    """An upstream was too slow.
+
+    code: the timer, one of connect_timeout, first_token_timeout, stream_idle_timeout and
     total_timeout.
     """
 
@@ -179,10 +184,10 @@ class UpstreamTimeout(GatewayError):
 
 
 class UpstreamRefused(GatewayError):
-    """The upstream's own refusal, passed on as it came: its status, its body, its headers.
+    """An error response of the upstream, passed on verbatim: status, body and headers.
 
-    date: when it was sent, by the upstream's own clock. said: for the log, where the body is no
-    longer its text.
+    date: the time by the upstream's clock, from its Date header. said: text for the log, if the
+    body is no longer the upstream's.
     """
 
     def __init__(
@@ -211,7 +216,7 @@ class UpstreamRefused(GatewayError):
 
 
 class UpstreamFailed(GatewayError):
-    """An error the upstream sent inside its stream, passed on as it came."""
+    """An error that the upstream sent inside its stream, passed on verbatim."""
 
     status = 502
 
@@ -224,13 +229,14 @@ class UpstreamFailed(GatewayError):
 
 
 def kind_of(value: object) -> str:
-    """Return what a value is, as JSON has it."""
+    """Return the JSON type of a value, for a message."""
     return KINDS.get(type(value), "a value")
 
 
 def quote_value(value: object) -> str:
-    """Return a value as a message shows it: on one line and shortened; of a list or an object, that
-    it is one.
+    """Return a value as a message shows it: on one line and shortened.
+
+    Of a list or an object only its type is shown.
     """
     if isinstance(value, str):
         text = redact_url(value[:MAX_INSPECTED_CHARACTERS])
@@ -251,17 +257,15 @@ def quote_value(value: object) -> str:
 
 
 def redact_url(url: str) -> str:
-    """Return an address without the user and password that may stand in it, and without its query,
-    which may hold a key.
-    """
+    """Return a URL without credentials and query, which may hold a key."""
     nameless = re.sub(r"(?:(?<=//)|\A(?=[^/@]*:))[^/]*@", "", url)
     return re.sub(r"(://[^?#]*)[?].*", r"\1?...", nameless, count=1, flags=re.DOTALL)
 
 
 def did_you_mean(name: str, known: Iterable[str], listed: str = "") -> str:
-    """Return what to give in place of a name that nobody knows: the nearest one, where one is near.
+    """Return a hint for an unknown name: the closest known name, or all of them.
 
-    listed: where all stand; else they are named.
+    listed: says where all names are listed; without it they are named here.
     """
     names = sorted(known)
     if near := get_close_matches(name[:MAX_SHOWN_CHARACTERS].lower(), names, 1):

@@ -1,4 +1,4 @@
-"""What chat and relayed requests share: the dispatcher, the accounted response."""
+"""What chat and relayed requests share: the dispatcher and the accounted response."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from memory import Messages, conversation_key, keyed_hash
 
 @dataclass(slots=True)
 class RequestInfo:
-    """What a request's books say of it before it begins.
+    """What the accounting of a request knows before it begins.
 
-    user: None where its record names nobody. output: tokens its answer may have.
+    user: None if the usage record names no user. output: most tokens that the answer may have.
     """
 
     id: str
@@ -44,9 +44,9 @@ def accounted_response(
     entry: RequestInfo,
     begin: Callable[[], Awaitable[ResponseProducer]],
 ) -> GatewayResponse:
-    """Return the response of a request, with its books kept, as the server is set.
+    """Return the response of a request, with its accounting.
 
-    begin: begins the work, once the request is admitted.
+    begin: starts the work, once the request is admitted.
     """
     forward.request = entry.id
     account = _account(gateway, forward, entry)
@@ -63,7 +63,7 @@ def accounted_response(
 
 
 def _account(gateway: GatewayState, forward: Dispatcher, entry: RequestInfo) -> RequestAccount:
-    """Open the books of a request: what is known of it, and what its key may use."""
+    """Build the accounting of a request: its usage record and the quota of its key."""
     principal = entry.principal
     record = UsageRecord(
         entry.id,
@@ -90,7 +90,8 @@ def _account(gateway: GatewayState, forward: Dispatcher, entry: RequestInfo) -> 
 def affinity_key(messages: object, explicit: str | None, whose: str) -> bytes:
     """Return what stays the same in a conversation, for it to stay with its target.
 
-    That is its name, else its first user message.
+    It keeps a conversation on one target. Made of the conversation's explicit name, or else of its
+    first user message.
     """
     if isinstance(messages, Messages):
         first = messages.after.first
@@ -114,7 +115,10 @@ def affinity_key(messages: object, explicit: str | None, whose: str) -> bytes:
 def new_dispatcher(
     gateway: GatewayState, route: Route, headers: Mapping[bytes, bytes], principal: Principal
 ) -> Dispatcher:
-    """Return what carries a request to its route's targets, within their total time."""
+    """Return the dispatcher of a request over its route's targets.
+
+    Its deadline is the longest total timeout of these targets.
+    """
     settings, total = gateway.settings, max(t.settings.timeouts.total for t in route.targets)
     own = gateway.keys.own
     client = client_side(headers, settings.server.forward_headers, own=own)

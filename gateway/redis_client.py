@@ -1,11 +1,10 @@
-"""The way to a Redis that a fleet shares: bounded in time, and given up at once when it does not
-answer. `storage.redis`.
+"""The connection to a Redis that several gateways share: time limits and a circuit breaker.
 
-Fail-open: a caller that gets Absent goes on with its twin in this process. An answer is waited for
-250 ms at most, and the first that does not come opens the circuit: from then on nobody waits, while
-one task in the background tries again every second. The time of a script is the server's, so that
-processes whose clocks differ share one window. All keys begin with `mnemogate:`, name no secret,
-expire by themselves, and those of one script share a hash tag, as a cluster wants it.
+Fail-open: a caller that gets RedisUnavailable continues with the local implementation. A reply is
+awaited for at most 250 ms, and the first one that does not come opens the circuit: from then on
+nobody waits, while one background task retries every second. Scripts use the server's time, so that
+processes whose clocks differ share one window. All keys begin with `mnemogate:`, contain no secret
+and expire; the keys of one script share a hash tag, as a cluster requires.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ local now = clock[1] + clock[2] / 1e6
 class RedisUnavailable(Exception):
     """Redis cannot be used now.
 
-    sent: the command left and may have been done; else it certainly was not.
+    sent: the command was sent and may have been executed; otherwise it certainly was not.
     """
 
     def __init__(self, *, sent: bool) -> None:
@@ -45,9 +44,9 @@ class RedisUnavailable(Exception):
 
 
 class Script:
-    """A Lua script, by its text and by the name Redis knows it under.
+    """A Lua script, its text and its SHA-1, by which Redis caches it.
 
-    `now` in it is the time, in seconds.
+    In the script `now` is the time in seconds.
     """
 
     def __init__(self, text: str) -> None:
@@ -55,16 +54,15 @@ class Script:
         self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
-# A write, since a Redis that only reads (a replica, a full one) is of no use.
+# A write, since a read-only Redis (a replica, or one that is full) is of no use.
 PROBE = Script("redis.call('SET', KEYS[1], now, 'EX', 60)")
 
 
 class RedisClient:
-    """One Redis.
+    """A connection pool to one Redis.
 
-    url: redis://, rediss:// or unix://, with a password if need be, which no log or error repeats.
-
-    wait: seconds an answer may take. pause: seconds between two tries to reach it again. Raises
+    url: redis://, rediss:// or unix://, possibly with a password, which no log or error repeats.
+    wait: seconds to wait for a reply. pause: seconds between attempts to reconnect. Raises
     ConfigError.
     """
 
@@ -75,37 +73,37 @@ class RedisClient:
                 "'.[redis]' in the folder of Mnemogate's source"
             )
         self._url = url
-        self._place = _place(url)
+        self._location = _location(url)
         self._wait = wait
         self._pause = pause
         self._client: Redis | None = None
         self._up = False
-        self._turns = asyncio.Semaphore(
+        self._slots = asyncio.Semaphore(
             16
-        )  # as many connections: Redis does one thing at a time anyway
+        )  # as many connections; Redis executes one command at a time anyway
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._seeking: asyncio.Task[Any] | None = None
+        self._reconnecting: asyncio.Task[Any] | None = None
         self.when_back: list[Callable[[], Awaitable[None]]] = []
 
     @property
     def degraded(self) -> bool:
-        """Whether callers are served by this process alone.
+        """Whether Redis is unavailable, so that each process counts for itself.
 
-        So it begins, until `open` has found Redis.
+        True until `open` has reached Redis.
         """
         return not self._up
 
     async def open(self) -> None:
-        """Reach Redis, or goes on looking for it in the background.
+        """Connect to Redis, or keep trying in the background.
 
-        Waits no longer than for an answer.
+        Waits no longer than for one reply.
         """
         if not await self._reach():
             self._lose()
 
     async def run(self, script: Script, keys: list[str], args: list[Any]) -> Any:
-        """Return what the script returns, in one round trip. Raises Absent."""
-        async with self._turns:
+        """Run a script in one round trip and return its result. Raises RedisUnavailable."""
+        async with self._slots:
             if not self._up or self._client is None:
                 raise RedisUnavailable(sent=False)
             try:
@@ -115,16 +113,16 @@ class RedisClient:
                 raise RedisUnavailable(sent=True) from None
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run work whose caller may leave. It is done when `close` returns."""
+        """Run work whose caller may be cancelled; `close` waits for it."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def close(self) -> None:
-        if self._seeking:
-            self._seeking.cancel()
-            await asyncio.wait({self._seeking})
+        if self._reconnecting:
+            self._reconnecting.cancel()
+            await asyncio.wait({self._reconnecting})
         while self._tasks:
             await asyncio.wait(set(self._tasks))
         self._up = False
@@ -142,9 +140,9 @@ class RedisClient:
     async def _wait_for(self, command: Awaitable[Any]) -> Any:
         """Return the command's result.
 
-        Raises TimeoutError when the loop could run for `wait` seconds and none came: in a process
-        that was kept busy that long a plain timeout would run out although the answer lies there to
-        be read.
+        Raises TimeoutError if no reply came while the event loop could run for `wait` seconds. A
+        plain timeout would also expire in a process that was busy that long, although the reply is
+        there to be read.
         """
         task = asyncio.ensure_future(command)
         try:
@@ -176,36 +174,36 @@ class RedisClient:
 
     def _lose(self) -> None:
         self._up = False
-        if self._seeking is None:
+        if self._reconnecting is None:
             log.warning(
                 "Redis at %s does not answer: limits, budgets and cooldowns are counted by "
                 "each process until it is back",
-                self._place,
+                self._location,
             )
-            self._seeking = asyncio.create_task(self._seek())
+            self._reconnecting = asyncio.create_task(self._reconnect())
 
-    async def _seek(self) -> None:
+    async def _reconnect(self) -> None:
         while self.degraded:
             await asyncio.sleep(self._pause)
             await self._reach()
-        self._seeking = None
+        self._reconnecting = None
         log.warning(
-            "Redis at %s is back: limits, budgets and cooldowns are shared again", self._place
+            "Redis at %s is back: limits, budgets and cooldowns are shared again", self._location
         )
         for work in self.when_back:
             await work()
 
 
 def cluster_key(tag: str, name: str, *parts: str) -> list[str]:
-    """Return the keys of one name, in one slot of a cluster.
+    """Return the keys of one name, in one hash slot of a cluster.
 
-    A name with braces of its own must not make another slot.
+    Braces in the name must not make another slot, so it is percent-encoded.
     """
     slot = f"mnemogate:{{{tag}:{quote(name, safe='')}}}:"
     return [slot + part for part in parts]
 
 
-def _place(url: str) -> str:
+def _location(url: str) -> str:
     """Return where the URL points, without user, password or options."""
     with suppress(ValueError):
         parts = urlsplit(url)
@@ -214,7 +212,7 @@ def _place(url: str) -> str:
         if parts.scheme in ("redis", "rediss") and parts.hostname:
             return f"{parts.hostname}:{parts.port or 6379}"
     raise ConfigError(
-        "storage.redis is no address of a Redis: write redis://host:6379/0, rediss://… or "
+        "storage.redis is not a Redis URL: write redis://host:6379/0, rediss://… or "
         "unix:///path, with special characters of a password percent-encoded"
     )
 

@@ -1,4 +1,4 @@
-"""The state of the application: everything a request needs, swapped whole by a reload."""
+"""The state of the application: everything a request needs. A reload replaces it as a whole."""
 
 from __future__ import annotations
 
@@ -24,20 +24,23 @@ from memory import Cache, Memory, Worker
 REQUEST_ID = "mnemogate.request_id"
 
 
-LACKS_BYTES, LACKS_EACH = 1 << 19, 200  # behind `*`, clients name models as they like
+LACKS_BYTES, LACKS_EACH = 1 << 19, 200  # bounded: behind `*`, clients choose the names
 
 
 Lacks = Cache[str, tuple[int, float]]
 
 
 def no_lacks() -> Lacks:
-    """Return the lacks of targets before any was seen."""
+    """Return an empty record of what targets reject."""
     return Cache(LACKS_BYTES, LACKS_EACH, lambda name, _: getsizeof(name))
 
 
 @dataclass(slots=True)
 class ServerState:
-    """What a reload leaves alone. busy: requests under way. live: the answers among them."""
+    """What survives a reload.
+
+    busy: number of requests in progress. live: their responses.
+    """
 
     draining: bool = False
     busy: int = 0
@@ -46,10 +49,10 @@ class ServerState:
 
 @dataclass(slots=True)
 class GatewayState:
-    """Everything a request needs, wired in `app`.
+    """Everything a request needs, wired in `gateway.app`.
 
-    A reload makes another one of the same memory and process; a request keeps the one it began
-    with. lacks: what each target was seen to refuse (1 tools, 2 any addition), and when.
+    A reload makes another state with the same memory and process; a request keeps the state it
+    began with. lacks: what each target was seen to reject (1: tools, 2: any addition), and when.
     """
 
     settings: Settings
@@ -69,15 +72,16 @@ class GatewayState:
     process: ServerState = field(default_factory=ServerState)
     lacks: Lacks = field(default_factory=no_lacks)
     prefixes: RequestParseCache = field(default_factory=RequestParseCache)
-    local: bool = field(init=False)  # one person on one machine, whom `GatewayMiddleware` guards
+    local: bool = field(init=False)  # single-user mode, which `GatewayMiddleware` guards
 
     def __post_init__(self) -> None:
         self.local = self.settings.server.loopback and self.settings.single_user
 
 
 def request_id(scope: Any) -> str:
-    """Return the name that `GatewayMiddleware` gave a request: for its headers, the log, the
-    explain record.
+    """Return the id that `GatewayMiddleware` gave to a request.
+
+    It stands in headers, the log and the explain record.
     """
-    name: str = scope[REQUEST_ID]
-    return name
+    identifier: str = scope[REQUEST_ID]
+    return identifier

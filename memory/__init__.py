@@ -1,8 +1,8 @@
 """A library of long-term memory for conversations with language models.
 
-It knows nothing of HTTP. What stands in `__all__` is its public face, beside the public modules
-`memory.errors`, `memory.export_format` and `memory.management`. A name is imported when it is first
-asked for, so that who needs one of them loads no database for it.
+It knows nothing of HTTP. `__all__` is its public face, together with the public modules
+`memory.errors`, `memory.export_format` and `memory.management`. Names are imported on first use, so
+that using one of them does not load the database.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What is kept because it costs something to find out again, within a bound in bytes. Pure.
+"""A cache bounded in bytes. Pure.
 
-An entry is weighed when it is put: by what objects of its shape take, and by the texts in it. An
-estimate is never below the truth, so that a bound holds for what the process really has (a test
-fills every cache there is, and measures).
+An entry is weighed when it is added: by the usual size of its objects, and by its texts. An
+estimate is never too low, so that the bound holds for the real memory (a test fills every cache and
+measures).
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ V = TypeVar("V")
 
 
 class Cache(Generic[K, V]):
-    """Values by their names, in two generations.
+    """Values by key, in two generations.
 
-    What is put or found is in the newer one. Once that has half of the bound, the older one
-    leaves, with what nobody asked for meanwhile.
-    most: bytes in all. each: bytes of an entry, its name and its places in tables included. more:
-    the bytes that an entry has beyond; a value must weigh the same as long as it is here.
+    What is added or found is in the newer one. When that reaches half of the bound, the older one
+    is dropped with everything not used meanwhile.
+
+    most: bytes in total. each: bytes of an entry, including its key and table slots. more: further
+    bytes of an entry; a value must weigh the same as long as it is cached.
     """
 
     __slots__ = ("_before", "_each", "_held", "_held_before", "_more", "_now", "most")
@@ -33,23 +34,23 @@ class Cache(Generic[K, V]):
 
     @property
     def held(self) -> int:
-        """Bytes, by its own account."""
+        """The estimated size in bytes."""
         return self._held + self._held_before
 
     def __len__(self) -> int:
         return len(self._now.keys() | self._before.keys())
 
     def get(self, name: K) -> V | None:
-        """Return the value of this name, None for none."""
+        """Return the value of this key, or None."""
         found = self._now.get(name)
         if found is None and self._before and (found := self._before.get(name)) is not None:
             self.put(name, found)
         return found
 
     def put(self, name: K, value: V) -> None:
-        """Keep a value, in place of the one before.
+        """Add or replace a value.
 
-        One that alone has half of the bound is not kept.
+        One larger than half of the bound is not kept.
         """
         weight = self._weight(name, value)
         if (former := self._now.pop(name, None)) is not None:
@@ -64,7 +65,7 @@ class Cache(Generic[K, V]):
             self.pop(name)
 
     def pop(self, name: K) -> V | None:
-        """Take a value away, and return it; None for none."""
+        """Remove and return a value, or None."""
         former = self._before.pop(name, None)
         if former is not None:
             self._held_before -= self._weight(name, former)
@@ -74,7 +75,7 @@ class Cache(Generic[K, V]):
         return former if found is None else found
 
     def clear(self) -> None:
-        """Take all away."""
+        """Remove everything."""
         self._now, self._before, self._held, self._held_before = {}, {}, 0, 0
 
     def _weight(self, name: K, value: V) -> int:

@@ -1,14 +1,14 @@
 """What can go wrong in the memory, and whom it is addressed to.
 
 MemoryFault: to the caller (the gateway answers without memory, or refuses).
-├── StoreUnavailable   the database does not answer, or not in time
-│   └── NotUpgraded    it is another version's
+├── StoreUnavailable   the database does not respond, or not in time
+│   └── NotUpgraded    its tables are another version's
 ├── Conflict           a stale write: someone else was faster
-│   └── AmbiguousName  several things have the name: say whose is meant
+│   └── AmbiguousName  several things have the name: name the owner
 ├── Erased             the owner was erased after this turn began: its writes are void
 ├── NotFound           no such thing in this scope
 ├── Postponed          a job lacks a credential: it waits for its tenant's next request
-├── TooLong            what a model was asked in our name passes its window
+├── TooLong            a prompt of ours exceeds its model's window
 └── Unusable           a model's answer to a background call cannot be used
 ToolError: to the model, as a tool result that says what to do.
 ├── UnknownBlock · BlockFull · BlockReadOnly
@@ -27,15 +27,15 @@ class StoreUnavailable(MemoryFault):
 
 
 class NotUpgraded(StoreUnavailable):
-    """The database has the tables of another version: waiting changes nothing."""
+    """The database has the tables of another version; waiting changes nothing."""
 
 
 class Conflict(MemoryFault):
-    """The thing changed since it was read."""
+    """The object changed since it was read."""
 
 
 class AmbiguousName(Conflict):
-    """Several things have this name; the caller has to say whose is meant."""
+    """Several things have this name; the caller has to name the owner."""
 
 
 class Erased(MemoryFault):
@@ -43,23 +43,19 @@ class Erased(MemoryFault):
 
 
 class NotFound(MemoryFault):
-    """Nothing of that name in this scope."""
+    """There is no such object in this scope."""
 
 
 class Postponed(MemoryFault):
-    """No credential is at hand to ask a model with: the work waits for its tenant's next request,
-    which brings one.
-    """
+    """No credential is available: the work waits for its tenant's next request."""
 
 
 class TooLong(MemoryFault):
-    """A prompt of ours passes its model's window: asked again unchanged, it is refused again."""
+    """A prompt of ours exceeds its model's window; unchanged, it would be refused again."""
 
 
 class Unusable(MemoryFault):
-    """A model answered a background call with something that cannot be used; it is asked again, but
-    not often.
-    """
+    """A model's answer to a background call cannot be used; it is retried, but not often."""
 
 
 class ToolError(Exception):
@@ -67,16 +63,16 @@ class ToolError(Exception):
 
 
 class UnknownBlock(ToolError):
-    """No block of that label; names those there are."""
+    """There is no block with that label; the message lists the existing ones."""
 
 
 class BlockFull(ToolError):
-    """The edit would pass the block's limit."""
+    """The edit would exceed the block's limit."""
 
 
 class BlockReadOnly(ToolError):
-    """The block may not be changed, by any verb or door."""
+    """The block may not be changed, in any way."""
 
 
 class BadArguments(ToolError):
-    """The call's arguments cannot be used as they are."""
+    """The call's arguments cannot be used."""

@@ -1,11 +1,10 @@
-"""A user's memory as lines of JSON: what an export writes and an import reads. Pure.
+"""A user's memory as lines of JSON, which an export writes and an import reads. Pure.
 
-Every line is an object that says what it is. All members but the telling ones have defaults, so
+Every line is an object that names its kind. All members but the essential ones have defaults, so
 that lines can be written by hand: `{"object": "passage", "content": "Likes tea"}`. Times are ISO
-8601. The hidden exchanges, notes and summaries of a conversation are not part of it: they are made
-anew.
+8601. Hidden exchanges, notes and summaries of a conversation are not included: they are made again.
 
-What the management API takes, an import takes, and no more: the bounds stand here, for both.
+An import accepts exactly what the management API accepts: the limits for both are defined here.
 """
 
 from __future__ import annotations
@@ -99,9 +98,9 @@ class PassageLine(ExportLine, tag="passage"):
 
 
 class ConversationLine(ExportLine, tag="conversation"):
-    """head: the node where server-kept history goes on.
+    """A conversation.
 
-    resent: its client sends the history itself.
+    head: the node where a stored history continues. resent: its client sends the history itself.
     """
 
     id: Name
@@ -116,7 +115,7 @@ class ConversationLine(ExportLine, tag="conversation"):
 class NodeLine(ExportLine, tag="node"):
     """One request and its answer.
 
-    parent: the one before. first: of sibling answers, the first. state: open, done or aborted.
+    parent: the previous one. first: the first of several choices. state: open, done or aborted.
     """
 
     conversation: Name
@@ -128,9 +127,9 @@ class NodeLine(ExportLine, tag="node"):
 
 
 class MessageLine(ExportLine, tag="message"):
-    """message: as OpenAI's API has it.
+    """One message, in OpenAI's format.
 
-    node: None in a chat that was written down without nodes, in order.
+    node: None in a plain chat, whose messages are in order.
     """
 
     conversation: Name
@@ -221,9 +220,10 @@ MARKS = (b",", b"[", b"{")
 
 
 def values_in(raw: bytes) -> int:
-    """Return how many values a JSON text has, about: as many as its commas and brackets, where they
-    are none of its strings' letters. What is to be found out is whether they are more than
-    `VALUES`, which cost more to read than their bytes do.
+    """Estimate the number of values in a JSON text by its commas and brackets.
+
+    Those inside strings are not counted. It is used to refuse texts with more than `VALUES`, which
+    cost more to parse than their size suggests.
     """
     if (most := sum(map(raw.count, MARKS))) <= VALUES:
         return most

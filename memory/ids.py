@@ -1,6 +1,6 @@
 """Identifiers.
 
-What leaves the gateway is 128-bit random; row keys grow with time so that they sort and index well.
+Public ids are 128 random bits; row keys grow with time so that they sort and index well.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ import random
 import secrets
 import time
 
-_random: list[
-    str
-] = []  # drawn by the system some at a time: each call of it costs as much as a dozen others
+_random: list[str] = []  # fetched in batches, since each call to the system is expensive
 os.register_at_fork(after_in_child=_random.clear)
 
 
@@ -27,17 +25,18 @@ def new_id(prefix: str) -> str:
 
 
 def new_key() -> int:
-    """Return a row key: microseconds since the epoch, then 12 random bits; 63 bits in all, unique
-    enough for a primary key.
+    """Return a row key: microseconds since 1970, then 12 random bits; 63 bits in total.
+
+    Unique enough for a primary key.
     """
     return (time.time_ns() // 1000) << 12 | random.getrandbits(12)
 
 
 def time_of(key: int) -> float:
-    """When a row key was made, in seconds since 1970."""
+    """Return when a row key was made, as Unix time."""
     return (key >> 12) / 1e6
 
 
 def key_at(at: float) -> int:
-    """Return the least row key made at a time, in seconds since 1970."""
+    """Return the smallest row key made at a Unix time."""
     return max(int(at * 1e6), 0) << 12

@@ -1,4 +1,4 @@
-"""Whose memory: (tenant, user, agent), and the keys derived for it from the server's secret."""
+"""Whose memory: (tenant, user, agent), and keys derived from the server's secret."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class Scope:
-    """user is None when nobody is named: memory then belongs to the conversation's branch alone.
+    """The owner of a memory.
 
-    secret: the server's persisted secret; it keys the digests and the tag, so neither can be
-    guessed from outside.
+    user: None if nobody is named; memory then belongs to the conversation's branch only. secret:
+    the server's persisted secret; it keys the digests and the tag, so that neither can be guessed
+    from outside.
     """
 
     tenant: str
@@ -34,25 +35,21 @@ class Scope:
 
     @cached_property
     def tag(self) -> str:
-        """The short mark by which our own spans are told from a user's look-alikes; stable per
-        scope.
-        """
+        """The short mark that tells our spans from a user's look-alikes; stable per scope."""
         return hmac.digest(self.key, b"tag", "sha256").hex()[:10]
 
     @cached_property
     def owner(self) -> bytes:
-        """Names (tenant, user) in the erasure table without holding the name."""
+        """Identifies (tenant, user) in the erasure table without the name."""
         return owner_key(self.secret, self.tenant, self.user)
 
 
 def owner_key(secret: bytes, tenant: str, user: str | None) -> bytes:
-    """16 bytes: the owner as it stays on record after an erasure."""
+    """Return 16 bytes that identify an owner on record after an erasure."""
     return hashlib.blake2b(_join_names(tenant, user), key=secret[:64], digest_size=16).digest()
 
 
 def _join_names(*names: str | None) -> bytes:
-    """Name as bytes that no other names give: each with its length before it, None apart from the
-    empty one.
-    """
+    """Encode names unambiguously: each with its length before it, None unlike an empty one."""
     raw = [None if n is None else n.encode("utf-8", "surrogatepass") for n in names]
     return b"".join(b"-" if n is None else b"%d:%s" % (len(n), n) for n in raw)

@@ -1,8 +1,7 @@
 """The memory as a turn uses it: begin (read once, compose), open, run calls, finish.
 
-Knows nothing of HTTP.
-
-A `Session` is one request's view. Nothing here spans an upstream call with a lock or a transaction.
+Knows nothing of HTTP. A `Session` is one request's view. No lock or transaction spans an upstream
+call.
 """
 
 from __future__ import annotations
@@ -42,24 +41,24 @@ from memory.stores.sql.server_history import MAX_HISTORY_BYTES
 
 log = logging.getLogger("mnemogate")
 encode = msgspec.json.Encoder().encode
-SCOPES_BYTES, SCOPES_EACH = 3 << 19, 600  # of scopes whose keys are kept: some 2,000
-FAILURES = 3  # reads in a row that failed or were late, after which the store itself is asked
+SCOPES_BYTES, SCOPES_EACH = 3 << 19, 600  # cache of scopes with their derived keys: some 2,000
+FAILURES = 3  # failed or late reads in a row before the store is probed
 PROBE_SECONDS, CLOSED_SECONDS = (
     1.0,
     2.0,
-)  # that it has to answer, and that it is left alone where it does not
+)  # timeout of a probe, and pause after one that failed
 WINDOW_BYTES = (
-    6  # a token, more than nearly all texts have: of a history kept here, what the window may hold
+    6  # bytes a token, more than almost any text has; limits the history that is read for a window
 )
-NEEDED_SECONDS = 5.0  # for a read that its request cannot do without
-SMALL_HISTORY_MESSAGES = (
-    64  # messages, of which a few rows by their keys tell whether they are known
-)
+NEEDED_SECONDS = 5.0  # timeout of a read that its request cannot continue without
+SMALL_HISTORY_MESSAGES = 64  # up to this size a lookup needs only a few rows by key
 
 
 def request_key(ask: TurnRequest, turn: RequestHistory) -> bytes:
-    """Return what names a request among its retries: the full scope, the conversation if one is
-    named, its history and other members, the client's own key if any.
+    """Return what identifies a request among its retries.
+
+    Made of the scope, the named conversation, the history, the other members of the body, and the
+    client's own idempotency key.
     """
     named = b"\x00".join(
         name.encode("utf-8", "surrogatepass") for name in (ask.explicit or "", ask.idempotency)
@@ -76,10 +75,10 @@ def request_key(ask: TurnRequest, turn: RequestHistory) -> bytes:
 
 
 class Memory:
-    """Opened once a process.
+    """The memory of one process.
 
-    data: the folder for the spill file, None for none. meaning: search by meaning, None for
-    keywords alone.
+    data: folder of the recovery log, None for none. meaning: semantic search, None for keyword
+    search only.
     """
 
     def __init__(
@@ -106,10 +105,10 @@ class Memory:
         self._failures = 0
         self._probe: asyncio.Task[None] | None = None
         self._closed_until = 0.0
-        self.outdated = ""  # why the database cannot be used before an upgrade
+        self.outdated = ""  # why the database must be upgraded first
 
     async def open(self) -> None:
-        """Open the store and replays what was spilled. Raises StoreUnavailable."""
+        """Open the store and replay the recovery log. Raises StoreUnavailable."""
         try:
             await self.db.open()
         except NotUpgraded as e:
@@ -121,9 +120,11 @@ class Memory:
             except StoreUnavailable:
                 raise
             except MemoryFault:
-                continue  # its user was erased meanwhile: void
+                continue  # its user was erased meanwhile
             except Exception:
-                log.exception("a spilled record cannot be replayed: it is set aside in spill.bad")
+                log.exception(
+                    "a record of the recovery log cannot be replayed: it is set aside in spill.bad"
+                )
                 self.spill.set_aside(record)
         self.spill.clear()
         self.retrieval.indexing.start()
@@ -141,15 +142,16 @@ class Memory:
             await self.db.close()
 
     def scope(self, tenant: str, user: str | None, agent: str) -> Scope:
-        """Whose memory; its keys are derived once while it is in use."""
+        """Return a scope; its keys are derived once and cached."""
         name = (tenant, user, agent)
         if (found := self.scopes.get(name)) is None:
             self.scopes.put(name, found := Scope(tenant, user, agent, self.secret))
         return found
 
     def counter(self, family: str) -> TokenCounter:
-        """Return the token counter of a tokenizer family: exact where its vocabulary was installed,
-        else an estimate.
+        """Return the token counter of a tokenizer family.
+
+        It is exact if the vocabulary is installed, otherwise an estimate.
         """
         return self.counters.get(family) or self.counters.setdefault(family, TokenCounter())
 
@@ -160,7 +162,7 @@ class Memory:
     async def wait_until_ready(self) -> None:
         """Wait for the store at start-up.
 
-        Raises StoreUnavailable when it is not there in time, or failed too often lately.
+        Raises StoreUnavailable if it does not open in time, or failed repeatedly.
         """
         if not self._ready.is_set():
             try:
@@ -172,7 +174,7 @@ class Memory:
             raise StoreUnavailable("the memory store failed repeatedly; trying again shortly")
 
     async def begin(self, ask: TurnRequest) -> Session:
-        """Read what the request needs, within the deadline, and composes it.
+        """Read what the request needs, within the deadline, and compose its prompt.
 
         Raises StoreUnavailable.
         """
@@ -181,13 +183,11 @@ class Memory:
         except MemoryFault:
             raise
         except Exception as e:
-            log.exception(
-                "the memory failed in a way that nobody foresaw; the request goes on without it"
-            )
+            log.exception("unexpected failure of the memory; the request continues without it")
             raise StoreUnavailable(f"the memory failed: {type(e).__name__}") from e
 
     async def _begin(self, ask: TurnRequest) -> Session:
-        policy = self.policy  # one for the whole request, whatever is reloaded meanwhile
+        policy = self.policy  # the same for the whole request, even if reloaded meanwhile
         await self.wait_until_ready()
         heavy = ask.messages.heavy
         turn, key = (
@@ -201,7 +201,7 @@ class Memory:
             takes = ask.mode == "full" and ask.records  # what another turn left for the next
             shelf = self.lines.shelf(ask.scope.key) if takes else None
             snapshot = self._snapshot_from_cache(
-                ask, turn, await self._find_cached(ask, turn, shelf, patience)
+                ask, turn, await self._find_cached(ask, turn, entries, patience)
             )
             if snapshot is None:
                 room = ask.window * WINDOW_BYTES if ask.window else MAX_HISTORY_BYTES
@@ -209,7 +209,7 @@ class Memory:
                     ask.scope, turn, policy.blocks, ask.explicit, key, room
                 )
                 snapshot = await self._read_snapshot(asked, patience)
-            attempt = RequestAttempt(claim, shelf, patience=patience)
+            attempt = RequestAttempt(claim, entries, patience=patience)
             services = TurnServices(
                 self.db,
                 self.lines,
@@ -224,7 +224,7 @@ class Memory:
             raise
 
     def _hash_request(self, ask: TurnRequest) -> tuple[RequestHistory, bytes | None]:
-        """Hash the request's messages, and name it among its retries."""
+        """Hash the request's messages, and derive its key."""
         turn = self._turn(ask, ask.messages)
         records = ask.mode != "read" and ask.records
         return turn, request_key(ask, turn) if records else None
@@ -236,29 +236,30 @@ class Memory:
         self,
         ask: TurnRequest,
         turn: RequestHistory,
-        shelf: ScopeEntries | None,
+        entries: ScopeEntries | None,
         patience: StoreDeadline,
     ) -> turn_reader.Snapshot | None:
-        """Return the line that the turn goes on from: at its very history, or where a user's
-        history was trimmed, at its newest answer.
+        """Return the cached snapshot that the turn continues.
+
+        It is found by the exact history, or, if a user's history was trimmed, by its newest answer.
         """
-        if ask.certain or shelf is None:
+        if ask.certain or entries is None:
             return None
         if turn.newest < 0:
-            return self.lines.take(shelf, named_conversation_key(ask.explicit or ""))
+            return self.lines.take(entries, named_conversation_key(ask.explicit or ""))
         found, digest = (
-            self.lines.take(shelf, turn.chain.link(turn.newest)),
+            self.lines.take(entries, turn.chain.link(turn.newest)),
             turn.chain.digest(turn.newest),
         )
         if (
             found is not None
             or not ask.scope.is_named
             or digest == turn.silent
-            or (ending := shelf.find_ending(digest)) is None
+            or (ending := entries.find_ending(digest)) is None
         ):
             return found
         link, node = ending
-        scope_id = shelf.lines[link].scope_id or 0
+        scope_id = entries.lines[link].scope_id or 0
         with (
             contextlib.suppress(StoreUnavailable),
             patience.of(self.policy.read_deadline) as seconds,
@@ -267,17 +268,15 @@ class Memory:
                 lambda conn: turn_reader.NodeRows(conn, scope_id).only(digest), seconds, small=True
             )
             if (
-                only == node and self.lines.shelf(ask.scope.key) is shelf
-            ):  # a read that had to wait may have been overtaken by a write
-                return self.lines.take(shelf, link)
+                only == node and self.lines.shelf(ask.scope.key) is entries
+            ):  # a write may have happened while this read waited
+                return self.lines.take(entries, link)
         return None
 
     def _snapshot_from_cache(
         self, ask: TurnRequest, turn: RequestHistory, found: turn_reader.Snapshot | None
     ) -> turn_reader.Snapshot | None:
-        """Return what the store would answer, where the turn before left it; None where it must be
-        asked.
-        """
+        """Return the snapshot as the store would, from the cache; None if it must be read."""
         if (
             found is None
             or found.conversation is None
@@ -302,16 +301,16 @@ class Memory:
             sent,
             lead,
             prepended,
-        )  # it is nobody else's any more
+        )  # taken out of the cache, so not shared
         found.past.at, found.past.places = at, sent.places if sent else None
         return found
 
     async def _read_snapshot(
         self, asked: turn_reader.SnapshotQuery, patience: StoreDeadline
     ) -> turn_reader.Snapshot:
-        """Return the snapshot of a request.
+        """Read the snapshot of a request.
 
-        One whose history is kept here cannot do without, and waits longer.
+        A request whose history is stored here cannot continue without it, and waits longer.
         """
         needed = asked.explicit is not None and asked.turn.newest < 0
         small = not needed and len(asked.turn.messages) <= SMALL_HISTORY_MESSAGES
@@ -330,15 +329,16 @@ class Memory:
         return found
 
     async def _probe_store(self) -> None:
-        """Ask the store the least that it can answer, once reads failed or were late in a row: one
-        scope's long read, or a process with much to do, is no broken store. One that is broken is
-        left alone for a while, by all.
+        """Run the smallest query, after several reads in a row failed or were late.
+
+        A slow read of one scope, or a busy process, does not mean that the store is broken. If it
+        is, all requests bypass it for a while.
         """
         try:
             await self.db.read(scopes.probe, PROBE_SECONDS, small=True)
         except StoreUnavailable as e:
             log.warning(
-                "the store answers nothing (%s): requests go without memory for %g s",
+                "the store does not respond (%s): requests continue without memory for %g s",
                 e,
                 CLOSED_SECONDS,
             )

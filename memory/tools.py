@@ -1,9 +1,8 @@
-"""The memory tools: what the model is offered, and what its calls do.
+"""Runs the memory tools that the model calls.
 
-Results are short receipts; refusals say what to do.
-
-One reply's calls run as one round: searches in parallel, then every edit in order inside one write
-transaction, together with the ledger entry that lets a retry resume instead of writing twice.
+Results are short receipts; refusals say what to do. One reply's calls run as one round: searches in
+parallel, then every edit in order inside one write transaction, together with the ledger entry that
+lets a retry resume instead of writing twice.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from memory.stores.sql.messages import SearchQuery
 CALL_SECONDS = 10.0
 
 
-# What a model may ask for at once: more would hold up everybody else's turns.
-MAX_CALLS = 64  # memory calls of one reply that are run
+# Limits of one reply: more would delay other turns.
+MAX_CALLS = 64
 
 
-MAX_ARGUMENT_CHARACTERS = 100_000  # characters of one call's
+MAX_ARGUMENT_CHARACTERS = 100_000  # of one call
 
 
-MAX_QUERY_CHARACTERS = 4_000  # characters of a search
+MAX_QUERY_CHARACTERS = 4_000
 
 
 MAX_TAGS = 64
@@ -53,7 +52,7 @@ Arguments = dict[str, Any]
 
 
 class MemorySearch(Protocol):
-    """Searches one scope: keywords, and vectors where an embedder is configured."""
+    """Searches one scope: by keywords, and by vectors if an embedder is configured."""
 
     async def passages(
         self, scope_id: int, wanted: passages.PassageFilter
@@ -66,10 +65,9 @@ class MemorySearch(Protocol):
 class ToolContext:
     """What the calls of one turn work with.
 
-    seen: label to the version the model was shown plus its own edits since.
-
-    skip: the node of this very request, whose messages are not "earlier". within: the line's end
-    where nobody is named.
+    seen: label to the version that the model was shown, updated by its own edits. skip: the node of
+    this request, whose messages are not "earlier". within: the conversation's end for an unnamed
+    user.
     """
 
     scope_id: int
@@ -83,36 +81,39 @@ class ToolContext:
     edited: bool = False
     inserted: list[int] = field(default_factory=list)
     actor: str = "model"
-    found: list[int] = field(default_factory=list)  # passages that a search showed
+    found: list[int] = field(default_factory=list)  # keys of passages that a search returned
 
 
 @dataclass(slots=True)
 class ToolCall:
-    """One call of the model: `arguments` is the JSON text as received."""
+    """One call of the model. arguments: JSON text as received."""
 
     id: str
     name: str
     arguments: str
 
 
-async def run_searches(calls: Sequence[ToolCall], hands: ToolContext) -> dict[int, str]:
-    """Results of the searching calls by their place among `calls`, run side by side, each within
-    its timeout.
+async def run_searches(calls: Sequence[ToolCall], context: ToolContext) -> dict[int, str]:
+    """Run the search calls in parallel, each within its timeout.
+
+    Returns results by index among `calls`.
     """
     places = [
-        i for i, c in enumerate(calls[:MAX_CALLS]) if c.name in SEARCHES and c.name in hands.allowed
+        i
+        for i, c in enumerate(calls[:MAX_CALLS])
+        if c.name in SEARCHES and c.name in context.allowed
     ]
-    found = await asyncio.gather(*(_run_search(calls[i], hands) for i in places))
+    found = await asyncio.gather(*(_run_search(calls[i], context) for i in places))
     return dict(zip(places, found, strict=True))
 
 
-async def _run_search(call: ToolCall, hands: ToolContext) -> str:
+async def _run_search(call: ToolCall, context: ToolContext) -> str:
     try:
         async with asyncio.timeout(CALL_SECONDS):
             arguments = parse_arguments(call)
             if call.name == "archival_memory_search":
-                return await _archival_search(arguments, hands)
-            return await _conversation_search(arguments, hands)
+                return await _archival_search(arguments, context)
+            return await _conversation_search(arguments, context)
     except ToolError as e:
         return f"Error: {e}"
     except (MemoryFault, TimeoutError):
@@ -122,62 +123,63 @@ async def _run_search(call: ToolCall, hands: ToolContext) -> str:
         )
 
 
-def run_edits(conn: Connection, calls: Sequence[ToolCall], hands: ToolContext) -> dict[int, str]:
-    """Results of every other call by place, in order, inside the caller's write transaction (which
-    may run twice).
+def run_edits(conn: Connection, calls: Sequence[ToolCall], context: ToolContext) -> dict[int, str]:
+    """Run all other calls in order, inside the caller's write transaction.
+
+    That may run twice. Returns results by index.
     """
-    seen = dict(hands.seen)
-    hands.inserted.clear()
+    seen = dict(context.seen)
+    context.inserted.clear()
     out: dict[int, str] = {}
     for i, call in enumerate(calls):
         if i >= MAX_CALLS:
             out[i] = TOO_MANY_CALLS
             continue
-        if call.name in SEARCHES and call.name in hands.allowed:
+        if call.name in SEARCHES and call.name in context.allowed:
             continue
         try:
-            out[i] = _run_edit(conn, call, hands, seen)
+            out[i] = _run_edit(conn, call, context, seen)
         except ToolError as e:
             out[i] = f"Error: {e}"
-    hands.seen.clear()
-    hands.seen.update(seen)
+    context.seen.clear()
+    context.seen.update(seen)
     return out
 
 
-def refuse_calls(calls: Sequence[ToolCall], hands: ToolContext) -> dict[int, str]:
-    """Return what the calls get that are no searches, in a request that may not change anything."""
+def refuse_calls(calls: Sequence[ToolCall], context: ToolContext) -> dict[int, str]:
+    """Return the results of calls that are not searches, in a request that may not write."""
     unchanged = "Error: Memory cannot be changed in this request."
     others = {
         i: unchanged
         for i, c in enumerate(calls)
-        if c.name not in SEARCHES or c.name not in hands.allowed
+        if c.name not in SEARCHES or c.name not in context.allowed
     }
     return {**others, **dict.fromkeys(range(MAX_CALLS, len(calls)), TOO_MANY_CALLS)}
 
 
-def _run_edit(conn: Connection, call: ToolCall, hands: ToolContext, seen: dict[str, int]) -> str:
+def _run_edit(conn: Connection, call: ToolCall, context: ToolContext, seen: dict[str, int]) -> str:
     if call.name in HABITS:
         raise BadArguments(f"There is no tool {call.name!r} here. Use {HABITS[call.name]}.")
-    if call.name not in hands.allowed:
+    if call.name not in context.allowed:
         raise BadArguments("Memory cannot be changed in this request.")
     arguments = parse_arguments(call)
     if call.name == "archival_memory_insert":
-        return _insert(conn, arguments, hands)
+        return _insert(conn, arguments, context)
     label = _text(arguments, "label")
-    before = block_rows.all_of(conn, hands.shelf)
+    before = block_rows.all_of(conn, context.shelf)
     how = _edit_function(call.name, arguments, label, seen)
 
     def edit(found: Block | None) -> Block:
         return how(block_rows.require_block(found, label, before))
 
-    source = block_rows.EditSource(hands.actor, hands.request_id, call.id)
-    now = block_rows.edit(conn, hands.shelf, label, edit, source)
+    source = block_rows.EditSource(context.actor, context.request_id, call.id)
+    now = block_rows.edit(conn, context.shelf, label, edit, source)
     assert now is not None  # noqa: S101 - these edits never delete
     if now == before[label]:
         return f"Already there: {label} is unchanged ({len(now.value)}/{now.limit} characters)."
     if seen.get(label, -1) == before[label].version:
         seen[label] = now.version
-    hands.edited = True
+    context.edited = True
     return f"Saved: {label} now holds {len(now.value)}/{now.limit} characters."
 
 
@@ -195,7 +197,7 @@ def _edit_function(
     def rethink(b: Block) -> Block:
         rewrite_value(b, memory)
         if seen.get(label, -1) != b.version:
-            seen[label] = b.version  # the refusal shows it
+            seen[label] = b.version  # the error shows it
             raise BadArguments(
                 f"The block {label!r} changed since you saw it. It now reads:\n"
                 f"{b.value or '(empty)'}\nMerge your rewrite with this and call memory_rethink "
@@ -206,7 +208,7 @@ def _edit_function(
     return rethink
 
 
-def _insert(conn: Connection, arguments: Arguments, hands: ToolContext) -> str:
+def _insert(conn: Connection, arguments: Arguments, context: ToolContext) -> str:
     kind = arguments.get("type", "fact")
     if kind not in decay.TYPES:
         raise BadArguments(f"`type` is {kind!r}: use one of {', '.join(decay.TYPES)}.")
@@ -222,11 +224,11 @@ def _insert(conn: Connection, arguments: Arguments, hands: ToolContext) -> str:
         _tags(arguments),
         kind,
         float(importance),
-        hands.actor,
-        hands.shelf.branch,
+        context.actor,
+        context.shelf.branch,
     )
-    kept = fact_rows.keep(conn, hands.scope_id, new)
-    hands.inserted += [s["key"] for s in kept.passages]
+    kept = fact_rows.keep(conn, context.scope_id, new)
+    context.inserted += [s["key"] for s in kept.passages]
     if not kept.made:
         return "Already stored: nothing was added."
     more = f" as {kept.made} passages" if kept.made > 1 else ""
@@ -236,12 +238,12 @@ def _insert(conn: Connection, arguments: Arguments, hands: ToolContext) -> str:
     )
 
 
-async def _archival_search(arguments: Arguments, hands: ToolContext) -> str:
+async def _archival_search(arguments: Arguments, context: ToolContext) -> str:
     wanted = passages.PassageFilter(
-        _query(arguments, hands, _text(arguments, "query")), _tags(arguments)
+        _query(arguments, context, _text(arguments, "query")), _tags(arguments)
     )
-    hits = await hands.finder.passages(hands.scope_id, wanted)
-    hands.found += [h["key"] for h in hits]
+    hits = await context.finder.passages(context.scope_id, wanted)
+    context.found += [h["key"] for h in hits]
     return _render_hits(
         [
             {
@@ -255,20 +257,20 @@ async def _archival_search(arguments: Arguments, hands: ToolContext) -> str:
     )
 
 
-async def _conversation_search(arguments: Arguments, hands: ToolContext) -> str:
+async def _conversation_search(arguments: Arguments, context: ToolContext) -> str:
     role = arguments.get("role")
     if role is not None and role not in ("user", "assistant", "tool"):
         raise BadArguments(f"`role` is {role!r}: use user, assistant or tool.")
     base = _query(
         arguments,
-        hands,
+        context,
         _text(arguments, "query", empty=True) if arguments.get("query") is not None else "",
     )
     roles = (role,) if role else ("user", "assistant")
     wanted = SearchQuery(
-        base.text, roles, base.since, base.until, base.limit, within=base.within, skip=hands.node
+        base.text, roles, base.since, base.until, base.limit, within=base.within, skip=context.node
     )
-    hits = await hands.finder.messages(hands.scope_id, wanted)
+    hits = await context.finder.messages(context.scope_id, wanted)
     return _render_hits(
         [
             {
@@ -284,7 +286,7 @@ async def _conversation_search(arguments: Arguments, hands: ToolContext) -> str:
 
 
 def _render_hits(hits: Sequence[Json], where: str) -> str:
-    """Hits as the model reads them: stored text escaped, so that it stays data."""
+    """Format hits for the model: stored text is escaped, so that it stays data."""
     if not hits:
         return f"Nothing found in {where}. Try other words."
     safe = [{k: _escape_hit(v) for k, v in h.items()} for h in hits]
@@ -294,16 +296,16 @@ def _render_hits(hits: Sequence[Json], where: str) -> str:
 
 
 def _escape_hit(value: Any) -> Any:
-    """Return what a hit tells, contents, tags and names alike."""
+    """Escape a value of a hit."""
     return [escape(v) for v in value] if isinstance(value, list) else escape(str(value))
 
 
 def parse_arguments(call: ToolCall) -> Arguments:
-    """Return the call's arguments, or BadArguments: what does not parse is never executed."""
+    """Parse the call's arguments. Raises BadArguments for anything but a JSON object."""
     if (size := len(call.arguments)) > MAX_ARGUMENT_CHARACTERS:
         raise BadArguments(
             f"The arguments of {call.name} have {size} characters; at most "
-            f"{MAX_ARGUMENT_CHARACTERS} are taken. Save or search for less at once."
+            f"{MAX_ARGUMENT_CHARACTERS} are allowed. Save or search for less at once."
         )
     try:
         arguments = msgspec.json.decode(call.arguments or "{}")
@@ -331,11 +333,11 @@ def _tags(arguments: Arguments) -> list[str]:
     if not isinstance(tags, list) or not all(isinstance(t, str) for t in tags):
         raise BadArguments(f"`tags` is {tags!r:.200}: give a list of strings.")
     if len(tags) > MAX_TAGS:
-        raise BadArguments(f"`tags` has {len(tags)} of them: give {MAX_TAGS} at most.")
+        raise BadArguments(f"`tags` has {len(tags)} tags; at most {MAX_TAGS} are allowed.")
     return tags
 
 
-def _query(arguments: Arguments, hands: ToolContext, words: str) -> SearchQuery:
+def _query(arguments: Arguments, context: ToolContext, words: str) -> SearchQuery:
     limit = arguments.get("limit") or 10
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 50:
         raise BadArguments(f"`limit` is {limit!r:.200}: give a whole number from 1 to 50.")
@@ -344,7 +346,7 @@ def _query(arguments: Arguments, hands: ToolContext, words: str) -> SearchQuery:
             f"`query` has {len(words)} characters: search for {MAX_QUERY_CHARACTERS} at most."
         )
     since, until = _time(arguments, "since"), _time(arguments, "until")
-    return SearchQuery(words, (), since, until, limit, within=hands.within)
+    return SearchQuery(words, (), since, until, limit, within=context.within)
 
 
 def _time(arguments: Arguments, name: str) -> float | None:

@@ -1,6 +1,4 @@
-"""Who calls, and whose memory it is: keys to principals, users as the key allows.
+"""Authentication and identity: API keys to principals, and the user whom a request is about.
 
-Identity fails closed.
-
-May import `config`, `http`, `storage` and `errors`.
+Anything unclear is refused. May import `config`, `http`, `storage` and `errors`.
 """

@@ -1,9 +1,7 @@
-"""Who calls, and whose memory it is: tenant from the key, user as the key allows, agent and
-conversation from headers.
+"""Who calls: the tenant from the key, and what the key may do.
 
-Identity fails closed. Rules (PRODUCT.md, Identity): the tenant never comes from the body; a key
-that is not trusted speaks only for its own users, however the user is named; keys are compared by
-hash and never kept.
+Anything unclear is refused. The tenant never comes from the body. A key that is not trusted speaks
+only for its own users, however the user is named. Keys are compared by hash and never stored.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ class Principal(msgspec.Struct, frozen=True):
 
     @property
     def limited(self) -> bool:
-        """Whether it matters which model a request is for."""
+        """Whether the model of a request matters: for allowed models, or for a budget."""
         return "*" not in self.models or self.budget.usd > 0
 
     def may_name(self, user: str) -> bool:
@@ -63,7 +61,7 @@ class Principal(msgspec.Struct, frozen=True):
 
     @property
     def only(self) -> list[str] | None:
-        """The users this key may see in lists; None for all of its tenant."""
+        """The users that this key may see in lists; None for all users of its tenant."""
         if self.trusted or self.admin:
             return None
         return sorted(self.users | ({self.default_user} if self.default_user else set()))
@@ -72,8 +70,8 @@ class Principal(msgspec.Struct, frozen=True):
 class Authenticator:
     """Turns credentials into principals.
 
-    secret: the server's, for own-key tenants. token: single-user mode's local one. made: the keys
-    beside the configuration's.
+    secret: the server's, for the tenants of own-key mode. token: the local token of single-user
+    mode. made: the keys created at run time.
     """
 
     def __init__(self, settings: Settings, secret: bytes, token: str, made: KeyStore) -> None:
@@ -81,7 +79,7 @@ class Authenticator:
         self._mode, self._single = (
             settings.mode,
             settings.single_user,
-        )  # each a look into a model, asked several times a request
+        )  # kept: read several times a request
         self._keys = {k.digest: k for k in settings.keys}
 
     @property
@@ -91,13 +89,13 @@ class Authenticator:
 
     @property
     def admins(self) -> int:
-        """How many keys may manage every tenant, and the keys themselves."""
+        """How many keys may manage every tenant, including the keys themselves."""
         return sum(key.admin for key in self._settings.keys) + self.made.admins
 
     def caller(self, headers: Headers) -> Principal:
         """Return the principal of a request to `/v1`.
 
-        Raises Unauthenticated; Unavailable while the keys are not read yet.
+        Raises Unauthenticated; Unavailable if the keys have not been read yet.
         """
         return _note_principal(self._caller(headers))
 
@@ -124,8 +122,8 @@ class Authenticator:
             )
         if self._single and hmac.compare_digest(credential, self._token.encode()):
             raise Unauthenticated(
-                "This is the local token of Mnemogate's management API, which never goes "
-                "upstream. Send your provider's key."
+                "This is the local token of Mnemogate's management API, which is never sent "
+                "upstream. Send your provider's API key."
             )
         authorization = headers.get(b"authorization") or b"Bearer " + credential
         if self._single:
@@ -158,12 +156,10 @@ class Authenticator:
         if key is None:
             if not self.made.read and self._settings.key_counts != NONE:
                 raise Unavailable(
-                    "The store that holds the keys is not open yet. Try again shortly.",
+                    "The database that holds the keys is not open yet. Try again shortly.",
                     headers=[(b"retry-after", b"1")],
                 )
-            raise Unauthenticated(
-                "The API key is not known here. Check it, or ask the operator for one."
-            )
+            raise Unauthenticated("Unknown API key. Check it, or ask the operator for one.")
         return Principal(
             key.tenant,
             key.name,
@@ -179,13 +175,13 @@ class Authenticator:
 
 
 def _note_principal(principal: Principal) -> Principal:
-    """Tell the request's line in the log which key it is."""
+    """Note the key in the request's line of the access log."""
     current_line().key = principal.key
     return principal
 
 
 def bearer(headers: Headers) -> bytes | None:
-    """Return the credential a client sent, if any."""
+    """Return the credential that a client sent; None if there is none."""
     if (value := headers.get(b"authorization")) is not None:
         scheme, _, credential = value.partition(b" ")
         return credential.strip() or None if scheme.lower() == b"bearer" else value.strip() or None

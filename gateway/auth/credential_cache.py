@@ -1,7 +1,7 @@
-"""The memory's `Embed` port over a provider's `/v1/embeddings`.
+"""The credentials of own-key mode, by tenant, in memory only.
 
-In own-key mode no credential is stored: the tenant's last one is held in this process, and work
-that needs it waits for the tenant's next request.
+No credential is stored. Background work uses the last one that the tenant sent, and waits for the
+tenant's next request if there is none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ HELD_BYTES, HELD_EACH = 1 << 20, 100
 
 
 class CredentialCache:
-    """Authorizations by tenant, in memory only."""
+    """Authorization headers by tenant, in memory only."""
 
     def __init__(self) -> None:
         self.held: Cache[str, bytes] = Cache(
@@ -22,9 +22,9 @@ class CredentialCache:
         )
 
     def keep(self, tenant: str, authorization: bytes | None) -> bool:
-        """Hold what a request of the tenant brought.
+        """Keep the credential of a tenant's request.
 
-        Returns whether that is news, for which work may have waited.
+        Returns whether it is new, so that waiting work may go on.
         """
         if authorization is None:
             return False
@@ -34,7 +34,7 @@ class CredentialCache:
         return True
 
     def drop(self, tenant: str, authorization: bytes | None) -> None:
-        """Forget what a provider refused, unless a newer one came meanwhile."""
+        """Drop a credential that a provider refused, unless a newer one has replaced it."""
         if self.held.get(tenant) == authorization:
             self.held.pop(tenant)
 

@@ -1,13 +1,10 @@
-"""Managed keys made at run time: how one comes to be, and the copy that requests are checked
-against.
+"""Managed keys created at run time, and the copy in memory that requests are checked against.
 
-- A key is 256 random bits, so that sha256 without salt or stretching is enough to keep: there is
-  nothing to guess. It is told once.
-- A look-up is a dictionary's, by hash: it waits for nothing, and its time tells nothing of the keys
-  there are.
-- What this process makes or revokes holds at once; what another one does on the same database,
-  within `EVERY_SECONDS`. While
-  the store does not answer, the keys last read stay in force.
+- A key is 256 random bits, so an unsalted SHA-256 is enough to store: it cannot be guessed. The key
+  itself is shown once.
+- A lookup is a dict access by hash: no I/O, and no timing side channel.
+- What this process creates or revokes takes effect at once; changes by another process on the same
+  database within `EVERY_SECONDS`. While the store does not answer, the keys last read stay valid.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ PREFIX = "mnemogate-"
 
 
 def new_key() -> tuple[str, str]:
-    """Return a key, and its hash."""
+    """Return a new key and its hash."""
     text = f"{PREFIX}{secrets.token_urlsafe(32)}"
     return text, digest_of(text.encode())
 
@@ -39,8 +36,9 @@ def digest_of(credential: bytes) -> str:
 
 
 def parse_grant(row: api_keys.StoredKey) -> KeyGrant | None:
-    """Return what a stored key may do; None, and a line in the log, for a row that this version
-    cannot read.
+    """Return what a stored key may do; None if this version cannot read the row.
+
+    The latter is logged.
     """
     try:
         return KeyGrant.model_validate(
@@ -48,33 +46,34 @@ def parse_grant(row: api_keys.StoredKey) -> KeyGrant | None:
         )
     except (ValueError, TypeError):
         log.error(  # noqa: TRY400
-            "the stored key %s cannot be read and is refused: revoke it and make another", row.id
+            "the stored key %s cannot be read and is refused: revoke it and create another", row.id
         )
         return None
 
 
 class KeyStore:
-    """The unrevoked keys of a database, as this process last read them; one for all configurations
-    that it runs with.
+    """The keys of a database that are not revoked, as last read.
+
+    One object serves all configurations that this process loads.
     """
 
     def __init__(self, db: Database) -> None:
         self._db = db
         self._grants: dict[str, KeyGrant] = {}
         self._counts: api_keys.Counts | None = None
-        self._reading = asyncio.Lock()  # an older reading never replaces a newer one
+        self._reading = asyncio.Lock()  # an older read never replaces a newer one
         self._task: asyncio.Task[None] | None = None
         self._first = asyncio.Event()
 
     async def wait_until_read(self, seconds: float) -> None:
-        """Wait until the store was read once, or so long."""
+        """Wait until the store was read once, but at most `seconds`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._first.wait()
 
     @property
     def read(self) -> bool:
-        """Whether the store was read yet: before, a key that is not known may still be one."""
+        """Whether the store was read yet. Before that, an unknown key may still be valid."""
         return self._first.is_set()
 
     @property
@@ -85,7 +84,7 @@ class KeyStore:
         return self._grants.get(digest)
 
     async def refresh(self) -> None:
-        """Read the store if anything changed in it. Raises StoreUnavailable."""
+        """Read the store if it has changed. Raises StoreUnavailable."""
         async with self._reading:
             found = await api_keys.read_changes(self._db, self._counts)
             if found is not None:
@@ -96,8 +95,9 @@ class KeyStore:
             self._first.set()
 
     async def adopt(self, digest: str, grant: KeyGrant | None) -> None:
-        """What was just written holds in this process from here on: a new key's grant, None for one
-        that was revoked.
+        """Apply a change of this process at once.
+
+        grant: of a new key; None for one that was revoked.
         """
         async with self._reading:
             if grant is None:
@@ -106,7 +106,7 @@ class KeyStore:
                 self._grants[digest] = grant
 
     def start(self) -> None:
-        """Begin to follow the store, which is open."""
+        """Start to follow changes of the store, which is open."""
         self._task = asyncio.create_task(self._follow(), name="made-keys")
 
     async def stop(self) -> None:
@@ -123,8 +123,6 @@ class KeyStore:
                 failing = False
             except MemoryFault as e:
                 if not failing:
-                    log.warning(
-                        "the keys cannot be read anew, those last read stay in force: %s", e
-                    )
+                    log.warning("the keys cannot be read again, those last read stay valid: %s", e)
                 failing = True
             await asyncio.sleep(EVERY_SECONDS)

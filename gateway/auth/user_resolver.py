@@ -1,4 +1,4 @@
-"""Whose memory a request is about: the user, as the key allows. Identity fails closed."""
+"""The user a request is about, as the key allows. Anything unclear is refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 class UserResolver:
-    """Reads user, agent and conversation from a request, as the settings order it."""
+    """Finds the user of a request, in the order of sources that the settings give."""
 
     def __init__(self, settings: Settings) -> None:
         self._order = settings.identity.order
@@ -28,7 +28,7 @@ class UserResolver:
     def user(
         self, principal: Principal, headers: Headers, path: str | None, body: Mapping[str, Any]
     ) -> str | None:
-        """Return the user the request speaks for; None when nobody is named.
+        """Return the user whom the request names; None if it names nobody.
 
         Raises BadRequest, Forbidden.
         """
@@ -84,7 +84,10 @@ class UserResolver:
 
 
 def header_text(headers: Headers, name: bytes) -> str | None:
-    """Return a percent-encoded UTF-8 header value. Raises BadRequest for a malformed one."""
+    """Return a header's value, percent-encoded UTF-8, decoded.
+
+    Raises BadRequest for a malformed one.
+    """
     raw = headers.get(name)
     if raw is None:
         return None
@@ -95,7 +98,7 @@ def header_text(headers: Headers, name: bytes) -> str | None:
             return text
         if BAD_PERCENT.search(text):
             raise BadRequest(
-                f"The header {label} holds a malformed percent-encoding. Encode the value as "
+                f"The header {label} has a malformed percent-encoding. Encode the value as "
                 "UTF-8, percent-encoded.",
                 param=label,
             )

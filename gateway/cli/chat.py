@@ -1,6 +1,4 @@
-"""`mnemogate chat`: a terminal chat through a gateway, what the memory did shown beside each
-answer.
-"""
+"""`mnemogate chat`: a terminal chat through a gateway that shows what the memory did."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ChatSession:
-    """One conversation. key: what goes as the chat's own Authorization."""
+    """One conversation. key: sent as Authorization of the chat requests."""
 
     api: ManagementClient
     key: str | None
@@ -46,8 +44,7 @@ class ChatSession:
 @click.option(
     "--bundled",
     is_flag=True,
-    help="Talk to the rule-based stand-in that comes with Mnemogate; nothing is asked of a "
-    "provider.",
+    help="Talk to the rule-based stand-in that comes with Mnemogate; no provider is called.",
 )
 @where_options
 def chat(where: GatewayOptions, model: str, user: str, bundled: bool) -> None:
@@ -64,18 +61,20 @@ def chat(where: GatewayOptions, model: str, user: str, bundled: bool) -> None:
       mnemogate chat --bundled
     """
     with _open_gateway(where, bundled) as (api, key):
-        talk = ChatSession(api, key, "mnemogate-demo" if bundled else model, user)
-        click.secho(f"{talk.model} through {api.url}, as {user}. Ctrl-D ends.", dim=True, err=True)
+        session = ChatSession(api, key, "mnemogate-demo" if bundled else model, user)
+        click.secho(
+            f"{session.model} through {api.url}, as {user}. Ctrl-D ends.", dim=True, err=True
+        )
         while (said := _read_line()) is not None:
             if said:
-                _answer(talk, said)
+                _answer(session, said)
 
 
 @contextmanager
 def _open_gateway(
     where: GatewayOptions, bundled: bool
 ) -> Iterator[tuple[ManagementClient, str | None]]:
-    """The gateway to talk through, and the key to send."""
+    """Yield a client of the gateway to talk through, and the key to send."""
     from gateway.cli.client import connect, local_token, token_for
     from gateway.cli.embedded import bind_socket, serve_in_thread
     from gateway.cli.lockfile import running_url
@@ -92,7 +91,8 @@ def _open_gateway(
         if not url:
             if settings.mode == "own-key" and not key:
                 raise CommandFailed(
-                    "No gateway runs on this data folder and no key is given for one. Set "
+                    "No gateway runs on this data folder, and no provider key is given to "
+                    "start one. Set "
                     "OPENAI_API_KEY, or try `mnemogate chat --bundled`."
                 )
             url = stack.enter_context(serve_in_thread(settings, bind_socket("127.0.0.1", 0)))
@@ -107,7 +107,7 @@ def _in_front_of_bundled(where: GatewayOptions, stack: ExitStack) -> Settings:
     upstream = stack.enter_context(start()).url
     settings = where.settings()
     kept = {"storage.data": str(settings.data), "storage.database": settings.database}
-    # What runs beside is reached without a proxy.
+    # The stand-in is reached without a proxy.
     over = {"server.open": True, "upstream": upstream, "providers.openai.proxy": "none"}
     return load(None, {}, {**kept, **over})
 
@@ -121,17 +121,22 @@ def _read_line() -> str | None:
         return None
 
 
-def _answer(talk: ChatSession, said: str) -> None:
+def _answer(session: ChatSession, said: str) -> None:
     import httpx
 
-    talk.messages.append({"role": "user", "content": said})
-    body = {"model": talk.model, "messages": talk.messages, "user": talk.user, "stream": True}
-    headers = {"authorization": f"Bearer {talk.key or 'none'}"}
+    session.messages.append({"role": "user", "content": said})
+    body = {
+        "model": session.model,
+        "messages": session.messages,
+        "user": session.user,
+        "stream": True,
+    }
+    headers = {"authorization": f"Bearer {session.key or 'none'}"}
     text, explain = "", None
     try:
         with httpx.stream(
             "POST",
-            f"{talk.api.url}/v1/chat/completions",
+            f"{session.api.url}/v1/chat/completions",
             json=body,
             headers=headers,
             timeout=600,
@@ -148,15 +153,15 @@ def _answer(talk: ChatSession, said: str) -> None:
         click.echo(" [stopped]", nl=False)
     click.echo()
     if text:
-        talk.messages.append({"role": "assistant", "content": text})
+        session.messages.append({"role": "assistant", "content": text})
     else:
-        talk.messages.pop()
-    for line in tool_lines(talk.api.explain(explain)) if explain else ():
+        session.messages.pop()
+    for line in tool_lines(session.api.explain(explain)) if explain else ():
         click.secho(f"    memory: {line}", fg="cyan")
 
 
 def _pieces(response: httpx.Response) -> Iterator[str]:
-    """Yield the text of a streamed answer, bit by bit; an error as text in brackets."""
+    """Yield the text of a streamed answer piece by piece; an error as text in brackets."""
     from gateway.cli.client import message_of
     from gateway.wire.sse import SseFramer
 

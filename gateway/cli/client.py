@@ -1,6 +1,4 @@
-"""The management API as the commands use it: a running gateway's where there is one, else one
-opened for this command alone.
-"""
+"""The management API for the commands: of a running gateway, or of one opened for the command."""
 
 from __future__ import annotations
 
@@ -23,12 +21,12 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
 def local(url: str) -> bool:
-    """Tell whether a URL leads to this machine."""
+    """Tell whether a URL points to this machine."""
     return urlsplit(url).hostname in LOCAL
 
 
 def message_of(response: httpx.Response) -> str:
-    """Return what a refusal says, whatever its shape."""
+    """Return the message of an error response, whatever its shape."""
     try:
         return str(response.json()["error"]["message"])
     except (ValueError, KeyError, TypeError):
@@ -42,9 +40,9 @@ class ManagementClient:
         self._http, self.url = http, url
 
     def send(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """path: below /memory/v1.
+        """Send a request; return the response, a 404 too.
 
-        Raises Failed with what the gateway said; a 404 is for the caller to read.
+        path: below /memory/v1. Raises CommandFailed with the gateway's error message.
         """
         import httpx
 
@@ -64,14 +62,14 @@ class ManagementClient:
         return response
 
     def call(self, method: str, path: str, **options: Any) -> Any:
-        """Return the JSON answer. Raises Failed, for a 404 too."""
+        """Send a request and return its JSON. Raises CommandFailed, for a 404 too."""
         response = self.send(method, path, **options)
         if response.status_code == 404:
             raise CommandFailed(message_of(response))
         return response.json() if response.content else None
 
     def pages(self, path: str, params: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
-        """Yield every entry of a list, page by page. Raises Failed."""
+        """Yield every entry of a list, page by page. Raises CommandFailed."""
         page: dict[str, Any] = {"next_cursor": None}
         while True:
             page = self.call(
@@ -87,7 +85,7 @@ class ManagementClient:
                 return
 
     def explain(self, ident: str) -> dict[str, Any] | None:
-        """Return the explain record of a request; None when there is none to be had."""
+        """Return the explain record of a request; None if it is not available."""
         try:
             return dict(self.call("GET", f"/explain/{quote(ident, safe='')}"))
         except CommandFailed:
@@ -99,7 +97,7 @@ def user_path(user: str, *rest: str) -> str:
 
 
 def local_token(data: Path) -> str | None:
-    """Return the token of single-user mode, from the data folder."""
+    """Return the local token of single-user mode from the data folder."""
     try:
         return (data / "token").read_text().strip() or None
     except OSError:
@@ -108,7 +106,7 @@ def local_token(data: Path) -> str | None:
 
 @contextmanager
 def connect(url: str, key: str | None) -> Iterator[ManagementClient]:
-    """The API of the gateway at a URL."""
+    """Yield a client of the gateway at a URL."""
     import httpx
 
     headers = {"x-mnemogate-actor": "cli", **({"authorization": f"Bearer {key}"} if key else {})}
@@ -118,11 +116,9 @@ def connect(url: str, key: str | None) -> Iterator[ManagementClient]:
 
 @contextmanager
 def open_api(where: GatewayOptions, *, makes: bool = True) -> Iterator[ManagementClient]:
-    """The API of the gateway that `where` means; opens the database itself only where none runs.
+    """Yield a client of the gateway that `where` means; open the database if none runs.
 
-    Raises Failed, ConfigError.
-
-    makes: whether a database is made where there is none; what only looks needs none.
+    makes: create the database if there is none. Raises CommandFailed, ConfigError.
     """
     settings = where.settings()
     data = settings.data
@@ -132,8 +128,8 @@ def open_api(where: GatewayOptions, *, makes: bool = True) -> Iterator[Managemen
         return
     if not makes and settings.sqlite_file and not settings.sqlite_file.exists():
         raise CommandFailed(
-            f"There is no database at {settings.sqlite_file} yet, so nobody is known here. "
-            "A running gateway, the demo too, is asked with --url http://127.0.0.1:8080"
+            f"There is no database at {settings.sqlite_file} yet, so there are no users. "
+            "To ask a running gateway, or the demo, give --url http://127.0.0.1:8080"
         )
     from gateway.cli.embedded import bind_socket, serve_in_thread
 
@@ -145,8 +141,9 @@ def open_api(where: GatewayOptions, *, makes: bool = True) -> Iterator[Managemen
 
 
 def token_for(url: str, settings: Settings) -> str | None:
-    """Return the local token that the gateway at this URL takes: of the data folder that it serves,
-    the demo's included. Never sent elsewhere.
+    """Return the local token for the gateway at this URL, from its data folder or the demo's.
+
+    Never sent to another machine.
     """
     if not local(url):
         return None

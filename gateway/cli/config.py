@@ -9,8 +9,7 @@ import click
 
 @click.command(short_help="Print the default configuration, with its comments.")
 def config() -> None:
-    """Print every setting with its default and a line about it: the beginning of a configuration of
-    your own.
+    """Print every setting with its default and a comment, as a start for your own configuration.
 
     \b
     Example:

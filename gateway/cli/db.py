@@ -1,4 +1,4 @@
-"""`mnemogate db ...`: the database's own upkeep."""
+"""`mnemogate db ...`: upgrade, back up and vacuum the database."""
 
 from __future__ import annotations
 
@@ -48,12 +48,11 @@ def upgrade(config: Path | None) -> None:
     click.echo(f"{settings.database} is at version {revision}")
 
 
-@db.command(short_help="Copy the database, beside a running gateway too.")
+@db.command(short_help="Copy the database; the gateway may be running.")
 @click.argument("file", type=click.Path(path_type=Path))
 @config_option
 def backup(file: Path, config: Path | None) -> None:
-    """Copy the database as it is at this moment to FILE, which must not be there yet; the gateway
-    may run and write meanwhile.
+    """Copy the current database to FILE, which must not exist yet. The gateway may keep running.
 
     \b
     Example:
@@ -65,14 +64,14 @@ def backup(file: Path, config: Path | None) -> None:
     settings = with_database(config)
     if (path := settings.sqlite_file) is None:
         raise CommandFailed(
-            f"{settings.database.partition('://')[0]} has programs of its own for this, such as "
-            "pg_dump. This command copies SQLite's files."
+            f"{settings.database.partition('://')[0]} has its own tools for this, such as "
+            "pg_dump. This command only copies SQLite databases."
         )
     try:
         size = run(path, file)
     except FileExistsError as e:
         raise CommandFailed(
-            f"{file} is there already, and nothing is overwritten. Choose another name."
+            f"{file} exists already and is not overwritten. Choose another name."
         ) from e
     except OSError as e:
         raise CommandFailed(f"{file} cannot be written: {e.strerror}. Choose another place.") from e
@@ -80,7 +79,7 @@ def backup(file: Path, config: Path | None) -> None:
         raise CommandFailed(f"{path}: {e}") from e
     click.echo(
         f"{file}: {size} bytes. Keep a copy of {settings.data / 'secret'} with it: without that "
-        "file no stored memory is recognised"
+        "file no stored memory can be recognised"
     )
 
 
@@ -89,7 +88,7 @@ def backup(file: Path, config: Path | None) -> None:
 def vacuum(config: Path | None) -> None:
     """Rewrite the database, so that no deleted data is left in its files.
 
-    Needs as much free space again, and a quiet moment.
+    Needs as much free disk space as the database has, and little traffic meanwhile.
 
     \b
     Example:
@@ -108,11 +107,11 @@ def vacuum(config: Path | None) -> None:
     click.echo(
         f"{path}: {before} bytes before, {_size(path)} after"
         if path
-        else f"{settings.database} is rewritten"
+        else f"{settings.database} was rewritten"
     )
 
 
 def _size(path: Path | None) -> int:
-    """Count the bytes of the database and of the log beside it."""
+    """Return the bytes of the database and its write-ahead log."""
     files = (path, path.with_name(f"{path.name}-wal")) if path else ()
     return sum(file.stat().st_size for file in files if file.exists())

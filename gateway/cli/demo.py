@@ -1,8 +1,8 @@
-"""`mnemogate demo`: the gateway, and two sessions of one user through the real OpenAI SDK; the
-second is sent no history.
+"""`mnemogate demo`: the gateway, and two sessions of one user through the real OpenAI SDK.
 
-The upstream is the one named by OPENAI_API_KEY or MNEMOGATE_UPSTREAM. With neither it is the
-bundled rule-based model, and every place that could be taken for a real model's answer says so.
+The second session is sent no history. The upstream is named by OPENAI_API_KEY or
+MNEMOGATE_UPSTREAM. Without them it is the bundled rule-based model, and everything that could be
+mistaken for a real model's answer says so.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SESSIONS = (
 
 @dataclass(frozen=True, slots=True)
 class DemoUpstream:
-    """Which model answers. key: what the client sends. bundled: it is the stand-in."""
+    """The model that answers. key: sent by the client. bundled: it is the stand-in."""
 
     url: str
     key: str
@@ -83,13 +83,13 @@ def demo(port: int, once: bool) -> None:
         import openai  # noqa: F401
     except ImportError as e:
         raise CommandFailed(
-            "The demo speaks through the OpenAI SDK, which is not installed: run pip install "
+            "The demo needs the OpenAI SDK, which is not installed: run pip install "
             "'.[demo]' in the folder of Mnemogate's source"
         ) from e
     for number in (
         signal.SIGINT,
         signal.SIGTERM,
-    ):  # also where the parent ignores SIGINT, as a shell does for what runs behind it
+    ):  # even if the parent ignores SIGINT, as a shell does for background processes
         signal.signal(number, _stop)
     with contextlib.suppress(KeyboardInterrupt):
         _run(port, once)
@@ -106,7 +106,7 @@ def _run(port: int, once: bool) -> None:
     from gateway.config.loader import load
 
     with _model(os.environ) as upstream, _port(port) as sock, _data() as data:
-        # Not from the environment: what the demo says must not end up in somebody's real memory.
+        # Not from the environment: the demo must not write to a real memory.
         settings = load(
             None,
             {},
@@ -119,8 +119,8 @@ def _run(port: int, once: bool) -> None:
         )
         if settings.mode == "managed":
             raise CommandFailed(
-                "Managed keys were made in the demo's data folder, so the demo's own client "
-                f"would be refused. Remove {data}, which holds nothing but demos, and start "
+                "The demo's data folder has managed keys, so the demo's own client "
+                f"would be refused. Remove {data}, which only contains demo data, and start "
                 "again."
             )
         with (
@@ -133,16 +133,14 @@ def _run(port: int, once: bool) -> None:
             _play(url, upstream, user, api)
             if once:
                 return
-            _point(url, upstream, user, data)
+            _show_next_steps(url, upstream, user, data)
             while True:
                 time.sleep(3600)
 
 
 @contextlib.contextmanager
 def _model(env: Mapping[str, str]) -> Iterator[DemoUpstream]:
-    """The upstream that the environment names, or the bundled one for as long as the context
-    lasts.
-    """
+    """Yield the upstream that the environment names, or a bundled one."""
     key, url, model = (
         env.get("OPENAI_API_KEY"),
         env.get("MNEMOGATE_UPSTREAM"),
@@ -178,7 +176,7 @@ def _first_model(base: str) -> str:
         return str(answer.json()["data"][0]["id"])
     except (httpx.HTTPError, ValueError, KeyError, IndexError, TypeError) as e:
         raise CommandFailed(
-            f"{base} lists no models ({e}). Is it running? MNEMOGATE_DEMO_MODEL names a model "
+            f"{base} lists no models ({e}). Is it running? Set MNEMOGATE_DEMO_MODEL to a model "
             "of it."
         ) from e
 
@@ -200,9 +198,7 @@ def _port(port: int) -> socket.socket:
 
 @contextlib.contextmanager
 def _data() -> Iterator[Path]:
-    """A folder of the demo's own beside the user's memory; a temporary one where that cannot be
-    written.
-    """
+    """Yield the demo's own data folder; a temporary one if that is not writable."""
     from gateway.config.settings import data_folder
 
     folder = data_folder() / "demo"
@@ -210,7 +206,7 @@ def _data() -> Iterator[Path]:
         private(folder)
         with tempfile.TemporaryFile(dir=folder):
             pass
-    except (OSError, RuntimeError):  # no home, or not ours to write
+    except (OSError, RuntimeError):  # no home folder, or not writable
         with tempfile.TemporaryDirectory(prefix="mnemogate-demo-") as temporary:
             yield Path(temporary)
         return
@@ -231,7 +227,7 @@ def _introduce(url: str, upstream: DemoUpstream, user: str) -> None:
         )
     else:
         click.echo(f"Model: {upstream.model} at {upstream.url}")
-    click.echo(f"User:  {user} (the request's own member `user`)")
+    click.echo(f"User:  {user} (the request's `user` member)")
 
 
 def _play(url: str, upstream: DemoUpstream, user: str, api: ManagementClient) -> None:
@@ -244,8 +240,8 @@ def _play(url: str, upstream: DemoUpstream, user: str, api: ManagementClient) ->
             + ("streaming" if streamed else "not streaming; nothing of session 1 is sent"),
             dim=True,
         )
-        messages: list[dict[str, str]] = []  # what an app keeps: it ends with its session
-        # The gateway is on this machine, where no proxy of the environment leads.
+        messages: list[dict[str, str]] = []  # kept by an app for one session
+        # The gateway is on this machine, so the environment's proxy is not used.
         straight = DefaultHttpxClient(trust_env=False)
         with OpenAI(
             base_url=f"{url}/v1", api_key=upstream.key, max_retries=1, http_client=straight
@@ -277,7 +273,7 @@ def _refusal(error: Exception, upstream: DemoUpstream) -> str:
 
 
 def _ask(client: OpenAI, body: dict[str, Any], streamed: bool) -> tuple[str, str | None]:
-    """Print the answer as it comes. Returns its text and the name of its explain record."""
+    """Print the answer as it arrives; return its text and the id of its explain record."""
     click.echo("Assistant: ", nl=False)
     raw: Any = client.chat.completions.with_raw_response.create(**body, stream=streamed)
     if streamed:
@@ -293,7 +289,7 @@ def _ask(client: OpenAI, body: dict[str, Any], streamed: bool) -> tuple[str, str
     return text, raw.headers.get("x-memory-explain")
 
 
-def _point(url: str, upstream: DemoUpstream, user: str, data: Path) -> None:
+def _show_next_steps(url: str, upstream: DemoUpstream, user: str, data: Path) -> None:
     key = '"any"' if upstream.bundled else "your provider's key"
     header = "" if upstream.bundled else ' -H "authorization: Bearer $OPENAI_API_KEY"'
     click.secho("\nNow your own app", bold=True)
@@ -319,7 +315,7 @@ def _point(url: str, upstream: DemoUpstream, user: str, data: Path) -> None:
 
 
 def _command() -> str:
-    """How this user calls `mnemogate`: by its path where it is not installed for all."""
+    """Return how this user runs `mnemogate`: by its path if it is not on PATH."""
     called = Path(sys.argv[0])
     return (
         os.path.relpath(called)

@@ -1,7 +1,4 @@
-"""`mnemogate doctor`: is everything there that `serve` needs, and what is missing for more.
-
-Changes nothing.
-"""
+"""`mnemogate doctor`: check what `serve` needs. Changes nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +26,10 @@ COLOURS = {"ok": "green", "note": "yellow", "failed": "red"}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check. note: works without it, or worth knowing; failed: `serve` will not do its work."""
+    """The result of one check.
+
+    note: not required, or worth knowing. failed: `serve` would not work.
+    """
 
     what: str
     state: Literal["ok", "note", "failed"]
@@ -41,7 +41,7 @@ class Finding:
 @serve_options
 def doctor(serving: Serving, as_json: bool) -> None:
     """Check the configuration, data folder, database, upstreams and port, as `serve` with the same
-    options would find them. Exit code 1 when something would not work.
+    options would find them. The exit code is 1 if something would not work.
 
     \b
     Examples:
@@ -63,9 +63,7 @@ def doctor(serving: Serving, as_json: bool) -> None:
 
 
 def checks(serving: Serving) -> Iterator[Finding]:
-    """Yield every check in turn; those that need the configuration end with it when it cannot be
-    used.
-    """
+    """Yield the results; if the configuration is unusable, the checks that need it are skipped."""
     from gateway.config.settings import ConfigError
 
     yield _version()
@@ -107,17 +105,17 @@ def _version() -> Finding:
 
 def _data(settings: Settings) -> Finding:
     folder = settings.data
-    there = folder
-    while not there.exists() and there != there.parent:
-        there = there.parent
-    if not there.is_dir() or not os.access(there, os.W_OK):
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
         return Finding(
             "data folder",
             "failed",
             f"{folder} cannot be written. Set storage.data or MNEMOGATE_DATA to a folder of yours",
         )
     return Finding(
-        "data folder", "ok", f"{folder}{'' if folder.exists() else ' (made at the first start)'}"
+        "data folder", "ok", f"{folder}{'' if folder.exists() else ' (created at the first start)'}"
     )
 
 
@@ -142,10 +140,10 @@ def _database(settings: Settings) -> Finding:
         return Finding(
             "database",
             "note",
-            f"{settings.database.partition('://')[0]}: not looked at; only SQLite is",
+            f"{settings.database.partition('://')[0]}: not checked; only SQLite is",
         )
     if not path.exists():
-        return Finding("database", "ok", f"{path} (made at the first start)")
+        return Finding("database", "ok", f"{path} (created at the first start)")
     try:
         connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=2)
         try:
@@ -191,19 +189,19 @@ def _upstream(name: str, settings: Settings) -> Finding:
         return Finding(
             "upstream",
             "failed",
-            f"{told}: it wants a key, and clients send none of theirs here: set "
+            f"{told}: it needs a key, and clients send none in this mode: set "
             f"providers.{name}.api_key",
         )
     if status in ABSENT:
         step = "check its base_url, which usually ends in /v1"
         return Finding("upstream", "note", f"{told} to /models: {step}")
     if status == 401:
-        return Finding("upstream", "ok", f"{told}: it wants a key, and none was tried")
+        return Finding("upstream", "ok", f"{told}: it needs a key; none was sent")
     return Finding("upstream", "ok" if status < 500 else "note", told)
 
 
 async def _ask_for_models(name: str, settings: Settings) -> tuple[int, str | None]:
-    """Return what the list of models is answered with, and why that is the wrong address, if it is.
+    """Return the status of the list of models, and why the URL is wrong, if it is.
 
     Raises GatewayError.
     """
@@ -222,8 +220,8 @@ def _tokenizers(settings: Settings) -> Finding:
         return Finding(
             "tokenizers",
             "note",
-            f"{', '.join(missing)} not in {into}: tokens are estimated; `mnemogate fetch "
-            "tokenizers` gets them",
+            f"{', '.join(missing)} not in {into}: tokens are estimated; run `mnemogate fetch "
+            "tokenizers` for exact counts",
         )
     return Finding("tokenizers", "ok", f"{', '.join(FAMILIES)} in {into}")
 

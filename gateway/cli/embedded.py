@@ -1,6 +1,4 @@
-"""A gateway inside this process: its port, and a thread that serves it while a command talks to
-it.
-"""
+"""A gateway inside this process: its socket, and a thread that serves it during a command."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ START_SECONDS = 20.0
 def bind_socket(host: str, port: int) -> socket.socket:
     """Return a listening socket.
 
-    Raises Failed, saying what to do, when the address cannot be had.
+    Raises CommandFailed, with the next step, if the address cannot be used.
     """
     try:
         family, _, _, _, address = socket.getaddrinfo(
@@ -49,9 +47,9 @@ def bind_socket(host: str, port: int) -> socket.socket:
 
 
 def url_of(sock: socket.socket) -> str:
-    """Return where a client on this machine reaches the socket."""
+    """Return the URL by which a client on this machine reaches the socket."""
     host, port = sock.getsockname()[:2]
-    # read, not bound
+    # only compared, not bound
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
     return f"http://{host}:{port}"
 
@@ -60,11 +58,10 @@ def url_of(sock: socket.socket) -> str:
 def serve_in_thread(
     settings: Settings, sock: socket.socket, patience: float = 5.0
 ) -> Iterator[str]:
-    """Serves the settings on the socket for as long as the context lasts.
+    """Serve the settings on the socket while the context lasts; yield the URL.
 
-    Yields its URL. patience: seconds to drain.
-
-    Raises ConfigError, or Failed when the memory store cannot be opened.
+    patience: seconds to drain. Raises ConfigError, or CommandFailed if the memory store cannot be
+    opened.
     """
     from gateway.app import create_app
     from gateway.server.uvicorn_server import server_for
@@ -80,8 +77,9 @@ def serve_in_thread(
                 raise CommandFailed(f"{settings.database}: {app.gateway.memory.outdated}")
             if not thread.is_alive() or time.monotonic() > until:
                 raise CommandFailed(
-                    f"The memory store {settings.database} cannot be opened. `mnemogate doctor` "
-                    "looks closer."
+                    f"The memory store {settings.database} cannot be opened. Run `mnemogate "
+                    "doctor` "
+                    "to find out why."
                 )
             time.sleep(0.01)
         yield url_of(sock)

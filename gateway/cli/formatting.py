@@ -1,4 +1,4 @@
-"""What the memory did for one answer, as lines to show beside it. Pure."""
+"""Format what the memory did for one answer. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 WIDTH = 110
-MISSING = ["(what the memory did is not available: the explain record could not be read)"]
+MISSING = ["(what the memory did is unknown: the explain record could not be read)"]
 
 
 def tool_lines(record: dict[str, Any] | None) -> list[str]:
@@ -19,7 +19,7 @@ def tool_lines(record: dict[str, Any] | None) -> list[str]:
 
 
 def arguments(value: Any) -> str:
-    """Return a call's arguments as a person would write them, cut to one line."""
+    """Return a call's arguments in readable form, cut to one line."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

@@ -1,4 +1,4 @@
-"""`mnemogate index ...`: what search reads, made anew from the record."""
+"""`mnemogate index ...`: rebuild the search index from the stored rows."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from memory import Database
     from memory.jobs.reindex import ReindexProgress
 
-NOTE = "index-rebuild"  # how far a rebuild is, in the data folder, until it is done
-PAUSE_SECONDS = 0.02  # seconds between two pieces, at least
-REPORT_SECONDS = 1.0  # between two lines of progress
-STALLED = 30.0  # seconds without a vector after which nobody waits for more
+NOTE = "index-rebuild"  # file in the data folder with the progress of a rebuild
+PAUSE_SECONDS = 0.02  # shortest pause between two pages
+REPORT_SECONDS = 1.0  # between two progress lines
+STALLED = 30.0  # seconds without a new vector, after which the command stops waiting
 
 
 @click.group(short_help="Rebuild the search index.")
@@ -34,19 +34,18 @@ def index() -> None:
     """
 
 
-@index.command(short_help="Keywords, and vectors where an embedder is configured.")
+@index.command(short_help="Rebuild keywords, and vectors if configured.")
 @click.option(
     "--fresh",
     is_flag=True,
-    help="Drop the keyword index first, for one that is damaged; search finds little until the "
-    "end.",
+    help="Drop the keyword index first, if it is damaged; search finds little until the end.",
 )
 @config_option
 def rebuild(config: Path | None, fresh: bool) -> None:
     """Rebuild the search index; the gateway may keep running.
 
-    Interrupted, it goes on from there the next time. Missing vectors are made by the gateway that
-    runs, and this waits for them; if none runs, by the next one that does.
+    If interrupted, it resumes the next time. Missing vectors are made by the running gateway, and
+    the command waits for them; if none runs, they are made when one starts.
 
     \b
     Example:
@@ -71,7 +70,7 @@ async def _rebuilt(settings: Settings, fresh: bool) -> None:
     await db.open()
     try:
         if not settings.sqlite_file:
-            click.echo("keywords: kept in SQLite only")
+            click.echo("keywords: only SQLite has this index")
         else:
             mark = reindex.ReindexProgress() if fresh else _read_note(note)
             if fresh:
@@ -92,10 +91,10 @@ async def _keywords(db: Database, mark: ReindexProgress, note: Path) -> None:
         time.monotonic(),
     )
     if mark != reindex.ReindexProgress():
-        click.echo(f"going on in the {mark.kind} after {mark.after}")
+        click.echo(f"resuming in the {mark.kind} after {mark.after}")
     while mark.kind != "done":
         kind, begun = mark.kind, time.monotonic()
-        mark, count = await db.write(partial(reindex.step, mark=mark))
+        mark, count = await db.write(partial(reindex.step, progress=mark))
         _note(note, mark)
         done[kind] += count
         if time.monotonic() - told >= REPORT_SECONDS:
@@ -103,15 +102,16 @@ async def _keywords(db: Database, mark: ReindexProgress, note: Path) -> None:
             click.echo(f"{kind}: {done[kind]} of {sizes[kind.rpartition(' ')[2]]}")
         await asyncio.sleep(
             max(PAUSE_SECONDS, time.monotonic() - begun)
-        )  # else a gateway that runs would hardly find a moment to write
+        )  # so that a running gateway can write in between
     click.echo(
         f"keywords: {done['messages']} messages and {done['passages']} passages are in the index"
     )
 
 
 async def _vectors(db: Database, settings: Settings) -> None:
-    """Have the running gateway make what is missing, and tells how far it is: it alone holds the
-    embedder and the index.
+    """Wait for the running gateway to make missing vectors, and show the progress.
+
+    Only the gateway has the embedder and the index.
     """
     from gateway.cli.lockfile import running_url
     from memory.jobs import reindex
@@ -130,22 +130,22 @@ async def _vectors(db: Database, settings: Settings) -> None:
             break
         if running_url(settings.data) is None:
             click.echo(
-                f"vectors: {scopes} users are queued; the gateway looks after them at its next "
+                f"vectors: {scopes} users are queued; the gateway will process them at its next "
                 "start"
             )
             return
         if time.monotonic() - since > STALLED:
             click.echo(
-                f"vectors: none were made for {STALLED:.0f} seconds; the gateway tries again in "
-                "the background, and /memory/v1/jobs tells what failed"
+                f"vectors: no progress for {STALLED:.0f} seconds; the gateway will retry in "
+                "the background, and /memory/v1/jobs shows what failed"
             )
             return
         await asyncio.sleep(REPORT_SECONDS)
     if refused := await db.read(lambda conn: vectors.count_refused(conn, model)):
-        click.echo(f"vectors: {model} refused {refused} of the texts, which words alone find")
+        click.echo(f"vectors: {model} refused {refused} texts, which only keyword search finds")
     if waiting := left.get("waiting"):
         click.echo(
-            f"vectors: {waiting} users wait for a request of theirs, which brings the credential"
+            f"vectors: {waiting} users wait for their next request, which brings a credential"
         )
 
 

@@ -1,6 +1,6 @@
-"""`mnemogate jobs ...`: background jobs, those that gave up first of all.
+"""`mnemogate jobs ...`: list background jobs, and retry those that failed.
 
-Every command is a call of the management API.
+Every command calls the management API.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ STATES = (
     "running",
     "waiting",
     "dead",
-)  # those of memory.management.jobs, which would load the store for a --help
+)  # as in memory.management.jobs, importing which would load the store
 
 
 @click.group(short_help="List and retry failed background jobs.")
 def jobs() -> None:
-    """List background jobs, and retry failed ones. What a job is about is never shown.
+    """List background jobs, and retry failed ones. The content of a job is never shown.
 
     \b
     Examples:
@@ -42,8 +42,7 @@ def jobs() -> None:
 @json_option
 @where_options
 def list_(where: GatewayOptions, state: str, as_json: bool) -> None:
-    """List the jobs that gave up after all their attempts, with the kind of failure the last one
-    ended in.
+    """List the jobs that failed in all their attempts, with the kind of the last failure.
 
     \b
     Example:
@@ -56,13 +55,13 @@ def list_(where: GatewayOptions, state: str, as_json: bool) -> None:
         return
     for job in found:
         of = (
-            f"{job['tenant']}/{job['user'] or '(nobody named)'}"
+            f"{job['tenant']}/{job['user'] or '(unnamed)'}"
             if job["tenant"]
             else "the gateway itself"
         )
         click.secho(f"{job['id']}  {job['kind']} of {of}", bold=True)
         click.echo(
-            f"  {job['state']} after {job['attempts']} attempts, made "
+            f"  {job['state']} after {job['attempts']} attempts, created "
             f"{job['created_at'][:16]}{': ' + job['error'] if job['error'] else ''}"
         )
     if not found:
@@ -73,7 +72,7 @@ def list_(where: GatewayOptions, state: str, as_json: bool) -> None:
 @click.argument("which", metavar="ID")
 @where_options
 def retry(where: GatewayOptions, which: str) -> None:
-    """Give the dead job ID all its attempts again. It runs as soon as a gateway does.
+    """Retry the failed job ID, with all its attempts. It runs as soon as a gateway does.
 
     \b
     Example:
@@ -81,4 +80,4 @@ def retry(where: GatewayOptions, which: str) -> None:
     """
     with open_api(where) as api:
         api.call("POST", f"/jobs/{quote(which, safe='')}/retry")
-    click.echo(f"{which} is tried again")
+    click.echo(f"{which} will be retried")

@@ -1,10 +1,8 @@
-"""`mnemogate keys ...`: managed keys, made, listed and revoked.
+"""`mnemogate keys ...`: create, list and revoke managed keys.
 
-Every command is a call of the management API.
-
-Where no gateway runs, one is opened for the command alone, with an admin key that nobody else ever
-learns: so the first key can be made before any gateway ran, and a gateway that no admin key is left
-for can be had again.
+Every command calls the management API. If no gateway runs, one is opened for the command, with an
+admin key that nobody else ever learns. So the first key can be created before any gateway ran, and
+a gateway without an admin key can be repaired.
 """
 
 from __future__ import annotations
@@ -26,8 +24,8 @@ if TYPE_CHECKING:
 
 OWN = "mnemogate-keys-command"
 FIRST = (
-    "It is the first key of this data folder: from now on every request needs a managed key, "
-    "also once all are revoked. What single-user mode remembered belongs to the tenant "
+    "This is the first key of this data folder: from now on every request needs a managed key, "
+    "even after all are revoked. What single-user mode remembered belongs to the tenant "
     "'local'."
 )
 LIMITS = ("rpm", "tpm", "concurrent")
@@ -36,10 +34,10 @@ BUDGET = ("usd", "period")
 
 @click.group(short_help="Create, list and revoke managed keys.")
 def keys() -> None:
-    """Make, list and revoke managed keys: what a client sends in place of a provider's key.
+    """Create, list and revoke managed keys, which clients send instead of a provider's key.
 
-    Goes through the gateway that runs on your data folder, which asks for an admin key (--key or
-    MNEMOGATE_KEY) once keys are managed; works on the database itself where none runs.
+    Uses the gateway that runs on your data folder, which needs an admin key (--key or
+    MNEMOGATE_KEY) once there are managed keys. If none runs, uses the database directly.
 
     \b
     Examples:
@@ -51,12 +49,12 @@ def keys() -> None:
 
 @contextmanager
 def open_admin_api(where: GatewayOptions) -> Iterator[ManagementClient]:
-    """The API with a say over keys. Raises Failed, ConfigError."""
+    """Yield the API with permission to manage keys. Raises CommandFailed, ConfigError."""
     from gateway.config.loader import read_settings
 
     settings = read_settings(
         where.config
-    )  # may lend a provider's key yet: what is missing may be the key that is now made
+    )  # not yet checked for serving, which may need the very key to be created
     if url := where.url or running_url(settings.data):
         with connect(url, where.key or token_for(url, settings)) as api:
             yield api
@@ -77,19 +75,19 @@ def open_admin_api(where: GatewayOptions) -> Iterator[ManagementClient]:
 
 
 class Money(click.FloatRange):
-    """An amount: unlike a range's, a number."""
+    """An amount; infinity and NaN are refused."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         amount = float(super().convert(value, param, ctx))
         if not math.isfinite(amount):
-            self.fail(f"{value} is no amount.", param, ctx)
+            self.fail(f"{value} is not an amount.", param, ctx)
         return amount
 
 
 @keys.command(short_help="Create a key.")
-@click.option("--name", required=True, help="Its name in lists, in the log and in usage records.")
+@click.option("--name", required=True, help="Its name in lists, logs and usage records.")
 @click.option(
     "--tenant",
     required=True,
@@ -118,8 +116,7 @@ class Money(click.FloatRange):
     "--path",
     "paths",
     multiple=True,
-    help="A relayed path it may reach beyond the stateless ones, such as '/v1/files*'; may be "
-    "given several times.",
+    help="A relayed path it may use beyond the stateless ones, such as '/v1/files*'. Repeatable.",
 )
 @click.option("--rpm", type=click.IntRange(0), help="Requests a minute.  [default: no limit]")
 @click.option("--tpm", type=click.IntRange(0), help="Tokens a minute.  [default: no limit]")
@@ -135,9 +132,9 @@ class Money(click.FloatRange):
 @json_option
 @where_options
 def create(where: GatewayOptions, as_json: bool, **asked: Any) -> None:
-    """Make a key and print it, alone, on standard output.
+    """Create a key and print it, alone, on standard output.
 
-    It is shown this once: only its hash is kept.
+    It is shown only once, since only its hash is stored.
 
     \b
     Examples:
@@ -163,8 +160,8 @@ def create(where: GatewayOptions, as_json: bool, **asked: Any) -> None:
         print_json(made)
         return
     click.echo(
-        f"{made['id']}: {made['name']} of {made['tenant']}, {may(made)}. Keep the key, it is "
-        "shown this once:",
+        f"{made['id']}: {made['name']} of {made['tenant']}, {may(made)}. Save the key, it is "
+        "shown only once:",
         err=True,
     )
     click.echo(made["key"])
@@ -173,7 +170,7 @@ def create(where: GatewayOptions, as_json: bool, **asked: Any) -> None:
 
 
 def may(key: dict[str, Any]) -> str:
-    """Return what a key may do, in a line."""
+    """Describe in one line what a key may do."""
     users = key["users"] + (
         [key["default_user"]]
         if key["default_user"] and key["default_user"] not in key["users"]
@@ -201,9 +198,9 @@ def may(key: dict[str, Any]) -> str:
 @json_option
 @where_options
 def list_(where: GatewayOptions, every: bool, as_json: bool) -> None:
-    """List the keys of the configuration and those that were made.
+    """List the configured keys and the created ones.
 
-    The keys themselves are not to be had: only hashes are kept.
+    The keys themselves cannot be shown, since only their hashes are stored.
 
     \b
     Example:
@@ -217,21 +214,21 @@ def list_(where: GatewayOptions, every: bool, as_json: bool) -> None:
         print_json(found)
         return
     for key in found:
-        since = f"made {key['created_at'][:16]}" if key["created_at"] else "in the configuration"
+        since = f"created {key['created_at'][:16]}" if key["created_at"] else "in the configuration"
         ended = f", revoked {key['revoked_at'][:16]}" if key["revoked_at"] else ""
         click.secho(f"{key['name']}  of {key['tenant']}, {since}{ended}", bold=True)
         click.echo(f"  {key['id'] or '':<36}  {may(key)}")
     if not found:
-        click.echo("There are no keys. `mnemogate keys create` makes one.", err=True)
+        click.echo("There are no keys. Create one with `mnemogate keys create`.", err=True)
 
 
 @keys.command(short_help="Revoke a key.")
 @click.argument("which", metavar="KEY")
 @where_options
 def revoke(where: GatewayOptions, which: str) -> None:
-    """Revoke KEY, named by its name or id (never by the key itself).
+    """Revoke KEY, given by its name or id (never the key itself).
 
-    A running gateway refuses it from the next request on.
+    A running gateway refuses it at once.
 
     \b
     Example:
@@ -245,55 +242,53 @@ def revoke(where: GatewayOptions, which: str) -> None:
 
 
 def key_summary(settings: Settings) -> str:
-    """Return how many keys may be used at the start."""
+    """Return how many keys are valid at the start."""
     made = (
-        f"{settings.key_counts.live} made"
+        f"{settings.key_counts.live} created"
         if settings.key_counts
-        else "the database cannot be read for those made"
+        else "the database cannot be read for created ones"
     )
     return f"{len(settings.keys)} in the configuration, {made}"
 
 
 def missing_admin_warning(settings: Settings) -> str | None:
-    """Return what the keys there are leave undone, where keys are managed."""
+    """Return a warning if the managed keys do not suffice; None otherwise."""
     if settings.mode != "managed" or settings.key_counts is None:
         return None
     if not settings.keys and not settings.key_counts.live:
         return (
-            "every key is revoked, so nobody is served: `mnemogate keys create --name NAME "
-            "--tenant TENANT` makes another"
+            "every key is revoked, so nobody is served; create one with `mnemogate keys create "
+            "--name NAME "
+            "--tenant TENANT`"
         )
     if not settings.key_counts.admins and not any(key.admin for key in settings.keys):
         return (
-            "no key is an admin's, so keys are made and revoked only while the gateway is "
-            "stopped: `mnemogate keys create --admin --name NAME --tenant TENANT` makes one"
+            "there is no admin key, so keys can only be created and revoked while the gateway is "
+            "stopped; create one with `mnemogate keys create --admin --name NAME --tenant TENANT`"
         )
     return None
 
 
 def keyless_provider_warnings(settings: Settings) -> list[str]:
-    """Return the providers that are called without any key and probably want one: no client's is
-    sent on.
+    """Return warnings for providers that are called without any key but probably need one.
 
-    Never refused, since none need want one.
+    Not an error, since no server has to need one.
     """
     from gateway.errors import redact_url
 
     if settings.mode == "own-key":
         return []
     return [
-        f"providers.{name} has no api_key, and no client's key is sent on: "
+        f"providers.{name} has no api_key, and clients' keys are not forwarded: "
         f"{redact_url(p.base_url)} is called without one. Set providers.{name}.api_key, unless "
-        "that server wants none"
+        "that server needs none"
         for name, p in settings.providers.items()
         if not p.api_key and not _keyless(p.base_url)
     ]
 
 
 def _keyless(url: str) -> bool:
-    """Tell whether a server is one's own by its address, as those that want no key are, or is told
-    who calls by the address itself.
-    """
+    """Tell whether a server probably needs no key: it is local, or its URL has credentials."""
     from gateway.config.addresses import nearby
 
     parts = urlsplit(url)

@@ -1,5 +1,6 @@
-"""Which gateway serves a data folder: a note in it, locked for as long as that gateway lives, so a
-dead one never misleads.
+"""Which gateway serves a data folder: a file in it, locked while the gateway lives.
+
+So a dead gateway never misleads.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ NOTE = "running"
 
 
 def _try_lock(fd: int) -> bool:
-    """Take the note's lock; False when a living gateway holds it.
+    """Take the file's lock; False if a living gateway holds it.
 
-    Where there are no such locks, always True.
+    Always True on systems without such locks.
     """
     try:
         import fcntl
@@ -31,7 +32,7 @@ def _try_lock(fd: int) -> bool:
 
 
 def _is_locked(fd: int) -> bool:
-    for _ in range(5):  # a command that looks holds the lock for an instant
+    for _ in range(5):  # a command that checks holds the lock for a moment
         if _try_lock(fd):
             return True
         time.sleep(0.05)
@@ -40,10 +41,7 @@ def _is_locked(fd: int) -> bool:
 
 @contextlib.contextmanager
 def hold_lock(data: Path, url: str) -> Iterator[str | None]:
-    """Notes for the commands that `url` serves this data folder.
-
-    Yields the gateway that already does, if one does.
-    """
+    """Record that `url` serves this data folder; yield the gateway that already does, if any."""
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     fd = os.open(data / NOTE, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -61,7 +59,7 @@ def hold_lock(data: Path, url: str) -> Iterator[str | None]:
 
 
 def running_url(data: Path) -> str | None:
-    """Return the URL of the gateway that serves this data folder now; None where there is none."""
+    """Return the URL of the gateway that serves this data folder; None if there is none."""
     try:
         fd = os.open(data / NOTE, os.O_RDWR)
     except OSError:

@@ -1,6 +1,4 @@
-"""`mnemogate`: the commands, and what a failure of theirs looks like: one message, an exit code, no
-traceback.
-"""
+"""`mnemogate`: the commands. A failure is one message and an exit code, without a traceback."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from gateway.cli.users import users
 
 
 class Commands(click.Group):
-    """Turns a configuration that cannot be used into exit code 2 and its message."""
+    """Reports an unusable configuration with its message and exit code 2."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

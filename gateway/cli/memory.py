@@ -1,6 +1,6 @@
-"""`mnemogate memory ...`: a user's memory, seen and steered.
+"""`mnemogate memory ...`: see and change a user's memory.
 
-Every command is a few calls of the management API.
+Every command makes a few calls of the management API.
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ from gateway.cli.options import (
     where_options,
 )
 
-KNOWN = 20  # users that are named
+KNOWN = 20  # most users listed in a message
 PASSAGE = re.compile(r"passage_[0-9a-f]{32}")
-FRAME = 2  # lines of an export that are no record: its first and its last
+FRAME = 2  # lines of an export that are not records: its first and last
 
 
-@click.group(short_help="See and steer a user's memory.")
+@click.group(short_help="See and change a user's memory.")
 def memory() -> None:
-    """See and steer a user's memory.
+    """See and change a user's memory.
 
-    Goes through the gateway that runs on your data folder; opens the database itself where none
-    runs.
+    Uses the gateway that runs on your data folder. If none runs, uses the database directly.
 
     \b
     Examples:
@@ -45,7 +44,7 @@ def memory() -> None:
 
 
 class UserMemory:
-    """A user's and agent's memory, behind the API."""
+    """The memory of a user and agent, through the API."""
 
     def __init__(self, api: ManagementClient, user: str, agent: str | None) -> None:
         self.api, self.user = api, user
@@ -66,7 +65,10 @@ class UserMemory:
 
 
 def person_options(command: Callable[..., None], *, makes: bool = False) -> Callable[..., Any]:
-    """--user, --agent and where, handed to the command as one `person`. makes: see `opened`."""
+    """Add --user, --agent and the gateway options, passed as one `person`.
+
+    makes: see `open_api`.
+    """
 
     @click.option(
         "--agent",
@@ -77,7 +79,7 @@ def person_options(command: Callable[..., None], *, makes: bool = False) -> Call
     @wraps(command)
     def wrapped(where: GatewayOptions, user: str, agent: str | None, **options: Any) -> None:
         if not user:
-            raise CommandFailed("--user is empty. Name the user whose memory is meant.")
+            raise CommandFailed("--user is empty. Name the user.")
         with open_api(where, makes=makes) as api:
             command(person=UserMemory(api, user, agent), **options)
 
@@ -91,8 +93,7 @@ making_person_options = partial(person_options, makes=True)
 @json_option
 @person_options
 def show(person: UserMemory, as_json: bool) -> None:
-    """Show the user's memory blocks, which are always before the model's eyes, and the newest
-    passages.
+    """Show the user's memory blocks, which the model always sees, and the newest passages.
 
     \b
     Example:
@@ -120,17 +121,18 @@ def show(person: UserMemory, as_json: bool) -> None:
 
 
 def _require_known(person: UserMemory) -> None:
-    """Raises Failed, with those who are known, for a user of whom nothing is stored."""
+    """Raise CommandFailed, listing known users, if nothing is stored about the user."""
     names = [user["id"] for user in person.api.pages("/users", {"limit": 200})]
     if person.user not in names:
         more = ", ..." if len(names) > KNOWN else ""
         known = (
-            f"Known here: {', '.join(names[:KNOWN])}{more}. --user names one"
+            f"Known users: {', '.join(names[:KNOWN])}{more}. Choose one with --user"
             if names
-            else "Nobody is known here yet"
+            else "There are no users yet"
         )
         raise CommandFailed(
-            f"Nothing is stored of the user {person.user!r}. {known}; `mnemogate users` lists all."
+            f"Nothing is stored about the user {person.user!r}. {known}; `mnemogate users` "
+            "lists all."
         )
 
 
@@ -140,9 +142,7 @@ def indent(text: str) -> str:
 
 @memory.command(short_help="Store a passage.")
 @click.argument("text")
-@click.option(
-    "--tag", "tags", multiple=True, help="A tag to find it by; may be given several times."
-)
+@click.option("--tag", "tags", multiple=True, help="A tag to find it by. Repeatable.")
 @making_person_options
 def remember(person: UserMemory, text: str, tags: tuple[str, ...]) -> None:
     """Store TEXT in archival memory, where the model finds it by searching.
@@ -165,7 +165,7 @@ def remember(person: UserMemory, text: str, tags: tuple[str, ...]) -> None:
 def edit(person: UserMemory, label: str, value: str | None) -> None:
     """Change the block LABEL: by --value, from standard input, or in your $EDITOR.
 
-    Refused when it changed meanwhile. A LABEL that is not there yet makes a block.
+    Refused if it changed meanwhile. A LABEL that does not exist yet creates a block.
 
     \b
     Examples:
@@ -187,7 +187,7 @@ def edit(person: UserMemory, label: str, value: str | None) -> None:
 
 
 def _ask_for_text(before: str) -> str | None:
-    """New text from a pipe or the editor; None when the editor was left without saving."""
+    """Return new text from a pipe or the editor; None if the editor was left without saving."""
     if not sys.stdin.isatty():
         text = sys.stdin.read().removesuffix("\n")
         if not text.strip():
@@ -205,8 +205,8 @@ def _ask_for_text(before: str) -> str | None:
 @click.argument("what")
 @person_options
 def forget(person: UserMemory, what: str) -> None:
-    """Forget WHAT: a passage by its id, or a text wherever it is exactly a passage or a line of a
-    block. `undo` takes it back.
+    """Forget WHAT: a passage by its id, or a text that is exactly a passage or a line of a block.
+    `undo` restores it.
 
     \b
     Examples:
@@ -225,7 +225,7 @@ def forget(person: UserMemory, what: str) -> None:
     )
     for ident in idents:
         person.call("POST", "passages", ident, "forget")
-        click.echo(f"{ident} is forgotten; `mnemogate memory undo {ident}` brings it back")
+        click.echo(f"{ident} is forgotten; `mnemogate memory undo {ident}` restores it")
     cut = [
         block["label"]
         for block in person.call("GET", "blocks")["data"]
@@ -233,13 +233,14 @@ def forget(person: UserMemory, what: str) -> None:
     ]
     if not idents and not cut:
         raise CommandFailed(
-            "No passage and no line of a block is exactly that text. `mnemogate memory search "
-            f"--json` tells ids: {what[:80]!r}"
+            "No passage and no line of a block is exactly that text. Find the id with "
+            "`mnemogate memory search "
+            f"--json`: {what[:80]!r}"
         )
 
 
 def _remove_line(person: UserMemory, block: dict[str, Any], line: str) -> bool:
-    """Take the line out of the block, where it is in it."""
+    """Remove the line from the block, if it has it."""
     lines = block["value"].split("\n")
     kept = [one for one in lines if _squeeze(one) != line]
     if not line or len(kept) == len(lines):
@@ -253,7 +254,7 @@ def _remove_line(person: UserMemory, block: dict[str, Any], line: str) -> bool:
     )
     click.echo(
         f"a line of {block['label']} is forgotten; `mnemogate memory undo {block['label']}` "
-        "brings it back"
+        "restores it"
     )
     return True
 
@@ -266,9 +267,9 @@ def _squeeze(text: str) -> str:
 @click.argument("label")
 @person_options
 def undo(person: UserMemory, label: str) -> None:
-    """Take the last change of the block LABEL back; repeated, it walks further back.
+    """Undo the last change of the block LABEL; repeat to undo earlier ones.
 
-    A deleted block is restored. Given the id of a forgotten passage, it brings that back.
+    A deleted block is restored, and so is a forgotten passage, given by its id.
 
     \b
     Example:
@@ -276,12 +277,12 @@ def undo(person: UserMemory, label: str) -> None:
     """
     if PASSAGE.fullmatch(label):
         click.echo(
-            f"{label} is back: {person.call('POST', 'passages', label, 'restore')['content']}"
+            f"{label} is restored: {person.call('POST', 'passages', label, 'restore')['content']}"
         )
         return
     block = person.call("POST", "blocks", quote(label, safe=""), "undo")
     if "value" not in block:
-        click.echo(f"{label} is gone again: it had been created by that change")
+        click.echo(f"{label} is removed, since that change had created it")
         return
     click.echo(f"{label} is now at version {block['version']}:")
     click.echo(indent(block["value"]) or "  (empty)")
@@ -292,7 +293,7 @@ def undo(person: UserMemory, label: str) -> None:
 @json_option
 @person_options
 def history(person: UserMemory, label: str, as_json: bool) -> None:
-    """Show who changed the block LABEL, when, and from what to what.
+    """Show the changes of the block LABEL: who, when, before and after.
 
     \b
     Example:
@@ -323,12 +324,12 @@ def history(person: UserMemory, label: str, as_json: bool) -> None:
     type=click.IntRange(1, 100),
     default=5,
     show_default=True,
-    help="At most so many of each.",
+    help="Most results of each kind.",
 )
 @json_option
 @person_options
 def search(person: UserMemory, query: str, limit: int, as_json: bool) -> None:
-    """Search what was stored and what was said, best first; --json tells why each was found.
+    """Search passages and messages, best first; --json shows how each was scored.
 
     \b
     Example:
@@ -361,7 +362,7 @@ def search(person: UserMemory, query: str, limit: int, as_json: bool) -> None:
 )
 @person_options
 def export(person: UserMemory, output: Path | None) -> None:
-    """Write everything that is stored of the user, one JSON object a line; `import` takes it back.
+    """Write everything stored about the user, one JSON object per line; `import` reads it.
 
     \b
     Example:
@@ -373,7 +374,7 @@ def export(person: UserMemory, output: Path | None) -> None:
     records = answer.content.count(b"\n") - FRAME
     if not records:
         raise CommandFailed(
-            f"Nothing is stored of the user {person.user!r}. Check --user, --agent and --url."
+            f"Nothing is stored about the user {person.user!r}. Check --user, --agent and --url."
         )
     if output is None:
         sys.stdout.buffer.write(answer.content)
@@ -391,7 +392,7 @@ def export(person: UserMemory, output: Path | None) -> None:
 @click.argument("file", type=click.File("rb"))
 @making_person_options
 def import_(person: UserMemory, file: Any) -> None:
-    """Store what FILE (an export; - for standard input) holds, for the user.
+    """Import FILE (an export; - for standard input) for the user.
 
     \b
     Example:
@@ -407,9 +408,9 @@ def import_(person: UserMemory, file: Any) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @person_options
 def erase(person: UserMemory, yes: bool) -> None:
-    """Erase everything of the user, always of all their agents, and print the receipt.
+    """Erase everything about the user, with all agents, and print a receipt.
 
-    `mnemogate db vacuum` then clears the files.
+    `mnemogate db vacuum` then removes it from the files.
 
     \b
     Example:
@@ -417,17 +418,17 @@ def erase(person: UserMemory, yes: bool) -> None:
     """
     if person.params:
         raise CommandFailed(
-            "A user is erased whole, with all agents, so --agent cannot be given. Leave it out."
+            "A user is always erased with all agents, so --agent cannot be given. Leave it out."
         )
     if not yes:
         click.confirm(
-            f"Erase every block, passage and message of {person.user!r}? This cannot be taken back",
+            f"Erase every block, passage and message of {person.user!r}? This cannot be undone",
             abort=True,
             err=True,
         )
     receipt = person.api.call(
         "DELETE", person.path()
-    )  # asked first: what is still to be written goes too
+    )  # even if nothing is known: pending writes are erased too
     if not any(receipt["erased"].values()):
         _require_known(person)
     print_json(receipt)

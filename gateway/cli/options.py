@@ -1,4 +1,4 @@
-"""What the commands share: how they fail, and the options that several of them take."""
+"""What the commands share: failures, and common options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 class CommandFailed(click.ClickException):
-    """Ends the command: the message says what was wrong and what to do."""
+    """Ends the command. The message says what was wrong and what to do."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ def config_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def settings_from(config: Path | None, **overrides: Any) -> Settings:
     """Return the settings as `serve` would see them.
 
-    overrides: dotted members, their dots written `__`. Raises ConfigError.
+    overrides: dotted members, with dots written as `__`. Raises ConfigError.
     """
     from gateway.config.loader import load
 
@@ -56,7 +56,7 @@ def settings_from(config: Path | None, **overrides: Any) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """How `serve` is to run. host, port, upstream: over the configuration's; None for those."""
+    """Options of `serve`. host, port, upstream: override the configuration; None for its own."""
 
     config: Path | None
     host: str | None
@@ -67,7 +67,7 @@ class Serving:
     log_level: str
 
     def settings(self) -> Settings:
-        """Raises ConfigError."""
+        """Return the settings with these options applied. Raises ConfigError."""
         return settings_from(
             self.config, server__host=self.host, server__port=self.port, upstream=self.upstream
         )
@@ -79,11 +79,11 @@ UPSTREAM_HELP = (
 )
 WORKERS_HELP = "Processes. This version runs one."
 PORT_HELP = "The port; 0 takes a free one.  [default: 8080]"
-HOST_HELP = "The address to listen on.  [default: 127.0.0.1, this machine alone]"
+HOST_HELP = "The address to listen on.  [default: 127.0.0.1, this machine only]"
 
 
 def serve_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the options of `serve`, handed to the command as one `serving`."""
+    """Add the options of `serve`, passed as one `serving`."""
 
     @click.option(
         "--log-level",
@@ -97,7 +97,7 @@ def serve_options(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Choice(["text", "json"]),
         default="text",
         show_default=True,
-        help="How the log on standard error is written: one line or one object for each request.",
+        help="Format of the log on standard error: text lines or JSON objects.",
     )
     @click.option("--upstream", help=UPSTREAM_HELP)
     @click.option("--workers", type=int, default=1, show_default=True, help=WORKERS_HELP)
@@ -113,7 +113,7 @@ def serve_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_database(config: Path | None) -> Settings:
-    """Return the settings, where the database is there to work on. Raises ConfigError, Failed."""
+    """Return the settings, if the database exists. Raises ConfigError, CommandFailed."""
     settings = settings_from(config)
     path = settings.sqlite_file
     if path and not path.exists():
@@ -122,8 +122,9 @@ def with_database(config: Path | None) -> Settings:
 
 
 def private(folder: Path) -> None:
-    """Make the folder and those above it that are missing, for this user alone: mkdir gives its
-    mode to the last one only.
+    """Create the folder and its missing parents, for this user only.
+
+    mkdir applies its mode to the last one only.
     """
     for part in (*reversed(folder.parents), folder):
         if not part.exists():
@@ -141,7 +142,7 @@ def print_json(value: Any) -> None:
 class GatewayOptions:
     """Which gateway a command is meant for.
 
-    url: a running one's, None to look for one. key: None for the local token.
+    url: of a running one, None to look for one. key: None for the local token.
     """
 
     config: Path | None
@@ -153,7 +154,7 @@ class GatewayOptions:
 
 
 def _whole(ctx: click.Context, option: click.Parameter, url: str | None) -> str | None:
-    """Take an address that has its scheme. Raises BadParameter that gives the corrected one."""
+    """Return the base of a URL. Raises BadParameter, with the corrected URL, without a scheme."""
     from gateway.config.addresses import complete_url
 
     try:
@@ -164,7 +165,7 @@ def _whole(ctx: click.Context, option: click.Parameter, url: str | None) -> str 
 
 
 def where_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--config, --url and --key, handed to the command as one `where`."""
+    """Add --config, --url and --key, passed as one `where`."""
 
     @click.option(
         "--key",

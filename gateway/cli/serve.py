@@ -1,6 +1,6 @@
 """`mnemogate serve`: the gateway as a process.
 
-It says where it is, whose keys it takes and where the memory lies.
+At the start it shows its URL, which keys it accepts and where the memory is stored.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ log = logging.getLogger("mnemogate")
 @click.command(short_help="Run the gateway.")
 @serve_options
 def serve(serving: Serving) -> None:
-    """Run the gateway until Ctrl-C or SIGTERM; answers that are on their way finish first.
+    """Run the gateway until Ctrl-C or SIGTERM; requests in progress finish first.
 
-    SIGHUP reads the configuration anew, without an interruption. Each request leaves a line in the
-    log, on standard error.
+    SIGHUP reloads the configuration without interruption. Each request writes a line to the log on
+    standard error.
 
-    Without a configuration: in front of OpenAI, on 127.0.0.1:8080, every client bringing its own
-    key, the memory in your data folder.
+    Without a configuration it forwards to OpenAI, listens on 127.0.0.1:8080, each client sends its
+    own key, and the memory is stored in your data folder.
 
     \b
     Examples:
@@ -46,20 +46,18 @@ def serve(serving: Serving) -> None:
     """
     if serving.workers != 1:
         raise CommandFailed(
-            f"--workers {serving.workers}: this version serves with one worker. Leave the "
-            "option out; one takes many connections at once.",
+            f"--workers {serving.workers}: this version supports one worker. Leave the "
+            "option out; one handles many connections at once.",
             exit_code=2,
         )
     from gateway.cli.embedded import bind_socket
 
-    gc.disable()  # until everything is imported: all of it stays
-    stopped = (
-        Event()
-    )  # not an exception: those are lost where they meet a callback of the interpreter's
+    gc.disable()  # until everything is imported, since all of it stays
+    stopped = Event()  # not an exception, which is lost if raised in a callback of the interpreter
     for number in (
         signal.SIGINT,
         signal.SIGTERM,
-    ):  # until the server takes over: a stop during the start is no failure
+    ):  # until the server takes over: stopping during the start is not a failure
         signal.signal(number, lambda *_: stopped.set())
     settings = serving.settings()
     with bind_socket(settings.server.host, settings.server.port) as sock:
@@ -67,9 +65,10 @@ def serve(serving: Serving) -> None:
 
 
 def reread(serving: Serving, app: GatewayMiddleware) -> None:
-    """What a SIGHUP does: puts the file's settings in force, the same options and environment over
-    it, or says why the running ones stay. Told in the log, since the loop waits for nobody who
-    reads.
+    """Reload the configuration (SIGHUP), with the same options and environment.
+
+    If it cannot be used, the running one stays. Reported in the log, since the event loop must not
+    wait for a terminal.
     """
     from gateway.config.settings import ConfigError
 
@@ -78,14 +77,14 @@ def reread(serving: Serving, app: GatewayMiddleware) -> None:
         waiting = app.reload(settings)
     except (ConfigError, OSError) as e:
         log.error(  # noqa: TRY400
-            "Mnemogate keeps its running configuration, the one in %s cannot be used: %s",
+            "Mnemogate keeps its running configuration, since %s cannot be used: %s",
             serving.config,
             e,
         )
         return
-    log.info("Mnemogate read %s anew", serving.config)
+    log.info("Mnemogate reloaded %s", serving.config)
     if waiting:
-        log.warning("changed, but in force only after a restart: %s", ", ".join(waiting))
+        log.warning("changed, but only applied after a restart: %s", ", ".join(waiting))
     for text in warnings(settings):
         log.warning("%s", text)
 
@@ -139,10 +138,10 @@ def _serve(settings: Settings, sock: socket.socket, serving: Serving, stopped: E
 
 
 MODES = {
-    "managed": "managed keys: a client needs one of yours, the provider's keys stay here",
-    "open": "open: no key is asked for, the provider's keys are spent by whoever reaches this port",
-    "own-key": "own-key: each client sends its provider's key, which goes upstream; a key is a "
-    "tenant of its own",
+    "managed": "managed keys: clients need one of yours; providers' keys stay here",
+    "open": "open: no key is needed; whoever reaches this port spends the providers' keys",
+    "own-key": "own-key: each client sends its provider's key, which is forwarded; each key is its "
+    "own tenant",
 }
 
 
@@ -153,11 +152,11 @@ def startup_lines(settings: Settings, url: str) -> list[str]:
 
     mode = MODES[settings.mode]
     if settings.single_user and settings.mode != "managed":
-        mode = mode.replace("; a key is a tenant of its own", "")
+        mode = mode.replace("; each key is its own tenant", "")
     lines = [f"Mnemogate serves {url}/v1", f"  mode       {mode}"]
     if settings.single_user and settings.mode != "managed":
         lines.append(
-            "  users      single-user: this machine alone, one memory for all its apps (user "
+            "  users      single-user: this machine only, one memory for all its apps (user "
             "'me', unless a request names another)"
         )
     if settings.mode == "managed":
@@ -175,18 +174,19 @@ def startup_lines(settings: Settings, url: str) -> list[str]:
 
 
 def warnings(settings: Settings) -> list[str]:
-    """Return what is allowed but may surprise."""
+    """Return warnings about what is allowed but may be surprising."""
     from gateway.errors import redact_url
 
-    conversation = "a request that names no user is remembered within its own conversation only"
+    conversation = "a request that names no user is only remembered within its conversation"
     out = [
         f"the key {k.name!r} names nobody (no default_user): {conversation}"
         for k in settings.keys
         if not k.default_user
     ]
     out += [
-        f"the key {k.name!r} has fewer than 16 characters and could be guessed: `mnemogate keys "
-        "create` makes one that cannot"
+        f"the key {k.name!r} has fewer than 16 characters and could be guessed; create a "
+        "better one with `mnemogate keys "
+        "create`"
         for k in settings.keys
         if k.short
     ]
@@ -196,7 +196,7 @@ def warnings(settings: Settings) -> list[str]:
         out.append(f"keys name nobody: {conversation}")
     return out + [
         f"providers.{name}.base_url is {redact_url(p.base_url)}: Anthropic's API is at .../v1, "
-        "without it every call is a 404"
+        "without /v1 every call is a 404"
         for name, p in settings.providers.items()
         if p.kind == "anthropic" and not p.base_url.rstrip("/").endswith("/v1")
     ]

@@ -1,6 +1,4 @@
-"""Which tenants the requests of this configuration have, and whose memory lies in the data folder
-beside theirs.
-"""
+"""Which tenants requests have in this configuration, and which others have memory here."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ MAX_TENANTS_SHOWN = 3
 
 
 def reachable(settings: Settings) -> set[str] | None:
-    """Return the tenants that requests have here; None for those of own keys, which are one for
-    each.
-    """
+    """Return the tenants that requests have here; None if each key is its own tenant."""
     from gateway.storage.key_probe import tenants_of_keys
 
     if settings.mode == "managed":
@@ -29,14 +25,14 @@ def reachable(settings: Settings) -> set[str] | None:
 
 
 def holders(settings: Settings, user: str) -> list[str]:
-    """Return the tenants that know a user of this name."""
+    """Return the tenants that have a user of this name."""
     from memory.stores.sql.scope_probe import tenants_of
 
     return tenants_of(settings.sqlite_file, user) if settings.sqlite_file else []
 
 
 def unseen(settings: Settings) -> list[str]:
-    """Return what to tell of memory that no request reaches here, a line for each tenant."""
+    """Return a line for each tenant whose memory no request reaches in this configuration."""
     from memory.stores.sql.scope_probe import tenants_with_memory
 
     seen = reachable(settings)

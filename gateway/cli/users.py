@@ -1,6 +1,4 @@
-"""`mnemogate users ...`: whose memory there is, and giving it another name, across tenants and so
-across modes.
-"""
+"""`mnemogate users ...`: list users, and move their memory to another name or tenant."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Listing(click.Group):
-    """A group that lists where no command of it is named."""
+    """A group whose default command is `list`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
@@ -36,9 +34,9 @@ class Listing(click.Group):
         return super().parse_args(ctx, args)
 
 
-@click.group(cls=Listing, short_help="Whose memory there is, and under which name.")
+@click.group(cls=Listing, short_help="List users, and move their memory.")
 def users() -> None:
-    """Whose memory there is (`list`, also without a word), and under which name.
+    """List users (`list`, the default), and move their memory to another name or tenant.
 
     \b
     Examples:
@@ -48,7 +46,7 @@ def users() -> None:
     """
 
 
-@users.command("list", short_help="The users of whom something is stored.")
+@users.command("list", short_help="List the users about whom something is stored.")
 @json_option
 @where_options
 def list_(where: GatewayOptions, as_json: bool) -> None:
@@ -69,29 +67,29 @@ def list_(where: GatewayOptions, as_json: bool) -> None:
         )
         click.echo(f"{user['id']}  {counts}, last seen {user['last_active_at'][:16]}")
     if not found:
-        click.echo("Nobody is known here yet.", err=True)
+        click.echo("There are no users yet.", err=True)
 
 
-@users.command(short_help="Give a user's memory another name.")
+@users.command(short_help="Move a user's memory to another name.")
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
 @click.option(
-    "--from-tenant", help="The tenant that FROM is of.  [default: the only one that knows FROM]"
+    "--from-tenant", help="The tenant of FROM.  [default: the only one that has such a user]"
 )
 @click.option(
     "--to-tenant",
-    help="The tenant that TO is of.  [default: the one that requests have here, where it is one]",
+    help="The tenant of TO.  [default: the tenant of requests, if there is only one]",
 )
 @config_option
 def move(
     source: str, target: str, from_tenant: str | None, to_tenant: str | None, config: Path | None
 ) -> None:
-    """Give all memory of the user FROM, of all agents, to the user TO, who has none yet; the
-    gateway may run meanwhile. What FROM has used and cost stays where it was.
+    """Move all memory of the user FROM, with all agents, to TO, who must have none yet. The
+    gateway may keep running. Usage records of FROM do not move.
 
-    Tenants: `local` is single-user mode's, `open` that of open mode, `own-...` those of own keys;
-    managed keys name theirs. Two memories are joined otherwise: `memory export --user FROM -o
-    FILE`, then `memory import FILE --user TO`.
+    Tenants: `local` in single-user mode, `open` in open mode, `own-...` in own-key mode; managed
+    keys name theirs. To merge two memories instead: `memory export --user FROM -o FILE`, then
+    `memory import FILE --user TO`.
 
     \b
     Example:
@@ -108,26 +106,26 @@ def move(
     )
     if asked.source == asked.target:
         raise CommandFailed(
-            f"{source!r} of the tenant {asked.source[0]!r} is that user already. Give another "
+            f"{source!r} of the tenant {asked.source[0]!r} is that user already. Choose another "
             "TO or --to-tenant."
         )
     try:
         asyncio.run(_move(settings, asked))
     except MemoryFault as e:
         what = str(e)[:1].upper() + str(e)[1:]
-        how = "`mnemogate users move --help` says how two memories are joined."
+        how = "See `mnemogate users move --help` for how to merge two memories."
         raise CommandFailed(f"{what}. {how}") from e
     click.echo(
-        f"what was remembered of {source} ({asked.source[0]}) is {target}'s ({asked.target[0]}) now"
+        f"the memory of {source} ({asked.source[0]}) now belongs to {target} ({asked.target[0]})"
     )
 
 
 def _require_empty_spill(settings: Settings) -> None:
-    """Refuse to go on while turns wait in a file for the store."""
+    """Raise CommandFailed while turns wait in the recovery log."""
     if (spill := settings.data / "spill.ndjson").exists() and spill.stat().st_size:
         raise CommandFailed(
-            f"Turns wait in {spill} for the store. Start the gateway once, so that it takes "
-            "them in, and then move."
+            f"{spill} has turns that are not stored yet. Start the gateway once to store "
+            "them, then retry."
         )
 
 
@@ -171,11 +169,11 @@ def _from(settings: Settings, user: str, tenant: str | None) -> str:
         return tenant or found[0]
     if not found:
         raise CommandFailed(
-            f"Nothing is stored of the user {user!r} here, in any tenant. `mnemogate users` "
-            "lists who is known."
+            f"Nothing is stored about the user {user!r}, in any tenant. `mnemogate users` "
+            "lists all users."
         )
     raise CommandFailed(
-        f"{len(found)} tenants know a user {user!r}: {', '.join(found[:10])}. Name one with "
+        f"{len(found)} tenants have a user {user!r}: {', '.join(found[:10])}. Name one with "
         "--from-tenant."
     )
 
@@ -184,7 +182,7 @@ def _to(settings: Settings, tenant: str | None) -> str:
     found = sorted(reachable(settings) or ())
     if tenant is not None or len(found) == 1:
         return tenant or found[0]
-    there = f": {', '.join(found[:10])}" if found else ", one for each own key"
+    suffix = f": {', '.join(found[:10])}" if found else ", one for each own key"
     raise CommandFailed(
-        f"Requests have more than one tenant here{there}. Name one with --to-tenant."
+        f"Requests here have more than one tenant{suffix}. Name one with --to-tenant."
     )

@@ -1,5 +1,4 @@
-"""The configuration: every setting, how file and environment become it, and what is said of a bad
-value.
+"""The configuration: settings, how they are read from a file and the environment, validation.
 
 May import `storage`, `wire` and `errors`.
 """

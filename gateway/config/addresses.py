@@ -1,4 +1,4 @@
-"""What the address of an upstream tells by itself, before anybody is asked. Pure."""
+"""Checks of an upstream's address that need no network. Pure."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from urllib.parse import urlsplit
 from gateway.errors import redact_url
 
 WHOLE = re.compile(r"https?://[^/?#]", re.IGNORECASE)
-SCHEME = re.compile(r"\A(?:\w+://|https?:/*|/+)", re.IGNORECASE)  # or what was meant for one
-VERSIONED = re.compile(r"/v\d[^/]*(/|\Z)")  # of an API: /v1, /v4, /v1beta
+SCHEME = re.compile(r"\A(?:\w+://|https?:/*|/+)", re.IGNORECASE)  # or a misspelt one
+VERSIONED = re.compile(r"/v\d[^/]*(/|\Z)")  # /v1, /v4, /v1beta
 NEARBY = (".local", ".localhost", ".internal", ".lan", ".home.arpa")
 
 
 def nearby(host: str) -> bool:
-    """Tell whether a server is one's own by its name or number: of this machine or of a private
-    network.
-    """
+    """Tell whether a host belongs to this machine or a private network."""
     try:
         return not ip_address(host).is_global
     except ValueError:
@@ -26,30 +24,30 @@ def nearby(host: str) -> bool:
 
 
 def complete_url(url: Any) -> Any:
-    """Return the address, which has its scheme.
+    """Return the URL if it has a scheme, http or https.
 
-    What is no text is judged elsewhere. Raises ValueError that gives the corrected one.
+    A value that is not a string is left to the type check. Raises ValueError, which gives the
+    corrected URL.
     """
     if not isinstance(url, str):
         return url
     if WHOLE.match(url):
-        urlsplit(url)  # raises for brackets that hold no number
+        urlsplit(url)  # raises for malformed brackets
         return url
-    url = getattr(url, "raw", url)  # as it was written: what a variable held may be a key
+    url = getattr(url, "raw", url)  # as written: the value of a variable may be a key
     rest = SCHEME.sub("", url)
     try:
         host = urlsplit(f"//{rest}").hostname or ""
     except ValueError:
         host = ""
-    better = f"{'http' if nearby(host) else 'https'}://{rest or 'host'}"
-    raise ValueError(
-        f"this is an address with its scheme, http or https: give {redact_url(better)}"
-    )
+    suggestion = f"{'http' if nearby(host) else 'https'}://{rest or 'host'}"
+    raise ValueError(f"the URL needs a scheme, http or https: write {redact_url(suggestion)}")
 
 
 def has_version(url: str) -> bool:
-    """Tell whether its path names a version of an API, as that of most OpenAI-compatible servers
-    does.
+    """Tell whether the path of a URL names an API version, such as `/v1`.
+
+    The base URL of most OpenAI-compatible servers does.
     """
     return VERSIONED.search(urlsplit(url).path) is not None
 

@@ -1,4 +1,4 @@
-"""Managed keys in a configuration: what they may do, their limits and budgets."""
+"""Managed keys in the configuration: permissions, limits and budgets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from gateway.config.section import Section
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
-KEY_CHARACTERS = 16  # below which a key could be guessed from its hash
+KEY_CHARACTERS = 16  # a shorter key could be guessed from its hash
 
 
 class LimitSettings(Section):
@@ -26,7 +26,7 @@ class Budget(Section):
 
 
 class KeyGrant(Section):
-    """What a managed key is called and what it may do, wherever it was made."""
+    """A managed key's name and permissions, however it was created."""
 
     name: str = Field(min_length=1, max_length=256)
     tenant: str = Field(min_length=1, max_length=1024)
@@ -44,7 +44,7 @@ class KeyGrant(Section):
     def _printable(cls, text: str) -> str:
         if not text.isprintable() or not text.strip() or text == "*":
             raise ValueError(
-                "give printable characters, neither blanks alone nor a lone * (which means all)"
+                "use printable characters, not only blanks, and not * alone (it means all)"
             )
         return text
 
@@ -65,25 +65,26 @@ class KeySettings(KeyGrant):
     @model_validator(mode="after")
     def _one(self) -> KeySettings:
         if (self.key is None) == (self.key_hash is None):
-            raise ValueError("give either `key` or `key_hash` (sha256, hex)")
+            raise ValueError("give either `key` or `key_hash` (SHA-256 in hex)")
         if self.key is not None and not self.key.get_secret_value():
             raise ValueError("`key` is empty")
         if not SHA256.fullmatch(
             self.digest
         ):  # not quoted: it may be the key itself, in the wrong place
             raise ValueError(
-                '`key_hash` is no sha256 in hex, which has 64 digits: printf %s "$KEY" | sha256sum'
+                "`key_hash` is not a SHA-256 hash in hex (64 digits); make one with: printf %s "
+                '"$KEY" | sha256sum'
             )
         return self
 
     @property
     def short(self) -> bool:
-        """Whether the key could be guessed from its hash, which is a quick one."""
+        """Whether the key is short enough to be guessed from its hash."""
         return self.key is not None and len(self.key.get_secret_value()) < KEY_CHARACTERS
 
     @property
     def digest(self) -> str:
-        """The sha256 of the key, in hex."""
+        """The SHA-256 of the key, in hex."""
         if self.key is not None:
             return hashlib.sha256(self.key.get_secret_value().encode()).hexdigest()
         return (self.key_hash or "").removeprefix("sha256:").lower()

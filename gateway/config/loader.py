@@ -1,7 +1,7 @@
-"""Configuration as it is given: a TOML file, `${VAR}` in its strings, `MNEMOGATE_SECTION__MEMBER`
-over it.
+"""Read the configuration: a TOML file, `${VAR}` in its strings, environment variables over it.
 
-An unset variable without a default fails by name, never with its value.
+`MNEMOGATE_SECTION__MEMBER` sets one member. An unset variable without a default is reported by
+name.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ def load(
     env: Mapping[str, str] = os.environ,
     overrides: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """Return the settings that may be served: see `read`, and whether keys were made at run time,
-    which decides the mode. Raises ConfigError.
+    """Read the settings and check that they may be served.
+
+    Looks into the database for keys created at run time, which decide the mode; see
+    `read_settings`. Raises ConfigError.
     """
     settings = read_settings(path, env, overrides)
     file = settings.sqlite_file
@@ -41,10 +43,10 @@ def read_settings(
     env: Mapping[str, str] = os.environ,
     overrides: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """Read the settings from a file, the environment and overrides, the later winning.
+    """Read the settings from a file, the environment and overrides; later ones win.
 
     path: None for the defaults. overrides: dotted member to value; the override `upstream`, or
-    `MNEMOGATE_UPSTREAM`, is the base URL used when no provider is configured. Raises ConfigError.
+    `MNEMOGATE_UPSTREAM`, is the base URL used if no provider is configured. Raises ConfigError.
     """
     data = _read_file(path, env) if path is not None else {}
     variables = _from_environment(data, env)
@@ -60,7 +62,7 @@ def read_settings(
 
 
 def _read_file(path: Path, env: Mapping[str, str]) -> dict[str, Any]:
-    """Read a configuration file, its `${...}` filled in. Raises ConfigError."""
+    """Read a configuration file and substitute its `${...}`. Raises ConfigError."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as e:
@@ -75,11 +77,11 @@ def _read_file(path: Path, env: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _fill_in_upstream(data: dict[str, Any], upstream: str | None) -> None:
-    """Add the provider and the model of who names none. Raises ConfigError."""
+    """Add a default provider and model if none is configured. Raises ConfigError."""
     for table in ("providers", "models"):
         if not isinstance(data.get(table, {}), dict):
             raise ConfigError(
-                f"{table}: this is a table of tables, such as [{table}.name], not "
+                f"{table}: this must be a table of tables, such as [{table}.name], not "
                 f"{kind_of(data[table])}"
             )
     if not data.get("providers") or upstream:
@@ -113,7 +115,7 @@ def _expand(value: Any, env: Mapping[str, str], where: str) -> Any:
 
     if bad := re.search(r"\$\{[^}]*\}?", VARIABLE.sub("", value)):
         raise ConfigError(
-            f"{where} holds {bad[0]!r}, which names no variable: letters, digits and _ only, as "
+            f"{where} has {bad[0]!r}, which is not a variable: use letters, digits and _, as "
             "in ${NAME} or ${NAME:-default}"
         )
     if (text := VARIABLE.sub(look_up, value)) == value:
@@ -124,7 +126,7 @@ def _expand(value: Any, env: Mapping[str, str], where: str) -> Any:
 
 
 def _from_environment(data: dict[str, Any], env: Mapping[str, str]) -> dict[tuple[str, ...], str]:
-    """Return the variables that were found, by the path that each set."""
+    """Apply the environment variables; return their names by the path that each set."""
     found: dict[tuple[str, ...], str] = {}
     for name, value in env.items():
         path = name.removeprefix("MNEMOGATE_").lower().split("__")

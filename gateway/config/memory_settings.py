@@ -1,4 +1,4 @@
-"""The settings of memory: its blocks, tools, recall, summaries and upkeep."""
+"""The settings of memory: blocks, tools, recall, summaries and background jobs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ class BlockDefault(Section):
     @classmethod
     def _usable(cls, label: str) -> str:
         if not LABEL.fullmatch(label) or label in RESERVED:
-            raise ValueError("this must match [a-z][a-z0-9_]{0,62} and be none of ours")
+            raise ValueError(
+                "a label must match [a-z][a-z0-9_]{0,62} and must not be a reserved name"
+            )
         return label
 
     @model_validator(mode="after")
     def _fits(self) -> BlockDefault:
         if len(self.value) > self.limit:
             raise ValueError(
-                f"`value` has {len(self.value)} characters, its limit is {self.limit}: shorten "
+                f"`value` has {len(self.value)} characters; its limit is {self.limit}: shorten "
                 "it, or raise `limit`"
             )
         return self
@@ -51,7 +53,7 @@ def _pattern(text: str) -> str:
     try:
         re.compile(text)
     except re.error as e:
-        raise ValueError(f"this is a regular expression ({e.msg})") from e
+        raise ValueError(f"this must be a regular expression ({e.msg})") from e
     return text
 
 

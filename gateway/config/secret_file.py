@@ -1,4 +1,4 @@
-"""Secrets of the data folder: made once, whole or not at all, for their owner's eyes."""
+"""Secret files in the data folder: created once, atomically, readable by their owner only."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ OTHERS = 0o077
 
 
 def load_or_create_secret(path: Path, size: int) -> bytes:
-    """Return a random secret of `size` bytes, kept as hex in a file of its owner's.
+    """Return the random secret kept as hex in a file; create it if it is missing.
 
-    Of several processes that begin at once all have the same. Raises ConfigError for a file that
-    holds no such secret.
+    size: in bytes. Processes that start at once get the same secret. Raises ConfigError for a file
+    with other content.
     """
     if not path.exists():
         _make(path, secrets.token_bytes(size))
@@ -28,9 +28,9 @@ def load_or_create_secret(path: Path, size: int) -> bytes:
         found = b""
     if len(found) != size:
         raise ConfigError(
-            f"{path} does not hold a secret of Mnemogate's, which is {size} bytes in hex; it "
+            f"{path} must hold a secret of {size} bytes in hex; it "
             f"has {path.stat().st_size} characters. Restore it from a backup: without it no "
-            "stored memory can be recognised. Where nothing is stored yet, delete it."
+            "stored memory can be recognised. If nothing is stored yet, delete it."
         )
     if path.stat().st_mode & OTHERS and os.name == "posix":
         path.chmod(0o600)
@@ -44,7 +44,7 @@ def load_or_create_secret(path: Path, size: int) -> bytes:
 
 
 def _make(path: Path, secret: bytes) -> None:
-    """Write the file beside its place and puts it there, unless another process was quicker."""
+    """Write the file and move it into place, unless another process was faster."""
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

@@ -1,4 +1,4 @@
-"""What all sections of the configuration share."""
+"""The base class of all sections of the configuration."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Section(BaseModel):
-    """A table of the configuration: frozen, and without members nobody knows."""
+    """A table of the configuration: frozen, unknown members are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

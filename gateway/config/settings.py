@@ -1,9 +1,8 @@
-"""What Mnemogate can be told: every setting with its type, bounds and default, checked whole before
-use.
+"""Every setting with its type, bounds and default, validated as a whole before use.
 
-What cannot be used is refused with its path, its value and what is allowed; keys are never shown.
-How a file and the environment become these: `loader`. The sections on keys and on memory are
-modules of their own, which this one exports too.
+An unusable value is reported with its path and what is allowed; keys are never shown. `loader`
+reads the settings from a file and the environment. The sections on keys and on memory have modules
+of their own, which this one exports too.
 """
 
 from __future__ import annotations
@@ -70,8 +69,8 @@ class ConfigError(ValueError):
 def _harmless(name: str) -> str:
     if not may_forward(name.lower().encode()):
         raise ValueError(
-            "it never goes upstream: credentials, cookies, hop-by-hop headers and Mnemogate's "
-            "own stay here; name another header"
+            "this header is never sent upstream: credentials, cookies, hop-by-hop and Mnemogate's "
+            "own headers stay here; name another one"
         )
     return name
 
@@ -93,7 +92,7 @@ class ServerSettings(Section):
     def _either(cls, value: Any, inner: ValidatorFunctionWrapHandler) -> Any:
         try:
             return inner(value)
-        except ValidationError:  # of each of its types
+        except ValidationError:  # one error for each type of the union
             raise ValueError("use auto, true or false") from None
 
     @property
@@ -130,7 +129,7 @@ class ProviderSettings(Section):
     api_key: SecretStr | None = None
     timeouts: TimeoutSettings = TimeoutSettings()
     max_connections: int = Field(1000, gt=0)
-    proxy: str = Field("", repr=False)  # which may hold a password: messages show it without
+    proxy: str = Field("", repr=False)  # may hold a password, which messages leave out
     ca_file: str = ""
     client_cert: str = ""
     http2: bool = False
@@ -149,8 +148,8 @@ class TargetSettings(Section):
 class Price(Section):
     """USD per million tokens.
 
-    cached_input, cache_write: what the provider read from its prompt cache, and put there; None: as
-    input.
+    cached_input: tokens that the provider read from its prompt cache. cache_write: tokens that it
+    put there. Either may be None: the price of `input`.
     """
 
     input: float = Field(ge=0, le=1e6)
@@ -209,9 +208,9 @@ class IdentitySettings(Section):
 
 
 class Settings(Section):
-    """Everything Mnemogate can be told.
+    """All settings of Mnemogate.
 
-    `identity` may be the bare list of sources, as well as its table.
+    `identity` may be given as the bare list of sources or as a table.
     """
 
     server: ServerSettings = ServerSettings()
@@ -244,7 +243,7 @@ class Settings(Section):
         return self
 
     def _check_model(self, name: str, model: ModelSettings) -> None:
-        """Raise ValueError for a provider or a fallback that is not there."""
+        """Raise ValueError for a provider or a fallback that is not configured."""
         for target in model.targets:
             if target.provider not in self.providers:
                 raise ValueError(
@@ -259,27 +258,25 @@ class Settings(Section):
                 )
 
     def _check_keys(self) -> None:
-        """Raise ValueError for two keys of one name, or two names of one key."""
+        """Raise ValueError if two keys share a name, or two names share a key."""
         if len({k.name for k in self.keys}) != len(self.keys):
             raise ValueError("two keys have the same name")
         holders: dict[str, str] = {}
         for key in self.keys:
             if (other := holders.setdefault(key.digest, key.name)) != key.name:
-                raise ValueError(
-                    f"the keys {other!r} and {key.name!r} are one and the same: give each its own"
-                )
+                raise ValueError(f"{other!r} and {key.name!r} are the same key: give each its own")
 
     def serves(self, name: str) -> bool:
-        """Tell whether a model of this name goes anywhere."""
+        """Tell whether a [models] entry serves this model name."""
         return name in self.models or any(
             m.endswith("*") and name.startswith(m[:-1]) for m in self.models
         )
 
     def validated_for_serving(self, made: KeyCounts | None) -> Settings:
-        """These settings, with the keys that were made at run time; None: whether there are any
-        cannot be told.
+        """Return a copy that knows the keys created at run time, checked for serving.
 
-        Raises ConfigError for what would serve people who have no right to it.
+        made: None if the database could not be read. Raises ConfigError for settings that would
+        serve people who have no right to it.
         """
         found = self.model_copy()
         found._made = made
@@ -314,15 +311,18 @@ class Settings(Section):
 
     @property
     def key_counts(self) -> KeyCounts | None:
-        """The keys that the database held when these settings were read; None: it could not be
-        read.
+        """The keys that the database held when these settings were read.
+
+        None if it could not be read.
         """
         return self._made
 
     @property
     def mode(self) -> Literal["managed", "open", "own-key"]:
-        """managed also where every key that was made is revoked: to revoke the last one must not
-        open the door.
+        """How clients authenticate.
+
+        Stays `managed` if every key created at run time is revoked: to revoke the last key must not
+        open the gateway.
         """
         if self.keys or (self._made and self._made.ever):
             return "managed"
@@ -330,14 +330,15 @@ class Settings(Section):
 
     @property
     def single_user(self) -> bool:
-        """One person on one laptop: on loopback without managed keys, or where asked for."""
+        """Whether one person uses this gateway: on loopback without managed keys, or as set."""
         if self.server.single_user == "auto":
             return self.mode != "managed" and self.server.loopback
         return self.server.single_user
 
     def merge_reloadable(self, wanted: Settings) -> tuple[Settings, list[str]]:
-        """`wanted`, but for what cannot change in a running process, and the names of what would
-        have. Raises ConfigError.
+        """Return `wanted` without what needs a restart, and the names of these settings.
+
+        Raises ConfigError.
         """
         server = wanted.server.model_copy(
             update={"host": self.server.host, "port": self.server.port}
@@ -366,7 +367,7 @@ class Settings(Section):
 
     @property
     def data(self) -> Path:
-        """Where the secret, the local token, the spill file and a relative database live."""
+        """The folder of the secret, the local token, the recovery log and a relative database."""
         if self.storage.data:
             return Path(self.storage.data).expanduser()
         path = self.storage.database.partition("sqlite+aiosqlite:///")[2]
@@ -374,7 +375,7 @@ class Settings(Section):
 
     @property
     def database(self) -> str:
-        """The database's URL, a relative SQLite path being in the data folder."""
+        """The database's URL; a relative SQLite path is resolved in the data folder."""
         scheme, found, path = self.storage.database.partition("sqlite+aiosqlite:///")
         if not found or path.startswith("/") or ":memory:" in path:
             return self.storage.database
@@ -382,7 +383,7 @@ class Settings(Section):
 
     @property
     def sqlite_file(self) -> Path | None:
-        """The file of a SQLite database; None for another kind."""
+        """The file of a SQLite database; None for other databases."""
         _, found, path = self.database.partition("sqlite+aiosqlite:///")
         return Path(path) if found else None
 
@@ -397,9 +398,9 @@ def data_folder(env: Mapping[str, str] = os.environ) -> Path:
 
 
 def parse_settings(data: dict[str, Any], variables: Mapping[tuple[str, ...], str] = {}) -> Settings:
-    """Return the settings from a plain table, not guarded yet.
+    """Return settings parsed from a plain dict, not yet checked for serving.
 
-    variables: of the environment, by the path that each set. Raises ConfigError.
+    variables: names of environment variables, by the path that each set. Raises ConfigError.
     """
     try:
         return Settings.model_validate(data)

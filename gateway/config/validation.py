@@ -1,5 +1,6 @@
-"""Say what is wrong with a value of the configuration or of a body: its path, its value, what is
-allowed.
+"""Describe validation errors of the configuration and of request bodies.
+
+A message names the path, what is allowed there, and the value.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ TABLE = ("model_type", "dict_type")
 
 
 SHAPES = {
-    "tuple_type": 'this is a list, such as ["a", "b"]',
-    "missing": "this is needed",
-    "string_type": "this is a string",
-    **dict.fromkeys(TABLE, "this is a table, in JSON an object"),
-    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "this is a whole number"),
-    **dict.fromkeys(("float_type", "float_parsing"), "this is a number"),
-    **dict.fromkeys(("bool_type", "bool_parsing"), "this is true or false"),
+    "tuple_type": 'this must be a list, such as ["a", "b"]',
+    "missing": "this is required",
+    "string_type": "this must be a string",
+    **dict.fromkeys(TABLE, "this must be a table (in JSON, an object)"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "this must be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "this must be a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "this must be true or false"),
 }
 
 
@@ -32,7 +33,10 @@ HIDDEN = frozenset(
 
 
 class InterpolatedText(str):
-    """A text whose `${...}` were filled in. raw: as it was written, which alone is ever shown."""
+    """A string whose `${...}` were substituted.
+
+    raw: as it was written; only this is ever shown.
+    """
 
     __slots__ = ("raw",)
     raw: str
@@ -41,8 +45,9 @@ class InterpolatedText(str):
 def describe_validation_errors(
     error: ValidationError, model: type[BaseModel], listed: str = ""
 ) -> list[tuple[tuple[str, ...], str]]:
-    """Return the path of each member that cannot be used; what is allowed there, and its value,
-    unless that may be a key. listed: see `instead`.
+    """Return the path and a description of each validation error.
+
+    The value is left out if it may be a key. listed: see `did_you_mean`.
     """
     return [
         (tuple(str(p)[:MAX_SHOWN_CHARACTERS] for p in x["loc"]), _describe_error(x, model, listed))
@@ -52,7 +57,7 @@ def describe_validation_errors(
 
 def _describe_error(error: Any, model: Any, listed: str) -> str:
     path, kind, value = error["loc"], error["type"], getattr(error["input"], "raw", error["input"])
-    if kind == "extra_forbidden":  # whose value may be a key under a name that was mistyped
+    if kind == "extra_forbidden":  # the value may be a key under a misspelt name
         return (
             "there is no such "
             f"setting{did_you_mean(str(path[-1]), _members_at(model, path[:-1]), listed)}"
@@ -61,13 +66,13 @@ def _describe_error(error: Any, model: Any, listed: str) -> str:
     if kind == "missing" or (
         isinstance(value, dict | list | tuple | bytes) and not kind.endswith("_type")
     ):
-        return text  # which says all
+        return text
     hidden = kind in TABLE or not HIDDEN.isdisjoint(path[-2:])
     return f"{text}, not {kind_of(value) if hidden else quote_value(value)}"
 
 
 def _members_at(kind: Any, path: Sequence[str | int]) -> list[str]:
-    """Return what may stand at a path within a model."""
+    """Return the names of the members allowed at a path within a model."""
     for part in path:
         kind = (
             kind.model_fields[part].annotation

@@ -1,12 +1,12 @@
-"""The stand-in's one decision: which of the offered tools to call now, or what to say. Pure.
+"""Decides which of the offered tools the stand-in calls, or what it says. Pure.
 
-- It uses only tools that are offered, and calls them once per user turn: with their results at hand
-  it answers in text,
-  so it never loops. (With `parallel_tool_calls: false` it makes the same calls one after the
+- It only uses offered tools, and calls them once per user message: with their results it answers in
+  text, so it never loops. (With `parallel_tool_calls: false` it makes the same calls one after the
   other.)
-- A fact of the user goes to the block `human`; what they ask to remember goes to archival memory.
-- A question is answered from memory, then from this conversation, then by one search; else it says
-  it does not know.
+- A fact about the user goes to the block `human`; what they ask to remember goes to archival
+  memory.
+- A question is answered from memory, then from this conversation, then by one search; otherwise it
+  says that it does not know.
 """
 
 from __future__ import annotations
@@ -47,10 +47,9 @@ WEATHER = "get_weather"
 
 
 def reply(body: Json, salt: str = "") -> Json:
-    """Return the assistant message to a checked chat-completions body: `content`, or `tool_calls`.
+    """Return the assistant message for a valid request: `content`, or `tool_calls`.
 
-    salt: makes the ids of calls differ from request to request; the same body and salt give the
-    same message.
+    salt: makes call ids differ between requests; the same body and salt give the same message.
     """
     seen = see(body)
     if seen.summarising:
@@ -74,13 +73,13 @@ def _call(wanted: Wanted, i: int, salt: str, place: int) -> Json:
 
 
 def _extract(text: str) -> str:
-    """Return the first words of each line, for who asks for a summary."""
+    """Return the first words of each line, as a summary."""
     lines = [" ".join(line.split()[:12]) for line in text.split("\n") if line.strip(" -")]
     return "\n".join(lines[:40]) or "Nothing was said."
 
 
 def _format(text: str, wanted: Any) -> str:
-    """Return the text, as JSON where the request demands JSON."""
+    """Return the text, as JSON if the request demands JSON."""
     kind = wanted.get("type") if isinstance(wanted, dict) else None
     if kind == "json_object":
         return json.dumps({"answer": text}, ensure_ascii=False)
@@ -122,9 +121,7 @@ def _saves(seen: RequestView) -> list[Wanted]:
 
 
 def _save(fact: StatedFact, lines: Sequence[str], tools: Json) -> Wanted | None:
-    """Return the call that keeps this fact, with the tools there are: correct what it contradicts,
-    else add.
-    """
+    """Return the call that saves this fact: a correction, if it contradicts another one."""
     old = next(
         (line for line in lines if any(_contradicts(fact, k) for k in parse_fact_line(line))), None
     )
@@ -149,7 +146,7 @@ def _contradicts(new: StatedFact, old: StatedFact) -> bool:
 
 
 def _weather(seen: RequestView) -> list[Wanted]:
-    """Return a client's own weather tool, called with the place asked about or the user's home."""
+    """Return a call of the client's weather tool, for the named place or the user's home."""
     if WEATHER not in seen.tools or not re.search(r"\bweather\b", seen.user, re.IGNORECASE):
         return []
     named = re.search(r"\bweather\b.*?\b(?:in|for|at) ([\w' -]+)", seen.user, re.IGNORECASE)
@@ -197,7 +194,7 @@ def _answer(seen: RequestView) -> str:
 
 
 def _acknowledge(seen: RequestView) -> list[str]:
-    """Return what is said to the facts of this turn, by what became of them."""
+    """Return the reply to the facts of this turn, depending on how they were saved."""
     told = facts(seen.user)
     if not told:
         return []
@@ -227,7 +224,7 @@ def _acknowledge(seen: RequestView) -> list[str]:
 
 
 def _report_results(seen: RequestView) -> list[str]:
-    """Results of tools that are not the memory's."""
+    """Report the results of the client's tools."""
     return [
         f"{r.name} says: {r.text.strip()}"
         for r in seen.results
@@ -236,8 +233,9 @@ def _report_results(seen: RequestView) -> list[str]:
 
 
 def _questions_to_answer(seen: RequestView) -> list[Question]:
-    """Return the questions to answer: about the user always, about the world only where a search
-    may help.
+    """Return the questions to answer.
+
+    Questions about the user always, others only if a search may help.
     """
     can_look = any(t in seen.tools for t in SEARCHES) or any(
         r.name in SEARCHES for r in seen.results
@@ -254,7 +252,7 @@ def _questions_to_answer(seen: RequestView) -> list[Question]:
 
 
 def _answer_question(question: Question, seen: RequestView) -> str:
-    """Return the answer to one question, from what is at hand and what was found."""
+    """Return the answer to one question, from known facts and search results."""
     searched = [r for r in seen.results if r.name in SEARCHES]
     found = [f for r in searched for hit in hits(r.text) for f in _facts_of(hit)]
     if known := _answer_from_sources(question, [*_at_hand(seen), found]):
@@ -271,9 +269,7 @@ def _facts_of(text: str) -> list[StatedFact]:
 
 
 def _at_hand(seen: RequestView) -> list[list[StatedFact]]:
-    """Return what needs no search: memory first, since it may have been corrected, then what was
-    said in this conversation.
-    """
+    """Return known facts: from memory first, since it may be corrected, then the conversation."""
     said = [
         StatedFact("said", f.what) if f.kind == "other" else f
         for t in (*seen.said, seen.user)
@@ -283,7 +279,7 @@ def _at_hand(seen: RequestView) -> list[list[StatedFact]]:
 
 
 def _answer_from_sources(question: Question, sources: Iterable[Sequence[StatedFact]]) -> str:
-    """Return the answer from the first source that has one; empty when none has."""
+    """Return the answer from the first source that has one; empty if none has."""
     return next((text for known in sources if (text := _from(question, known))), "")
 
 
@@ -297,9 +293,7 @@ def _from(question: Question, known: Sequence[StatedFact]) -> str:
 
 
 def _closest(words: Sequence[str], known: Sequence[StatedFact]) -> list[StatedFact]:
-    """Return the fact that shares most of the words, and at least half of them; the newest of
-    equals.
-    """
+    """Return the fact that shares most words, at least half; the newest of equals."""
     scored = [(sum(w in _words(f) for w in words), i) for i, f in enumerate(known)]
     best = max(scored, default=(0, 0))
     return [known[best[1]]] if best[0] and best[0] * 2 >= len(words) else []
@@ -310,7 +304,7 @@ def _words(fact: StatedFact) -> set[str]:
 
 
 def _sentence(opening: str, found: Sequence[StatedFact]) -> str:
-    """Return one sentence that tells these facts; facts of one kind share their verb."""
+    """Return one sentence with these facts; facts of one kind share their verb."""
     if not found:
         return ""
     alike: dict[str, list[str]] = {}

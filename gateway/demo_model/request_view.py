@@ -1,8 +1,7 @@
-"""What the stand-in sees in a request, as a model would: memory, the user's words, tools, results
-of this turn. Pure.
+"""What the stand-in sees in a request: memory, the user's words, tools, results. Pure.
 
-Memory elements are known by the tag that stands on the `<memory_blocks>` of the system text;
-look-alikes without it are the user's own words. Later notes change the blocks, in order.
+Memory elements are recognised by the tag of `<memory_blocks>` in the system text; look-alikes
+without it are the user's own words. Later notes change the blocks, in order.
 """
 
 from __future__ import annotations
@@ -38,10 +37,11 @@ class ToolResult:
 
 @dataclass(slots=True)
 class RequestView:
-    """user: the newest user message, memory elements left out. said: the user messages before it.
+    """A request as the stand-in sees it.
 
-    lines: what memory holds, one line each. has_memory: memory is at hand, be it empty. tools: name
-    to parameters.
+    user: the newest user message, without memory elements. said: the user messages before it.
+    lines: the content of memory, line by line. has_memory: memory is present, even if empty. tools:
+    name to parameters.
     """
 
     user: str = ""
@@ -54,7 +54,7 @@ class RequestView:
 
 
 def see(body: Json) -> RequestView:
-    """Read a checked chat-completions body."""
+    """Read a valid chat-completions body."""
     messages: list[Json] = body["messages"]
     system = "\n\n".join(text_of(m) for m in messages if is_system(m))
     tags = _TAG.findall(system)
@@ -79,8 +79,9 @@ def see(body: Json) -> RequestView:
 
 
 def _memory(system: str, told: Sequence[str], tag: str) -> list[str]:
-    """Return the lines of the blocks as they are now, the stand-in's own persona left out, then
-    summary and recalled items.
+    """Return the current lines of the blocks, then summary and recalled items.
+
+    The stand-in's own persona is left out.
     """
     blocks = {
         m["label"]: unescape(m["value"])
@@ -129,8 +130,9 @@ def _arguments(text: str) -> Json:
 
 
 def hits(text: str) -> list[str]:
-    """Return the stored words in a search tool's result: JSON objects, one per line, or plain
-    lines; no assistant's words.
+    """Return the stored words in a search tool's result, without the assistant's.
+
+    Results are JSON objects, one per line, or plain lines.
     """
     out: list[str] = []
     for line in text.split("\n"):

@@ -1,8 +1,7 @@
-"""The shapes of the stand-in's answers: a whole completion, its chunks as events, embeddings, the
-list of models. Pure.
+"""The stand-in's response formats: completion, events, embeddings, list of models. Pure.
 
 They follow OpenAI's API reference (chat completions, chunks, embeddings): the role in the first
-delta, the finish reason in a chunk of its own, the usage chunk only when asked for, `[DONE]` last.
+delta, the finish reason in its own chunk, the usage chunk only on request, `[DONE]` last.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def model() -> Json:
 
 
 def completion(body: Json, message: Json, ident: str, created: int) -> Json:
-    """Return a whole chat completion with `n` times this message. created: seconds since 1970."""
+    """Return a chat completion with `n` copies of this message. created: Unix time."""
     full = {"content": None, "refusal": None, **message}
     choice = {"message": full, "logprobs": None, "finish_reason": _finish(message)}
     return {
@@ -83,7 +82,7 @@ def _finish(message: Json) -> str:
 
 
 def _deltas(message: Json) -> Iterator[Json]:
-    """Text word by word; a call as its name first, then its arguments in pieces."""
+    """Yield text word by word; a call as its name first, then its arguments in pieces."""
     calls = message.get("tool_calls") or []
     yield {"role": "assistant", "content": None if calls else "", "refusal": None}
     for word in re.findall(r"\s*\S+\s*?|\s+$", message.get("content") or ""):
@@ -105,7 +104,7 @@ def _deltas(message: Json) -> Iterator[Json]:
 
 
 def usage(body: Json, message: Json) -> Json:
-    """Return tokens in and out, estimated at four bytes a token."""
+    """Return the usage, estimated at four bytes per token."""
     asked = _tokens(
         {k: body.get(k) for k in ("messages", "tools", "response_format") if body.get(k)}
     )
@@ -148,7 +147,7 @@ def embeddings(body: Json) -> Json:
 
 
 def _inputs(given: Any) -> list[str]:
-    """Return the texts to embed; token ids count as words of their own."""
+    """Return the texts to embed; token ids count as words."""
     many = given if isinstance(given, list) and not _is_tokens(given) else [given]
     texts = [" ".join(map(str, one)) if _is_tokens(one) else one for one in many]
     if not texts or not all(isinstance(t, str) and t for t in texts):
@@ -163,8 +162,9 @@ def _is_tokens(value: Any) -> bool:
 
 
 def vector(text: str, size: int = DIMENSIONS) -> list[float]:
-    """Return a unit vector of `size` numbers: hashed words and their triples of letters, so that
-    like texts lie near.
+    """Return a unit vector of `size` numbers, similar for similar texts.
+
+    Made of hashed words and their letter trigrams.
     """
     out = [0.0] * size
     for feature, weight in _features(text):

@@ -1,6 +1,4 @@
-"""A value for a JSON schema, made of the text at hand: arguments of a tool someone insists on, a
-JSON answer. Pure.
-"""
+"""Makes a value for a JSON schema from a text: forced tool arguments, a JSON answer. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +10,9 @@ DEPTH = 8
 
 
 def example_value(schema: Any, text: str, depth: int = 0) -> Any:
-    """Return a value of this schema's type: strings are `text`, required members exist, below 8
-    levels all is empty.
+    """Return a value of this schema's type.
+
+    Strings are `text`, required members exist, and below 8 levels everything is empty.
     """
     schema = schema if isinstance(schema, dict) else {}
     if "const" in schema:

@@ -1,8 +1,7 @@
-"""The few English sentences the stand-in understands: what users tell of themselves, and what they
-ask about it. Pure.
+"""The English sentences that the stand-in understands: facts about users, and questions. Pure.
 
 A fact has three forms: as the user says it ("I like tea"), as it is stored ("Likes tea"), and as it
-is told back ("you like tea").
+is repeated ("you like tea").
 """
 
 from __future__ import annotations
@@ -13,8 +12,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StatedFact:
-    """kind: name, likes, dislikes, home, job, asked (to remember); not understood: said (by the
-    user) or other.
+    """A fact.
+
+    kind: name, likes, dislikes, home, job, asked (to remember); not understood: said (by the user)
+    or other.
     """
 
     kind: str
@@ -27,7 +28,7 @@ class StatedFact:
 
     @property
     def spoken(self) -> str:
-        """The fact as it is told back to the user."""
+        """The fact as it is repeated to the user."""
         return _TOLD[self.kind].format(to_you(self.what))
 
 
@@ -168,7 +169,7 @@ _KEEP = {
 
 
 def to_you(text: str) -> str:
-    """Return the user's words said back to them: "my cat" becomes "your cat"."""
+    """Return the user's words from the other perspective: "my cat" becomes "your cat"."""
     return re.sub(
         r"\b(?:i(?:'m|'ve|'ll)?|am|me|my|mine|myself)\b",
         lambda m: _YOU[m[0].lower()],
@@ -178,7 +179,7 @@ def to_you(text: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """Sentences with their closing marks; curly apostrophes made straight."""
+    """Return sentences with their punctuation; curly apostrophes are straightened."""
     return [s.strip() for s in _SENTENCE.findall(text.replace("\u2019", "'")) if s.strip()]
 
 
@@ -190,7 +191,7 @@ def is_question(sentence: str) -> bool:
 
 
 def facts(text: str) -> list[StatedFact]:
-    """Return what the user tells of themselves in this text, in order, each once."""
+    """Return what the user says about themselves in this text, in order, each once."""
     found = [f for s in sentences(text) if not is_question(s) for f in _of_sentence(s)]
     return list(dict.fromkeys(found))
 
@@ -223,8 +224,9 @@ def _tidy(what: str) -> str:
 
 
 def parse_fact_line(line: str) -> list[StatedFact]:
-    """Return the facts in a stored line; what was asked to be remembered counts twice when it is
-    itself a fact.
+    """Return the facts in a stored line.
+
+    One that was to be remembered and is a fact itself counts twice.
     """
     for kind, pattern in _READ:
         if m := pattern.match(line.strip()):
@@ -236,7 +238,7 @@ def parse_fact_line(line: str) -> list[StatedFact]:
 
 
 def questions(text: str) -> list[Question]:
-    """Return what the user asks that a memory could answer, in order."""
+    """Return the user's questions that a memory could answer, in order."""
     return [q for s in sentences(text) if is_question(s) if (q := _question(s.rstrip("?!. ")))]
 
 
@@ -253,12 +255,12 @@ def _question(sentence: str) -> Question | None:
 
 
 def keywords(text: str) -> tuple[str, ...]:
-    """Return the telling words of a text in their bare form, each once."""
+    """Return the distinctive words of a text in their base form, each once."""
     words = re.findall(r"[\w']+", text.lower().replace("\u2019", "'"))
     return tuple(dict.fromkeys(bare(w) for w in words if w not in _STOP and bare(w)))
 
 
 def bare(word: str) -> str:
-    """Return a word without the endings that differ between a question and its answer."""
+    """Return a word without endings that differ between question and answer."""
     word = word.removesuffix("'s").strip("'")
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word

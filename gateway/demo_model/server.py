@@ -1,9 +1,8 @@
-"""The stand-in behind a socket: POST /v1/chat/completions and /v1/embeddings, GET /v1/models.
+"""The stand-in as a server: POST /v1/chat/completions and /v1/embeddings, GET /v1/models.
 
-Nothing is stored.
-
-Any key and any model name is accepted, but every answer says `"model": "mnemogate-demo"`: it never
-passes for another. `start()` serves from a thread of its own, for the demo and for tests.
+Nothing is stored. Any key and any model name is accepted, but every answer says `"model":
+"mnemogate-demo"`, so that it is never mistaken for another. `start()` serves from its own thread,
+for the demo and for tests.
 """
 
 from __future__ import annotations
@@ -38,7 +37,10 @@ ALLOWED = {"/v1/chat/completions": "POST", "/v1/embeddings": "POST", "/v1/models
 
 
 def create_bundled(pace: float = 0.0) -> App:
-    """Return the stand-in as an ASGI application. pace: seconds between two events of a stream."""
+    """Return the stand-in as an ASGI application.
+
+    pace: seconds between two events of a stream.
+    """
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -132,7 +134,7 @@ class DemoServer:
         self._thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Stop serving, cuts what still runs, and waits at most `timeout` seconds.
+        """Stop serving, abort running requests, and wait at most `timeout` seconds.
 
         A second call does nothing.
         """
@@ -150,10 +152,10 @@ class DemoServer:
 
 
 def start(port: int = 0, pace: float = 0.0) -> DemoServer:
-    """Serve the stand-in on 127.0.0.1 from a thread; it answers as soon as this returns.
+    """Serve the stand-in on 127.0.0.1 from a thread; it is ready when this returns.
 
-    port: 0 for any free one. pace: seconds between two events of a stream. Raises OSError when the
-    port is taken.
+    port: 0 for any free one. pace: seconds between two events of a stream. Raises OSError if the
+    port is in use.
     """
     sock = socket.create_server(("127.0.0.1", port))
     config = uvicorn.Config(

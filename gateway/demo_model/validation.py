@@ -1,8 +1,7 @@
-"""What a strict chat-completions server refuses, so that a request we composed wrongly is found out
-here. Pure.
+"""The checks of a strict chat-completions server, to reveal malformed requests of ours. Pure.
 
-Beside the plain shape: results stand right after their calls, one for each; `tools` is never empty;
-no `tool_choice` without tools. A refusal is a BadRequest that names the member.
+Beside the plain shape: results follow their calls directly, one for each; `tools` is never empty;
+no `tool_choice` without tools. An error is a BadRequest that names the member.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
 def parse_body(data: bytes) -> Json:
-    """Return the body as an object. Raises BadRequest when it is not one, or names no model."""
+    """Return the body as an object. Raises BadRequest if it is not one, or names no model."""
     try:
         body = json.loads(data)
     except (ValueError, RecursionError) as e:
@@ -31,7 +30,7 @@ def parse_body(data: bytes) -> Json:
 
 
 def check_chat(body: Json) -> None:
-    """Raises BadRequest when a chat-completions body is malformed."""
+    """Raise BadRequest for a malformed chat-completions body."""
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise BadRequest("`messages` must be a list with at least one message.", param="messages")
@@ -82,7 +81,7 @@ def _is_call(call: Any) -> bool:
 
 
 def _check_order(messages: Sequence[Json]) -> None:
-    """Every call is answered right after the message that made it, and nothing else is answered."""
+    """Check that every call is answered right after its message, and nothing else."""
     waiting: list[str] = []
     for i, message in enumerate(messages):
         if message["role"] == "tool":

@@ -1,8 +1,8 @@
-"""One line in the log for each request, written once at its end from what is known of it by then.
+"""The access log: one line for each request, written once at its end.
 
-Whoever learns something of a request notes it in its line: who called, whose memory, what the books
-say. Neither a prompt nor a key nor a query is ever in it. The texts are made by the log's own
-thread (`logs`), not by the request.
+Code that learns something of a request notes it in its line: who called, whose memory, usage. The
+line never contains a prompt, a key or a query. The log's own thread formats it
+(`gateway.server.log_output`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from gateway.errors import GatewayError
 
 log = logging.getLogger("mnemogate.access")
-LEFT = 499  # the status by which logs tell of a client that went away
+LEFT = 499  # the usual status in logs for a client that disconnected
 BAD_REQUEST = 400
-QUIET = (b"/health", b"/ready")  # asked for each second by whoever watches over us
-MAX_PATH_CHARACTERS = 300  # characters of a path or a name
+QUIET = (b"/health", b"/ready")  # polled by monitoring
+MAX_PATH_CHARACTERS = 300  # of a path or a name
 
 
 class UsageSummary(Protocol):
-    """What a request's usage record tells; see `usage.Record`."""
+    """The members of a usage record that the log shows; see `gateway.usage.log`."""
 
     key: str
     user: str | None
@@ -45,7 +45,7 @@ class UsageSummary(Protocol):
 
 @dataclass(slots=True)
 class AccessLogLine:
-    """What is known of a request.
+    """What the log says of a request.
 
     started: perf_counter. key: its name. memory: `x-memory-status` as it was at the end.
 
@@ -68,7 +68,7 @@ class AccessLogLine:
     error_body: Callable[[GatewayError, str], bytes] | None = None
 
     def take_usage(self, record: UsageSummary, memory: str) -> None:
-        """Take over what the books say at the end of a request."""
+        """Take over the usage record at the end of a request."""
         self.record, self.memory, self.status = record, memory, record.status
         self.key, self.user, self.code = record.key, record.user, record.code
 
@@ -77,14 +77,15 @@ class AccessLogLine:
         return self.error_body(error, self.id) if self.error_body is not None else error.body()
 
     def note_error(self, error: GatewayError) -> None:
-        """Why it was answered with an error; of a request that was malformed only where, since what
-        is wrong may be a prompt.
+        """Note why the request was answered with an error.
+
+        Of a malformed request only the parameter is noted, since the message may quote a prompt.
         """
         self.status, self.code = error.status, self.code or error.code or error.type
         self.reason = error.param if type(error).status == BAD_REQUEST else error.message
 
     def members(self) -> dict[str, Any]:
-        """Return the line as JSON has it; null where there is nothing to tell."""
+        """Return the line as JSON members; null where there is no value."""
         r = self.record
         return {
             "request_id": self.id,
@@ -129,7 +130,7 @@ _LINE: ContextVar[AccessLogLine | None] = ContextVar("mnemogate.line", default=N
 
 
 def open_line(scope: Any, ident: str) -> AccessLogLine:
-    """Begin the line of the request that this task serves."""
+    """Start the line of the request that this task serves."""
     line = AccessLogLine(
         ident, scope["method"], scope.get("raw_path") or scope["path"].encode(), time.perf_counter()
     )
@@ -138,12 +139,15 @@ def open_line(scope: Any, ident: str) -> AccessLogLine:
 
 
 def current_line() -> AccessLogLine:
-    """Return the line of the request under way; outside of one, a line that nobody writes."""
+    """Return the line of the current request; outside of one, a line that is never written."""
     return _LINE.get() or AccessLogLine("", "", b"", 0.0)
 
 
 def write_line(line: AccessLogLine, error: BaseException | None) -> None:
-    """Write the line. error: what ended the request, where that was no answer."""
+    """Write the line.
+
+    error: the exception that ended the request, if any.
+    """
     if not line.status:
         line.status = (
             500 if error is not None and not isinstance(error, asyncio.CancelledError) else LEFT
@@ -159,13 +163,13 @@ def write_line(line: AccessLogLine, error: BaseException | None) -> None:
         line.ms = (time.perf_counter() - line.started) * 1000
         log.handle(
             logging.LogRecord(log.name, level, "", 0, line, None, None)
-        )  # not log.log, which looks for its caller
+        )  # faster than log.log, which looks up its caller
 
 
 def write_unread_line(error: GatewayError, url: bytes) -> None:
     """Write the line of a request that was refused before it could be read.
 
-    url: what is known of it.
+    url: as far as it is known.
     """
     line = AccessLogLine("-", "-", url or b"-", time.perf_counter())
     line.note_error(error)
@@ -179,7 +183,7 @@ def printable_path(path: bytes) -> str:
 
 
 def quote_word(text: str) -> str:
-    """Return a text as one word of a line."""
+    """Return a text as one word of a log line."""
     return (
         text
         if text.isascii() and text.isprintable() and " " not in text

@@ -1,4 +1,4 @@
-"""Send answers and errors over ASGI, and notice a client that has left."""
+"""Send responses and errors over ASGI, and notice a client that has disconnected."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ UNEXPECTED = "Something went wrong inside the gateway. Try again; its log has th
 
 
 class ClientLeft(OSError):
-    """The connection to the client broke as an answer was written to it; no fault of ours."""
+    """The connection to the client broke while a response was written to it."""
 
 
 class EarlyErrorResponse:
-    """A refusal that leaves before the rest of the body is read.
+    """An error response sent before the rest of the body is read.
 
-    The rest is thrown away for a moment, since closing on unread bytes resets the connection and
-    takes the refusal with it.
+    The rest is read and discarded for a moment, since closing on unread bytes resets the
+    connection, and the client would lose the response.
     """
 
     def __init__(self, error: GatewayError, base: Headers = (), linger: float = 2.0) -> None:
@@ -62,7 +62,7 @@ class EarlyErrorResponse:
 
 
 async def send_message(send: Send, message: dict[str, Any]) -> None:
-    """Send to the client. Raises ClientLeft where its connection is broken."""
+    """Send a message to the client. Raises ClientLeft if the connection is broken."""
     try:
         await send(message)
     except OSError as e:
@@ -70,7 +70,7 @@ async def send_message(send: Send, message: dict[str, Any]) -> None:
 
 
 async def run_shielded(work: Any) -> None:
-    """Run `work` to its end even when the caller is cancelled meanwhile."""
+    """Run `work` to its end even if the caller is cancelled meanwhile."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -85,9 +85,7 @@ async def run_shielded(work: Any) -> None:
 
 
 async def cancel_on_disconnect(work: Coroutine[Any, Any, None], receive: Receive) -> None:
-    """Do the work, in the caller's own task, and watches for a disconnect beside it: a client
-    that leaves cancels the work.
-    """
+    """Run the work in the caller's task, and cancel it if the client disconnects."""
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - a coroutine runs in one
     leave = _DisconnectCanceller(task)
@@ -97,7 +95,7 @@ async def cancel_on_disconnect(work: Coroutine[Any, Any, None], receive: Receive
         await work
     except (asyncio.CancelledError, ClientLeft):
         if not leave.asked and task.cancelling():
-            raise  # somebody else's
+            raise  # cancelled by somebody else
     finally:
         leave.over = True
         watch.cancel()
@@ -106,11 +104,11 @@ async def cancel_on_disconnect(work: Coroutine[Any, Any, None], receive: Receive
 
 
 class _DisconnectCanceller:
-    """Cancels a task once its client is gone, and again until it is over: a library may swallow a
-    cancellation that meets a result.
+    """Cancels a task once its client is gone, and again until the task ends.
 
-    asked: how often. An object that nothing it holds leads back to: a request is large to be left
-    to the garbage collector.
+    A library may swallow a cancellation that coincides with a result. asked: number of
+    cancellations. Not part of a reference cycle, so that a large request need not wait for the
+    garbage collector.
     """
 
     __slots__ = ("asked", "over", "task")

@@ -1,4 +1,4 @@
-"""Read a heavy JSON text in a thread, a light one at once."""
+"""Parse heavy JSON in a thread, light JSON at once."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import Any, TypeVar
 
 from gateway.wire.json_weight import is_light
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
-async def run_by_weight(text: bytes, work: Callable[..., Found], *args: Any) -> Found:
-    """Call `work` with what is read of a text: at once where the text is light, else in a
-    thread.
-    """
+async def run_by_weight(text: bytes, work: Callable[..., Result], *args: Any) -> Result:
+    """Call `work` at once if the text is light, else in a thread."""
     return work(*args) if is_light(text) else await asyncio.to_thread(work, *args)

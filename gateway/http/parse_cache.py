@@ -1,11 +1,11 @@
-"""Chat requests whose beginning came before: only what is new of them is decoded.
+"""Parse only the new part of a chat request whose beginning was seen before.
 
-A body is known again by its bytes up to the end of a message that an earlier body of the same key
-and user held there: their length, their last bytes and the interpreter's own 64-bit hash (SipHash
-under a secret of the process). What follows is then read as JSON with one string, drawn at random
-for this process, in place of the messages that were known; where that string is not the first
-message (members given twice, for example), the whole body is read; so is one with half of a
-surrogate pair, which is mended. Nothing of what was said is kept here.
+A body is recognised by its bytes up to the end of a message that an earlier body of the same key
+and user had at that place: by their length, their last bytes and the interpreter's 64-bit hash
+(SipHash with a secret of the process). The rest is parsed as JSON with one string, random for this
+process, in place of the known messages. If that string is not the first message (members given
+twice, for example), the whole body is parsed; so is a body with a lone surrogate, which is
+repaired. No text of a message is stored here.
 """
 
 from __future__ import annotations
@@ -28,40 +28,38 @@ from memory import Cache, Messages, PrefixInfo, SourceText, TextRange, array_ele
 
 STANDIN = f"mnemogate-{secrets.token_hex(16)}"
 _STANDIN = msgspec.json.encode(STANDIN)
-MIN_PREFIX_BYTES = 256  # bytes; less is read faster than it is looked up
-# Where the window of a text may end: four places an octave, so that the last of them is near its
-# end, where texts that began alike differ.
+MIN_PREFIX_BYTES = 256  # less is parsed faster than it is looked up
+# Where the lookup window of a text may end: four offsets an octave, so that the last of them is
+# near the end of the text, where texts with the same beginning differ.
 PLACES = [
     MIN_PREFIX_BYTES << octave | MIN_PREFIX_BYTES * quarter << octave >> 2
     for octave in range(32)
     for quarter in range(4)
 ]
-LOOKUP_WINDOW_BYTES = 1024  # bytes by which bodies are looked up
-TAIL = 48  # bytes by which candidates are told apart before they are hashed
-PARTS = 8  # of which a hash is made at most: what is new of a body is hashed, not all of it
-MAX_SAME_PLACE = 64  # candidates behind one window
+LOOKUP_WINDOW_BYTES = 1024  # hashed to look up a body
+TAIL = 48  # bytes compared before a candidate is hashed
+PARTS = 8  # most parts of a hash; only the new part of a body is hashed
+MAX_SAME_PLACE = 64  # candidates with the same window
 BYTES, EACH = (
     4 << 20,
     1750,
-)  # of what is kept: some 2,400 conversations, each with the mark of a cut
-# in what is new of a body; one that has more is read as a whole, for to find its messages would
-# take long
+)  # size of the cache: some 2,400 conversations, each with its offsets
+# in the new part of a body; with more, the body is parsed as a whole, since to locate its messages
+# would take long
 BRACKETS = 100_000
 NOWHERE: list[tuple[int, int]] = []
-MAX_PREFIX_BYTES = (
-    16 << 20
-)  # bytes up to which a beginning is kept: to know it again, all of it is hashed
+MAX_PREFIX_BYTES = 16 << 20  # longer prefixes are not cached: to recognise one, all of it is hashed
 SPACE = b" \t\r\n"
-SPACE_STEP_BYTES = 1 << 16  # bytes of it that are passed at once
+SPACE_STEP_BYTES = 1 << 16  # of white space skipped at once
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 @dataclass(slots=True, eq=False)
 class _CachedPrefix:
-    """start: where the messages begin in the body.
+    """A known prefix of a body.
 
-    end: where the last of them ends. tail: the TAIL bytes before `end`. cuts: the ends of the parts
-    that `hash` was made of, the last of them `end`.
+    start: offset of the messages in the body. end: end of the last known message. tail: the TAIL
+    bytes before `end`. cuts: ends of the parts that `hash` was made of, the last of them `end`.
     """
 
     start: int
@@ -73,44 +71,44 @@ class _CachedPrefix:
 
 
 class RequestParseCache:
-    """What is known of the beginnings of bodies, of each conversation its newest."""
+    """The known prefixes of bodies; the newest one of each conversation."""
 
     def __init__(self) -> None:
-        # By the hash of whose they are, and of where a window of theirs ends and what it holds.
+        # By a hash of the owner, the offset of the lookup window and its content.
         self.known: Cache[int, tuple[_CachedPrefix, ...]] = Cache(
             BYTES, 0, lambda _, found: EACH * len(found)
         )
 
     def parse(self, who: object, body: bytes) -> Json:
-        """Return a chat request, checked, its `messages` as `Messages`.
+        """Return a validated chat request, its `messages` as `Messages`.
 
-        who: whose bodies it is looked up among. Raises BadRequest.
+        who: owner of the bodies to look among. Raises BadRequest.
         """
         name, known = self._find(who, body)
         found = _parse_new_part(body, _short_body(body, known), known) or _parse_whole(body)
         return self._remember(who, body, name, found)
 
     async def parse_async(self, who: object, body: bytes) -> Json:
-        """Read a request as `read` does, in a thread where what is new of it is long.
+        """Parse as `parse` does, but in a thread if the new part is long.
 
-        Raises BadRequest, and TooHeavy for what memory cannot look at in time.
+        Raises BadRequest, and TooHeavy for a request too large for memory.
         """
         name, known = self._find(who, body)
         found = None
         if is_light(short := _short_body(body, known)):
             found = _parse_new_part(body, short, known)
-            known, short = None, body  # where it could not be read, nothing is believed of it
+            known, short = None, body  # parse it as unknown
         if found is None:
             found = await asyncio.to_thread(_parse_in_thread, body, short, known)
         return self._remember(who, body, name, found)
 
     def _remember(self, who: object, body: bytes, name: int, found: _Read) -> Json:
-        """Keep what was found of a body, for the one that goes on from it."""
+        """Cache what was parsed of a body, for the body that continues it."""
         data, span, known = found
         messages: Messages = data["messages"]
         if messages.new and span is not None and span[1] <= MAX_PREFIX_BYTES:
             if known is not None:
-                self._forget(name, known)  # what goes on from it stands for it
+                self._forget(name, known)  # replaced by its continuation
             at = span[1]
             cuts, base = (
                 (known.cuts, known.hash)
@@ -131,7 +129,7 @@ class RequestParseCache:
         return data
 
     def _find(self, who: object, body: bytes) -> tuple[int, _CachedPrefix | None]:
-        """Return what a body goes on from, and the name it is kept under."""
+        """Return the cache key of a body, and the known prefix that it continues."""
         size = len(body)
         for i in range(bisect_right(PLACES, size) - 1, -1, -1):
             at = PLACES[i]
@@ -160,27 +158,27 @@ class RequestParseCache:
 
 _Read = tuple[
     Json, tuple[int, int] | None, _CachedPrefix | None
-]  # a request, where its messages stand, and what it goes on from
+]  # the request, the span of its messages, the prefix that it continues
 
 
 def _short_body(body: bytes, known: _CachedPrefix | None) -> bytes:
-    """Return what is new of a body, with a stand-in for the messages known."""
+    """Return the body with a stand-in for its known messages."""
     return body if known is None else b"".join((body[: known.start], _STANDIN, body[known.end :]))
 
 
 def _parse_whole(body: bytes, *, heavy: bool = False) -> _Read:
-    """Read a body of which nothing is known. Raises BadRequest, TooHeavy."""
+    """Parse a body without a known prefix. Raises BadRequest, TooHeavy."""
     found = _parse_new_part(body, body, None, heavy=heavy)
-    assert found is not None  # noqa: S101 - only what is known can be wrong
+    assert found is not None  # noqa: S101 - None only with a known prefix
     return found
 
 
 def _parse_new_part(
     body: bytes, short: bytes, known: _CachedPrefix | None, *, heavy: bool = False
 ) -> _Read | None:
-    """Read a body of which `short` is new. None where it does not go on from what is known.
+    """Parse a body of which `short` is new; None if it does not continue `known`.
 
-    heavy: it may be more than memory looks at. Raises BadRequest, and TooHeavy if it is.
+    heavy: check that it is not too large for memory. Raises BadRequest, TooHeavy.
     """
     prefix, shift = PrefixInfo(), 0
     if known is None:
@@ -215,7 +213,7 @@ def _parse_new_part(
 
 
 def _parse_in_thread(body: bytes, short: bytes, known: _CachedPrefix | None) -> _Read:
-    """Read a body that is long, in a thread. Raises BadRequest, TooHeavy."""
+    """Parse a long body in a thread. Raises BadRequest, TooHeavy."""
     check_values(short)
     rest(len(short))
     if (found := _parse_new_part(body, short, known, heavy=True)) is None:
@@ -230,8 +228,9 @@ def _parse_in_thread(body: bytes, short: bytes, known: _CachedPrefix | None) -> 
 
 
 def hash_parts(body: bytes, cuts: Sequence[int], at: int = 0, base: int = 0) -> int:
-    """Return the hash of the parts of a body that end at `cuts`, the first of them from `at`, after
-    what `base` is the hash of. Copies nothing.
+    """Return the hash of the parts of a body that end at `cuts`.
+
+    at: start of the first part. base: hash of what stands before. Copies nothing.
     """
     view = memoryview(body)
     for cut in cuts:
@@ -240,8 +239,9 @@ def hash_parts(body: bytes, cuts: Sequence[int], at: int = 0, base: int = 0) -> 
 
 
 def _parse_short(short: bytes) -> Json | None:
-    """Return the request that `short` stands for, without the messages known; None where it must be
-    read as a whole.
+    """Parse `short`, and return the request without its known messages.
+
+    None if the body must be parsed as a whole.
     """
     try:
         data = decode(short)
@@ -255,8 +255,9 @@ def _parse_short(short: bytes) -> Json | None:
 
 
 def _messages_span(text: bytes) -> tuple[int, int] | None:
-    """Return where the messages of a request begin and end, without the brackets around them; None
-    where that is not plain.
+    """Return where the messages of a request begin and end, without their brackets.
+
+    None if that is ambiguous.
     """
     try:
         raw = memoryview(_split(text)["messages"])

@@ -1,4 +1,4 @@
-"""Read a request's body within its limit, decompressed."""
+"""Read a request's body within its limit and decompress it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from typing import Any
 from gateway.errors import BadRequest, LeftEarly, TooLarge, UnsupportedMedia
 from gateway.wire.compression import CHUNK_BYTES, Decompressor
 
-MEMBERS = 16  # of a gzip body: each may be empty
+MEMBERS = 16  # of a gzip body; limited, since members may be empty
 
 
 async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) -> bytes:
     """Return the whole body, decompressed.
 
-    Raises TooLarge (without reading the rest), UnsupportedMedia, BadRequest, LeftEarly.
-
-    limit: bytes, counted as they come and after decompression.
+    limit: in bytes, counted as they arrive and after decompression. Raises TooLarge (without
+    reading the rest), UnsupportedMedia, BadRequest, LeftEarly.
     """
     declared = headers.get(b"content-length", b"")
     if declared.isdigit() and (len(declared) > 19 or int(declared) > limit):
@@ -47,19 +46,19 @@ async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) ->
                 raise _too_large(limit)
             read.write(piece)
             if unpack is not None and len(piece) == CHUNK_BYTES:
-                await asyncio.sleep(0)  # others' turn
-    if unpack is not None and not unpack.whole:  # half a request must not be taken for a whole one
+                await asyncio.sleep(0)  # let other requests run
+    if unpack is not None and not unpack.whole:  # a truncated request must not be processed
         raise BadRequest("The compressed request body is truncated. Send all of it.")
     return read.getvalue()
 
 
 def _pieces(unpack: Decompressor | None, part: bytes) -> Iterator[bytes]:
-    """Yield what a part of a body unpacks to. Raises BadRequest."""
+    """Yield the decompressed pieces of a part of the body. Raises BadRequest."""
     try:
         yield from (part,) if unpack is None else unpack.pieces(part)
     except zlib.error as e:
         raise BadRequest(
-            f"The body is not what its Content-Encoding says ({e}). Send it plain, or as one "
+            f"The body does not match its Content-Encoding ({e}). Send it plain, or as one "
             "gzip member."
         ) from e
 

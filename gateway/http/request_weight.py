@@ -1,8 +1,8 @@
-"""Chat requests that are too long to be read on the event loop: what of them is read, and where.
+"""Limits on what the gateway parses of a chat request.
 
-A request is read whole for its memory only up to limits that a thread can read in short steps;
-past them memory stands aside (`TooHeavy`) and the body goes on as it came. Then, and where memory
-is off, only the few members that the gateway itself needs are decoded.
+A request is parsed completely for memory only up to limits that a thread can handle in short steps.
+Beyond them memory is bypassed (`TooHeavy`) and the body is forwarded as it came. Then, and if
+memory is off, only the few members that the gateway itself needs are decoded.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from gateway.wire.chat_request import check_model, parse
 from gateway.wire.json_weight import is_readable
 from memory import text_of
 
-VALUES = 500_000  # of JSON, in what is new of a body
+VALUES = 500_000  # JSON values in the new part of a body
 MESSAGES = 5_000
 TEXT_BYTES = 8 << 20
-MEMBER_BYTES = 1 << 16  # of one that the gateway reads by itself
+MEMBER_BYTES = 1 << 16  # of a member that routing needs
 TEXTS = ("text", "input_text", "output_text", "refusal")
 
 
 class TooHeavy(Exception):
-    """A request that memory cannot look at in time; its text says why."""
+    """A request too large for memory; the message says why."""
 
 
 class _RoutingMembers(msgspec.Struct):
-    """The members that the gateway reads of any chat request, as they stand."""
+    """The members that the gateway reads of every chat request, undecoded."""
 
     model: msgspec.Raw = msgspec.Raw()
     user: msgspec.Raw = msgspec.Raw()
@@ -46,7 +46,7 @@ _skimmed = msgspec.json.Decoder(_RoutingMembers).decode
 
 
 def read_routing_members(body: bytes) -> Json:
-    """Read of a chat request only what routing and books need. Raises BadRequest."""
+    """Parse only what routing and accounting need of a chat request. Raises BadRequest."""
     found = parse(body, _decode_members)
     check_model(found)
     return found
@@ -74,28 +74,28 @@ def _member(name: str, raw: msgspec.Raw) -> Any:
 
 
 def check_values(text: bytes) -> None:
-    """Raise TooHeavy for more JSON values than are decoded in one step."""
+    """Raise TooHeavy if the text has more JSON values than are decoded in one step."""
     if not is_readable(text, VALUES):
         raise TooHeavy(f"more than {VALUES} JSON values")
 
 
 def check_weight(size: int, messages: Sequence[Json]) -> None:
-    """Raise TooHeavy for more messages, or more text, than memory looks at.
+    """Raise TooHeavy for more messages or text than memory handles.
 
-    size: bytes of the request. What is no text of its messages (images, audio, files) is free.
+    size: bytes of the request. Images, audio and files do not count.
     """
     if len(messages) > MESSAGES:
-        raise TooHeavy(f"{len(messages)} messages; memory looks at {MESSAGES}")
+        raise TooHeavy(f"{len(messages)} messages; memory handles {MESSAGES}")
     if size > TEXT_BYTES and (text := size - sum(map(_media, messages))) > TEXT_BYTES:
-        said = sum(_bytes(text_of(m)) for m in messages) + sum(
+        counted = sum(_bytes(text_of(m)) for m in messages) + sum(
             _bytes(c) for c in _arguments(messages)
         )
-        if min(said, text) > TEXT_BYTES:
-            raise TooHeavy(f"{min(said, text)} bytes of text; memory looks at {TEXT_BYTES}")
+        if min(counted, text) > TEXT_BYTES:
+            raise TooHeavy(f"{min(counted, text)} bytes of text; memory handles {TEXT_BYTES}")
 
 
 def _media(message: Json) -> int:
-    """Count the characters of the parts that are no text."""
+    """Count the characters of the parts of a message that are not text."""
     content = message.get("content")
     if not isinstance(content, list):
         return 0
@@ -115,7 +115,7 @@ def _bytes(text: str) -> int:
 
 
 def _arguments(messages: Sequence[Json]) -> list[str]:
-    """List the arguments of the calls in these messages."""
+    """List the arguments of the tool calls in these messages."""
     functions = [c.get("function") for m in messages for c in m.get("tool_calls") or ()]
     return [
         a for f in functions if isinstance(f, dict) and isinstance(a := f.get("arguments"), str)

@@ -1,15 +1,15 @@
-"""What keys use, counted: the port under `limits`, and the counters of this process (`shared` has
-the fleet's).
+"""Counters of what keys use: the port, and the implementation of one process.
 
-- A window of 60 s made of one-second buckets: a bucket counts until it has left the window wholly,
-  so that no 60 seconds ever hold
-  more than the limit; what is free again may be noticed up to a second late.
-- What a key spent in a calendar period, as one integer of nano-USD: no drift. It includes what is
-  reserved.
-- The tickets of admitted requests: places among the concurrent, and what they reserved of the
-  budget. A ticket whose lease is over
-  gives both back by itself.
-- A verb is atomic. A refused claim changes nothing.
+`redis_counters` shares them between gateways.
+
+- A window of 60 s consists of one-second buckets. A bucket counts until it has left the window
+  completely, so that no 60 seconds ever exceed the limit; free capacity may be noticed up to a
+  second late.
+- The spending of a calendar period is one integer of nano-USD, so it does not drift. It includes
+  reservations.
+- Reservations of admitted requests: their concurrency slots and reserved budget. A reservation
+  whose lease expires returns both by itself.
+- Methods are atomic. A refused reservation changes nothing.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from itertools import accumulate, count
 from operator import itemgetter
 from typing import NamedTuple, Protocol
 
-SPAN = 61  # seconds from a bucket's beginning until it has left the window wholly
-SOON = 1.0  # seconds after which to ask again where nobody knows when a request will end
+SPAN = 61  # seconds from a bucket's start until it has left the window
+SOON = 1.0  # suggested retry, if it is unknown when a request will end
 
 
 class ReservationRequest(NamedTuple):
-    """What one request asks of its key. Limits and a budget of 0 are none; money is in nano-USD."""
+    """What one request asks of its key.
+
+    A limit or budget of 0 means none; money is in nano-USD.
+    """
 
     key: str
     rpm: int
@@ -36,13 +39,13 @@ class ReservationRequest(NamedTuple):
     tokens: int  # at most tpm
     nano: int  # at most budget
     lease: float  # seconds
-    period: str  # names the period of the budget
-    left: float  # seconds of that period to come
-    begin: bool  # a period nobody counted yet begins at 0; else the claim is refused as `unknown`
+    period: str  # name of the budget's period
+    left: float  # remaining seconds of that period
+    begin: bool  # a new period starts at 0; otherwise the claim is refused as `unknown`
 
 
 class Reservation(NamedTuple):
-    """An admitted claim, as settling needs it. shared: which of two stores holds it."""
+    """An admitted claim, as needed to settle it. shared: it is held in Redis."""
 
     id: str
     key: str
@@ -54,11 +57,11 @@ class Reservation(NamedTuple):
 
 
 class ReservationResult(NamedTuple):
-    """The answer to a claim, and the window after it.
+    """The result of a claim, and the window after it.
 
-    refused: "" | rpm | tpm | concurrent | held (what others reserved of the budget is in the way) |
-    budget | unknown. wait: seconds until there is room for this claim. reset: seconds until the
-    window would be empty.
+    refused: "" | rpm | tpm | concurrent | held (others' reservations exhaust the budget) | budget |
+    unknown. wait: seconds until the claim would fit. reset: seconds until the window would be
+    empty.
     """
 
     refused: str
@@ -70,23 +73,27 @@ class ReservationResult(NamedTuple):
 
 
 class Counters(Protocol):
-    """No verb raises, nor waits for a store that does not answer."""
+    """Counts what keys use.
+
+    No method raises, nor waits for a store that does not answer.
+    """
 
     async def reserve(self, claim: ReservationRequest) -> ReservationResult:
-        """Admits the claim and books all of it, or refuses it and books nothing, naming what it
-        must wait for longest.
+        """Admit the claim and count all of it, or refuse it and count nothing.
+
+        A refusal names the limit that takes longest to wait for.
         """
 
     async def settle(self, hold: Reservation, tokens: int, nano: int) -> None:
-        """Put what was used in place of what was reserved, once a hold.
+        """Replace the reserved amounts by the used ones; once for each reservation.
 
-        A bucket or period that is over is left alone.
+        A bucket or period that is over is not changed.
         """
 
     async def balance(self, claim: ReservationRequest, first: int | None) -> int | None:
-        """Return the nano-USD booked in the claim's period.
+        """Return the nano-USD counted in the claim's period.
 
-        One that nobody counted yet begins with `first`; None begins none.
+        first: value at which a new period starts; None starts none.
         """
 
 
@@ -95,48 +102,48 @@ class LocalCounters:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._books: dict[str, _KeyWindow] = {}
+        self._windows: dict[str, _KeyWindow] = {}
         self._ids = count()
 
     async def reserve(self, claim: ReservationRequest) -> ReservationResult:
         now = self._clock()
-        book = self._book(claim.key)
-        book.forget(now)
-        if claim.budget and book.period != claim.period:
+        window = self._window(claim.key)
+        window.forget(now)
+        if claim.budget and window.period != claim.period:
             if not claim.begin:
                 return ReservationResult("unknown", 0, 0, 0, 0, None)
-            book.begin(claim.period, 0)
-        wait, refused = max(book.waits(claim, now), key=itemgetter(0), default=(0.0, ""))
-        hold = None if refused else book.book(claim, now, str(next(self._ids)))
-        reset = book.buckets[-1][0] + SPAN - now if book.buckets else 0.0
-        return ReservationResult(refused, wait, book.requests, book.tokens, reset, hold)
+            window.begin(claim.period, 0)
+        wait, refused = max(window.waits(claim, now), key=itemgetter(0), default=(0.0, ""))
+        hold = None if refused else window.book(claim, now, str(next(self._ids)))
+        reset = window.buckets[-1][0] + SPAN - now if window.buckets else 0.0
+        return ReservationResult(refused, wait, window.requests, window.tokens, reset, hold)
 
     async def settle(self, hold: Reservation, tokens: int, nano: int) -> None:
-        self._book(hold.key).settle(hold, tokens, nano)
+        self._window(hold.key).settle(hold, tokens, nano)
 
     async def balance(self, claim: ReservationRequest, first: int | None) -> int | None:
-        book = self._book(claim.key)
-        book.forget(self._clock())
-        if book.period != claim.period:
+        window = self._window(claim.key)
+        window.forget(self._clock())
+        if window.period != claim.period:
             if first is None:
                 return None
-            book.begin(claim.period, first)
-        return book.nano
+            window.begin(claim.period, first)
+        return window.nano
 
     def close_periods(self) -> None:
-        """What was spent is counted elsewhere from now on: whoever asks here again begins anew.
+        """Forget the spending of all keys, which is counted elsewhere from now on.
 
-        Windows and tickets stay.
+        Windows and reservations stay.
         """
-        for book in self._books.values():
-            book.begin("", 0)
+        for window in self._windows.values():
+            window.begin("", 0)
 
-    def _book(self, key: str) -> _KeyWindow:
-        return self._books.get(key) or self._books.setdefault(key, _KeyWindow())
+    def _window(self, key: str) -> _KeyWindow:
+        return self._windows.get(key) or self._windows.setdefault(key, _KeyWindow())
 
 
 class _KeyWindow:
-    """What one key uses. Its one period is the latest that was claimed."""
+    """What one key uses. Its only period is the latest one claimed."""
 
     __slots__ = ("buckets", "holds", "nano", "period", "requests", "soonest", "tokens")
 
@@ -144,11 +151,11 @@ class _KeyWindow:
         self.buckets: deque[list[int]] = deque()  # [second, requests, tokens], oldest first
         self.requests = self.tokens = self.nano = 0
         self.period = ""
-        self.holds: dict[str, tuple[float, Reservation]] = {}  # with the end of its lease
-        self.soonest = float("inf")  # no lease ends before
+        self.holds: dict[str, tuple[float, Reservation]] = {}  # with the end of the lease
+        self.soonest = float("inf")  # earliest end of a lease
 
     def forget(self, now: float) -> None:
-        """Let go of buckets that have left the window and of tickets whose lease is over."""
+        """Remove buckets that have left the window, and reservations whose lease expired."""
         while self.buckets and self.buckets[0][0] + SPAN <= now:
             _, requests, tokens = self.buckets.popleft()
             self.requests -= requests
@@ -164,9 +171,9 @@ class _KeyWindow:
         self.period, self.nano = period, nano
 
     def waits(self, claim: ReservationRequest, now: float) -> list[tuple[float, str]]:
-        """Return what is in the way of a claim, and for how many seconds.
+        """Return which limits refuse a claim, and for how many seconds each.
 
-        A request counts as one at least, whatever its estimate.
+        A request counts at least one token, whatever its estimate.
         """
         out: list[tuple[float, str]] = []
         if claim.rpm and (excess := self.requests + 1 - claim.rpm) > 0:
@@ -199,7 +206,7 @@ class _KeyWindow:
         self._pay(hold, nano - hold.nano if self.holds.pop(hold.id, None) else nano)
 
     def _seconds_until_freed(self, column: int, excess: int, now: float) -> float:
-        """Return seconds until so many have left the window, the oldest first."""
+        """Return the seconds until `excess` have left the window, the oldest first."""
         gone = accumulate(b[column] for b in self.buckets)
         return (
             next(b[0] for b, n in zip(self.buckets, gone, strict=True) if n >= excess) + SPAN - now

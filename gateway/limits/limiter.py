@@ -1,10 +1,9 @@
-"""Limits and budgets of keys: what a request may take is reserved before it runs, and put right
-when it is known.
+"""Limits and budgets of keys: reserve estimates before a request, settle actual use after it.
 
 A reservation is all or nothing. An estimate larger than a limit is cut to it: such a request runs
-when nothing else counts. What was really used is booked in full, so that a budget is overshot by
-what its last requests used beyond their estimates, and never by more. A failed request counts as a
-request; its tokens and its money are given back.
+when nothing else counts. Actual use is counted in full, so that a budget is exceeded at most by
+what its last requests used beyond their estimates. A failed request counts as a request; its tokens
+and money are given back.
 """
 
 from __future__ import annotations
@@ -22,14 +21,15 @@ from gateway.errors import BudgetSpent, RateLimited
 from gateway.limits.counters import Counters, Reservation, ReservationRequest, ReservationResult
 
 NANO = 1_000_000_000
-WINDOW_SECONDS = 60.0  # seconds of rpm and tpm
+WINDOW_SECONDS = 60.0  # of rpm and tpm
 Ledger = Callable[[str, float], Awaitable[float]]
 
 
 class KeyQuota(msgspec.Struct, frozen=True):
     """What one key may use.
 
-    key: its name, unique in a gateway. usd: per `period`, a calendar period in UTC. 0 is no limit.
+    key: its name, unique in a gateway. usd: per `period`, a calendar period in UTC. 0 means no
+    limit.
     """
 
     key: str
@@ -53,14 +53,12 @@ class Admission:
     hold: Reservation | None = None
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """`x-ratelimit-*` of the limits that are set, as they were when the request was
-        admitted.
-        """
+        """Return `x-ratelimit-*` headers of the limits that are set, as of the admission."""
         return _headers(self.allowance, self.standing) if self.standing else []
 
 
 class UsagePeriod(NamedTuple):
-    """One calendar period. begins, ends: seconds since 1970."""
+    """One calendar period. begins, ends: Unix times."""
 
     name: str
     begins: float
@@ -70,9 +68,9 @@ class UsagePeriod(NamedTuple):
 class Limiter:
     """Admits and settles requests.
 
-    ledger: the USD a key (by name) spent since a time (seconds since 1970), as the usage table has
-    it; asked when nobody has counted a period yet: in a new process, or after the store was
-    emptied. Without one, and without `seed`, a period begins at 0. clock: seconds since 1970.
+    ledger: returns the USD that a key (by name) spent since a Unix time, according to the usage
+    table. Called when a period has no counter yet: in a new process, or after the store was
+    emptied. Without it, and without `seed`, a period starts at 0. clock: Unix time.
     """
 
     def __init__(
@@ -86,11 +84,10 @@ class Limiter:
         self._clock = clock
 
     async def admit(self, allowance: KeyQuota, tokens: int, usd: float, lease: float) -> Admission:
-        """Reserve one request, one place among the concurrent, and the estimates `tokens` and
-        `usd`; all or nothing.
+        """Reserve one request, one concurrency slot, and the estimates `tokens` and `usd`.
 
-        lease: seconds after which the place and the money are free again though nobody settled.
-        Raises RateLimited or BudgetSpent.
+        All or nothing. lease: seconds after which slot and money are free again even if the request
+        was not settled. Raises RateLimited or BudgetSpent.
         """
         if not allowance.limited:
             return Admission(allowance)
@@ -109,19 +106,18 @@ class Limiter:
         return Admission(allowance, standing, standing.hold)
 
     async def settle(self, ticket: Admission, tokens: int, usd: float) -> None:
-        """Book what was used in place of what was reserved, and frees the place.
+        """Replace the reserved amounts by the used ones, and free the slot.
 
-        Called again, it does nothing.
-
-        A failed request used 0 tokens and 0 USD.
+        Repeated calls do nothing. A failed request used 0 tokens and 0 USD.
         """
         hold, ticket.hold = ticket.hold, None
         if hold:
             await self._counters.settle(hold, tokens, _nano(usd))
 
     async def spent_this_period(self, allowance: KeyQuota) -> float:
-        """Return the USD booked in the current period, what is reserved included; 0 for a key
-        without a budget.
+        """Return the USD counted in the current period, reservations included.
+
+        0 for a key without a budget.
         """
         return (
             allowance.usd
@@ -129,8 +125,9 @@ class Limiter:
         )
 
     async def seed(self, allowance: KeyQuota, usd: float) -> None:
-        """What the usage table says was spent in the current period: where nobody has counted yet,
-        counting begins there.
+        """Start the current period at `usd`, unless it is counted already.
+
+        usd: from the usage table.
         """
         if allowance.usd:
             await self._counters.balance(self._claim(allowance), _nano(usd))
@@ -138,7 +135,10 @@ class Limiter:
     def _claim(
         self, allowance: KeyQuota, tokens: int = 0, usd: float = 0, lease: float = 0
     ) -> ReservationRequest:
-        a, budget = allowance, math.ceil(allowance.usd * NANO)  # the smallest budget is still one
+        a, budget = (
+            allowance,
+            math.ceil(allowance.usd * NANO),
+        )  # never 0, which would mean no budget
         period, left = "", 0.0
         if budget:
             now = self._clock()
@@ -161,7 +161,7 @@ class Limiter:
 
 
 def span(period: str, now: float) -> UsagePeriod:
-    """Return the UTC calendar period that holds `now`.
+    """Return the UTC calendar period that contains `now`.
 
     period: hour, day, week (from Monday) or month.
     """
@@ -181,7 +181,7 @@ def span(period: str, now: float) -> UsagePeriod:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as OpenAI writes them in its headers: "6m0s", "1.2s", "120ms"; rounded up."""
+    """Format seconds as OpenAI's headers do: "6m0s", "1.2s", "120ms"; rounded up."""
     if seconds < 1:
         return f"{math.ceil(seconds * 1000)}ms"
     if seconds < 60:
@@ -231,9 +231,10 @@ def _refusal(allowance: KeyQuota, standing: ReservationResult) -> RateLimited:
 def _overdrawn(
     allowance: KeyQuota, standing: ReservationResult, spent: float, asked: float
 ) -> BudgetSpent:
-    """spent: what is booked in the period.
+    """Return the error for a spent budget.
 
-    asked: what the request may cost at most; where some is left, it is too little for that.
+    spent: USD counted in the period. asked: the most that the request may cost, which is more than
+    what is left.
     """
     wait, headers = _wait(allowance, standing)
     used, advice = (
@@ -256,7 +257,7 @@ def _wait(
 ) -> tuple[str, list[tuple[bytes, bytes]]]:
     most = (
         WINDOW_SECONDS if standing.refused in ("rpm", "tpm") else math.inf
-    )  # the buckets of a window leave it up to a second late
+    )  # buckets leave the window up to a second late
     seconds = min(standing.wait, most)
     wait = max(1, math.ceil(seconds))
     return duration(wait), [

@@ -1,12 +1,12 @@
-"""The counters of a fleet, in Redis: the promises of `counters`, kept across processes.
+"""The counters of several gateways, in Redis; same promises as in `counters`.
 
-Per key: a hash of the window (second to "requests tokens"), a sorted set of tickets by the end of
-their lease (a member also says what it reserved, and of which period), and a number of nano-USD per
+Per key: a hash of the window (second to "requests tokens"), a sorted set of reservations by the end
+of their lease (a member also has its reserved amount and period), and a number of nano-USD per
 period.
 
-While Redis is away the process counts for itself. What must still be booked there is kept, and
-booked when it is back: once, since a settlement that may have been done already counts only where
-its ticket is still there.
+While Redis is unavailable each process counts for itself. What must still be counted in Redis is
+kept and sent when it is back; exactly once, since a settlement that may have been executed already
+only counts if its reservation still exists.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ local reset = #seconds > 0 and seconds[#seconds] + {SPAN} - now or 0
 return {{refused, tostring(wait), requests_all, tokens_all, tostring(reset), second}}
 """)
 
-# A counter that is not there stays so: what the ledger says when it is begun again has this in it.
+# A missing counter is not created: the ledger, from which it will be started, includes this amount.
 SETTLE = Script("""
 local window, tickets, purse = KEYS[1], KEYS[2], KEYS[3]
 local second, tokens_held, nano_held, tokens, nano = ARGV[2], tonumber(ARGV[3]),
@@ -126,17 +126,17 @@ return redis.call('GET', KEYS[1])
 
 
 class RedisCounters:
-    """Counters in Redis, with a twin in this process for when it is away.
+    """Counters in Redis, with local ones for when it is unavailable.
 
-    A hold settles where it was booked.
+    A reservation is settled where it was made.
     """
 
-    def __init__(self, shared: RedisClient, twin: LocalCounters | None = None) -> None:
+    def __init__(self, shared: RedisClient, local: LocalCounters | None = None) -> None:
         self._shared = shared
-        self._twin = twin or LocalCounters()
+        self._local = local or LocalCounters()
         self._owed: dict[
             Reservation, tuple[int, int]
-        ] = {}  # tokens and nano-USD; under a hold without an id what the twin counted
+        ] = {}  # tokens and nano-USD; what was counted locally has a reservation without an id
         shared.when_back.append(self._repay)
 
     async def reserve(self, claim: ReservationRequest) -> ReservationResult:
@@ -148,7 +148,7 @@ class RedisCounters:
             raise
 
     async def settle(self, hold: Reservation, tokens: int, nano: int) -> None:
-        # Its caller may be leaving already: the booking goes on.
+        # The caller may be cancelled; the settlement continues.
         await asyncio.shield(self._shared.spawn(self._settle(hold, tokens, nano)))
 
     async def balance(self, claim: ReservationRequest, first: int | None) -> int | None:
@@ -160,7 +160,7 @@ class RedisCounters:
                 BALANCE, _keys(claim.key, claim.period)[2:], ["" if first is None else first, kept]
             )
         except RedisUnavailable:
-            return await self._twin.balance(claim, first)
+            return await self._local.balance(claim, first)
         return None if found is None else int(found)
 
     async def _reserve(self, claim: ReservationRequest) -> ReservationResult:
@@ -188,7 +188,7 @@ class RedisCounters:
         except RedisUnavailable as e:
             if e.sent:
                 self._owe(hold, 0, 0)
-            return await self._twin.reserve(claim)
+            return await self._local.reserve(claim)
         return ReservationResult(
             refused.decode(),
             float(wait),
@@ -204,7 +204,7 @@ class RedisCounters:
 
     async def _settle(self, hold: Reservation, tokens: int, nano: int) -> None:
         if not hold.shared:
-            await self._twin.settle(hold, tokens, nano)
+            await self._local.settle(hold, tokens, nano)
             if not hold.period:
                 return
             hold = Reservation("", hold.key, 0, 0, 0, hold.period, True)
@@ -226,7 +226,7 @@ class RedisCounters:
         self._owed[hold] = (before[0] + tokens, before[1] + nano)
 
     async def _repay(self) -> None:
-        self._twin.close_periods()
+        self._local.close_periods()
         while self._owed:
             hold, used = self._owed.popitem()
             try:

@@ -1,6 +1,6 @@
 """Core memory over HTTP: blocks, their versions, undo.
 
-An ETag is a version; a stale If-Match is a 409.
+The ETag is the version; an outdated If-Match is a 409.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def _with_etag(block: Block) -> Response[schemas.Block]:
 
 
 def _expected_version(desk: UserContext) -> int | None:
-    """Return the version the client saw, if it says so. Raises BadRequest."""
+    """Return the version in If-Match; None without one. Raises BadRequest."""
     value = (desk.caller.request.headers.get("if-match") or "*").strip()
     if value == "*":
         return None
     if (found := TAG.fullmatch(value)) is None:
         raise BadRequest(
-            f"If-Match is {value[:60]!r}: send the block's version, quoted or bare, as the ETag "
-            "has it.",
+            f"If-Match is {value[:60]!r}: send the block's version, quoted or bare, as in the "
+            "ETag.",
             param="if-match",
         )
     return int(found[1] or found[2])
@@ -54,17 +54,17 @@ def _expected_version(desk: UserContext) -> int | None:
 
 async def _edit(desk: UserContext, label: str, how: Edit) -> Block | None:
     hand, expect = desk.hand(), _expected_version(desk)
-    there = desk.caller.request.headers.get("if-match", "").strip() == "*"
+    must_exist = desk.caller.request.headers.get("if-match", "").strip() == "*"
 
     def needed(block: Block | None) -> Block | None:
-        if there and block is None:
-            raise Conflict(f"there is no block {label!r}, and If-Match asks for one")
+        if must_exist and block is None:
+            raise Conflict(f"there is no block {label!r}, but If-Match requires one")
         return how(block)
 
     return await desk.write(management.blocks.edit_block(desk.memory, hand, label, needed, expect))
 
 
-@get("/users/{user:str}/blocks", summary="A user's blocks, in order of their labels")
+@get("/users/{user:str}/blocks", summary="A user's blocks, ordered by label")
 async def blocks(desk: AtDesk, cursor: Cursor = None, limit: PageLimit = 50) -> Page[schemas.Block]:
     after = place_of(cursor, str)
     found = await desk.read(management.blocks.list_blocks(desk.memory, desk.hand()))
@@ -141,7 +141,7 @@ async def versions(
 @post(
     "/users/{user:str}/blocks/{label:str}/undo",
     status_code=200,
-    summary="Take the newest edit back; repeated, walk further back",
+    summary="Undo the newest edit; repeat to undo earlier ones",
 )
 async def undo(desk: AtDesk, label: FromPath[str]) -> Response[schemas.Block | Gone]:
     now = await desk.write(management.blocks.undo_edit(desk.memory, desk.hand(), label))

@@ -1,8 +1,8 @@
-"""The door of the management API: who asks, what they may reach, and the store behind it.
+"""The context of a management request: caller, reachable scope, and the store.
 
-Identity fails closed (PRODUCT.md, Identity): the tenant comes from the key, an admin's `?tenant=`
-excepted; a key that is not trusted reaches its own users' rows alone; in own-key mode a tenant
-never seen upstream manages nothing.
+Anything unclear is refused. The tenant comes from the key, except for an admin's `?tenant=`; a key
+that is not trusted only reaches its own users; in own-key mode a tenant that no upstream has
+accepted manages nothing.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from memory.export_format import BadLine, TooManyLines
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
-PAGE_CHARACTERS = 4 << 20  # of a list's page: to write them takes the event loop some ms
+PAGE_CHARACTERS = 4 << 20  # of a page; encoding them takes the event loop some ms
 MIB = 1 << 20
-JSON_MIB = 8  # of a request about one thing
+JSON_MIB = 8  # limit of a request about one object
 EVERY = "*"  # ?tenant=* of an admin key: every tenant
 PageLimit = Annotated[int, QueryParameter(ge=1, le=200, description="entries a page")]
 Cursor = Annotated[str | None, QueryParameter(description="the next_cursor of the page before")]
@@ -60,27 +60,30 @@ class ManagementRequest:
 
     @property
     def reach(self) -> VisibleScopes:
-        """What is visible by id: an admin key that names no tenant sees all of them."""
+        """What is visible by id. An admin key that names no tenant sees all of them."""
         everywhere = self.principal.admin and self.asked_tenant in (None, EVERY)
         return VisibleScopes(None if everywhere else self.tenant, self.principal.only)
 
     async def read(self, work: Awaitable[T]) -> T:
-        """Wait for what the memory answers. Raises what `translate_errors` makes of its errors."""
+        """Await a result of the memory; errors become those of `translate_errors`."""
         with translate_errors():
             return await work
 
     async def write(self, work: Awaitable[T]) -> T:
-        """Wait for a change of the memory; the worker is told, since it may have enqueued."""
+        """Await a change of the memory, and wake the worker, since it may have queued a job."""
         out = await self.read(work)
         self.gateway.worker.wake()
         return out
 
     async def body(self) -> bytes:
-        """Raises TooLarge, UnsupportedMedia, BadRequest."""
+        """Return the request's body. Raises TooLarge, UnsupportedMedia, BadRequest."""
         return await self._body(JSON_MIB, "this request may have. Send less at once.")
 
     async def _body(self, mib: float, most: str) -> bytes:
-        """most: what a refusal says of the limit, where it is lower than every request's."""
+        """Read a body of at most `mib` MiB.
+
+        most: how the error describes that limit, if it is lower than the general one.
+        """
         whole = self.gateway.settings.server.max_body_mib
         try:
             return await read_body(
@@ -98,15 +101,13 @@ class ManagementRequest:
 
     @property
     def runs_it(self) -> bool:
-        """Whether the caller runs the gateway: an admin key, or whoever has this machine's own
-        token.
-        """
+        """Whether the caller operates the gateway: an admin key, or this machine's local token."""
         settings = self.gateway.settings
         return self.principal.admin or (settings.single_user and settings.mode != "managed")
 
     @property
     def rows(self) -> int | None:
-        """How many rows the caller may bring at once; None for any number."""
+        """How many rows the caller may import at once; None for any number."""
         return None if self.runs_it else self.gateway.settings.memory.import_rows
 
     async def much(self) -> bytes:
@@ -115,7 +116,7 @@ class ManagementRequest:
         mib = settings.server.max_body_mib if self.runs_it else settings.memory.import_mib
         return await self._body(
             mib,
-            "this key may bring at once. Send it in several parts, use an admin key, or raise "
+            "this key may import at once. Send it in several parts, use an admin key, or raise "
             "memory.import_mib.",
         )
 
@@ -133,7 +134,7 @@ class UserContext:
         self.read, self.write, self.asked = caller.read, caller.write, caller.parse_body
 
     def hand(self, actor: str | None = None) -> ManagementActor:
-        """Who reaches into this memory: the API, or the CLI where it says so."""
+        """Return who edits this memory: the API, or the CLI if it says so."""
         gateway, headers = self.caller.gateway, self.caller.request.headers
         actor = actor or ("cli" if headers.get("x-mnemogate-actor") == "cli" else "api")
         return ManagementActor(
@@ -144,7 +145,7 @@ class UserContext:
 
     @property
     def agent(self) -> str | None:
-        """The agent that was asked for; None where a route means all of them."""
+        """The requested agent; None if a route means all agents."""
         return self.caller.request.query_params.get("agent")
 
 
@@ -155,7 +156,7 @@ AtDesk = NamedDependency[UserContext]
 async def caller(
     request: Request[Any, Any, Any], tenant: FromQuery[str | None] = None
 ) -> ManagementRequest:
-    """Raises Unauthenticated, Forbidden, Unavailable."""
+    """Return the context of a request. Raises Unauthenticated, Forbidden, Unavailable."""
     gateway: GatewayState = request.app.state.gateway
     principal = gateway.keys.manager(dict(request.scope["headers"]))
     if tenant is not None and tenant != principal.tenant and not principal.admin:
@@ -179,9 +180,11 @@ async def caller(
 async def desk(
     caller: AtDoor, user: FromPath[str], agent: FromQuery[str] = "default"
 ) -> UserContext:
-    """Raises BadRequest, Forbidden."""
+    """Return the context of a request about one user. Raises BadRequest, Forbidden."""
     if caller.tenant == EVERY:
-        raise BadRequest("`tenant` is '*': a user belongs to one tenant, name it.", param="tenant")
+        raise BadRequest(
+            "`tenant` is '*', but a user belongs to one tenant: name it.", param="tenant"
+        )
     name = check_name(segment(user), "user")
     if not caller.principal.may_name(name):
         raise Forbidden(
@@ -215,7 +218,7 @@ def check_name(name: str, what: str) -> str:
 
 @contextlib.contextmanager
 def translate_errors() -> Iterator[None]:
-    """Tells what the memory raised as an error of this API."""
+    """Raise the memory's errors as errors of this API."""
     try:
         yield
     except (faults.MemoryFault, faults.ToolError, BadLine) as e:
@@ -228,7 +231,7 @@ def _translate(error: Exception) -> GatewayError:
     match error:
         case faults.AmbiguousName():
             return RequestConflict(
-                f"{message}. Say whose with ?user= (and ?agent=, ?tenant=).",
+                f"{message}. Name the owner with ?user= (and ?agent=, ?tenant=).",
                 param="user",
                 code="ambiguous",
             )
@@ -257,10 +260,10 @@ def window(
     place: Callable[[T], Any],
     weigh: Callable[[T], int] = lambda _: 0,
 ) -> tuple[list[T], str | None]:
-    """Return one page of rows that were asked for with one more than `limit`, and the cursor to the
-    rest.
+    """Return one page of rows and the cursor to the rest.
 
-    weigh: a row's characters; a page has fewer rows where they are long.
+    rows: up to one more than `limit`. weigh: a row's characters; a page has fewer rows if they are
+    long.
     """
     whole, weight = min(len(rows), limit), 0
     for i, row in enumerate(rows[:whole]):

@@ -1,4 +1,4 @@
-"""Recall memory over HTTP: conversations, their messages, a chat brought along, explain records."""
+"""Recall memory over HTTP: conversations, messages, imported chats, explain records."""
 
 from __future__ import annotations
 
@@ -97,31 +97,34 @@ async def conversations(
 @post(
     "/users/{user:str}/conversations",
     status_code=200,
-    summary="Bring an existing chat along",
+    summary="Import an existing chat",
     operation_class=describe_body(ConversationPost),
 )
 async def bring_conversation(desk: AtDesk) -> Conversation:
     caller, hand = desk.caller, desk.hand()
     new = schemas.brought(await caller.much(), caller.rows)
-    said = await _parse_messages(new.messages)
+    parsed = await _parse_messages(new.messages)
     return _to_schema(
         await desk.write(
-            management.conversations.import_conversation(desk.memory, hand, said, new.id)
+            management.conversations.import_conversation(desk.memory, hand, parsed, new.id)
         )
     )
 
 
 async def _parse_messages(messages: list[msgspec.Raw]) -> list[ImportedMessage]:
-    """Read them one by one; others go on meanwhile. Raises BadRequest naming the message."""
+    """Parse messages one by one, letting other requests run in between.
+
+    Raises BadRequest naming the message.
+    """
     now, glance, out = time.time(), QuickRead(), []
     for i, raw in enumerate(messages):
-        out.append(_one_said(schemas.message_of(raw, f"messages[{i}]"), f"messages[{i}]", now))
+        out.append(_parse_message(schemas.message_of(raw, f"messages[{i}]"), f"messages[{i}]", now))
         await glance.rest()
     return out
 
 
-def _one_said(message: Json, where: str, now: float) -> ImportedMessage:
-    """Raises BadRequest."""
+def _parse_message(message: Json, where: str, now: float) -> ImportedMessage:
+    """Validate and return one message. Raises BadRequest."""
     content, calls = message.get("content"), message.get("tool_calls")
     if not isinstance(message.get("role"), str):
         raise BadRequest(f"`{where}` needs a `role`.", param=where)
@@ -146,13 +149,13 @@ def _one_said(message: Json, where: str, now: float) -> ImportedMessage:
         raise BadRequest(
             f"`{where}` has {size} characters; at most {SAID} are allowed.", param=where
         )
-    told_at = message.pop("created_at", None)
-    if told_at is not None and not isinstance(told_at, str):
+    created_at = message.pop("created_at", None)
+    if created_at is not None and not isinstance(created_at, str):
         raise BadRequest(
-            f"`{where}.created_at` is {quote_value(told_at)}: give an ISO 8601 time.",
+            f"`{where}.created_at` is {quote_value(created_at)}: give an ISO 8601 time.",
             param=f"{where}.created_at",
         )
-    at = time_of(told_at, f"{where}.created_at")
+    at = time_of(created_at, f"{where}.created_at")
     return ImportedMessage(message, now if at is None else at)
 
 
@@ -172,7 +175,7 @@ async def messages(
 
 @get(
     "/users/{user:str}/messages/search",
-    summary="Search everything said with a user; without words, the newest",
+    summary="Search a user's messages; without words, the newest ones",
 )
 async def search_messages(
     desk: AtDesk, search: Sought, role: FromQuery[str | None] = None
@@ -200,7 +203,7 @@ async def search_messages(
 
 @dataclass(slots=True)
 class OwnerParams:
-    """Whose conversation is meant, where several have one of its name."""
+    """Whose conversation is meant, if several have the same name."""
 
     user: str | None
     agent: str | None
@@ -236,7 +239,7 @@ async def conversation(
 @delete(
     "/conversations/{ident:str}",
     status_code=200,
-    summary="Delete a conversation and what hangs on it",
+    summary="Delete a conversation and everything derived from it",
 )
 async def delete_conversation(caller: AtDoor, ident: FromPath[str], whose: Whose) -> Gone:
     name = segment(ident)

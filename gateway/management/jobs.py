@@ -1,6 +1,6 @@
 """Background jobs over HTTP: those that gave up, and a retry.
 
-A key sees those of the users it may see; an admin's, all.
+A key sees the jobs of the users it may see; an admin key sees all.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ State = Annotated[str, QueryParameter(name="state", description=f"one of {', '.j
 
 
 class Job(msgspec.Struct, kw_only=True):
-    """error: what kind of failure its last attempt ended in.
+    """error: kind of failure of its last attempt.
 
-    next_at: when it may be tried next, or was last. tenant is null for the gateway's own.
+    next_at: time of the next attempt, or of the last one. tenant is null for the gateway's own
+    jobs.
     """
 
     id: str
@@ -45,8 +46,10 @@ class Retried(msgspec.Struct):
 
 
 def _reach(caller: AtDoor) -> VisibleScopes:
-    """In single-user mode whoever asks runs the gateway: its own jobs, which are nobody's, are
-    theirs to see.
+    """Return whose jobs are visible.
+
+    In single-user mode the caller operates the gateway, and also sees its own jobs, which belong to
+    nobody.
     """
     settings = caller.gateway.settings
     return (
@@ -54,7 +57,7 @@ def _reach(caller: AtDoor) -> VisibleScopes:
     )
 
 
-@get("/jobs", summary="Background jobs, newest first: those that gave up, or of another state")
+@get("/jobs", summary="Background jobs, newest first: those that gave up, or in another state")
 async def jobs(
     caller: AtDoor, which: State = "dead", cursor: Cursor = None, limit: PageLimit = 50
 ) -> Page[Job]:
@@ -86,7 +89,7 @@ async def jobs(
     )
 
 
-@post("/jobs/{ident:str}/retry", status_code=200, summary="Try a job again that gave up")
+@post("/jobs/{ident:str}/retry", status_code=200, summary="Retry a job that gave up")
 async def retry_job(caller: AtDoor, ident: FromPath[str]) -> Retried:
     if not ident.isascii() or not ident.isdigit() or len(ident) > 18:
         raise ResourceNotFound(f"There is no dead job {ident[:40]!r} here.")

@@ -1,8 +1,8 @@
-"""Managed keys over HTTP: listed, made, revoked; an admin key's to do.
+"""Managed keys over HTTP: list, create, revoke; for admin keys only.
 
-In single-user mode the machine's own token may make the first ones: the mode is decided when the
-gateway starts, so the answer then says that keys are asked for from the next start on. In own-key
-mode a key here is somebody's own at the provider and gives no say.
+In single-user mode the machine's local token may create the first ones. The mode is decided when
+the gateway starts, so the answer then says that keys are required from the next start on. In
+own-key mode a key belongs to a client's provider and gives no access.
 """
 
 from __future__ import annotations
@@ -27,20 +27,18 @@ from memory import iso
 
 K = TypeVar("K", bound=Key)
 FROM_NEXT_START = (
-    "This gateway runs in single-user mode until it is restarted, or reads its configuration "
-    "anew; from then on every request needs a managed key. What it remembers until then belongs "
+    "This gateway stays in single-user mode until it is restarted or its configuration is "
+    "reloaded; then every request needs a managed key. What it remembers until then belongs "
     "to the tenant 'local'."
 )
 NO_ADMIN = (
-    "No admin key is left, so that no more keys can be made or revoked through a running gateway: "
-    "with it stopped, `mnemogate keys create --admin` makes one."
+    "No admin key is left, so no keys can be created or revoked through a running gateway: "
+    "stop it and run `mnemogate keys create --admin`."
 )
 
 
 def _inline_schema(schema: Any, definitions: dict[str, Any]) -> Any:
-    """Return a schema of pydantic's without references, as it may stand anywhere in another
-    document.
-    """
+    """Return a JSON schema of pydantic without references."""
     if isinstance(schema, list):
         return [_inline_schema(x, definitions) for x in schema]
     if not isinstance(schema, dict):
@@ -56,7 +54,7 @@ def _inline_schema(schema: Any, definitions: dict[str, Any]) -> Any:
 
 
 class TakingGrant(Operation):
-    """An operation whose body says what a key may do, member by member as in [[keys]]."""
+    """An operation whose body says what a key may do, with the members of [[keys]]."""
 
     def __init__(self, **members: Any) -> None:
         schema = KeyGrant.model_json_schema()
@@ -72,19 +70,19 @@ class TakingGrant(Operation):
 
 
 def _operator(caller: ManagementRequest) -> None:
-    """Raises Forbidden for a caller who has no say over keys."""
+    """Raise Forbidden if the caller may not manage keys."""
     settings = caller.gateway.settings
     if settings.mode == "managed":
         if not caller.principal.admin:
             raise Forbidden(
-                "Only an admin key may see, make or revoke keys. Without one: stop the gateway "
-                "and run `mnemogate keys create --admin`, which then works on the database "
-                "itself."
+                "Only an admin key may list, create or revoke keys. Without one: stop the gateway "
+                "and run `mnemogate keys create --admin`, which then writes to the database "
+                "directly."
             )
     elif not settings.single_user:
         raise Forbidden(
             "Keys are not managed here yet. Stop the gateway, run `mnemogate keys create "
-            "--admin` on its machine, and start it again: it then asks for managed keys."
+            "--admin` on its machine, and start it again: it then requires managed keys."
         )
 
 
@@ -95,7 +93,7 @@ async def list_keys(caller: AtDoor, cursor: Cursor = None, limit: PageLimit = 50
     _operator(caller)
     after = place_of(cursor, tuple[float, str])
     tenant = None if caller.asked_tenant in (None, EVERY) else caller.tenant
-    # The configuration's have no time: they stand by name before all that were made.
+    # Configured keys have no creation time: they come first, by name.
     found = [
         (_to_schema(Key, key), (0.0, key.name))
         for key in sorted(caller.gateway.settings.keys, key=lambda key: key.name)
@@ -110,7 +108,7 @@ async def list_keys(caller: AtDoor, cursor: Cursor = None, limit: PageLimit = 50
 @post(
     "/keys",
     status_code=200,
-    summary="Make a key; the answer alone shows it",
+    summary="Create a key; only this response shows it",
     operation_class=TakingGrant,
 )
 async def create_key(caller: AtDoor) -> MadeKey:
@@ -118,7 +116,7 @@ async def create_key(caller: AtDoor) -> MadeKey:
     grant = _parse_grant(await caller.body())
     if grant.name in (key.name for key in caller.gateway.settings.keys):
         raise RequestConflict(
-            f"There is a key named {grant.name!r} in the configuration: choose another name.",
+            f"A key named {grant.name!r} exists in the configuration: choose another name.",
             param="name",
         )
     text, digest = new_key()
@@ -139,20 +137,20 @@ async def create_key(caller: AtDoor) -> MadeKey:
 @delete(
     "/keys/{ident:str}",
     status_code=200,
-    summary="Revoke a key, by its id or name: it is refused from then on",
+    summary="Revoke a key, by its id or name",
 )
 async def revoke_key(caller: AtDoor, ident: FromPath[str]) -> RevokedKey:
     _operator(caller)
     ident = segment(ident)
     if ident in (key.name for key in caller.gateway.settings.keys):
         raise RequestConflict(
-            f"The key {ident!r} stands in the configuration: remove it there, and reload "
+            f"The key {ident!r} is part of the configuration: remove it there, and reload "
             "(SIGHUP) or restart."
         )
     row = await caller.write(api_keys.revoke_key(caller.memory.db, ident))
     await caller.gateway.keys.made.adopt(row.digest, None)
     notes = (
-        ["It is the key that this request came with."]
+        ["This request used that key."]
         if row.name == caller.principal.key and caller.principal.admin
         else []
     )
@@ -162,8 +160,8 @@ async def revoke_key(caller: AtDoor, ident: FromPath[str]) -> RevokedKey:
 
 
 def _parse_grant(body: bytes) -> KeyGrant:
-    """Raises BadRequest naming the member and its value."""
-    parse(body)  # which says where JSON breaks, as for every body
+    """Parse a grant. Raises BadRequest naming the member and its value."""
+    parse(body)  # raises for invalid JSON, as for every body
     try:
         return KeyGrant.model_validate_json(body, strict=True)
     except ValidationError as e:
@@ -175,7 +173,7 @@ def _parse_grant(body: bytes) -> KeyGrant:
 
 
 def _readable(row: api_keys.StoredKey) -> KeyGrant:
-    """Return what a stored key may do: nothing, where that cannot be read."""
+    """Return what a stored key may do; nothing, if its row cannot be read."""
     return parse_grant(row) or KeyGrant.model_construct(
         name=row.name, tenant=row.tenant, trusted=False, models=()
     )
@@ -184,9 +182,9 @@ def _readable(row: api_keys.StoredKey) -> KeyGrant:
 def _to_schema(
     shape: type[K], grant: KeyGrant, row: api_keys.StoredKey | None = None, **more: Any
 ) -> K:
-    """Return a key as it leaves, without anything that could be used as one.
+    """Return a key as the API shows it, without the key itself.
 
-    row: None for one of the configuration.
+    row: None for a configured key.
     """
     return shape(
         id=row.id if row else None,

@@ -1,4 +1,4 @@
-"""Archival memory over HTTP: passages, listed, made, searched, forgotten."""
+"""Archival memory over HTTP: list, add, search, set aside and delete passages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gateway.management.schemas import (
 )
 from memory import NewPassage, PassageFilter, iso, management
 
-TAGS = 32  # that one search may ask for
+TAGS = 32  # most tags of a search
 
 
 def _to_schema(found: dict[str, Any]) -> Passage:
@@ -46,7 +46,10 @@ def _to_schema(found: dict[str, Any]) -> Passage:
 async def passages(
     desk: AtDesk, cursor: Cursor = None, limit: PageLimit = 50, forgotten: FromQuery[bool] = False
 ) -> Page[Passage]:
-    """forgotten: those that background work set aside; `restore` brings one back."""
+    """List passages.
+
+    forgotten: list those that background jobs set aside; `restore` brings one back.
+    """
     found = await desk.read(
         management.passages.list_passages(
             desk.memory, desk.scope, place_of(cursor, int), limit + 1, forgotten=forgotten
@@ -59,7 +62,7 @@ async def passages(
 @post(
     "/users/{user:str}/passages",
     status_code=200,
-    summary="Keep a text; answers the passages it became",
+    summary="Add a text; returns the passages it was split into",
     operation_class=describe_body(PassagePost),
 )
 async def make_passage(desk: AtDesk) -> Page[Passage]:
@@ -81,7 +84,7 @@ async def make_passage(desk: AtDesk) -> Page[Passage]:
 
 @get(
     "/users/{user:str}/passages/search",
-    summary="Search a user's passages; without words, the newest",
+    summary="Search a user's passages; without words, the newest ones",
 )
 async def search_passages(
     desk: AtDesk, search: Sought, tags: FromQuery[list[str] | None] = None
@@ -89,7 +92,7 @@ async def search_passages(
     all_tags = [t.strip() for some in tags or () for t in some.split(",") if t.strip()]
     if len(all_tags) > TAGS:
         raise BadRequest(
-            f"`tags` has {len(all_tags)} of them; at most {TAGS} are allowed.", param="tags"
+            f"`tags` has {len(all_tags)} tags; at most {TAGS} are allowed.", param="tags"
         )
     wanted = PassageFilter(search.query, all_tags)
     found, rest = search.page(
@@ -122,7 +125,7 @@ async def passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
 @post(
     "/users/{user:str}/passages/{ident:str}/restore",
     status_code=200,
-    summary="Bring a passage back that background work set aside",
+    summary="Restore a passage that was set aside",
 )
 async def restore_passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
     return _to_schema(
@@ -133,14 +136,14 @@ async def restore_passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
 @post(
     "/users/{user:str}/passages/{ident:str}/forget",
     status_code=200,
-    summary="Set a passage aside: out of every search, until it is restored",
+    summary="Set a passage aside: no search finds it until it is restored",
 )
 async def set_passage_aside(desk: AtDesk, ident: FromPath[str]) -> Gone:
     await desk.write(management.passages.set_passage_aside(desk.memory, desk.hand(), ident))
     return Gone(ident, "passage")
 
 
-@delete("/users/{user:str}/passages/{ident:str}", status_code=200, summary="Forget one passage")
+@delete("/users/{user:str}/passages/{ident:str}", status_code=200, summary="Delete one passage")
 async def delete_passage(desk: AtDesk, ident: FromPath[str]) -> Gone:
     await desk.write(management.passages.delete_passage(desk.memory, desk.hand(), ident))
     return Gone(ident, "passage")

@@ -1,4 +1,4 @@
-"""What several routes read from a query string, each once."""
+"""Query parameters that several routes share."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gateway.management.schemas import cursor_of, place_of
 from memory import SearchQuery, parse_time
 
 T = TypeVar("T")
-BARE_ZONE = re.compile(r" (\d\d:?\d\d)$")  # the plus of a zone that nobody percent-encoded
+BARE_ZONE = re.compile(r" (\d\d:?\d\d)$")  # the plus of a time zone, not percent-encoded
 
 
 @dataclass(slots=True)
 class TimeRange:
-    """Seconds since 1970, both included; None for no bound."""
+    """Unix times, both included; None for no bound."""
 
     since: float | None
     until: float | None
@@ -30,23 +30,26 @@ class TimeRange:
 async def span(
     since: FromQuery[str | None] = None, until: FromQuery[str | None] = None
 ) -> TimeRange:
-    """Raises BadRequest."""
+    """Return the time range of a request. Raises BadRequest."""
     return TimeRange(parse_time_bound(since, "since"), parse_time_bound(until, "until"))
 
 
 @dataclass(slots=True)
 class SearchParams:
-    """query: for one hit more than a page has, so that it is known whether there are more."""
+    """The parameters of a search.
+
+    query: for one hit more than a page has, which shows whether there are more.
+    """
 
     query: SearchQuery
 
     def page(self, found: Sequence[T]) -> tuple[Sequence[T], str | None]:
-        """Return the hits of this page, and the cursor to the rest."""
+        """Return the hits of this page and the cursor to the rest."""
         limit = self.query.limit - 1
         return found[:limit], cursor_of(self.query.offset + limit) if len(found) > limit else None
 
     def by(self, role: str | None) -> SearchQuery:
-        """Return the query, of one role's messages where one is named. Raises BadRequest."""
+        """Return the query, limited to messages of a role if one is given. Raises BadRequest."""
         if role is not None and role not in ("user", "assistant", "tool"):
             raise BadRequest(f"`role` is {role[:40]!r}: use user, assistant or tool.", param="role")
         return replace(self.query, roles=(role,)) if role else self.query
@@ -59,14 +62,14 @@ Sought = NamedDependency[SearchParams]
 async def search(
     span: Within, q: FromQuery[str] = "", cursor: Cursor = None, limit: PageLimit = 10
 ) -> SearchParams:
-    """Raises BadRequest."""
+    """Return the search parameters of a request. Raises BadRequest."""
     return SearchParams(
         SearchQuery(q, (), span.since, span.until, limit + 1, max(place_of(cursor, int) or 0, 0))
     )
 
 
 def parse_time_bound(value: str | None, name: str) -> float | None:
-    """Return seconds since 1970 of `since` or `until`; a date without a time covers its whole day.
+    """Return `since` or `until` as Unix time; a date without a time covers the whole day.
 
     Raises BadRequest.
     """

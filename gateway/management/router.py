@@ -1,4 +1,4 @@
-"""The management API: `/memory/v1`, put together from its modules."""
+"""Assembles the management API, `/memory/v1`, from its modules."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ GIVEN = {
 
 
 def management() -> Router:
-    """Return its routes, each of which is given who asks, about whom, and what it reads of the
-    query string.
-    """
+    """Return the router of the management API, with the dependencies of its handlers."""
     importing = users.Importing()
     given = {**GIVEN, "importing": Provide(lambda: importing, sync_to_thread=False)}
     return Router("/memory/v1", route_handlers=HANDLERS, dependencies=given, tags=["memory"])

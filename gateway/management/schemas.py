@@ -1,4 +1,4 @@
-"""The objects of the management API as they leave and as they come.
+"""The objects of the management API, in requests and responses.
 
 Unknown members of a request are refused with their path.
 """
@@ -31,7 +31,7 @@ FAULT = re.compile(
     r"- at "
     r"`\$\.?(.*)`)?",
     re.DOTALL,
-)  # as msgspec words it
+)  # msgspec's error messages
 PATH_STEP = re.compile(r"(\w+)|\[(\d+)\]")
 
 
@@ -268,9 +268,7 @@ class ConversationPost(_Asked):
 
 
 def describe_body(model: type[msgspec.Struct], media: str = "application/json") -> type[Operation]:
-    """Describe a body that the handler reads itself, so that its limit and its errors are the
-    gateway's own.
-    """
+    """Describe a body that the handler reads itself, with the gateway's limits and errors."""
     schema = msgspec.json.schema(model)
     found = _inline_reference(schema["$ref"], schema["$defs"])
     body = RequestBody({media: OpenAPIMediaType(schema=found)}, required=True)
@@ -288,37 +286,35 @@ def _inline_reference(ref: str, defs: Mapping[str, Any]) -> Any:
 
 
 class _Brought(_Asked):
-    """A `ConversationPost` whose messages are not read yet: of many, that would take long."""
+    """A `ConversationPost` whose messages are not parsed yet, since that would take long."""
 
     messages: Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1)]
     id: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
 
 
-MARKED = (
-    4_000_000  # by which it is told, before it is read, that a body is made of very many values
-)
+MARKED = 4_000_000  # limits the number of values before a body is parsed
 _brought = msgspec.json.Decoder(_Brought).decode
 
 
 def brought(body: bytes, most: int | None) -> _Brought:
-    """Return a conversation brought along, of `most` messages (None: of any number).
+    """Return an imported conversation of at most `most` messages (None: any number).
 
     Raises BadRequest, TooLarge.
     """
     if (many := sum(map(body.count, MARKS))) > MARKED:
         raise BadRequest(
             f"The body has {many} commas and opening brackets; at most {MARKED} are allowed. "
-            "Bring the conversation in several parts.",
+            "Import the conversation in several parts.",
             code="too_many_values",
         )
     try:
         found = _brought(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
-        parse_body(body, ConversationPost)  # which says what is wrong, and where
+        parse_body(body, ConversationPost)  # raises a precise error
         raise BadRequest(f"The body cannot be read: {e}", code="invalid_json") from e
     if most is not None and len(found.messages) > most:
         raise TooLarge(
-            f"`messages` has {len(found.messages)} of them, and this key may bring {most} at "
+            f"`messages` has {len(found.messages)} messages, and this key may import {most} at "
             "once. Bring the conversation in several "
             "parts, use an admin key, or raise memory.import_rows.",
             param="messages",
@@ -328,7 +324,7 @@ def brought(body: bytes, most: int | None) -> _Brought:
 
 
 def message_of(raw: msgspec.Raw, where: str) -> Json:
-    """Return one of its messages. Raises BadRequest."""
+    """Parse one message. Raises BadRequest."""
     if (many := values_in(bytes(raw))) > VALUES:
         raise BadRequest(f"`{where}` has {many} values; at most {VALUES} are allowed.", param=where)
     try:
@@ -346,7 +342,7 @@ def message_of(raw: msgspec.Raw, where: str) -> Json:
 
 
 def parse_body(body: bytes, model: type[S]) -> S:
-    """Return the body as this model. Raises BadRequest naming the member and its value."""
+    """Parse the body as this model. Raises BadRequest naming the member and its value."""
     if (many := values_in(body)) > VALUES:
         raise BadRequest(
             f"The body has {many} values; at most {VALUES} are allowed.", code="too_many_values"
@@ -361,7 +357,8 @@ def parse_body(body: bytes, model: type[S]) -> S:
         if name is not None:
             name = name[:MAX_SHOWN_CHARACTERS]
             raise BadRequest(
-                f"`{name}` is no member of this body{did_you_mean(name, model.__struct_fields__)}",
+                f"`{name}` is not a member of this "
+                f"body{did_you_mean(name, model.__struct_fields__)}",
                 param=name,
             ) from e
         if missing is not None:
@@ -373,7 +370,7 @@ def parse_body(body: bytes, model: type[S]) -> S:
 
 
 def _at(given: Any, path: str) -> Any:
-    """Return what stands at a path such as `tags[1]`."""
+    """Return the value at a path such as `tags[1]`."""
     for name, index in PATH_STEP.findall(path):
         given = given[name] if name else given[int(index)]
     return given
@@ -394,7 +391,7 @@ def block(found: Core) -> Block:
 
 
 def time_of(value: str | None, name: str) -> float | None:
-    """Return seconds since 1970. Raises BadRequest naming the member and its value."""
+    """Return a Unix time. Raises BadRequest naming the member and its value."""
     if value is None:
         return None
     try:
@@ -408,23 +405,23 @@ def time_of(value: str | None, name: str) -> float | None:
 
 
 def cursor_of(value: Any) -> str:
-    """Return a place in a list as an opaque text."""
+    """Encode a position in a list as an opaque text."""
     return base64.urlsafe_b64encode(msgspec.json.encode(value)).decode().rstrip("=")
 
 
 def place_of(cursor: str | None, kind: type[T]) -> T | None:
-    """Return the place a cursor names. Raises BadRequest for one that this list did not give."""
+    """Decode a cursor. Raises BadRequest for one that this list did not return."""
     if cursor is None:
         return None
     try:
         place = msgspec.json.decode(
             base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True), type=kind
         )
-        if isinstance(place, int) and not 0 <= place < 2**63:  # what a row key can be
-            raise ValueError("no place of a list")
+        if isinstance(place, int) and not 0 <= place < 2**63:  # range of a row key
+            raise ValueError("not a position in a list")
         return place
     except (msgspec.DecodeError, binascii.Error, ValueError) as e:
         raise BadRequest(
-            f"`cursor` is {cursor[:60]!r}: send the `next_cursor` of the page before.",
+            f"`cursor` is {cursor[:60]!r}: send the `next_cursor` of the previous page.",
             param="cursor",
         ) from e

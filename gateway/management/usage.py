@@ -1,4 +1,4 @@
-"""What requests used, over HTTP: summed by groups, or one by one."""
+"""Usage and cost of requests over HTTP, summed by group or request by request."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ class UsageGroup(msgspec.Struct, kw_only=True):
 
 
 class UsageRequest(msgspec.Struct, kw_only=True):
-    """user is null where nobody was named, or was erased since; cost_usd where a price is unknown.
+    """user is null where nobody was named, or was erased since.
 
-    estimated: some counts are guesses.
+    cost_usd is null where a price is unknown. estimated: some counts are estimates.
     """
 
     request_id: str
@@ -105,7 +105,7 @@ class UsageRequest(msgspec.Struct, kw_only=True):
 async def parse_filter(
     caller: AtDoor, span: Within, user: Only = None, key: Only = None, model: Only = None
 ) -> UsageFilter:
-    """Return the requests that are asked for. Raises BadRequest, Forbidden."""
+    """Return which requests are wanted. Raises BadRequest, Forbidden."""
     return UsageFilter(caller.reach.tenant, _user(caller, user), key, model, span.since, span.until)
 
 
@@ -126,7 +126,7 @@ async def usage(
             param="group_by",
         )
     with translate_errors():
-        await caller.gateway.usage.flush()  # what has ended by now is shown
+        await caller.gateway.usage.flush()  # include requests that have just ended
     if single:
         return await _requests(caller, wanted, cursor, limit)
     by = list(dict.fromkeys(by))
@@ -141,11 +141,11 @@ async def usage(
 
 
 def _user(caller: ManagementRequest, user: str | None) -> str | None:
-    """Return the user asked for, None for all of them. Raises BadRequest, Forbidden."""
+    """Return the requested user; None for all users. Raises BadRequest, Forbidden."""
     if user is None:
         if caller.principal.only is not None:
             raise Forbidden(
-                "This key sees the usage of its own users alone. Name one with ?user=, or use "
+                "This key only sees the usage of its own users. Name one with ?user=, or use "
                 "a trusted key.",
                 param="user",
             )

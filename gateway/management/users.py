@@ -1,4 +1,4 @@
-"""Users over HTTP: listed, exported, imported, erased."""
+"""Users over HTTP: list, export, import and erase."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ async def users(caller: AtDoor, cursor: Cursor = None, limit: PageLimit = 50) ->
 
 
 @delete(
-    "/users/{user:str}", status_code=200, summary="Erase everything of a user; answers a receipt"
+    "/users/{user:str}", status_code=200, summary="Erase a user with all data; returns a receipt"
 )
 async def erase_user(desk: AtDesk) -> Erased:
     if desk.agent is not None:
         raise BadRequest(
-            "A user is erased whole, with all agents. Leave out ?agent=.", param="agent"
+            "A user is always erased with all agents. Leave out ?agent=.", param="agent"
         )
     counts = await desk.write(
         management.users.erase_user(desk.memory, desk.scope.tenant, desk.user)
@@ -74,11 +74,11 @@ async def erase_user(desk: AtDesk) -> Erased:
 @get(
     "/users/{user:str}/export",
     media_type=NDJSON,
-    summary="Everything of a user, a JSON object a line",
+    summary="Export a user's data, one JSON object per line",
 )
 async def export_user(desk: AtDesk) -> Stream:
     lines = management.users.export_user(desk.memory, desk.scope.tenant, desk.user, desk.agent)
-    with translate_errors():  # the store is asked before the status leaves
+    with translate_errors():  # read before the status is sent, so that errors have their own
         first = [await anext(lines), await anext(lines)]
     return Stream(_import_lines(first, lines), media_type=NDJSON)
 
@@ -104,9 +104,9 @@ class TakingLines(Operation):
 
 
 class Importing:
-    """Who is importing: one import of a tenant at a time.
+    """The running imports: one per tenant.
 
-    More would finish no sooner, and each holds its whole body in memory.
+    Several would finish no sooner, and each holds its whole body in memory.
     """
 
     def __init__(self) -> None:
@@ -114,11 +114,11 @@ class Importing:
 
     @contextlib.contextmanager
     def of(self, tenant: str) -> Iterator[None]:
-        """Raises Conflict while another import of the tenant is under way."""
+        """Hold the import of a tenant. Raises RequestConflict if another one is running."""
         if tenant in self._tenants:
             raise RequestConflict(
-                f"An import of the tenant {tenant[:64]!r} is under way, and there is one at a "
-                "time. Send this one again once that has been answered.",
+                f"An import of the tenant {tenant[:64]!r} is running, and only one runs at a "
+                "time. Retry once it has finished.",
                 code="import_running",
                 headers=[(b"retry-after", b"5")],
             )
@@ -132,7 +132,7 @@ class Importing:
 @post(
     "/users/{user:str}/import",
     status_code=200,
-    summary="Read an export back in; what is there is not doubled",
+    summary="Import an export; existing rows are not duplicated",
     operation_class=TakingLines,
 )
 async def import_user(desk: AtDesk, importing: NamedDependency[Importing]) -> Imported:

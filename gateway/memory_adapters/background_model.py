@@ -1,9 +1,9 @@
-"""Calls to a model that no client waits for, over the gateway's own upstreams.
+"""Model calls that no client waits for, over the gateway's own upstreams.
 
-The model is `memory.summarizer`, else the conversation's own. With managed keys the provider's key
-pays; in own-key mode the tenant's credential does, which is held in this process alone: where there
-is none, the job waits for the tenant's next request. Each call leaves a usage record under
-`background/<kind>`, with the tenant and the user and no key; no key's limits count it.
+The model is `memory.summarizer`, otherwise the conversation's own. With managed keys the provider's
+key pays; in own-key mode the tenant's credential does, which is only kept in memory: without one,
+the job waits for the tenant's next request. Each call leaves a usage record under
+`background/<kind>`, with the tenant and the user but no key, and counts against no key's limits.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CALL_SECONDS = 110.0  # below a job's lease
 
 @dataclass(frozen=True, slots=True)
 class BackgroundModelClient:
-    """Made anew by a reload."""
+    """Calls models for background jobs. A reload creates another one."""
 
     settings: Settings
     router: Router
@@ -45,19 +45,19 @@ class BackgroundModelClient:
     usage: UsageLog
 
     async def __call__(
-        self, errand: BackgroundCall, messages: Sequence[Json], max_tokens: int
+        self, call: BackgroundCall, messages: Sequence[Json], max_tokens: int
     ) -> Json:
-        name = self.settings.memory.summarizer or errand.model
+        name = self.settings.memory.summarizer or call.model
         body: Json = {"model": name, "messages": list(messages), "max_tokens": max_tokens}
-        if errand.tools:
-            body["tools"] = list(errand.tools)
-        forward = self._dispatcher(errand, body)
-        started, record = time.perf_counter(), _new_record(errand, name)
+        if call.tools:
+            body["tools"] = list(call.tools)
+        forward = self._dispatcher(call, body)
+        started, record = time.perf_counter(), _new_record(call, name)
         try:
             return await forward.complete_message(body)
         except GatewayError as e:
             record.status, record.code = e.status, e.code or code_of(e)
-            self._raise_if_known(e, errand, forward.caller)
+            self._raise_if_known(e, call, forward.caller)
             raise
         except (msgspec.DecodeError, KeyError, IndexError, TypeError):
             record.status, record.code = 502, "malformed_completion"
@@ -69,47 +69,47 @@ class BackgroundModelClient:
             bill = forward.meter.bill()
             self.usage.add(bill_record(record, forward, replace(bill, hidden=bill.tokens), started))
 
-    def _dispatcher(self, errand: BackgroundCall, body: Json) -> Dispatcher:
-        """Return what carries the call.
+    def _dispatcher(self, call: BackgroundCall, body: Json) -> Dispatcher:
+        """Return the dispatcher of a call.
 
-        Raises Postponed where there is no credential for it.
+        Raises Postponed if there is no credential for it.
         """
         own = self.settings.mode == "own-key"
-        authorization = self.credentials.get(errand.tenant) if own else None
+        authorization = self.credentials.get(call.tenant) if own else None
         if own and authorization is None:
             raise Postponed("no request of the tenant has brought a credential since the start")
         return Dispatcher(
             self.router.route(body["model"], Principal("", "background")),
             self.choice,
-            Caller([], authorization, not own, errand.tenant if own else ""),
+            Caller([], authorization, not own, call.tenant if own else ""),
             retries=self.settings.routing.retries,
             deadline=asyncio.get_running_loop().time() + CALL_SECONDS,
             meter=Meter(guess_tokens(len(msgspec.json.encode(body)))),
         )
 
-    def _raise_if_known(self, error: GatewayError, errand: BackgroundCall, caller: Caller) -> None:
-        """Raise what the memory knows how to go on after. Raises Postponed, TooLong."""
+    def _raise_if_known(self, error: GatewayError, call: BackgroundCall, caller: Caller) -> None:
+        """Raise Postponed or TooLong for errors that the memory can handle."""
         if not isinstance(error, UpstreamRefused):
             return
         if not caller.managed and error.status in (401, 403):
-            self.credentials.drop(errand.tenant, caller.authorization)
+            self.credentials.drop(call.tenant, caller.authorization)
             raise Postponed("the provider refused the tenant's credential") from error
         if is_overflow(error):
-            name = self.settings.memory.summarizer or errand.model
-            raise TooLong(f"the prompt passes the window of {name!r}") from error
+            name = self.settings.memory.summarizer or call.model
+            raise TooLong(f"the prompt exceeds the context window of {name!r}") from error
 
 
-def _new_record(errand: BackgroundCall, model: str) -> UsageRecord:
-    """Return the usage record of a call that begins now."""
+def _new_record(call: BackgroundCall, model: str) -> UsageRecord:
+    """Return the usage record of a call that starts now."""
     return UsageRecord(
         f"bg_{secrets.token_hex(8)}",
         time.time(),
-        errand.tenant,
-        errand.user,
+        call.tenant,
+        call.user,
         "",
         model,
         "",
-        f"background/{errand.kind}",
+        f"background/{call.kind}",
         "off",
         0.0,
         200,

@@ -21,17 +21,20 @@ REFUSALS = (
     400,
     413,
     422,
-)  # of what was asked, where other errors are of the moment, the key or the address
+)  # errors of the input; other errors concern the moment, the key or the URL
 
 
 class NoCredential(EmbedUnavailable, Postponed):
-    """A search goes on without vectors; a job waits for the tenant's next request."""
+    """The tenant has sent no credential yet.
+
+    A search continues without vectors; a job waits for the tenant's next request.
+    """
 
 
 class UpstreamEmbedder:
-    """model: the name by which the router knows the embedding model.
+    """Embeds texts with a configured model.
 
-    own_key: the tenants pay, with credentials of their own.
+    model: its name in the router. own_key: each tenant pays, with its own credentials.
     """
 
     def __init__(

@@ -32,13 +32,13 @@ class Summarizer:
 
     @property
     def window(self) -> int | None:
-        """The smallest context among the models that may be asked, in tokens."""
+        """The smallest context window of the models that may be called, in tokens."""
         return min((t.window for t in self._route().targets if t.window), default=None)
 
     async def __call__(self, messages: Sequence[Json], max_tokens: int) -> str:
         route = self._route()
         before, caller = self._forward, self._forward.caller
-        mine = Dispatcher(
+        dispatcher = Dispatcher(
             route,
             before.choice,
             Caller([], caller.authorization, caller.managed, caller.account),
@@ -46,13 +46,13 @@ class Summarizer:
             deadline=before.deadline,
             meter=Meter(guess_tokens(sum(len(str(m.get("content"))) for m in messages))),
         )
-        before.meter.asides.append(mine.meter)
+        before.meter.asides.append(dispatcher.meter)
         try:
-            message = await mine.complete_message(
+            message = await dispatcher.complete_message(
                 {"model": self._model, "messages": list(messages), "max_tokens": max_tokens}
             )
         except UpstreamRefused as e:
             if is_overflow(e):
-                raise TooLong(f"the prompt passes the window of {self._model!r}") from e
+                raise TooLong(f"the prompt exceeds the context window of {self._model!r}") from e
             raise
         return str(message["content"] or "")

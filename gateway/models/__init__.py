@@ -1,4 +1,4 @@
-"""What is known of models: windows, prices and tokenizers, and the list that `/v1/models` gives.
+"""What is known of models: context windows, prices, tokenizers, and the list for `/v1/models`.
 
 May import `config`, `wire` and `errors`.
 """

@@ -1,4 +1,4 @@
-"""What is known of models: context windows, prices, tokenizers, from `models.toml`."""
+"""What is known of models, from `models.toml`: context windows, prices, tokenizers."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ import tomllib
 
 
 class ModelFacts:
-    """The shipped facts about models: name or prefix to context_window, tokenizer,
-    supports_tools.
-    """
+    """The shipped facts: model name or prefix to context_window, tokenizer, supports_tools."""
 
     def __init__(self, facts: Mapping[str, dict[str, Any]]) -> None:
         self._facts = facts
 
     @classmethod
     def load(cls, path: Path) -> ModelFacts:
-        """Read `models.toml`; nothing is known where it is missing."""
+        """Read `models.toml`; without the file nothing is known."""
         return cls(tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {})
 
     def of(self, model: str) -> dict[str, Any]:
-        """Return what is known of an upstream model, by its exact name or the longest prefix, a
-        vendor prefix left out.
+        """Return what is known of an upstream model, by its exact name or the longest prefix.
+
+        A vendor prefix is ignored.
         """
         bare = model.rsplit("/", 1)[-1].lower()
         prefixes = [p for p in self._facts if bare.startswith(p)]
@@ -35,6 +34,6 @@ class ModelFacts:
 
 
 def facts_file() -> Path:
-    """`models.toml`, as installed or in a checkout."""
+    """Return the path of `models.toml`, as installed or in a checkout."""
     installed = Path(__file__).parents[1] / "defaults" / "models.toml"
     return installed if installed.exists() else Path(__file__).parents[2] / "config" / "models.toml"

@@ -1,4 +1,4 @@
-"""`/v1/models` from the configuration alone: it works with no upstream up. Pure."""
+"""The answer of `/v1/models`, from the configuration: works without an upstream. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gateway.wire.chat import Json, encode
 
-# the field is required and strict clients refuse null; configured names have no birthday
+# the member is required and strict clients refuse null; configured names have no creation time
 CREATED = 1_700_000_000
 
 
@@ -15,17 +15,15 @@ def _card(name: str) -> Json:
 
 
 def model_list(names: Sequence[str], more: Sequence[Json] = ()) -> bytes:
-    """Return the configured names, then what the upstream lists beside them, with the members that
-    strict clients need.
+    """Return the configured models, then those that the upstream lists, as strict clients need
+    them.
     """
     others = [_whole(m) for m in more if m["id"] and m["id"] not in names]
     return encode({"object": "list", "data": [*map(_card, names), *others]})
 
 
 def _whole(listed: Json) -> Json:
-    """Return an upstream's card, with ours in place of a member that is missing or not what its
-    type must be.
-    """
+    """Return an upstream's entry, with ours for a member that is missing or of a wrong type."""
     own = _card(listed["id"])
     created, owner = listed.get("created"), listed.get("owned_by")
     if isinstance(created, (int, float)) and not isinstance(created, bool):

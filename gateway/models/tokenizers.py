@@ -1,9 +1,8 @@
 """Exact tokenizers from verified vocabulary files on disk.
 
-Nothing here downloads: `mnemogate fetch tokenizers` does.
-
-Files carry tiktoken's own cache names (the sha1 of their published address), so that one folder
-serves both. What a family's address, digest and pattern are is taken from tiktoken itself.
+Nothing here downloads; `mnemogate fetch tokenizers` does. Files have tiktoken's cache names (the
+SHA-1 of their URL), so that one folder serves both. URL, digest and pattern of a family come from
+tiktoken.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Encode = Callable[[str], list[int]]
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Where a vocabulary is published, and the sha256 of its bytes."""
+    """Where a vocabulary is published, and the SHA-256 of its bytes."""
 
     family: str
     url: str
@@ -34,7 +33,7 @@ class Published:
 
     @property
     def file_name(self) -> str:
-        """The name tiktoken gives the file in its cache."""
+        """The file's name in tiktoken's cache."""
         return hashlib.sha1(self.url.encode(), usedforsecurity=False).hexdigest()
 
     def fits(self, data: bytes) -> bool:
@@ -42,14 +41,12 @@ class Published:
 
 
 def folder(data: Path, env: Mapping[str, str] = os.environ) -> Path:
-    """Return where the files are kept: tiktoken's own cache where one is named, else `tokenizers`
-    in the data folder.
-    """
+    """Return the folder of the files: tiktoken's cache, if set, else `tokenizers` in `data`."""
     return Path(named) if (named := env.get("TIKTOKEN_CACHE_DIR")) else data / "tokenizers"
 
 
 def published_file(family: str) -> Published:
-    """Raises KeyError for a family that is none of FAMILIES."""
+    """Return where a family is published. Raises KeyError for an unknown family."""
     found: list[Published] = []
 
     def note(url: str, expected_hash: str) -> dict[bytes, int]:
@@ -61,7 +58,7 @@ def published_file(family: str) -> Published:
 
 
 def read_verified(family: str, folder: Path) -> bytes | None:
-    """Return the vocabulary's bytes, where the file is there and is the published one."""
+    """Return the vocabulary's bytes if the file exists and has the published digest."""
     known = published_file(family)
     try:
         data = (folder / known.file_name).read_bytes()
@@ -71,9 +68,9 @@ def read_verified(family: str, folder: Path) -> bytes | None:
 
 
 def load(family: str, folder: Path) -> Encode | None:
-    """Text to tokens, special tokens being ordinary text; None where no verified file is at hand.
+    """Return the tokenizer of a family; None without a verified file.
 
-    Takes about a second.
+    Special tokens are encoded as ordinary text. Takes about a second.
     """
     if family not in FAMILIES or (data := read_verified(family, folder)) is None:
         return None
@@ -88,11 +85,9 @@ def load(family: str, folder: Path) -> Encode | None:
 
 
 class Vocabularies:
-    """Loads a family's vocabulary, if its verified file is there, when a request first wants it,
-    off the request path.
+    """Loads vocabularies in the background when a request first needs them.
 
-    Until it is there, and where no file is, counts are estimates. counters: where exact counters
-    are put.
+    Until then, and without a file, counts are estimates. counters: where exact counters are stored.
     """
 
     def __init__(self, folder: Path, counters: dict[str, TokenCounter]) -> None:
@@ -100,14 +95,14 @@ class Vocabularies:
         self._asked: dict[str, asyncio.Task[None] | None] = {}
 
     def start_loading(self, family: str) -> str:
-        """Start loading where it makes sense; returns the family."""
+        """Start loading if there may be a file; return the family."""
         if family not in self._asked:
-            there = (
+            available = (
                 family in FAMILIES and any(self._folder.glob("*"))
                 if self._folder.is_dir()
                 else False
             )
-            self._asked[family] = asyncio.ensure_future(self._load(family)) if there else None
+            self._asked[family] = asyncio.ensure_future(self._load(family)) if available else None
         return family
 
     async def _load(self, family: str) -> None:
@@ -116,7 +111,7 @@ class Vocabularies:
 
 
 def _build_encoding(family: str, loader: Callable[[str, str], dict[bytes, int]]) -> dict[str, Any]:
-    """tiktoken's constructor of a family, with `loader` in place of the one that downloads."""
+    """Call tiktoken's constructor of a family with `loader` instead of its downloader."""
     if family not in FAMILIES:
         raise KeyError(family)
     from tiktoken_ext import openai_public  # type: ignore[import-untyped]

@@ -1,5 +1,4 @@
-"""From a model's name to the target that answers: routes, selection, cooldowns, retries and
-fallback.
+"""From a model name to the target that answers: routes, selection, cooldowns, retries, fallbacks.
 
 May import `usage`, `limits`, `upstream`, `auth` and all below them.
 """

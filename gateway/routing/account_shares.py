@@ -1,10 +1,9 @@
-"""How many of a provider's connections one account may have, in own-key mode, where anybody brings
-a key.
+"""A fair share of a provider's connections for each account, in own-key mode.
 
-An account takes another place while it has fewer than `GREED` times as many as would then be free
-(the dynamic threshold of Choudhury and Hahne, 1998): alone it comes to eight ninths, and with
-others to as much as they; none can take the last. Who has none is never held up here. Kept in this
-process.
+An account may take another slot while it holds fewer than `GREED` times the slots that would then
+be free (the dynamic threshold of Choudhury and Hahne, 1998). Alone, an account gets eight ninths;
+several get equal shares; none can take the last slot. An account without a slot is never held up
+here. Counted in this process.
 """
 
 from __future__ import annotations
@@ -20,7 +19,10 @@ GREED = 8
 
 @dataclass(slots=True)
 class _ProviderShares:
-    """One provider's. most: places in all. held, waiting: by account."""
+    """Slots of one provider.
+
+    most: slots in all. held, waiting: by account.
+    """
 
     most: int = 0
     taken: int = 0
@@ -28,8 +30,8 @@ class _ProviderShares:
     waiting: dict[str, deque[asyncio.Future[None]]] = field(default_factory=dict)
 
     def open_to(self, account: str) -> bool:
-        mine = self.held[account]
-        return not mine or mine < GREED * (self.most - self.taken - 1)
+        held = self.held[account]
+        return not held or held < GREED * (self.most - self.taken - 1)
 
     def hold(self, account: str) -> None:
         self.held[account] += 1
@@ -40,56 +42,56 @@ class _ProviderShares:
         self.held[account] -= 1
         if self.held[account] <= 0:
             del self.held[account]
-        for name, turns in list(self.waiting.items()):
-            while turns and self.open_to(name):
-                if not (turn := turns.popleft()).done():
+        for name, waiters in list(self.waiting.items()):
+            while waiters and self.open_to(name):
+                if not (waiter := waiters.popleft()).done():
                     self.hold(name)
-                    turn.set_result(None)
-            if not turns:
+                    waiter.set_result(None)
+            if not waiters:
                 del self.waiting[name]
 
-    def forget(self, account: str, turn: asyncio.Future[None]) -> None:
-        if (turns := self.waiting.get(account)) and turn in turns:
-            turns.remove(turn)
-            if not turns:
+    def forget(self, account: str, waiter: asyncio.Future[None]) -> None:
+        if (waiters := self.waiting.get(account)) and waiter in waiters:
+            waiters.remove(waiter)
+            if not waiters:
                 del self.waiting[account]
 
 
 class AccountShares:
-    """Places by provider and account."""
+    """Slots by provider and account."""
 
     def __init__(self) -> None:
         self._providers: dict[str, _ProviderShares] = {}
 
     async def take(self, provider: str, account: str, most: int, patience: float) -> None:
-        """One more place for the account, within `patience` seconds.
+        """Take one more slot for the account, within `patience` seconds.
 
-        most: the provider's places. Raises Unavailable.
+        most: slots of the provider. Raises Unavailable.
         """
-        places = self._providers.setdefault(provider, _ProviderShares())
-        places.most = most
-        if account not in places.waiting and places.open_to(account):
-            places.hold(account)
+        shares = self._providers.setdefault(provider, _ProviderShares())
+        shares.most = most
+        if account not in shares.waiting and shares.open_to(account):
+            shares.hold(account)
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        places.waiting.setdefault(account, deque()).append(turn)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        shares.waiting.setdefault(account, deque()).append(waiter)
         try:
             async with asyncio.timeout(patience):
-                await turn
+                await waiter
         except BaseException as e:
-            if turn.done() and not turn.cancelled():
-                places.leave(account)  # it came in the same moment
+            if waiter.done() and not waiter.cancelled():
+                shares.leave(account)  # granted at the same moment
             else:
-                places.forget(account, turn)
+                shares.forget(account, waiter)
             if isinstance(e, TimeoutError):
                 raise Unavailable(
-                    f"Your account has {places.held[account]} of the {most} connections to "
-                    f"{provider!r}, the rest is kept for others, and none of "
+                    f"Your account has {shares.held[account]} of the {most} connections to "
+                    f"{provider!r}; the rest is kept for others, and none of "
                     f"yours ended within {patience:g} s. Try again shortly.",
                     headers=[(b"retry-after", b"1")],
                 ) from e
             raise
 
     def give(self, provider: str, account: str) -> None:
-        """A place of the account is free again."""
+        """Release a slot of the account."""
         self._providers[provider].leave(account)

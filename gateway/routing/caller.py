@@ -1,4 +1,4 @@
-"""On whose behalf an upstream is called: the headers, the credential, the account."""
+"""On whose behalf an upstream is called: headers, credential, account."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from gateway.routing.failures import LOGGED
 from gateway.routing.router import Target
 from gateway.wire.headers import Pairs
 
-# Bytes of the shortest key that is looked for: what is set for a server that takes any key ("x",
-# "none", "EMPTY") is a word that texts may hold.
+# Bytes of the shortest key that is redacted: dummy keys of servers that accept any key ("x",
+# "none", "EMPTY") are words that may occur in texts.
 SHORTEST_SECRET = 8
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Whom the calls of one client request are made for.
+    """Whom the upstream calls of one client request are made for.
 
-    headers: the client's that may go upstream. authorization: its own, in own-key mode. managed:
-    provider keys are ours, so an upstream's 401 is about us. account: whose quota it is, where it
-    is not ours.
+    headers: the client's that may go upstream. authorization: the client's own, in own-key mode.
+    managed: the gateway owns the provider keys, so an upstream's 401 concerns the gateway. account:
+    whose quota is used, if it is not the gateway's.
     """
 
     headers: Pairs = []
@@ -29,13 +29,13 @@ class Caller(msgspec.Struct, frozen=True):
 
     @property
     def among_many(self) -> bool:
-        """Whether the account is one of many that anybody may bring."""
+        """Whether anybody may bring such an account (own-key mode for several users)."""
         return self.account not in ("", LOCAL)
 
     def credential(self, target: Target) -> bytes | None:
-        """Return what goes to a target as Authorization.
+        """Return the Authorization header for a target.
 
-        That is the key of ours, and the client's own only where there are no keys of ours at all.
+        The provider's configured key, or the client's own if the gateway has no keys at all.
         """
         key = target.settings.api_key
         if key is not None and key.get_secret_value():
@@ -45,7 +45,7 @@ class Caller(msgspec.Struct, frozen=True):
     def loggable(self, data: bytes) -> str:
         """Return the beginning of an upstream's text on one line, for the log.
 
-        The key that the client itself brought is not in it.
+        The client's own key is redacted.
         """
         key = (self.authorization or b"").rpartition(b" ")[2]
         data = data.replace(key, b"[key]") if key else data
@@ -53,7 +53,7 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 def redact_key(data: bytes, target: Target | None) -> bytes:
-    """Take the key that a target was called with out of its text."""
+    """Redact the key that a target was called with from its text."""
     key = target.settings.api_key if target else None
     secret = key.get_secret_value().encode() if key is not None else b""
     return data.replace(secret, b"[key]") if len(secret) >= SHORTEST_SECRET else data

@@ -1,6 +1,4 @@
-"""How many requests a target has at a time, where that is limited: who comes beyond it waits a
-while, first come first served.
-"""
+"""Limit the concurrent requests of a target; waiting requests are served in order."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from gateway.routing.router import Target
 
 
 class ConcurrencyLimiter:
-    """Places by target, in this process."""
+    """Concurrency slots by target, in this process."""
 
     def __init__(self) -> None:
         self._held: Counter[str] = Counter()
@@ -23,40 +21,38 @@ class ConcurrencyLimiter:
         return 0 < target.concurrent <= self._held[target.label]
 
     async def take(self, target: Target, patience: float) -> None:
-        """One of the target's places, within `patience` seconds. Raises Unavailable."""
+        """Take one of the target's slots, within `patience` seconds. Raises Unavailable."""
         name, limit = target.label, target.concurrent
         waiting = self._waiting.get(name)
         if not waiting and self._held[name] < limit:
             self._held[name] += 1
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(name, deque())
-        waiting.append(turn)
+        waiting.append(waiter)
         try:
             async with asyncio.timeout(patience):
-                await turn
+                await waiter
         except BaseException as e:
-            if turn.done() and not turn.cancelled():
-                self.give(name)  # the place came in the same moment
-            elif (
-                turn in waiting
-            ):  # not so where one that ended has passed it over in the same moment
-                waiting.remove(turn)
+            if waiter.done() and not waiter.cancelled():
+                self.give(name)  # granted at the same moment
+            elif waiter in waiting:  # not if it was just granted or skipped at the same moment
+                waiting.remove(waiter)
             if isinstance(e, TimeoutError):
                 raise Unavailable(
-                    f"The target {name!r} has its {limit} requests at a time, and none ended "
-                    f"within {patience:g} s. Try again shortly.",
+                    f"The target {name!r} is serving its limit of {limit} concurrent requests, "
+                    f"and none ended within {patience:g} s. Try again shortly.",
                     headers=[(b"retry-after", b"1")],
                 ) from e
             raise
 
     def give(self, name: str) -> None:
-        """A place is free again: who waited longest has it."""
+        """Release a slot; it passes to the request that waited longest."""
         waiting = self._waiting.get(name)
         while waiting:
-            turn = waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            waiter = waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 return
         self._waiting.pop(name, None)
         self._held[name] -= 1
@@ -65,7 +61,7 @@ class ConcurrencyLimiter:
 
 
 class SlotBody:
-    """The bytes of an answer whose end, however it comes, gives a place back, once."""
+    """A response body that releases its slot once, however it ends."""
 
     def __init__(self, body: AsyncIterator[bytes], free: Callable[[], None]) -> None:
         self._body, self._free = body, free

@@ -1,9 +1,9 @@
-"""Which targets rest: the port behind routing, and the one of this process (`shared_cooldowns` is
-the fleet's).
+"""Cooldowns of targets: the port, and the implementation of one process.
 
-A target's record: open while it rests, half-open from `until` on, when one request at a time may
-probe it, and gone after the first success. A half-open record that nobody tries is forgotten after
-an hour. Rests only ever grow longer: a second failure never shortens one.
+`redis_cooldowns` shares them between gateways. A target's record is open during its cooldown;
+half-open from `until` on, when one request at a time may probe it; and removed after the first
+success. A half-open record that nobody probes is dropped after an hour. A cooldown only ever grows
+longer: a second failure never shortens it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Protocol
 
 from memory import Cache
 
-KEPT_SECONDS = 3600.0  # seconds a record stays half-open
-BYTES, EACH = 1 << 20, 1050  # of records in one process: with `*` it is clients that name models
+KEPT_SECONDS = 3600.0  # how long a record stays half-open
+BYTES, EACH = 1 << 20, 1050  # bounds the records: with `*`, clients choose the model names
 
 
 @dataclass(frozen=True, slots=True)
 class Cooldown:
-    """Why a target is not tried now.
+    """Why a target should not be tried now.
 
-    until: by time.monotonic, which no change of the clock moves. asked: the upstream itself named a
-    time (Retry-After) and that time is not over; else it failed too often. probing: its rest is
-    over and one request is trying it now.
+    until: by time.monotonic, which no clock change affects. asked: the upstream itself gave a time
+    (Retry-After), which has not passed; otherwise it failed too often. probing: the cooldown is
+    over and one request is probing the target.
     """
 
     until: float
@@ -38,8 +38,10 @@ class Cooldown:
 
 @dataclass(frozen=True, slots=True)
 class CooldownPolicy:
-    """failures within `window` seconds rest a target for `seconds`; 0 failures: only what an
-    upstream asks for does.
+    """When failures start a cooldown.
+
+    So many `failures` within `window` seconds start one of `seconds`; with 0 failures, only an
+    upstream's Retry-After does.
     """
 
     failures: int
@@ -48,55 +50,55 @@ class CooldownPolicy:
 
 
 class Cooldowns(Protocol):
-    """Rests of targets by name.
+    """Cooldowns of targets by name.
 
-    No verb raises, nor waits for a store that does not answer. rules: may be replaced.
+    No method raises, nor waits for a store that does not answer. rules: may be replaced.
     """
 
     rules: CooldownPolicy
 
     async def find(self, names: Sequence[str]) -> dict[str, Cooldown]:
-        """Return the rests on record, half-open ones too; targets without one are left out.
+        """Return the cooldowns on record, half-open ones too.
 
-        One round trip for all.
+        Targets without one are left out. One round trip for all names.
         """
 
     async def record_failure(self, name: str, asked: float | None) -> None:
-        """One failure, which ends a probe. asked: the seconds the upstream asked for, if it did.
+        """Record a failure, which ends a probe.
 
-        Those decide alone, and are no sign of illness; else enough failures rest the target, and so
-        does one when half-open.
+        asked: seconds that the upstream asked for (Retry-After), if it did. These alone then
+        decide, and do not count as a failure. Otherwise enough failures start a cooldown, and so
+        does one failure when half-open.
         """
 
     async def record_success(self, name: str) -> None:
-        """A try after a rest succeeded: the record and its failures are gone."""
+        """Remove the record of a target and its failures."""
 
     async def probe(self, name: str, lease: float) -> bool:
-        """Take the right to be the one that tries a target whose rest is over, for `lease` seconds
-        at most.
+        """Claim the right to probe a target after its cooldown, for at most `lease` seconds.
 
-        False while it rests and while another has that right; True as well where nothing is on
-        record any more.
+        Returns False during the cooldown and while another request holds the right; True as well if
+        there is no record any more.
         """
 
     async def release_probe(self, name: str) -> None:
-        """Give that right back without a verdict: the caller left."""
+        """Give up the right to probe, without a result: the caller has left."""
 
 
 @dataclass(slots=True)
 class _FailureRecord:
-    asked: float = -math.inf  # rests until, by the clock, because the upstream asked
-    tired: float = -math.inf  # the same, because it failed too often
-    probe: float = -math.inf  # the right to try it is taken until then
+    asked: float = -math.inf  # end of a cooldown that the upstream asked for, by the clock
+    failed: float = -math.inf  # end of a cooldown after too many failures
+    probe: float = -math.inf  # until when the right to probe is held
     failures: deque[float] = field(default_factory=deque)
 
     @property
     def until(self) -> float:
-        return max(self.asked, self.tired)
+        return max(self.asked, self.failed)
 
 
 class LocalCooldowns:
-    """The rests of one process. clock: seconds, never going back."""
+    """The cooldowns of one process. clock: seconds, never going back."""
 
     def __init__(self, rules: CooldownPolicy, clock: Callable[[], float] = time.monotonic) -> None:
         self.rules = rules
@@ -129,7 +131,7 @@ class LocalCooldowns:
             while len(record.failures) > rules.failures or record.failures[0] <= now - rules.window:
                 record.failures.popleft()
             if half_open or len(record.failures) == rules.failures:
-                record.tired = max(record.tired, now + rules.seconds)
+                record.failed = max(record.failed, now + rules.seconds)
 
     async def record_success(self, name: str) -> None:
         self.records.pop(name)

@@ -1,6 +1,7 @@
-"""What an upstream's refusal means: whether to try again and when, whether the target is to blame,
-what the client reads. Pure, but for the chance in a pause and the clock that a date is read
-against.
+"""What an upstream's error means: whether and when to retry, whether the target failed.
+
+Also what the client reads. Pure, except the random retry delay and the clock that a date is
+compared with.
 """
 
 from __future__ import annotations
@@ -53,19 +54,20 @@ PROMPT = (
     ),
 )
 
-LOGGED = 1000  # characters of an upstream's text
+LOGGED = 1000  # most characters of an upstream's text in the log
 
 
 def error_json(status: int, data: bytes, headers: Pairs) -> tuple[bytes, Pairs]:
-    """Return an upstream's error body as it came when it is JSON, else a JSON error with what of
-    its first line may be quoted.
+    """Return an upstream's error body as it came if it is JSON, else as a JSON error.
+
+    The latter quotes an excerpt of the text, if that is safe.
     """
     try:
         msgspec.json.decode(data)
         return data, headers
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         text = excerpt(data) or (
-            "with what only the gateway's log shows" if data.strip() else "no text"
+            "with a text that only the gateway's log shows" if data.strip() else "no text"
         )
         kept = [(k, v) for k, v in headers if k not in (b"content-type", b"content-encoding")]
         return error_body(
@@ -74,15 +76,16 @@ def error_json(status: int, data: bytes, headers: Pairs) -> tuple[bytes, Pairs]:
 
 
 def is_overflow(error: UpstreamRefused) -> bool:
-    """Tell whether a refusal says that the prompt does not fit, in any provider's words."""
+    """Tell whether an error says that the prompt exceeds the context window."""
     return error.status in (400, 413, 422) and bool(
         OVERFLOW.search(error.content[:4000].decode("utf-8", "replace"))
     )
 
 
 def sizes_told(error: UpstreamRefused) -> tuple[int, int] | None:
-    """Return the tokens of the prompt and of the window that an overflow's refusal names; None
-    where it does not name both.
+    """Return the tokens of the prompt and of the window that an overflow error names.
+
+    None unless it names both.
     """
     text = error.content[:4000].decode("utf-8", "replace").replace(",", "")
     window, prompt = (
@@ -93,7 +96,7 @@ def sizes_told(error: UpstreamRefused) -> tuple[int, int] | None:
 
 
 def as_context_overflow(e: UpstreamRefused) -> UpstreamRefused:
-    """Return the upstream's own refusal, with the code by which frameworks know an overflow."""
+    """Return the upstream's error with the code by which frameworks recognise an overflow."""
     try:
         body = decode(e.content)
         error = body.get("error") if isinstance(body, dict) else None
@@ -127,7 +130,7 @@ def status_of(error: object) -> int:
 
 
 def code_of(error: GatewayError) -> str | None:
-    """Return the code in a refusal's body: `error.code`, or `error.type` where it has none."""
+    """Return the code in an error's body: `error.code`, or else `error.type`."""
     try:
         found = decode(error.body())["error"]
         code = found.get("code") or found.get("type")
@@ -144,8 +147,10 @@ def code_of(error: GatewayError) -> str | None:
 
 
 def worth_retrying(error: GatewayError) -> bool:
-    """Return what may be another's luck: 408, 429, 5xx and broken connections; not our own
-    credentials, nor a pool that is full.
+    """Tell whether another attempt or target may succeed.
+
+    That is for 408, 429, 5xx and broken connections, but not for errors with our own credentials,
+    nor for a full connection pool.
     """
     if (hint := _hint(error)) is not None:
         return hint == b"true"
@@ -155,7 +160,7 @@ def worth_retrying(error: GatewayError) -> bool:
 
 
 def forbids_retry(error: GatewayError) -> bool:
-    """Tell whether the upstream itself said that trying again is in vain."""
+    """Tell whether the upstream said that a retry is pointless."""
     return _hint(error) == b"false"
 
 
@@ -164,8 +169,9 @@ def _hint(error: GatewayError) -> bytes | None:
 
 
 def is_target_failure(error: GatewayError) -> bool:
-    """Tell whether a failure speaks against its target: a request's own faults, and our own end of
-    the time, do not.
+    """Tell whether a failure counts against its target.
+
+    Errors of the request itself and our own total timeout do not.
     """
     if isinstance(error, UpstreamRefused):
         return error.status in (408, 429) or error.status >= 500
@@ -175,11 +181,10 @@ def is_target_failure(error: GatewayError) -> bool:
 
 
 def retry_after_seconds(error: GatewayError) -> float | None:
-    """Return seconds that an upstream asks to wait, in any of three forms: `retry-after-ms`,
-    `retry-after` in seconds or as a date.
+    """Return the seconds that an upstream asks to wait; None if it does not.
 
-    A date is read against the upstream's own clock, where it told that, and comes to whole seconds
-    as the others do.
+    Three forms: `retry-after-ms`, `retry-after` in seconds or as a date. A date is compared with
+    the upstream's own clock, if known, and rounded to whole seconds.
     """
     for name, scale in ((b"retry-after-ms", 0.001), (b"retry-after", 1.0)):
         value = next((v for k, v in error.headers if k == name), b"")
@@ -192,7 +197,7 @@ def retry_after_seconds(error: GatewayError) -> float | None:
 
 
 def _date(value: bytes) -> float | None:
-    """Give an HTTP-date as seconds since 1970. One without a zone is in UTC (RFC 9110, 5.6.7)."""
+    """Return an HTTP-date as Unix time. One without a zone is UTC (RFC 9110, 5.6.7)."""
     with contextlib.suppress(ValueError, OverflowError, TypeError):
         found = parsedate_to_datetime(value.decode("latin-1"))
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
@@ -200,20 +205,22 @@ def _date(value: bytes) -> float | None:
 
 
 def reason(error: GatewayError) -> str:
-    """Say why a call failed, for the operator's log: no prompt, no key, and no refusal's message,
-    which may quote either.
+    """Describe why a call failed, for the operator's log.
+
+    Contains no prompt, no key, and not the message of an upstream's error, which may quote either.
     """
     if isinstance(error, UpstreamRefused):
-        said = f": {error.said}" if error.said else ""
-        return f"it answered {error.status} ({code_of(error) or 'no code'}){said}"
+        detail = f": {error.said}" if error.said else ""
+        return f"it answered {error.status} ({code_of(error) or 'no code'}){detail}"
     causes = (c for c in (error.__cause__, error.__context__) if c is not None and str(c))
     cause = next((f" [{type(c).__name__}: {str(c)[:LOGGED]}]" for c in causes), "")
     return f"{error.code}: {error.message}{cause}"
 
 
 def retry_delay(error: GatewayError, tries: int) -> float:
-    """Return seconds before the same target is tried again: what it asks for, else full jitter over
-    a doubling half second.
+    """Return the seconds to wait before retrying the same target.
+
+    What it asks for, otherwise exponential backoff from half a second with full jitter.
     """
     wanted = retry_after_seconds(error)
     return random.random() * 0.5 * 2.0 ** (tries - 1) if wanted is None else wanted

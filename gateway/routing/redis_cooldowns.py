@@ -1,8 +1,6 @@
-"""The rests of a fleet's targets, in Redis: what one process learns keeps all of them away.
+"""Cooldowns shared by several gateways through Redis; same promises as in `cooldowns`.
 
-The promises are those of `cooldowns`.
-
-What this process sees itself it also tells its twin, which serves while Redis is away.
+Whatever this process observes is also recorded locally, which serves while Redis is unavailable.
 """
 
 from __future__ import annotations
@@ -67,7 +65,10 @@ FREED = Script("redis.call('HDEL', KEYS[1], 'probe')")
 
 
 class RedisCooldowns:
-    """Cooldowns in Redis. clock: this process's own, by which the server's rests are told."""
+    """Cooldowns in Redis.
+
+    clock: of this process; remaining times from Redis are converted to it.
+    """
 
     def __init__(
         self,
@@ -76,21 +77,21 @@ class RedisCooldowns:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._shared, self._clock = shared, clock
-        self._twin = LocalCooldowns(rules, clock)
+        self._local = LocalCooldowns(rules, clock)
 
     @property
     def rules(self) -> CooldownPolicy:
-        return self._twin.rules
+        return self._local.rules
 
     @rules.setter
     def rules(self, rules: CooldownPolicy) -> None:
-        self._twin.rules = rules
+        self._local.rules = rules
 
     async def find(self, names: Sequence[str]) -> dict[str, Cooldown]:
         try:
             found = await self._shared.run(RESTING, [_keys(n)[0] for n in names], [])
         except RedisUnavailable:
-            return await self._twin.find(names)
+            return await self._local.find(names)
         now = self._clock()
         return {
             names[i - 1]: Cooldown(
@@ -100,26 +101,29 @@ class RedisCooldowns:
         }
 
     async def record_failure(self, name: str, asked: float | None) -> None:
-        await self._twin.record_failure(name, asked)
+        await self._local.record_failure(name, asked)
         rules = self.rules
-        await self._tell(FAILED, name, [asked or 0, rules.failures, rules.window, rules.seconds])
+        await self._run(FAILED, name, [asked or 0, rules.failures, rules.window, rules.seconds])
 
     async def record_success(self, name: str) -> None:
-        await self._twin.record_success(name)
-        await self._tell(SUCCEEDED, name, [])
+        await self._local.record_success(name)
+        await self._run(SUCCEEDED, name, [])
 
     async def probe(self, name: str, lease: float) -> bool:
         try:
             return bool(await self._shared.run(PROBING, _keys(name), [lease]))
         except RedisUnavailable:
-            return await self._twin.probe(name, lease)
+            return await self._local.probe(name, lease)
 
     async def release_probe(self, name: str) -> None:
-        await self._twin.release_probe(name)
-        await self._tell(FREED, name, [])
+        await self._local.release_probe(name)
+        await self._run(FREED, name, [])
 
-    async def _tell(self, script: Script, name: str, args: list[float]) -> None:
-        """While Redis is away the twin alone knows; targets that are still ill will tell again."""
+    async def _run(self, script: Script, name: str, args: list[float]) -> None:
+        """Run a script; if Redis is unavailable only the local record is kept.
+
+        Targets that still fail will be recorded again.
+        """
         try:
             await self._shared.run(script, _keys(name), args)
         except RedisUnavailable:

@@ -1,6 +1,6 @@
-"""Which upstream serves a model name: exact, then the longest prefix, then `*`.
+"""Find the targets that serve a model name: exact match, then the longest prefix, then `*`.
 
-What is known of the model comes along.
+Each target carries what is known of its model.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from memory import Cache
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One upstream under the name it knows the model by.
+    """One upstream, with the name by which it knows the model.
 
-    concurrent: requests at a time, 0 for any. price: None where it is unknown. window: in tokens,
-    None where it is unknown.
+    concurrent: limit of concurrent requests, 0 for none. price: None if unknown. window: in tokens,
+    None if unknown.
     """
 
     provider: str
@@ -37,7 +37,7 @@ class Target:
     window: int | None = None
     supports_tools: bool = True
     tokenizer: str = "estimate"
-    label: str = field(init=False)  # its name in headers and errors, without addresses
+    label: str = field(init=False)  # its name in headers and errors, without the URL
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", f"{self.provider}/{self.model}")
@@ -55,7 +55,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """tiers: the model's targets, then those of each fallback. name: the requested model."""
+    """The targets of a model.
+
+    tiers: the model's own targets, then those of each fallback. name: the requested model.
+    """
 
     tiers: tuple[tuple[Target, ...], ...]
     name: str = ""
@@ -68,10 +71,10 @@ class Route:
 ROUTES_BYTES, ROUTES_EACH = (
     1 << 20,
     600,
-)  # of routes kept ready; behind `*`, clients name models as they like
+)  # bounds the cache: behind `*`, clients choose the names
 
 
-NAME_CHARACTERS = 1024  # names are kept in many places, and told in headers
+NAME_CHARACTERS = 1024  # names are kept in many places, and sent in headers
 
 
 def _weight(name: str, route: Route) -> int:
@@ -79,7 +82,7 @@ def _weight(name: str, route: Route) -> int:
 
 
 class Router:
-    """upstreams by provider name. facts: see `ModelFacts`."""
+    """Resolves model names. upstreams: by provider name. facts: see `ModelFacts`."""
 
     def __init__(
         self, settings: Settings, upstreams: Mapping[str, Upstream], facts: ModelFacts
@@ -97,7 +100,10 @@ class Router:
         return (best, models[best]) if best is not None else None
 
     def route(self, name: str, principal: Principal) -> Route:
-        """Raises UnknownModel, or Forbidden for a model that this key may not call."""
+        """Return the route of a model.
+
+        Raises UnknownModel, or Forbidden for a model that this key may not call.
+        """
         if len(name) > NAME_CHARACTERS:
             raise UnknownModel(
                 f"The model's name has {len(name)} characters; at most {NAME_CHARACTERS} are "
@@ -159,9 +165,9 @@ class Router:
         return tuple(out)
 
     def _facts_name(self, name: str, target: TargetSettings) -> str:
-        """By which name `facts` tell of a target.
+        """Return the name under which `facts` describe a target.
 
-        A deployment at Azure is called as its owner likes: one that says nothing stands for `name`.
+        An Azure deployment may have any name; if it is not a known model, `name` counts.
         """
         model = target.model or name
         return (
@@ -171,7 +177,7 @@ class Router:
         )
 
     def default(self) -> Target:
-        """Return where requests without a model go."""
+        """Return the target of requests without a model."""
         model = self._settings.models.get("*")
         name = model.targets[0].provider if model else next(iter(self._settings.providers))
         return Target(name, "", self._upstreams[name], self._settings.providers[name])

@@ -1,12 +1,12 @@
-"""Which target of a model is tried, in which order, and what each try tells of it.
+"""In which order a model's targets are tried, and what each attempt says about them.
 
-Rules (WIRE.md G): a model's targets before its fallbacks; among targets by weight, by conversation
-where that is sticky, or by the time to their first event. A target that failed too often rests;
-once its rest is over, one request tries it before the others do. One that rests on its own word
-(Retry-After) is left alone while another is to be had. Where all of a model rest, for whatever
-reason, the one that recovers soonest is tried all the same: a gateway never refuses by itself what
-an upstream might answer. In own-key mode a 429 is about one account, and rests the target for that
-account alone.
+A model's targets come before its fallbacks. Among targets the order is by weight, by conversation
+if routing is sticky, or by the time to their first event. A target that failed too often cools
+down; afterwards one request probes it before others follow. A target that asked for a pause
+(Retry-After) is left alone while another is available. If all targets of a model are cooling down,
+for whatever reason, the one that recovers first is tried nevertheless: the gateway never refuses by
+itself what an upstream might answer. In own-key mode a 429 concerns one account, and starts a
+cooldown for that account only.
 """
 
 from __future__ import annotations
@@ -29,42 +29,45 @@ from gateway.routing.failures import is_target_failure, retry_after_seconds
 from gateway.routing.router import Route, Target
 from memory import Cache
 
-LONGEST_REST = 600.0  # seconds; whatever an upstream asks for, it is tried again after so long
-FRESH = 60.0  # seconds that a measured latency counts
-MIN_WEIGHT = 2.0**-65  # a chance below all that are drawn
-PACES_BYTES, PACES_EACH = 1 << 19, 200  # behind `*`, clients name models as they like
+LONGEST_REST = 600.0  # seconds; limits what an upstream asks for
+FRESH = 60.0  # how many seconds a measured latency counts
+MIN_WEIGHT = 2.0**-65  # below any random number that is drawn
+PACES_BYTES, PACES_EACH = 1 << 19, 200  # bounded: behind `*`, clients choose the names
 ASKING = (
     429,
     503,
     529,
-)  # the statuses whose Retry-After is about the target, not about this request
+)  # statuses whose Retry-After concerns the target, not this request
 FREE, BEING_TRIED, RESTING = range(3)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A target to try. rests: its rests on record, over or not, by the name they are kept under."""
+    """A target to try.
+
+    rests: its cooldowns on record, over or not, by the name of their record.
+    """
 
     target: Target
     rests: Mapping[str, Cooldown]
 
     def rank(self, now: float) -> tuple[int, float]:
-        """Return what its rests say against it, and until when it rests, by `Cooldown`'s clock."""
+        """Return what its cooldowns say against trying it now, and until when."""
         until = max((r.until for r in self.rests.values()), default=0.0)
         if until > now:
             return RESTING, until
         return (BEING_TRIED if any(r.probing for r in self.rests.values()) else FREE), 0.0
 
     def left_alone(self, now: float) -> bool:
-        """Tell whether it rests on its own word."""
+        """Tell whether it asked for a pause that is not over."""
         return any(r.asked and r.until > now for r in self.rests.values())
 
 
 @dataclass(slots=True)
 class Attempt:
-    """One try of a candidate.
+    """One attempt at a candidate.
 
-    quota: the name under which a 429 counts. probes: the rests that it was let through to try.
+    quota: the name under which a 429 counts. probes: the cooldowns that this attempt probes.
     """
 
     choice: TargetSelector
@@ -79,7 +82,7 @@ class Attempt:
             await self.choice.cooldowns.record_success(name)
 
     async def fail(self, error: GatewayError) -> None:
-        """Count what speaks against the target; a request's own fault is no verdict."""
+        """Record a failure of the target. An error of the request itself is not recorded."""
         judged = ""
         if is_target_failure(error):
             judged = (
@@ -94,16 +97,14 @@ class Attempt:
         await self.abandon(judged)
 
     async def abandon(self, judged: str = "") -> None:
-        """The try is over, without a verdict on any name but `judged`."""
+        """End the attempt without a result, except for the name `judged`."""
         for name in self.probes:
             if name != judged:
                 await self.choice.cooldowns.release_probe(name)
 
 
 class TargetSelector:
-    """What is known of the targets, in this process and, through `cooldowns`, in others, and the
-    rules of choosing.
-    """
+    """Orders targets, from what this process knows and what `cooldowns` shares."""
 
     def __init__(self, cooldowns: Cooldowns, rules: RoutingSettings) -> None:
         self.cooldowns, self.rules, self.slots, self.shares = (
@@ -112,24 +113,25 @@ class TargetSelector:
             ConcurrencyLimiter(),
             AccountShares(),
         )
-        # By target: seconds until the first event, and when that was seen.
+        # By target: seconds until the first event, and when that was measured.
         self.paces: Cache[str, tuple[float, float]] = Cache(
             PACES_BYTES, PACES_EACH, lambda name, _: getsizeof(name)
         )
 
     def with_rules(self, rules: RoutingSettings) -> TargetSelector:
-        """Return the same knowledge under other rules: those of requests under way stay as they
-        were.
+        """Return a selector with the same knowledge and other rules.
+
+        Requests in progress keep the old rules.
         """
         other = copy(self)
         other.rules = rules
         return other
 
     async def candidates(self, route: Route, account: str, conversation: bytes) -> list[Candidate]:
-        """Whom to try, best first.
+        """Return the targets to try, best first.
 
-        account: whose quota it is, "" for the gateway's own. conversation: what stays the same in
-        it.
+        account: whose quota is used, "" for the gateway's own. conversation: the key of
+        `affinity_key`.
         """
         targets = [t for tier in route.tiers for t in self._within(tier, conversation)]
         rests = await self.cooldowns.find([name for t in targets for name in _names(t, account)])
@@ -143,20 +145,19 @@ class TargetSelector:
         return [first, *(c for c in others if not c.left_alone(now))]
 
     def penalty(self, candidate: Candidate) -> tuple[int, float, bool]:
-        """Return what speaks against trying it now, in order: that it rests, and how long; that it
-        has no free place.
+        """Return what speaks against trying a candidate now, as a sort key.
+
+        First that it is cooling down, and until when; then that it has no free slot.
         """
         return *candidate.rank(time.monotonic()), self.slots.full(candidate.target)
 
     async def start_attempt(
         self, candidate: Candidate, account: str, *, alone: bool
     ) -> Attempt | None:
-        """Return the try of a candidate; None where another request is finding out whether it is
-        well.
+        """Start an attempt; None if another request is probing this target.
 
-        alone: there is no other to try.
-
-        One that rests is tried as it is: it was chosen because nobody else is left.
+        alone: there is no other candidate. A target in its cooldown is tried as it is: it was
+        chosen because no other is left.
         """
         probes = []
         now = time.monotonic()
@@ -175,7 +176,7 @@ class TargetSelector:
         )
 
     def record_latency(self, name: str, seconds: float) -> None:
-        """A target's first event came after so long."""
+        """Record the seconds until a target's first event."""
         if self.rules.choice == "least_latency":
             before, _ = self.paces.get(name) or (math.inf, 0.0)
             self.paces.put(
@@ -193,7 +194,7 @@ class TargetSelector:
         return weighted_shuffle(tier, lambda _: random.random())
 
     def _quickest(self, tier: Sequence[Target]) -> list[Target]:
-        """By latency; first of all one that was not seen lately, for one request to look at it."""
+        """Order by latency, but first a target without a recent measurement."""
         now = time.monotonic()
         order = sorted(tier, key=lambda t: (self.paces.get(t.label) or (math.inf, 0.0))[0])
         for target in order:
@@ -207,12 +208,12 @@ class TargetSelector:
 def weighted_shuffle(tier: Sequence[Target], chance: Callable[[Target], float]) -> list[Target]:
     """Return a weighted order without replacement (Efraimidis and Spirakis 2006).
 
-    chance: a number in [0, 1) for each target; where it is a hash of a conversation and the target,
-    this is weighted rendezvous hashing: the same order everywhere, without any state.
+    chance: a number in [0, 1) for each target. With a hash of conversation and target this is
+    weighted rendezvous hashing: the same order everywhere, without state.
     """
     return sorted(
         tier, key=lambda t: math.log(chance(t) or MIN_WEIGHT) / t.weight, reverse=True
-    )  # logarithms, as powers by small weights are all 0
+    )  # logarithms, since powers with small weights underflow to 0
 
 
 def _rendezvous_score(conversation: bytes, name: str) -> float:
@@ -225,7 +226,5 @@ def _rendezvous_score(conversation: bytes, name: str) -> float:
 
 
 def _names(target: Target, account: str) -> tuple[str, ...]:
-    """Under which names a target's rests are kept: its own, and that of one account's quota
-    there.
-    """
+    """Return the names of a target's records: its own, and that of the account's quota."""
     return (target.label, f"{target.label}\x00{account}") if account else (target.label,)

@@ -1,5 +1,4 @@
-"""The HTTP server around the application: middleware, routes, error responses, start-up and
-shutdown.
+"""The HTTP server around the application: middleware, routes, error responses, lifespan.
 
 May import everything but `app` and `cli`.
 """

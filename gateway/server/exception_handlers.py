@@ -1,4 +1,4 @@
-"""The one translation of errors into responses."""
+"""Turn exceptions into responses; the only place that does."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def error_response(request: Request[Any, Any, Any], error: GatewayError) -> Resp
 
 
 class _RawResponse:
-    """A refusal as Litestar wants what answers an exception."""
+    """An early error response, in the shape that Litestar wants of exception handlers."""
 
     def __init__(self, refusal: EarlyErrorResponse) -> None:
         self._refusal = refusal
@@ -58,10 +58,10 @@ def http_exception_response(
     if error.status_code == 404:
         return error_response(request, ResourceNotFound(f"There is nothing at {path!r}."))
     if error.status_code == 405:
-        there = set((error.headers or {}).get("allow", "").split(", "))
+        allowed = set((error.headers or {}).get("allow", "").split(", "))
         allow = ", ".join(
-            sorted(there | ({"HEAD"} if "GET" in there else set()))
-        )  # the front answers it as a GET
+            sorted(allowed | ({"HEAD"} if "GET" in allowed else set()))
+        )  # the middleware answers it as a GET
         return error_response(
             request,
             MethodNotAllowed(
@@ -80,7 +80,7 @@ def http_exception_response(
 
 
 def _unfit(request: Request[Any, Any, Any], fault: Any) -> BadRequest:
-    """Return a parameter that is not what it should be, with its value."""
+    """Return the error for a query parameter with an unusable value."""
     name = str(fault.get("key"))
     value = request.query_params.get(name)
     return BadRequest(f"`{name}` is {quote_value(value)}: {fault.get('message')}.", param=name)

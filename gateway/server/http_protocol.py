@@ -1,12 +1,11 @@
-"""The connections of clients: uvicorn's HTTP/1.1 protocol, with bounds before any key is looked at.
+"""Client connections: uvicorn's HTTP/1.1 protocol with limits that hold before authentication.
 
-- A head has at most `HEAD_BYTES`, `HEAD_LINES` and `URL_BYTES`, and is whole within `HEAD_SECONDS`
-  of its
-  first byte; a new connection has as long to send one.
-- A connection with `WAITING` unanswered requests is read no further, and closes behind them.
-- A body that stands still for `BODY_SECONDS` while we would read is given up.
-- A refusal is told as every other error, and the connection closes. It never goes into an answer
-  that is under way: the connection then closes behind that answer.
+- A request head has at most `HEAD_BYTES`, `HEAD_LINES` and `URL_BYTES`, and is complete within
+  `HEAD_SECONDS` of its first byte. A new connection has as long to send its first byte.
+- A connection with `WAITING` unanswered requests is read no further, and closed after them.
+- A body that makes no progress for `BODY_SECONDS`, while the gateway would read it, is given up.
+- A violation is answered like any other error, and the connection is closed. It is never written
+  into a response in progress: the connection then closes after that response.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from gateway.errors import BadRequest, GatewayError, HeadTooLarge, RequestTimeou
 from gateway.http import access_log
 
 HEAD_BYTES = 64 * 1024
-HEAD_LINES = 200  # what browsers and SDKs send behind several proxies are some 60
+HEAD_LINES = 200  # browsers and SDKs behind several proxies send some 60
 URL_BYTES = 16 * 1024
-WAITING = 100  # requests that were sent behind one that is not answered yet
+WAITING = 100  # pipelined requests behind one that is not answered yet
 HEAD_SECONDS = 10.0
 BODY_SECONDS = 30.0
 IDLE, HEAD, BODY = range(3)
@@ -36,18 +35,18 @@ STATUS = {
 
 
 class HeadRefused(Exception):
-    """The head that is being read has a fault of its own."""
+    """The request head that is being read breaks a limit."""
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """One connection. Most requests come whole in one piece, and cost no timer."""
+    """One connection. Most requests arrive in one piece and need no timer."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._phase = HEAD  # of the connection as it begins: who opens one has to send a request
-        self._begun = False  # whether a byte of that head came
-        self._size = self._piece = 0  # bytes of the head at most; of the piece that came last
-        self._later = 0  # bytes of the head in pieces after its first
+        self._phase = HEAD  # a new connection has to send a request
+        self._begun = False  # whether a byte of the head arrived
+        self._size = self._piece = 0  # bytes of the head (upper bound); of the last piece
+        self._later = 0  # bytes of the head after its first piece
         self._fault: GatewayError | None = None
         self._until: float | None = None
         self._watch: asyncio.TimerHandle | None = None
@@ -62,7 +61,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def handle_websocket_upgrade(self) -> None:
         self._leave()
-        self._phase = IDLE  # what comes is another protocol's
+        self._phase = IDLE  # what follows is another protocol
         super().handle_websocket_upgrade()
 
     def data_received(self, data: bytes) -> None:
@@ -84,7 +83,7 @@ class GuardedProtocol(HttpToolsProtocol):
             elif before != HEAD or self._until is None:
                 self._limit(HEAD_SECONDS)
 
-    # --- what the parser tells
+    # --- parser callbacks
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -95,8 +94,8 @@ class GuardedProtocol(HttpToolsProtocol):
         lines = len(self.headers)
         if len(self.url) > URL_BYTES:
             self._fault = UrlTooLong(
-                f"The URL has {len(self.url)} bytes; at most {URL_BYTES} are allowed. Send what "
-                "is long in the body."
+                f"The URL has {len(self.url)} bytes; at most {URL_BYTES} are allowed. Send long "
+                "data in the body."
             )
         elif lines > HEAD_LINES:
             self._fault = HeadTooLarge(
@@ -105,7 +104,7 @@ class GuardedProtocol(HttpToolsProtocol):
             )
         elif len(self.pipeline) >= WAITING:
             self._fault = BadRequest(
-                f"More than {WAITING} requests wait on this connection. Wait for answers."
+                f"More than {WAITING} requests are pipelined on this connection. Wait for answers."
             )
         elif (
             self._size > HEAD_BYTES
@@ -121,10 +120,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self._phase, self._size, self._until = IDLE, 0, None
         super().on_message_complete()
 
-    # --- refusals
+    # --- errors
 
     def send_400_response(self, msg: str) -> None:
-        """Tell the fault of what was sent, whatever it was, and closes."""
+        """Send the error, whatever its status, and close the connection."""
         cycle = self.cycle
         running = cycle is not None and not cycle.response_complete
         if self.pipeline or (running and (self._phase == HEAD or cycle.response_started)):
@@ -133,17 +132,17 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         if running:
             cycle.disconnected = True
-        if self._phase == HEAD or running:  # else it was answered before it was whole
+        if self._phase == HEAD or running:  # else it was answered before it was complete
             fault = self._fault or BadRequest(
-                "This is no HTTP/1.1 request that can be read. Check what sends it."
+                "This is not a valid HTTP/1.1 request. Check the client."
             )
-            self._tell(fault)
-            if not running:  # else it has a line of its own
+            self._send_error(fault)
+            if not running:  # else it has its own line in the log
                 access_log.write_unread_line(fault, getattr(self, "url", b""))
         self._leave()
         self.transport.close()
 
-    def _tell(self, fault: GatewayError) -> None:
+    def _send_error(self, fault: GatewayError) -> None:
         body = fault.body()
         head = (
             b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
@@ -151,12 +150,12 @@ class GuardedProtocol(HttpToolsProtocol):
         )
         self.transport.write(head + body)
 
-    # --- the watch: one timer, which looks again where there was progress meanwhile
+    # --- one timer, which is set again if there was progress meanwhile
 
     def _limit(self, seconds: float) -> None:
         self._until = self.loop.time() + seconds
         if self._watch is None:
-            self._watch = self.loop.call_at(self._until, self._look)
+            self._watch = self.loop.call_at(self._until, self._check_progress)
 
     def _leave(self) -> None:
         self._until = None
@@ -164,31 +163,31 @@ class GuardedProtocol(HttpToolsProtocol):
             self._watch.cancel()
             self._watch = None
 
-    def _look(self) -> None:
+    def _check_progress(self) -> None:
         self._watch = None
         if self._until is None or self.transport.is_closing():
             return
         left = self._until - self.loop.time()
         if left > 0:
-            self._watch = self.loop.call_at(self._until, self._look)
+            self._watch = self.loop.call_at(self._until, self._check_progress)
         elif self._phase == BODY and self.flow.read_paused:
-            self._limit(BODY_SECONDS)  # it is for us to go on
+            self._limit(BODY_SECONDS)  # the gateway paused reading
         else:
-            self._late()
+            self._on_timeout()
 
-    def _late(self) -> None:
+    def _on_timeout(self) -> None:
         self._until = None
         if self._phase == HEAD and not self._begun:
             self._close_behind()
             return
         part, seconds = ("head", HEAD_SECONDS) if self._phase == HEAD else ("body", BODY_SECONDS)
         self._fault = RequestTimeout(
-            f"The request's {part} did not go on for {seconds:g} s. Send it whole, without pauses."
+            f"No progress with the request's {part} for {seconds:g} s. Send it without pauses."
         )
         self.send_400_response("")
 
     def _close_behind(self) -> None:
-        """Closes, behind the answer that is under way if there is one."""
+        """Close the connection, after the response in progress if there is one."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.keep_alive = False
         else:
@@ -197,5 +196,5 @@ class GuardedProtocol(HttpToolsProtocol):
 
 def _too_large() -> HeadTooLarge:
     return HeadTooLarge(
-        f"The request's headers have more than {HEAD_BYTES} bytes. Send less in them."
+        f"The request's headers have more than {HEAD_BYTES} bytes. Send fewer or shorter ones."
     )

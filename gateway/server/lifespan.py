@@ -1,4 +1,4 @@
-"""Open the memory in the background once the port is bound; close everything in its order."""
+"""Start-up and shutdown: open the memory in the background, close everything in order."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ log = logging.getLogger("mnemogate")
 OPENING_SECONDS = 1.0
 
 
-AGAIN_SECONDS = 2.0  # until a memory that could not be opened is tried again
+AGAIN_SECONDS = 2.0  # before a memory that could not be opened is tried again
 
 
-KEYS_SECONDS = 2.0  # a store that is slower has its keys refused with 503 until it was read
+KEYS_SECONDS = 2.0  # if the store is slower, its keys get 503 until it was read
 
 
-STEP_SECONDS = 4.0  # for each step of shutting down: none may hold the process
+STEP_SECONDS = 4.0  # for each step of the shutdown
 
 
 def on_startup(gateway: GatewayState) -> Any:
     async def start(app: Litestar) -> None:
         async def work() -> None:
-            told = ""
+            logged = ""
             while True:
                 try:
                     await gateway.memory.open()
@@ -43,33 +43,33 @@ def on_startup(gateway: GatewayState) -> Any:
                     gateway.keys.made.start()
                     return
                 except MemoryFault as e:
-                    if str(e) != told:
-                        told = str(e)
-                        # the message says it all
+                    if str(e) != logged:
+                        logged = str(e)
+                        # no traceback: the message is complete
                         log.error("memory is unavailable: %s", e)  # noqa: TRY400
                 except Exception as e:
-                    if repr(e) != told:
-                        told = repr(e)
+                    if repr(e) != logged:
+                        logged = repr(e)
                         log.exception("memory cannot be opened; trying again")
                 await asyncio.sleep(AGAIN_SECONDS)
 
         if gateway.shared is not None:
             await (
                 gateway.shared.open()
-            )  # before the first request, which would be counted here alone
+            )  # before the first request, which would otherwise be counted in this process only
         app.state.opening = asyncio.create_task(work())
         if gateway.settings.key_counts != NONE:
             await gateway.keys.made.wait_until_read(
                 KEYS_SECONDS
-            )  # connections wait meanwhile: refused, the first clients after a restart would see it
+            )  # connections wait meanwhile, so that the first clients after a restart get no error
 
     return start
 
 
 def on_shutdown(gateway: GatewayState, wires: Iterable[Wire]) -> Any:
     async def stop(app: Litestar) -> None:
-        # What is being opened is opened to its end, so that there is one thing to close; a store
-        # that cannot be opened is given up.
+        # Let a store that is being opened finish, so that it can be closed; a store
+        # that does not open in time is given up.
         await asyncio.wait([app.state.opening], timeout=OPENING_SECONDS)
         app.state.opening.cancel()
         shared = [gateway.shared.close] if gateway.shared is not None else []
@@ -86,13 +86,11 @@ def on_shutdown(gateway: GatewayState, wires: Iterable[Wire]) -> Any:
                     await step()
             except TimeoutError:
                 log.warning(
-                    "%s did not end within %g s of shutting down; going on without it",
+                    "shutdown: %s did not end within %g s; continuing without it",
                     step.__qualname__,
                     STEP_SECONDS,
                 )
             except Exception:
-                log.exception(
-                    "%s failed while shutting down; going on without it", step.__qualname__
-                )
+                log.exception("shutdown: %s failed; continuing", step.__qualname__)
 
     return stop

@@ -1,9 +1,8 @@
-"""Where the log of `mnemogate serve` goes: to standard error, as text or as JSON, by a thread of
-its own.
+"""Writes the log of `mnemogate serve` to standard error, as text or JSON, from its own thread.
 
-Nobody who logs waits for whoever reads: lines wait in a queue, what finds it full is dropped, and
-how many were is told as soon as something is read again. The thread writes past Python's own
-buffer, whose lock would hold the end of the process up too.
+Logging never blocks. Lines wait in a queue; if it is full, lines are dropped, and a warning says
+how many once writing works again. The thread writes past Python's own buffer, whose lock would hold
+up the end of the process too.
 """
 
 from __future__ import annotations
@@ -21,11 +20,9 @@ from typing import Literal
 from gateway.http.access_log import AccessLogLine
 
 Format = Literal["text", "json"]
-MAX_QUEUED_LINES = 4000  # lines that wait
-LINES_PER_WRITE = 200  # lines written at once
-GATHER_SECONDS = (
-    0.02  # seconds in which lines gather, so that a busy gateway wakes the thread seldom
-)
+MAX_QUEUED_LINES = 4000
+LINES_PER_WRITE = 200
+GATHER_SECONDS = 0.02  # lines gather, so that a busy gateway seldom wakes the thread
 CLOSE_SECONDS = 1.0
 DROPPED = "%d lines of this log were dropped: nobody read them fast enough"
 
@@ -38,32 +35,32 @@ class TextFormatter(logging.Formatter):
         if not text.isprintable():
             text = text.replace("\r", "\\r").replace(
                 "\n", "\\n"
-            )  # nothing that is quoted makes a line of its own
-        told = f"{stamp(record.created)} {record.levelname.lower()} {text}"
+            )  # a quoted value must not forge a line
+        text = f"{stamp(record.created)} {record.levelname.lower()} {text}"
         return (
-            told if record.exc_info is None else f"{told}\n{self.formatException(record.exc_info)}"
+            text if record.exc_info is None else f"{text}\n{self.formatException(record.exc_info)}"
         )
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        told = {
+        text = {
             "time": stamp(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
         }
         if isinstance(line := record.msg, AccessLogLine):
-            return json.dumps({**told, **line.members()}, ensure_ascii=False)
-        told["message"] = record.getMessage()
+            return json.dumps({**text, **line.members()}, ensure_ascii=False)
+        text["message"] = record.getMessage()
         if record.exc_info is not None:
-            told["exception"] = self.formatException(record.exc_info)
-        return json.dumps(told, ensure_ascii=False)
+            text["exception"] = self.formatException(record.exc_info)
+        return json.dumps(text, ensure_ascii=False)
 
 
 def stamp(at: float) -> str:
-    """Return a time in ISO 8601, in UTC."""
+    """Return a Unix time in ISO 8601, UTC."""
     return f"{_second(int(at))}.{int(at % 1 * 1000):03d}Z"
 
 
@@ -73,16 +70,16 @@ def _second(at: int) -> str:
 
 
 class LogWriter(logging.Handler):
-    """See the module.
+    """Queues records and writes them from its own thread.
 
-    fd: where the lines are written. dropped: how many found the queue full, in all.
+    fd: file descriptor to write to. dropped: total number of records that found the queue full.
     """
 
     def __init__(self, fd: int, formatter: logging.Formatter) -> None:
         super().__init__()
         self.setFormatter(formatter)
         self.dropped = 0
-        self._fd, self._told = fd, 0
+        self._fd, self._reported = fd, 0
         self._lines: deque[logging.LogRecord | str] = deque()
         self._some, self._ending = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._work, name="log", daemon=True)
@@ -92,7 +89,7 @@ class LogWriter(logging.Handler):
         if len(self._lines) >= MAX_QUEUED_LINES:
             self.dropped += 1
             return
-        # What holds other objects than a finished line is told now, before they change.
+        # Format everything but a finished line now, before its objects change.
         self._lines.append(record if isinstance(record.msg, AccessLogLine) else self.format(record))
         if not self._some.is_set():
             self._some.set()
@@ -118,17 +115,23 @@ class LogWriter(logging.Handler):
         texts = [
             self.format(line) if isinstance(line, logging.LogRecord) else line for line in lines
         ]
-        if (dropped := self.dropped) > self._told:
+        if (dropped := self.dropped) > self._reported:
             texts.append(
                 self.format(
                     logging.LogRecord(
-                        "mnemogate", logging.WARNING, "", 0, DROPPED, (dropped - self._told,), None
+                        "mnemogate",
+                        logging.WARNING,
+                        "",
+                        0,
+                        DROPPED,
+                        (dropped - self._reported,),
+                        None,
                     )
                 )
             )
-            self._told = dropped
+            self._reported = dropped
         data = memoryview(("\n".join(texts) + "\n").encode("utf-8", "backslashreplace"))
-        with contextlib.suppress(OSError):  # whoever read it is gone
+        with contextlib.suppress(OSError):  # the reader is gone
             while data:
                 try:
                     data = data[os.write(self._fd, data) :]
@@ -137,9 +140,9 @@ class LogWriter(logging.Handler):
 
 
 def begin(form: Format, level: str, fd: int = 2) -> LogWriter:
-    """Send every log of this process there, unless somebody who embeds it has said where logs go.
+    """Send all logs of this process to `fd`, unless an embedding program has set up logging.
 
-    level: of Mnemogate's own; what others log is shown from `warning` on.
+    level: of Mnemogate's own loggers; others are shown from `warning` on.
     """
     sink = LogWriter(fd, JsonFormatter() if form == "json" else TextFormatter())
     root = logging.getLogger()

@@ -1,8 +1,7 @@
-"""The thin ASGI layer before Litestar: paths as they were sent, single-user mode's guard, CORS, and
-the drain. Pure ASGI.
+"""The ASGI layer before Litestar: raw paths, single-user guard, CORS, drain. Pure ASGI.
 
-ASGI decodes `%2F`, so a user named `a/b` would be another path: here only what cannot change the
-path's shape is decoded, and handlers decode the rest of a segment.
+ASGI decodes `%2F`, so a user named `a/b` would become another path. Here everything else is
+decoded, and handlers decode the rest within a segment.
 """
 
 from __future__ import annotations
@@ -29,9 +28,8 @@ from memory import new_id
 PERCENT = re.compile(rb"(?:%[0-9A-Fa-f]{2})+")
 
 
-# What proxies, tunnels and meshes add, and no client by itself. With them, or over HTTP/1.0, which
-# bare
-# reverse proxies speak, a request may be anybody's.
+# Headers that proxies, tunnels and meshes add, but no client itself. A request with one of them, or
+# over HTTP/1.0, which bare reverse proxies speak, may come from anybody.
 FROM_ELSEWHERE = frozenset(
     {
         b"forwarded",
@@ -77,7 +75,7 @@ OPEN_PATHS = ("/health", "/ready", "/metrics")
 
 ANSWERED = re.compile(
     r"(?:/u/[^/]+)?/v1/(?!models(?:/|\Z))"
-)  # chats and the relay, which name their requests themselves
+)  # chat and the relay, which send the request id themselves
 
 
 # Asked here, past the router and what stands around it: that is a tenth of a request's time.
@@ -93,8 +91,9 @@ LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
 
 
 def normalize_path(raw: bytes) -> str:
-    """Return the path with its percent-encodings decoded, save `%2F` and `%25`, which a handler
-    decodes within its segment.
+    """Return the path with its percent-encodings decoded, except `%2F` and `%25`.
+
+    Handlers decode these within a segment.
     """
 
     def decoded(m: re.Match[bytes]) -> bytes:
@@ -107,7 +106,7 @@ def normalize_path(raw: bytes) -> str:
 
 
 def _reshape(scope: Any) -> None:
-    """Give handlers the path as it was sent. Raises BadRequest for one that is not UTF-8."""
+    """Restore the path as it was sent. Raises BadRequest if it is not UTF-8."""
     raw = scope.get("raw_path")
     if raw and b"%" in raw:
         path = normalize_path(raw.split(b"?", 1)[0])
@@ -119,7 +118,7 @@ def _reshape(scope: Any) -> None:
 
 
 class GatewayApp(Protocol):
-    """The application; its `state.gateway` is what requests are answered with."""
+    """The application. `state.gateway` is the current `GatewayState`."""
 
     state: Any
 
@@ -127,10 +126,10 @@ class GatewayApp(Protocol):
 
 
 class GatewayMiddleware:
-    """Wraps the application.
+    """Wraps the application; see the module.
 
-    See the module. rewire: makes the gateway of other settings out of the running one. traces: what
-    requests leave in the application.
+    rewire: builds the state for new settings from the running state. traces: what the framework
+    caches of requests.
     """
 
     def __init__(
@@ -143,15 +142,15 @@ class GatewayMiddleware:
 
     @property
     def gateway(self) -> GatewayState:
-        """The one that the next request gets."""
+        """The state that the next request gets."""
         gateway: GatewayState = self._app.state.gateway
         return gateway
 
     def reload(self, wanted: Settings) -> list[str]:
-        """Put other settings in force for every request from now on, in one swap.
+        """Apply new settings to every request from now on, atomically.
 
-        Returns the names of those that wait for a restart. Raises ConfigError, the running ones
-        then being untouched.
+        Returns the names of settings that need a restart. Raises ConfigError, in which case nothing
+        has changed.
         """
         running = self.gateway
         settings, waiting = running.settings.merge_reloadable(wanted)
@@ -190,7 +189,7 @@ class GatewayMiddleware:
             await respond(send, 200, b"", [(b"x-mnemogate-request-id", name.encode())])
             return
         if scope["method"] == "HEAD" and not ANSWERED.match(scope["path"]):
-            scope = {**scope, "method": "GET"}  # the server leaves the body out
+            scope = {**scope, "method": "GET"}  # uvicorn omits the body
         if allowed and asks:
             await respond(send, 204, b"", _cors(origin, headers))
             return
@@ -229,33 +228,34 @@ class GatewayMiddleware:
     def _guard(
         self, scope: Any, headers: Mapping[bytes, bytes], origin: str, allowed: bool
     ) -> None:
-        """Single-user mode is one person on one machine: whatever may come from elsewhere is
-        refused. Raises Forbidden.
+        """Refuse what may come from another machine or site in single-user mode.
+
+        Raises Forbidden.
         """
         peer = (scope.get("client") or ("127.0.0.1", 0))[0]
         if peer not in LOCAL_HOSTS and not peer.startswith(("127.", "::ffff:127.")):
             raise Forbidden(
-                "Mnemogate runs in single-user mode and answers this machine alone. Configure "
+                "Mnemogate runs in single-user mode and serves this machine only. Configure "
                 "managed keys to serve others."
             )
         host = headers.get(b"host", b"").decode("latin-1")
         name = host.rsplit(":", 1)[0] if not host.endswith("]") and ":" in host else host
         if name.lower() not in LOCAL_HOSTS:
             raise Forbidden(
-                "Mnemogate runs in single-user mode and answers to 127.0.0.1 and localhost, "
+                "Mnemogate runs in single-user mode and serves 127.0.0.1 and localhost, "
                 f"not to {host[:80]!r}."
             )
         if origin and not allowed and origin not in (f"http://{host}", f"https://{host}"):
             raise Forbidden(f"The origin {origin[:80]!r} is not listed in server.cors_origins.")
         if not allowed and headers.get(b"sec-fetch-site") == b"cross-site":
             raise Forbidden(
-                "Mnemogate runs in single-user mode and refuses what another site's page asks "
-                "for. If it is yours, list its origin in server.cors_origins."
+                "Mnemogate runs in single-user mode and refuses requests from pages of other "
+                "sites. If the page is yours, list its origin in server.cors_origins."
             )
         if what := _sign_of_a_proxy(scope, headers):
             raise Forbidden(
                 f"Mnemogate runs in single-user mode and refuses {what}: behind a proxy or tunnel "
-                "all visitors would be one person. Configure managed keys."
+                "all visitors would count as one person. Configure managed keys."
             )
 
 
@@ -292,10 +292,9 @@ def _cors(origin: str, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, byte
 
 
 def _unless_cut_short(send: Send) -> Send:
-    """Return a lifespan's `send`.
+    """Return a lifespan's `send` that does not report a forced exit as a failure.
 
-    A second signal ends the process without waiting for it: that is no failure, so it is not told
-    as one.
+    A second signal ends the process without waiting for the shutdown.
     """
 
     async def send_on(message: Any) -> None:
@@ -322,7 +321,7 @@ def _with_name(send: Send, name: bytes) -> Send:
 
 
 def _noting_status(send: Send) -> Send:
-    """Tell the request's line of the status that the router's answer has."""
+    """Note the status of the router's response in the access log."""
     line = current_line()
 
     async def send_on(message: Any) -> None:

@@ -1,6 +1,4 @@
-"""What the generated OpenAPI schema does not know: how errors look, whose key opens what, what a
-chat completion takes. Pure.
-"""
+"""Complete the generated OpenAPI schema: errors, authentication, chat completions. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ ERROR: Json = {
         }
     },
 }
-# An upstream's own error passes as it came, so more is not promised of it.
+# An upstream's own error is passed on verbatim, so its shape is not promised.
 UPSTREAM_ERROR: Json = {
     "description": "An error, the gateway's or the upstream's own",
     "content": {"application/json": {"schema": {}}},
@@ -102,7 +100,7 @@ MODELS: Json = {
 
 
 def complete_schema(schema: Json) -> Json:
-    """Return the schema with that in it; the one given is left as it is."""
+    """Return a completed copy of the schema."""
     components = schema.get("components", {})
     paths = {
         path: {method: _operation(path, operation) for method, operation in item.items()}
@@ -133,8 +131,9 @@ def _operation(path: str, operation: Json) -> Json:
 
 
 class SchemaRenderer(JsonRenderPlugin):
-    """The OpenAPI schema, and nothing beside it: Litestar would answer unknown paths there with a
-    page of HTML.
+    """The OpenAPI schema and nothing else.
+
+    By default Litestar answers unknown paths below it with an HTML page.
     """
 
     def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:

@@ -1,8 +1,7 @@
-"""What the web framework keeps of the paths and queries that came: there bounded in number, here in
-bytes too.
+"""Bounds, in bytes, what the web framework caches of request paths and queries.
 
-A query of 16 KiB leaves up to a mebibyte in tables of 1,024 places, before anybody asks who sent
-it. Chat completions at their plain path never come by here.
+The framework bounds its caches in number only: a query of 16 KiB leaves up to a mebibyte in tables
+of 1,024 entries, before authentication. Chat completions at their plain path bypass it.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 BYTES = 2 << 20
-# Of a request; and for each byte of a path, and of a query: that may be all short names.
+# Estimated bytes cached: per request, per byte of its path, per byte of its query.
 EACH, PATH, QUERY = 1000, 24, 96
-# Litestar's, as far as a version of it has them (a test tells when one that is installed has not).
+# Litestar's cached functions; a test fails if an installed version lacks one.
 TABLES = (
     ("litestar._parsers", "parse_query_string"),
     ("litestar._kwargs.extractors", "create_query_default_dict"),
@@ -23,15 +22,15 @@ TABLES = (
 
 
 def tables() -> list[Any]:
-    """Return the framework's functions that remember what they were given."""
+    """Return the framework's functions that have a cache."""
     found = [getattr(sys.modules.get(module), name, None) for module, name in TABLES]
     return [function for function in found if hasattr(function, "cache_clear")]
 
 
 class RouterCaches:
-    """Counts what requests may have left, and forgets all of it once that has `BYTES`.
+    """Estimates what requests left in the caches, and clears them all at `BYTES`.
 
-    routes: forgets an application's routes.
+    routes: clears the application's route cache.
     """
 
     def __init__(self, routes: Callable[[], None]) -> None:
@@ -39,10 +38,10 @@ class RouterCaches:
         self.held = 0
 
     def leave(self, path: str, query: bytes) -> None:
-        """Count a request that is about to leave its own."""
-        more = EACH + PATH * len(path) + QUERY * len(query)
-        if self.held + more > BYTES:
+        """Count a request that the framework is about to handle."""
+        size = EACH + PATH * len(path) + QUERY * len(query)
+        if self.held + size > BYTES:
             for forget in self._forget:
                 forget()
             self.held = 0
-        self.held += more
+        self.held += size

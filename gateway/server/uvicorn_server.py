@@ -1,4 +1,4 @@
-"""The process around the application: binds at once, drains on SIGTERM, exits 0."""
+"""The server process: binds at once, drains on SIGTERM, exits 0."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ Beside = Callable[[], Coroutine[Any, Any, None]]
 GRACE_AFTER_CUT = 3.0
 GC_THRESHOLDS = (10_000, 20, 50)
 M_ARENA_MAX = -8  # of glibc's malloc.h
-SWITCH_SECONDS = (
-    0.001  # after which a thread that reads something long gives the event loop its turn
-)
-UNSENT = 1 << 17  # bytes on their way to one client; the kernel counts its own part twice
+SWITCH_SECONDS = 0.001  # how long a busy thread may keep the event loop waiting
+UNSENT = 1 << 17  # send buffer of one client in bytes; the kernel doubles it
 
 
 class GatewayServer(uvicorn.Server):
-    """uvicorn, but a signal first drains: readiness says so, new work is refused, live answers
-    finish within the limit.
+    """uvicorn, with a drain before shutdown.
 
-    reread: called in the loop at a SIGHUP; without it a SIGHUP ends the process, as it does any
-    other. stopped: set by a signal that came before the server could take any. beside: what is done
-    once, while it serves.
+    A signal turns readiness off; new requests are refused, running responses finish within the
+    limit.
+
+    reread: called in the event loop on SIGHUP; without it a SIGHUP ends the process, as usual.
+    stopped: set by a signal that arrived before the server could handle one. beside: run once while
+    the server runs.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class GatewayServer(uvicorn.Server):
         task = asyncio.ensure_future(self._beside()) if self._beside is not None else None
         await super().serve(sockets)
         if task is not None and not task.cancel() and (error := task.exception()) is not None:
-            log.error("what was done beside serving failed", exc_info=error)
+            log.error("the task that runs beside the server failed", exc_info=error)
         if left := self._process.busy:
             log.warning("Mnemogate has stopped; %d requests were cut off", left)
         else:
@@ -68,10 +68,9 @@ class GatewayServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        # What a client does not read waits in the kernel, which would take 4 MiB a stream, and an
-        # answer with memory is kept for its
-        # record as far as it was sent. The sockets that are accepted have the size of the one that
-        # listens.
+        # Unread data waits in the kernel, up to 4 MiB a stream by default, and an answer with
+        # memory is recorded as far as it was sent. Accepted sockets inherit the size from the
+        # listening socket.
         for listening in (each for server in self.servers for each in server.sockets):
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNSENT)
 
@@ -81,7 +80,7 @@ class GatewayServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        # Unlike uvicorn's, the signals are not raised again at the end: a drained server exits 0.
+        # Unlike in uvicorn, the signals are not raised again at the end: a drained server exits 0.
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -111,18 +110,18 @@ class GatewayServer(uvicorn.Server):
         try:
             self._reread()
         except Exception:
-            log.exception("the configuration was not reloaded; the running one stays")
+            log.exception("the configuration was not reloaded; the running one stays in force")
 
     def drain(self) -> None:
-        """Begin to drain; safe to call from any thread once the server runs."""
+        """Start to drain; safe to call from any thread once the server runs."""
         self._process.draining = True
-        # a server that was never run has nothing to drain
+        # set once the server runs
         assert self._loop is not None  # noqa: S101
         self._loop.call_soon_threadsafe(self._begin_drain)
 
     def _begin_drain(self) -> None:
         log.info(
-            "Mnemogate is shutting down: %d requests are under way, and have %g s to end",
+            "Mnemogate is shutting down: %d requests in progress have %g s to finish",
             self._process.busy,
             self._front.gateway.settings.server.drain_seconds,
         )
@@ -139,14 +138,17 @@ class GatewayServer(uvicorn.Server):
         self.should_exit = True
 
     async def _idle(self, until: float) -> None:
-        """Wait until nothing is under way, or the loop's time is `until`."""
-        # no event on every request for this
+        """Wait until no request is in progress, or until the loop's time `until`."""
+        # polling is cheaper than an event on every request
         while self._process.busy and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
 
 def config_for(app: GatewayMiddleware, **options: Any) -> uvicorn.Config:
-    """How connections are served. options: uvicorn's, beside those that are given here."""
+    """Return uvicorn's configuration for this application.
+
+    options: more of uvicorn's options.
+    """
     server = app.gateway.settings.server
     return uvicorn.Config(
         app,
@@ -180,26 +182,23 @@ def server_for(
 
 
 def use_one_heap() -> None:
-    """Let threads that begin from now on allocate from one heap, where the C library would give
-    each its own.
+    """Make threads started from now on share one malloc heap instead of one each.
 
-    Ours take turns, so none waits for another; and what one of them frees, another uses: with a
-    heap for each, the process took 2 MiB more, and went on growing.
+    They take turns, so none waits for another, and memory freed by one is reused by the next. With
+    a heap each, the process took 2 MiB more and kept growing.
     """
-    with contextlib.suppress(
-        AttributeError, OSError, TypeError
-    ):  # another C library, which has no such heaps
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # not glibc
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
 
 
 def serve(
     app: GatewayMiddleware, sockets: list[socket.socket] | None = None, **options: Any
 ) -> None:
-    """Run until a signal ends it.
+    """Run the server until a signal ends it.
 
-    sockets: bound already; None binds the configured host and port. options: see `server_for`.
+    sockets: already bound; None binds the configured host and port. options: see `server_for`.
     """
-    # What was made at the start stays as long as the process: to go over it again and again took a
+    # Objects made at the start live as long as the process: to scan them again and again took a
     # sixth of every request's time.
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

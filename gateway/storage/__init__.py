@@ -1,6 +1,5 @@
-"""The gateway's own tables, API keys and usage, in the database that the memory keeps.
+"""The gateway's own tables, API keys and usage, in the memory's database.
 
-Their columns stand in the memory's schema, since one chain of migrations makes every table.
-
+Their columns are defined in the memory's schema, since one chain of migrations creates all tables.
 May import `memory` and its stores, and nothing of the gateway.
 """

@@ -1,6 +1,6 @@
-"""The table of managed keys made at run time.
+"""The table of managed keys created at run time.
 
-Only a key's hash is here; a revoked row stays, so that its name and end can be told.
+Only the hash of a key is stored. A revoked row stays, so that its name and end can be shown.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ READ_SECONDS = 10.0
 k = t.keys.c
 COUNTED = select(func.count(), func.count(k.revoked_at)).select_from(
     t.keys
-)  # built once: it is asked each second
+)  # built once, since it runs each second
 Counts = tuple[
     int, int
-]  # all rows, revoked rows: neither ever falls, so together they tell every change
+]  # all rows, revoked rows: neither ever decreases, so together they show every change
 
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
     """One row.
 
-    digest: sha256 of the key, in hex. spec: what it may do, as the JSON that the caller gave. Times
-    in seconds since 1970.
+    digest: SHA-256 of the key, in hex. spec: what the key may do, JSON from the caller. Times are
+    Unix times.
     """
 
     id: str
@@ -46,14 +46,14 @@ class StoredKey:
 
 
 async def create_key(db: Database, name: str, tenant: str, digest: str, spec: str) -> StoredKey:
-    """Store a new key. Raises Conflict when an unrevoked one has the name."""
+    """Store a new key. Raises Conflict if a key with that name is not revoked."""
     return await db.write(lambda conn: _insert(conn, name, tenant, digest, spec))
 
 
 async def revoke_key(db: Database, ident: str) -> StoredKey:
-    """End the key of this id, or the unrevoked one of this name. Raises NotFound.
+    """Revoke the key with this id, or the unrevoked one with this name.
 
-    One that ended before stays as it is.
+    One that is revoked already stays as it is. Raises NotFound.
     """
     return await db.write(lambda conn: _revoke(conn, ident))
 
@@ -61,7 +61,7 @@ async def revoke_key(db: Database, ident: str) -> StoredKey:
 async def list_keys(
     db: Database, tenant: str | None, after: tuple[float, str] | None, limit: int
 ) -> list[StoredKey]:
-    """List keys of a tenant (None: of all) in the order they were made, after this time and id."""
+    """List keys of a tenant (None: of all) in order of creation, after this time and id."""
     query = select(t.keys).order_by(k.created_at, k.id).limit(limit)
     if tenant is not None:
         query = query.where(k.tenant == tenant)
@@ -71,9 +71,9 @@ async def list_keys(
 
 
 async def read_changes(db: Database, known: Counts | None) -> tuple[Counts, list[StoredKey]] | None:
-    """Read the unrevoked keys, with the counts to ask by the next time.
+    """Read the unrevoked keys, and the counts to pass next time.
 
-    None when nothing changed since the counts `known`.
+    Returns None if nothing has changed since the counts `known`.
     """
     return await db.read(lambda conn: _read_changes(conn, known), READ_SECONDS)
 
@@ -81,7 +81,7 @@ async def read_changes(db: Database, known: Counts | None) -> tuple[Counts, list
 def _insert(conn: Connection, name: str, tenant: str, digest: str, spec: str) -> StoredKey:
     if conn.execute(select(k.id).where(k.name == name, k.revoked_at.is_(None))).first() is not None:
         raise Conflict(
-            f"there is a key named {name!r} already: choose another name, or revoke that one first"
+            f"a key named {name!r} exists already: choose another name, or revoke that one first"
         )
     made = StoredKey(new_id("key"), name, tenant, digest, spec, time.time())
     conn.execute(
@@ -97,7 +97,7 @@ def _revoke(conn: Connection, ident: str) -> StoredKey:
         conn, select(t.keys).where(k.name == ident, k.revoked_at.is_(None))
     )
     if not found:
-        raise NotFound(f"there is no key of the id or name {ident[:64]!r}")
+        raise NotFound(f"there is no key with the id or name {ident[:64]!r}")
     conn.execute(
         update(t.keys)
         .where(k.id == found[0].id, k.revoked_at.is_(None))

@@ -1,9 +1,7 @@
-"""What a SQLite file tells before anything is opened: whether keys were made in it.
+"""Read from a SQLite file, before the database is opened, whether it has API keys.
 
-The standard library alone, and nothing is changed.
-
-Who may call is to be known before the port is bound (and by commands that open no store), so this
-does not wait for the database.
+Who may call must be known before the port is bound (and by commands that open no store), so this
+does not wait for the database. Uses only the standard library and changes nothing.
 """
 
 from __future__ import annotations
@@ -18,10 +16,9 @@ from memory.stores.sql.scope_probe import query_file
 
 @dataclass(frozen=True, slots=True)
 class KeyCounts:
-    """Keys made at run time.
+    """Numbers of keys created at run time.
 
-    ever: all of them, revoked ones counted. live: those not revoked. admins: those of them that are
-    an admin's.
+    ever: including revoked ones. live: not revoked. admins: the live ones that are admin keys.
     """
 
     ever: int = 0
@@ -33,8 +30,9 @@ NONE = KeyCounts()
 
 
 def read_key_counts(path: Path) -> KeyCounts | None:
-    """Return the keys in this file: none where there is no file or no table, None where it cannot
-    be read.
+    """Count the keys in this file; None if it cannot be read.
+
+    A missing file or table has no keys.
     """
     if not path.is_file():
         return NONE
@@ -51,12 +49,12 @@ def read_key_counts(path: Path) -> KeyCounts | None:
 
 
 def tenants_of_keys(path: Path) -> set[str]:
-    """Return the tenants of the keys made at run time that are not revoked."""
+    """Return the tenants of the unrevoked keys created at run time."""
     if not path.is_file():
         return set()
     try:
         rows = query_file(path, "SELECT DISTINCT tenant FROM keys WHERE revoked_at IS NULL")
-    except sqlite3.Error:  # told by whoever opens it
+    except sqlite3.Error:  # reported by whoever opens it
         return set()
     return {row[0] for row in rows}
 

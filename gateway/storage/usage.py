@@ -1,8 +1,7 @@
-"""The table of what requests used: written in batches, summed by group, listed one by one.
+"""The usage table: written in batches, summed by group, listed record by record.
 
-Users are named here until they are erased.
-
-Days are UTC. A cost of NULL is unknown: sums leave it out, and a group says how many it holds.
+Users are named here until they are erased. Days are UTC. A cost of NULL is unknown: sums leave it
+out, and a group says how many it contains.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ from memory.stores.sql.statements import add_rows
 c = t.usage.c
 DAY = 86400.0
 READ_SECONDS, SPENT_SECONDS = 10.0, 1.0
-USAGE_DAYS = 400  # a year to compare with, and a month to look at it
-BATCH = 1000  # rows removed in a transaction: the one writer is not kept long
+USAGE_DAYS = 400  # a year to compare with, plus a month
+BATCH = 1000  # rows removed in a transaction, so as not to block the writer for long
 SUMMED = (
     "input",
     "cached_input",
@@ -49,8 +48,8 @@ SUMMED = (
 
 _days = c.created_at / DAY
 _day = cast(_days, Integer)
-# What a group can be made of, as it is sorted: newest day first, nobody first among users. Some
-# databases round a cast, some cut.
+# What records can be grouped by, in sort order: newest day first, unnamed users first. Some
+# databases round a cast, others truncate.
 MEMBERS: Mapping[str, ColumnElement[Any]] = {
     "tenant": c.tenant,
     "key": c.key,
@@ -63,7 +62,7 @@ MEMBERS: Mapping[str, ColumnElement[Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class UsageFilter:
-    """Which records; None: all. since, until: seconds since 1970, both included."""
+    """Which records; None matches all. since, until: Unix times, both included."""
 
     tenant: str | None = None
     user: str | None = None
@@ -87,7 +86,7 @@ class UsageFilter:
 
 @dataclass(frozen=True, slots=True)
 class UsageTotalsRow:
-    """place: where it stands among the others. members: name to value. sums: the rest."""
+    """One group. place: its sort key. members: name to value. sums: the rest."""
 
     place: tuple[Any, ...]
     members: dict[str, Any]
@@ -95,14 +94,17 @@ class UsageTotalsRow:
 
 
 async def write_records(db: Database, rows: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
-    """Write the records that `rows` gives inside the transaction. Raises what `insert` raises."""
+    """Write the records that `rows` returns inside the transaction.
+
+    Raises what `insert` raises.
+    """
     await db.write(lambda conn: insert(conn, rows()), small=True)
 
 
 async def read_groups(
     db: Database, by: Sequence[str], which: UsageFilter, after: Sequence[Any] | None, limit: int
 ) -> list[UsageTotalsRow]:
-    """Read sums by groups, see `sum_groups`."""
+    """Read sums by group, see `sum_groups`."""
     return await db.read(lambda conn: sum_groups(conn, by, which, after, limit), READ_SECONDS)
 
 
@@ -119,10 +121,10 @@ async def read_spending(db: Database, key: str, since: float) -> float:
 
 
 class UsageTables:
-    """The usage table as the memory's hook on erasure and on age.
+    """The usage table as the memory's hook for erasure and expiry.
 
-    on_erased: told of the user (tenant, name) in the transaction that ends what is known of them;
-    it may run on the writer's thread.
+    on_erased: called with tenant and user name in the transaction that erases them; it may run on
+    the writer's thread.
     """
 
     counted = ""  # the records stay, without the name
@@ -131,23 +133,23 @@ class UsageTables:
         self._on_erased = on_erased
 
     def forget_batch(self, conn: Connection, tenant: str, user: str, most: int) -> int:
-        """Take an erased user's name out of at most so many records. Returns of how many."""
+        """Remove an erased user's name from at most so many records; return their number."""
         return forget(conn, tenant, user, most)
 
     def forget(self, conn: Connection, tenant: str, user: str) -> None:
-        """Take an erased user's name out of the records that are left or still to be written."""
+        """Remove an erased user's name from the remaining and from future records."""
         self._on_erased(tenant, user)
         forget(conn, tenant, user)
 
     def expire(self, conn: Connection, now: float) -> int:
-        """Remove a batch of records older than `USAGE_DAYS`. Returns how many."""
+        """Remove a batch of records older than `USAGE_DAYS`; return their number."""
         return older(conn, now - USAGE_DAYS * DAY)
 
 
 def insert(conn: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
     """Add records: the table's columns, without `id`.
 
-    Raises ValueError for those that no database would take.
+    Raises ValueError for records that no database would accept.
     """
     try:
         add_rows(conn, t.usage, rows)
@@ -169,7 +171,7 @@ def _count_where(which: ColumnElement[bool]) -> ColumnElement[int]:
 def sum_groups(
     conn: Connection, by: Sequence[str], which: UsageFilter, after: Sequence[Any] | None, limit: int
 ) -> list[UsageTotalsRow]:
-    """Sum by any of `MEMBERS`, in that order, after a group's place."""
+    """Sum records by any of `MEMBERS`, in that order, after a group's `place`."""
     members = [MEMBERS[name] for name in by]
     sums = [
         func.count().label("requests"),
@@ -183,7 +185,7 @@ def sum_groups(
     ]
     names = [
         f"by_{name}" for name in by
-    ]  # grouped by name: a parameter written twice is two expressions to Postgres
+    ]  # grouped by name: to Postgres, a parameter written twice is two expressions
     query = select(*(m.label(n) for m, n in zip(members, names, strict=True)), *sums).where(
         *which.conditions()
     )
@@ -210,9 +212,9 @@ def _to_member(name: str, value: Any) -> Any:
 def list_records(
     conn: Connection, which: UsageFilter, before: tuple[float, int] | None, limit: int
 ) -> list[dict[str, Any]]:
-    """Single records, newest first.
+    """List single records, newest first.
 
-    before: created_at and id of the last one of the page before.
+    before: created_at and id of the last one of the previous page.
     """
     query = select(t.usage).where(*which.conditions())
     if before is not None:
@@ -224,8 +226,9 @@ def list_records(
 
 
 def spent_since(conn: Connection, key: str, since: float) -> float:
-    """USD that a key spent, as far as the costs are known, by requests that began at `since`
-    (seconds since 1970) or later.
+    """Return the USD that a key spent, as far as the costs are known.
+
+    Counts requests that began at the Unix time `since` or later.
     """
     return (
         conn.execute(select(func.sum(c.cost)).where(c.key == key, c.created_at >= since)).scalar()
@@ -234,19 +237,19 @@ def spent_since(conn: Connection, key: str, since: float) -> float:
 
 
 def forget(conn: Connection, tenant: str, user: str, most: int = BATCH) -> int:
-    """Take an erased user's name out of so many records; what was used and its cost stay.
+    """Remove an erased user's name from so many records; usage and cost stay.
 
-    Returns how many it was taken out of; call again until it is 0.
+    Returns the number of records; call again until it is 0.
     """
     mine = select(c.id).where(c.tenant == tenant, c.user == user).limit(most)
     return conn.execute(update(t.usage).where(c.id.in_(mine)).values(user=None)).rowcount
 
 
 def older(conn: Connection, before: float) -> int:
-    """Remove a batch of records made before `before`. Returns how many; call again until it is 0.
+    """Remove a batch of records created before `before`; return their number.
 
-    Looks at the oldest rows alone, by their ids: they were written in order of time, but for the
-    length of a request.
+    Call again until it is 0. Only looks at the oldest rows by id: rows are written in order of
+    time, except for the duration of a request.
     """
     last = conn.execute(
         select(func.max(select(c.id).order_by(c.id).limit(BATCH).subquery().c.id))

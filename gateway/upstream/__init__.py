@@ -1,4 +1,4 @@
-"""Model servers: one small port (`base`), a wire a kind of provider, and the connections to them.
+"""Model servers: a small port (`base`), one class for each kind of provider, and connections.
 
 The only package that opens connections for requests. May import `config`, `models`, `wire`, `http`
 and `errors`.

@@ -1,9 +1,8 @@
-"""Anthropic: chat completions are translated to its Messages API and back; any other path goes
-through as it is.
+"""Anthropic: chat completions are translated to its Messages API and back.
 
-Rules: an event becomes a chunk at once; closing or cancelling closes the connection at once;
-statuses are kept. The key goes as `x-api-key`, never as Authorization, unless it is an OAuth token,
-which goes no other way.
+Any other path is passed on as it is. Each event becomes a chunk at once; closing or cancelling
+closes the connection at once; statuses are kept. The key is sent as `x-api-key`, never as
+Authorization, unless it is an OAuth token, which only works there.
 """
 
 from __future__ import annotations
@@ -41,20 +40,20 @@ Facts = Callable[[str], Mapping[str, Any]]
 
 
 class TranslatedRequest(Protocol):
-    """An answer's bytes in other words.
+    """Translates the bytes of a response as they arrive.
 
-    waiting: how many bytes wait for the end of what they belong to.
+    waiting: number of bytes that wait for the rest of their event or object.
     """
 
     @property
     def waiting(self) -> int: ...
 
     def feed(self, data: bytes) -> bytes:
-        """Return the next bytes, of any length; returns what can be told of them by now."""
+        """Take the next bytes, of any length; return what can be translated so far."""
         ...
 
     def end(self) -> bytes:
-        """Return what is left to tell when no more bytes come."""
+        """Return the rest when no more bytes come."""
         ...
 
 
@@ -69,10 +68,10 @@ class _NativeRequest(NamedTuple):
 
 
 class AnthropicUpstream:
-    """Anthropic's API, or a server that speaks it.
+    """Anthropic's API, or a server that is compatible with it.
 
-    wire: what sends bytes to its base URL, which ends in `/v1`. facts: what models.toml knows of a
-    model. max_tokens: for requests without a maximum to models that it does not know. version: an
+    wire: sends to its base URL, which ends in `/v1`. facts: what models.toml knows of a model.
+    max_tokens: for requests without a maximum to models that are unknown. version: an
     `anthropic-version` in place of the usual one.
     """
 
@@ -83,22 +82,25 @@ class AnthropicUpstream:
         self._version = version.encode() or VERSION
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
-        """See the port. Raises BadRequest for a chat completion that cannot be translated."""
+        """Send a request, see the port.
+
+        Raises BadRequest for a chat completion that cannot be translated.
+        """
         request = replace(request, headers=self._headers(request.headers))
         path, mark, query = request.path.partition("?")
         if path != CHAT or request.method != "POST":
             return _with_request_id(await self._wire.send(request))
-        told = request.body or b""
-        asked = await run_by_weight(told, self._translate_request, told, request)
+        original = request.body or b""
+        asked = await run_by_weight(original, self._translate_request, original, request)
         headers = _with_beta(request.headers, BINDING) if asked.bound else request.headers
         sent = replace(
             request, path=f"/messages{mark}{query}", content=asked.content, headers=headers
         )
         return _translate_response(_with_request_id(await self._wire.send(sent)), asked)
 
-    def _translate_request(self, told: bytes, request: UpstreamRequest) -> _NativeRequest:
+    def _translate_request(self, original: bytes, request: UpstreamRequest) -> _NativeRequest:
         """Translate a request. Raises BadRequest."""
-        body = _object(told)
+        body = _object(original)
         if request.model:
             body = {**body, "model": request.model}
         sent = messages_request(
@@ -125,8 +127,8 @@ def _key_header(authorization: bytes) -> tuple[bytes, bytes]:
 
 
 def _with_beta(headers: Sequence[tuple[bytes, bytes]], name: str) -> Headers:
-    told = [v for k, v in headers if k == b"anthropic-beta"]
-    names = dict.fromkeys([*b",".join(told).replace(b" ", b"").split(b","), name.encode()])
+    values = [v for k, v in headers if k == b"anthropic-beta"]
+    names = dict.fromkeys([*b",".join(values).replace(b" ", b"").split(b","), name.encode()])
     return [
         *((k, v) for k, v in headers if k != b"anthropic-beta"),
         (b"anthropic-beta", b",".join(n for n in names if n)),
@@ -134,10 +136,10 @@ def _with_beta(headers: Sequence[tuple[bytes, bytes]], name: str) -> Headers:
 
 
 def _with_request_id(incoming: UpstreamResponse) -> UpstreamResponse:
-    """Return the answer with its request id also under the name that clients know."""
-    ident = incoming.header(b"request-id")
-    if ident is not None and incoming.header(b"x-request-id") is None:
-        incoming.headers.append((b"x-request-id", ident))
+    """Add the response's request id under the name that clients know."""
+    request_id = incoming.header(b"request-id")
+    if request_id is not None and incoming.header(b"x-request-id") is None:
+        incoming.headers.append((b"x-request-id", request_id))
     return incoming
 
 
@@ -161,7 +163,7 @@ def _into(incoming: UpstreamResponse, asked: _NativeRequest) -> TranslatedReques
 
 
 class _TranslatedBody:
-    """A body in other words.
+    """A translated response body.
 
     An object, not a generator: closing one that was never iterated must work too.
     """
@@ -181,9 +183,9 @@ class _TranslatedBody:
                 raise StopAsyncIteration
             data = await anext(self._pieces, None)
             self._ended = data is None
-            told = self._into.end if data is None else partial(self._into.feed, data)
+            step = self._into.end if data is None else partial(self._into.feed, data)
             try:
-                out = told() if self._into.waiting <= LIGHT_BYTES else await asyncio.to_thread(told)
+                out = step() if self._into.waiting <= LIGHT_BYTES else await asyncio.to_thread(step)
             except EventTooLarge as e:
                 raise StreamIncomplete(
                     f"The stream broke off: the upstream sent {e}. Try again."
@@ -198,7 +200,7 @@ class _TranslatedBody:
 def _object(data: bytes) -> Json:
     if not is_readable(data):
         raise BadRequest(
-            f"The body has more than {MOST_VALUES} JSON values, which is all that is translated "
+            f"The body has more than {MOST_VALUES} JSON values, the limit of the translation "
             "for this provider. Send fewer."
         )
     try:

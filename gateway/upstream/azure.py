@@ -1,8 +1,7 @@
-"""Azure OpenAI: OpenAI's API under addresses of its own, and another header for the key.
+"""Azure OpenAI: OpenAI's API under other URLs and with another header for the key.
 
-Two of them: the v1 API, where base_url ends in `/openai/v1` and everything else is as at OpenAI;
-and the dated one, where a deployment, which is what the model's name means there, is part of the
-path and the API's date part of the query.
+Two variants: the v1 API, where base_url ends in `/openai/v1` and the rest is as at OpenAI; and the
+dated API, where the model name is a deployment in the path and the API version stands in the query.
 """
 
 from __future__ import annotations
@@ -17,23 +16,21 @@ from gateway.upstream.deadlines import Timeouts
 from gateway.upstream.openai import OpenAIUpstream
 from gateway.wire.model_field import model_of
 
-VERSION = "2024-10-21"  # the newest dated version that is generally available; the v1 API has none
+VERSION = "2024-10-21"  # the newest generally available dated version; the v1 API has none
 DEPLOYED = re.compile(
     r"/(?:chat/completions|completions|embeddings|audio/(?:transcriptions|translations|speech)|images/(?:generations|edits))"
 )
 ENTRA = re.compile(
     rb"(?i:bearer) +eyJ[^.\s]*\.[^.\s]+\.[^.\s]*"
-)  # a token of Microsoft Entra, which stays in Authorization
+)  # a Microsoft Entra token, which stays in Authorization
 
 
 class AzureUpstream(OpenAIUpstream):
     """One Azure OpenAI resource.
 
     base_url: `https://NAME.openai.azure.com`, with or without `/openai`; for the v1 API with
-    `/openai/v1`.
-
-    api_version: the dated API's date, VERSION where it is empty; for the v1 API a value only where
-    one is wanted, such as `preview`.
+    `/openai/v1`. api_version: of the dated API, VERSION if empty; for the v1 API only if one is
+    wanted, such as `preview`.
     """
 
     def __init__(
@@ -42,13 +39,13 @@ class AzureUpstream(OpenAIUpstream):
         base, mark, query = base_url.partition("?")
         base = base.rstrip("/")
         self._dated = not base.endswith("/openai/v1")
-        told = re.search(r"(?:^|&)api-version=", query) is not None
-        self._version = "" if told else api_version or (VERSION if self._dated else "")
+        in_query = re.search(r"(?:^|&)api-version=", query) is not None
+        self._version = "" if in_query else api_version or (VERSION if self._dated else "")
         base = base.removesuffix("/openai") + "/openai" if self._dated else base
         super().__init__(base + mark + query, wire, timeouts)
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
-        """See the port. A client's own api-version is kept."""
+        """Send a request, see the port. A client's own api-version is kept."""
         path, _, query = request.path.partition("?")
         if self._dated and DEPLOYED.fullmatch(path) and (model := request.model or _model(request)):
             path = f"/deployments/{quote(model, safe='')}{path}"
@@ -64,7 +61,7 @@ class AzureUpstream(OpenAIUpstream):
 
 
 def _with_api_key(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
-    """Return the headers with a bearer key under Azure's name for it."""
+    """Return the headers with the bearer key in Azure's `api-key` header."""
     return [
         (b"api-key", v.partition(b" ")[2].strip())
         if k == b"authorization" and not ENTRA.fullmatch(v)

@@ -1,6 +1,6 @@
-"""Two ports.
+"""The two ports of this package.
 
-`Upstream` forwards one request to one model server, once; `Wire` carries the bytes of one to
+`Upstream` forwards one request to one model server, once. `Wire` sends the bytes of a request to
 wherever they go, once.
 """
 
@@ -16,12 +16,12 @@ from typing import NamedTuple, Protocol
 from gateway.errors import GatewayError
 from gateway.upstream.deadlines import Deadlines
 
-ANSWER_BYTES = 128 << 20  # of an answer that is read whole
+ANSWER_BYTES = 128 << 20  # limit of a response that is read as a whole
 ERROR_BYTES = 1 << 20
 Headers = list[tuple[bytes, bytes]]
 Content = (
     bytes | Sequence[bytes | memoryview]
-)  # a body, or its parts: to join those of a long history costs as much as to send it
+)  # a body, or its parts: joining those of a long history costs as much as sending it
 
 
 def join_body(content: Content) -> bytes:
@@ -30,22 +30,23 @@ def join_body(content: Content) -> bytes:
 
 
 def size_of(content: Content | None) -> int:
-    """Return the bytes of a body; 0 for none."""
+    """Return the size of a body in bytes; 0 for none."""
     return len(content) if isinstance(content, bytes) else sum(len(part) for part in content or ())
 
 
 def _ignore() -> None:
-    """Take no note."""
+    """Do nothing."""
 
 
 @dataclass(slots=True)
 class UpstreamRequest:
-    """One upstream request: `path` is relative to the provider's base URL and may hold a query.
+    """One upstream request.
 
-    model: the name its target knows the model by, "" where the body names none. frozen: the first
-    system message ends with core text that stays the same for a while, so a provider whose prompt
-    cache wants marks may be told so there. stream: events were asked for, so silence is limited;
-    else the total time alone is. written: called once the request leaves.
+    path: relative to the provider's base URL; may have a query. model: the name its target knows
+    the model by; "" if the body names none. frozen: the first system message ends with core text
+    that stays the same for a while, so a provider whose prompt cache needs marks may set one there.
+    stream: events were asked for, so silence is limited; otherwise only the total time is. written:
+    called when the request is being sent.
     """
 
     path: str
@@ -54,7 +55,7 @@ class UpstreamRequest:
     method: str = "POST"
     model: str = ""
     frozen: bool = False
-    until: float = float("inf")  # the loop's time by which the caller's own limit ends it
+    until: float = float("inf")  # the caller's own deadline, by the loop's time
     stream: bool = False
     written: Callable[[], None] = _ignore
 
@@ -66,7 +67,7 @@ class UpstreamRequest:
 
 @dataclass(slots=True)
 class UpstreamResponse:
-    """An upstream's answer.
+    """An upstream's response.
 
     Iterate `body` to its end or call `close`, which frees the connection at once.
     """
@@ -80,16 +81,18 @@ class UpstreamResponse:
 
     @property
     def is_events(self) -> bool:
-        """Whether events can be read from it: packed in a way that is not ours to unpack, it is
-        bytes.
+        """Whether the body is an event stream that can be read.
+
+        One with a content encoding is passed on as bytes.
         """
         return b"event-stream" in (self.header(b"content-type") or b"").lower() and not self.header(
             b"content-encoding"
         )
 
     async def wait_for_end(self, within: float = 0.01) -> None:
-        """Wait a moment (seconds) for the end of a body of which all that matters has come: the
-        connection can then be used again.
+        """Wait a moment (seconds) for the end of a body whose content has arrived.
+
+        The connection can then be used again.
         """
         with contextlib.suppress(TimeoutError, GatewayError):
             async with asyncio.timeout(within):
@@ -116,11 +119,11 @@ class Upstream(Protocol):
     """A model server."""
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
-        """Forward the request; returns once the status is known.
+        """Forward the request; return once the status is known.
 
-        Raises UpstreamUnreachable (refused, reset, garbage), UpstreamTimeout (its code names the
+        Raises UpstreamUnreachable (refused, reset, not HTTP), UpstreamTimeout (its code names the
         timer; the body iterator raises it too), Unavailable (no connection free within the connect
-        budget). A cancelled call closes the upstream's connection at once, in every phase.
+        limit). A cancelled call closes the upstream's connection at once, in every phase.
         """
         ...
 
@@ -135,11 +138,10 @@ class Origin(NamedTuple):
 
 @dataclass(slots=True)
 class WireRequest:
-    """What a wire carries.
+    """What a wire sends.
 
-    host: the header of that name. target: path and query as they stand in the request line.
-
-    written: called when it begins to leave: from then on its answer may cost something.
+    host: value of the Host header. target: path and query as in the request line. written: called
+    when the request is being sent; from then on it may cost money.
     """
 
     origin: Origin
@@ -155,16 +157,15 @@ class Wire(Protocol):
     """Connections to servers."""
 
     async def call(self, request: WireRequest, clock: Deadlines) -> UpstreamResponse:
-        """Send the request once; returns once the status is known.
+        """Send the request once; return once the status is known.
 
-        clock: what every wait is made under, for the body too.
+        clock: deadlines of every wait, for the body too. A kept connection that dies before the
+        first byte of a response is replaced by a fresh one, once.
 
-        A kept connection that dies before the first byte of an answer is replaced by a fresh one,
-        once.
-
-        Raises Unavailable (no connection free within its connect limit), UpstreamTimeout (none open
-        by then, or the clock's), UpstreamUnreachable (refused, reset, garbage); the body's iterator
-        raises StreamIncomplete. A cancelled call, or iterator, closes the connection at once.
+        Raises Unavailable (no connection free within the connect limit), UpstreamTimeout (not
+        connected by then, or a deadline passed), UpstreamUnreachable (refused, reset, not HTTP);
+        the body's iterator raises StreamIncomplete. A cancelled call, or iterator, closes the
+        connection at once.
         """
         ...
 

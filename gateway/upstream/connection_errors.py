@@ -1,5 +1,6 @@
-"""What a connection's failure is called: the client is told its kind, and the cause keeps reason
-and address for the log.
+"""Turn connection failures into errors.
+
+The client is told the kind of failure; the cause keeps reason and address for the log.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from gateway.errors import UpstreamTimeout, UpstreamUnreachable
 
 UNTRUSTED = (
     "No secure connection to the upstream: its certificate is not trusted here. "
-    "The gateway's log has the reason; an authority of your own goes into the provider's ca_file."
+    "The gateway's log has the reason; for a private certificate authority set the provider's "
+    "ca_file."
 )
 INSECURE = (
     "No secure connection to the upstream: the TLS handshake failed. The gateway's log has the "
@@ -21,15 +23,15 @@ INSECURE = (
 )
 
 REFUSED = " refused the connection"
-UNKNOWN = "'s name is not known"
-NO_HTTP = " answered with something that is no HTTP"
+UNKNOWN = "'s host name could not be resolved"
+NO_HTTP = " sent something that is not HTTP"
 CLOSED = " closed the connection before it answered"
 DISCONNECTED = re.compile(r"Server disconnected|<ConnectionTerminated")
-NEXT = "Check that it runs, and its base_url; `mnemogate doctor` looks at it."
+NEXT = "Check that it runs, and its base_url; `mnemogate doctor` tests it."
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """Give an exception and what it came from, the newest first."""
+    """Yield an exception and its causes, the newest first."""
     found: BaseException | None = error
     for _ in range(8):
         if found is None:
@@ -39,7 +41,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def unreachable(error: BaseException) -> UpstreamUnreachable:
-    """Name the failure of a connection without its address."""
+    """Return the error for a failed connection, without its address."""
     for cause in causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return UpstreamUnreachable(UNTRUSTED)
@@ -51,18 +53,22 @@ def unreachable(error: BaseException) -> UpstreamUnreachable:
 
 
 def no_answer_error(silent: bool) -> UpstreamUnreachable:
-    """Name a connection that ended before an answer. silent: without a byte of one."""
+    """Return the error for a connection that ended before a response.
+
+    silent: not a byte arrived.
+    """
     return unreachable_message(CLOSED if silent else NO_HTTP)
 
 
 def unreachable_message(what: str) -> UpstreamUnreachable:
-    """Say what the upstream did, and the next step."""
+    """Return an error that says what the upstream did and the next step."""
     return UpstreamUnreachable(f"The upstream{what}. {NEXT}")
 
 
 def _kind(cause: BaseException) -> str:
-    """Say in plain words what a cause means, "" where it tells nothing; httpx keeps some in its
-    text only.
+    """Describe a cause in plain words; "" if it says nothing.
+
+    httpx keeps some causes only in the text of its exceptions.
     """
     text = str(cause)
     if isinstance(cause, ConnectionRefusedError) or "Connection refused" in text:
@@ -78,12 +84,12 @@ def _kind(cause: BaseException) -> str:
 
 
 def too_slow() -> UpstreamTimeout:
-    """Name a connection that did not open in time."""
+    """Return the error for a connection that did not open in time."""
     return UpstreamTimeout(
         "The upstream could not be reached in time. Try again.", code="connect_timeout"
     )
 
 
 def absent(error: BaseException) -> bool:
-    """Tell whether nobody was there: a connection that was refused, or a name that is not known."""
+    """Tell whether nothing listens: connection refused, or an unknown host name."""
     return any(_kind(cause) in (REFUSED, UNKNOWN) for cause in causes(error))

@@ -1,6 +1,4 @@
-"""How many connections a provider has at a time: who comes beyond them waits, first come first
-served.
-"""
+"""Limits the connections of a provider; waiting callers are served in order."""
 
 from __future__ import annotations
 
@@ -11,43 +9,44 @@ from gateway.errors import Unavailable
 
 
 class ConnectionSlots:
-    """Places of one provider. free: those that nobody holds."""
+    """Connection slots of one provider. free: the unused ones."""
 
-    def __init__(self, most: int) -> None:
-        self.free = most
-        self._most = most
-        self._turns: deque[asyncio.Future[None]] = deque()  # it passes from hand to hand
+    def __init__(self, capacity: int) -> None:
+        self.free = capacity
+        self._capacity = capacity
+        self._waiters: deque[asyncio.Future[None]] = deque()  # waiting callers, oldest first
 
     @property
     def waiting(self) -> int:
-        """How many wait for one."""
-        return len(self._turns)
+        """How many callers wait for a slot."""
+        return len(self._waiters)
 
     async def take(self, until: float) -> None:
-        """Take a place, by the loop's time `until` at the latest. Raises Unavailable."""
+        """Take a slot, waiting until the loop's time `until` at most. Raises Unavailable."""
         if self.free:
             self.free -= 1
             return
-        turn = asyncio.get_running_loop().create_future()
-        self._turns.append(turn)
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
         try:
             async with asyncio.timeout_at(until):
-                await turn
+                await waiter
         except BaseException as e:
-            if turn.done() and not turn.cancelled():
-                self.give()  # it came in the same moment
+            if waiter.done() and not waiter.cancelled():
+                self.give()  # granted at the same moment
             if isinstance(e, TimeoutError):
                 raise Unavailable(
-                    f"All {self._most} connections to the upstream are in use. Try again shortly.",
+                    f"All {self._capacity} connections to the upstream are in use. Try again "
+                    "shortly.",
                     headers=[(b"retry-after", b"1")],
                 ) from e
             raise
 
     def give(self) -> None:
-        """Give a place back: who waited longest has it."""
-        while self._turns:
-            turn = self._turns.popleft()
-            if not turn.done():
-                turn.set_result(None)
+        """Give a slot back; it passes to the caller who waited longest."""
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 return
         self.free += 1

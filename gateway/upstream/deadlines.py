@@ -8,7 +8,7 @@ from types import TracebackType
 
 from gateway.errors import UpstreamTimeout
 
-TICK = 0.001  # seconds; some loops' timers go off that much early
+TICK = 0.001  # seconds; some event loops' timers fire that much early
 
 CODES = {
     "first_token": "first_token_timeout",
@@ -19,12 +19,10 @@ CODES = {
 
 @dataclass(slots=True)
 class Timeouts:
-    """Seconds.
+    """Time limits of a provider, in seconds.
 
     connect: to a usable connection; first_token: to the first body byte; idle: between bytes;
-    total: all.
-
-    first_token and idle hold for streams alone.
+    total: of the whole call. first_token and idle apply to streams only.
     """
 
     connect: float = 5
@@ -34,13 +32,12 @@ class Timeouts:
 
 
 class Deadlines:
-    """The limits of one call: whichever runs out while something is waited for names the error, an
-    UpstreamTimeout.
+    """The deadlines of one call; the one that passes during a wait raises UpstreamTimeout.
 
-    Use: `with clock: await ...` around a wait of any kind; `limit` before a wait for one future and
-    `over` after it, which costs less than half; and `heard` when a piece of the body came. until:
-    the loop's time by which the caller's own limit ends it. stream: events were asked for; else
-    only the total counts, since who answers at once is silent until then.
+    Use `with clock: await ...` around any wait; `limit` before and `end_wait` after a wait for one
+    future, which costs less than half; `start_idle` when a piece of the body arrived. until: the
+    caller's own deadline, by the loop's time. stream: events were asked for; otherwise only the
+    total counts, since an upstream that answers as a whole is silent until then.
     """
 
     __slots__ = (
@@ -71,26 +68,26 @@ class Deadlines:
         self._phase = "first_token"
         self._next = "idle" if stream else "first_token"
         self._ends = min(start + timeouts.total, until)
-        self._limit = start + timeouts.first_token if stream else float("inf")  # the phase's own
-        self.until = min(
-            self._limit, self._ends
-        )  # by the loop's time: when the wait has to be over
-        self._task: asyncio.Task[object] | None = None  # who waits
-        self._waiter: asyncio.Future[None] | None = None  # or what for
+        self._limit = (
+            start + timeouts.first_token if stream else float("inf")
+        )  # deadline of the phase
+        self.until = min(self._limit, self._ends)  # by the loop's time: when the wait must end
+        self._task: asyncio.Task[object] | None = None  # the waiting task
+        self._waiter: asyncio.Future[None] | None = None  # or the awaited future
         self._cancelling = 0
         self._rang = False
 
     def start_idle(self) -> None:
-        """From now on silence is what is limited."""
+        """Limit the silence between bytes from now on."""
         self._phase = self._next
 
     def limit(self, waiter: asyncio.Future[None]) -> None:
-        """A wait for this future begins. It raises UpstreamTimeout when the time is up."""
+        """Start a wait for this future. It raises UpstreamTimeout at the deadline."""
         self._waiter = waiter
         self._begin()
 
     def end_wait(self) -> None:
-        """The wait has ended."""
+        """End the wait."""
         self._waiter = None
         self._alarm.waiting.discard(self)
 
@@ -119,12 +116,11 @@ class Deadlines:
             and task.uncancel() <= self._cancelling
             and kind is asyncio.CancelledError
         ):
-            # As asyncio.timeout does: where somebody else cancelled as well, the caller is the one
-            # who left.
+            # As asyncio.timeout does: if somebody else cancelled as well, the caller has left.
             raise self._timeout_error() from error
 
     def ring(self) -> None:
-        """The time is up."""
+        """End the wait: the deadline has passed."""
         if self._waiter is not None:
             if not self._waiter.done():
                 self._waiter.set_exception(self._timeout_error())
@@ -144,16 +140,16 @@ class Deadlines:
 
 
 class DeadlineTimer:
-    """One timer for the waits of many calls: a stream waits for every piece, and a timer of the
-    loop costs as much as the piece.
+    """One timer for the waits of many calls.
 
-    It stands at the soonest end among the waits it knew when it was set, most of which are long
-    over when it goes off; then it looks which are not. waiting: the clocks that are waited under.
+    A stream waits for every piece, and a timer of the event loop costs as much as the piece. This
+    one is set to the earliest deadline known at that time. Most of these waits have ended when it
+    fires; it then looks for those that have not. waiting: deadlines of current waits.
     """
 
     def __init__(self) -> None:
         self.waiting: set[Deadlines] = set()
-        self.loop: asyncio.AbstractEventLoop | None = None  # from the first look at the time on
+        self.loop: asyncio.AbstractEventLoop | None = None  # known after the first call of `now`
         self._timer: asyncio.TimerHandle | None = None
         self._when = float("inf")  # by the loop's time
 
@@ -168,7 +164,7 @@ class DeadlineTimer:
             self._set(clock.until)
 
     def _set(self, when: float) -> None:
-        assert self.loop is not None  # noqa: S101 - every clock has looked at the time
+        assert self.loop is not None  # noqa: S101 - every clock has called `now`
         if self._timer is not None:
             self._timer.cancel()
         self._when = when

@@ -1,8 +1,7 @@
-"""A TCP connection to a host of several addresses: the next is tried when one fails, or after a
-quarter second (RFC 8305).
+"""Connect to a host with several addresses (Happy Eyeballs, RFC 8305).
 
-uvloop, which serves in production, tries a host's addresses one after the other only, so a dead
-IPv6 route would eat the connect budget.
+The next address is tried when one fails or after a quarter second. uvloop, which serves in
+production, only tries one after the other, so a dead IPv6 route would use up the connect timeout.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ Address = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int] 
 
 
 async def dial(host: str, port: int) -> socket.socket:
-    """Return a connected socket, without Nagle's delay.
+    """Return a connected socket with TCP_NODELAY.
 
-    Raises OSError, and UnicodeError for what is no host name.
+    Raises OSError, and UnicodeError for an invalid host name.
     """
     loop = asyncio.get_running_loop()
     waiting = await _addresses(host, port)
@@ -45,7 +44,7 @@ async def dial(host: str, port: int) -> socket.socket:
 
 
 async def _addresses(host: str, port: int) -> list[Address]:
-    """Return the host's addresses, its families by turns."""
+    """Return the host's addresses, alternating between IPv6 and IPv4."""
     try:
         found = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST

@@ -1,9 +1,8 @@
-"""Which way a provider's requests take: the own HTTP/1.1 client, or httpx where a proxy, more trust
-or HTTP/2 is wanted.
+"""Choose how a provider is reached: the built-in HTTP/1.1 client, or httpx.
 
-Proxies come from the provider's `proxy`, else from HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY,
-in either case of letters, read as httpx reads them. `proxy = "none"` is no proxy, whatever the
-environment says.
+httpx serves providers with a proxy, own certificates or HTTP/2. Proxies come from the provider's
+`proxy`, otherwise from HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY in either case of letters,
+read as httpx reads them. `proxy = "none"` means no proxy, whatever the environment says.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
 SCHEMES = ("http", "https", "socks5", "socks5h")
 PORTS = {"http": 80, "https": 443}
-OWN = "own HTTP/1.1 client"
+OWN = "built-in HTTP/1.1 client"
 NONE = "none"
 
 
@@ -54,11 +53,11 @@ class ConnectionOptions:
 
     @property
     def own(self) -> bool:
-        """Whether the own client serves."""
+        """Whether the built-in client serves."""
         return self == ConnectionOptions()
 
     def __str__(self) -> str:
-        """Say which client serves, without a proxy's password."""
+        """Describe the client, without a proxy's password."""
         if self.own:
             return OWN
         found = [f"through proxy {_redact_proxy(self.proxy)}"] if self.proxy else []
@@ -68,67 +67,77 @@ class ConnectionOptions:
 
 
 def connection_options(provider: ProviderSettings, environ: Mapping[str, str]) -> ConnectionOptions:
-    """Say how a provider is reached, with what the environment says of proxies."""
+    """Return how a provider is reached, considering the environment's proxies."""
     proxy = (
         "" if provider.proxy == NONE else provider.proxy or _environment(provider.base_url, environ)
     )
     return ConnectionOptions(proxy, provider.ca_file, provider.client_cert, provider.http2)
 
 
-def open_provider_wire(name: str, way: ConnectionOptions, max_connections: int) -> Wire:
-    """Make the connections of a provider.
+def open_provider_wire(name: str, options: ConnectionOptions, max_connections: int) -> Wire:
+    """Return the wire of a provider.
 
-    Raises ConfigError for what cannot be used, naming its setting.
+    Raises ConfigError for options that cannot be used, naming the setting.
     """
-    if way.own:
+    if options.own:
         return Http1Client(max_connections)
-    _check_proxy(name, way)
+    _check_proxy(name, options)
     try:
-        context = trust(way.ca_file, way.client_cert)
-    except OSError as e:  # an ssl.SSLError is one, and says nothing of the file
+        context = trust(options.ca_file, options.client_cert)
+    except OSError as e:  # ssl.SSLError is one, and does not name the file
         files = " and ".join(
             f"{k} {v!r}"
-            for k, v in (("ca_file", way.ca_file), ("client_cert", way.client_cert))
+            for k, v in (("ca_file", options.ca_file), ("client_cert", options.client_cert))
             if v
         )
-        why = "no PEM that can be read" if isinstance(e, ssl.SSLError) else e.strerror
+        why = "not a readable PEM file" if isinstance(e, ssl.SSLError) else e.strerror
         raise ConfigError(
             f"providers.{name}: {files} cannot be used ({why}). Give PEM files; client_cert "
-            "holds its key too."
+            "must contain its key too."
         ) from e
+    return _httpx_wire(options, context, max_connections)
+
+
+def _httpx_wire(options: ConnectionOptions, context: ssl.SSLContext, max_connections: int) -> Wire:
     import httpx
 
     from gateway.upstream.httpx_transport import HttpxWire
 
     def transport() -> httpx.AsyncHTTPTransport:
         proxy = (
-            httpx.Proxy(way.proxy, ssl_context=context if way.proxy.startswith("https:") else None)
-            if way.proxy
+            httpx.Proxy(
+                options.proxy, ssl_context=context if options.proxy.startswith("https:") else None
+            )
+            if options.proxy
             else None
         )
         limits = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=None)
-        return httpx.AsyncHTTPTransport(verify=context, http2=way.http2, proxy=proxy, limits=limits)
+        return httpx.AsyncHTTPTransport(
+            verify=context, http2=options.http2, proxy=proxy, limits=limits
+        )
 
-    return HttpxWire(transport, max_connections, _redact_proxy(way.proxy) if way.proxy else "")
+    return HttpxWire(
+        transport, max_connections, _redact_proxy(options.proxy) if options.proxy else ""
+    )
 
 
-def _check_proxy(name: str, way: ConnectionOptions) -> None:
-    """Check the proxy's URL and the packages that are needed. Raises ConfigError."""
-    if way.proxy:
-        url = urlsplit(way.proxy)
+def _check_proxy(name: str, options: ConnectionOptions) -> None:
+    """Check the proxy's URL and the packages it needs. Raises ConfigError."""
+    if options.proxy:
+        url = urlsplit(options.proxy)
         try:
             usable = url.scheme in SCHEMES and bool(url.hostname) and (url.port or 1) > 0
         except ValueError:
             usable = False
         if not usable:
             raise ConfigError(
-                f"providers.{name}.proxy, or the environment in its place, is "
-                f"{_redact_proxy(way.proxy)!r}: "
+                f"providers.{name}.proxy, or the environment's proxy, is "
+                f"{_redact_proxy(options.proxy)!r}: "
                 f"give a URL that begins with {', '.join(f'{s}://' for s in SCHEMES)}, or {NONE!r}"
             )
     wanted = [
-        ("http2", "h2", "http2 = true", way.http2),
-        ("socks", "socksio", "a socks5 proxy", way.proxy.startswith("socks")),
+        ("http2", "h2", "http2 = true", options.http2),
+        ("socks", "socksio", "a socks5 proxy", options.proxy.startswith("socks")),
     ]
     for extra, package, what, needed in wanted:
         if needed and find_spec(package) is None:
@@ -145,11 +154,9 @@ def _redact_proxy(proxy: str) -> str:
 
 
 def _environment(base_url: str, environ: Mapping[str, str]) -> str:
-    """Give the proxy that the environment names for an address; "" for none."""
+    """Return the proxy that the environment names for an address; "" for none."""
     named = {k.lower(): v for k, v in environ.items() if k.lower().endswith("_proxy")}
-    if (
-        "REQUEST_METHOD" in environ
-    ):  # within a CGI, HTTP_PROXY is what the client's header Proxy says
+    if "REQUEST_METHOD" in environ:  # in a CGI, HTTP_PROXY is the client's Proxy header
         named.pop("http_proxy", None)
     named |= {k: v for k, v in environ.items() if k.endswith("_proxy")}
     try:
@@ -158,7 +165,7 @@ def _environment(base_url: str, environ: Mapping[str, str]) -> str:
     except ValueError:
         return ""
     if any(
-        _spares(e.strip().lower(), url.scheme, host, port)
+        _bypasses_proxy(e.strip().lower(), url.scheme, host, port)
         for e in named.get("no_proxy", "").split(",")
     ):
         return ""
@@ -166,14 +173,15 @@ def _environment(base_url: str, environ: Mapping[str, str]) -> str:
     return proxy if not proxy or "://" in proxy else f"http://{proxy}"
 
 
-def _spares(entry: str, scheme: str, host: str, port: int) -> bool:
-    """Tell whether an entry of NO_PROXY means this host: a name means those below it too, a network
-    its addresses.
+def _bypasses_proxy(entry: str, scheme: str, host: str, port: int) -> bool:
+    """Tell whether an entry of NO_PROXY matches this host.
+
+    A name also matches its subdomains, a network its addresses.
     """
     if entry in ("", "*"):
         return entry == "*"
-    of, exact, rest = entry.rpartition("://")
-    if exact and of not in ("all", scheme):
+    entry_scheme, exact, rest = entry.rpartition("://")
+    if exact and entry_scheme not in ("all", scheme):
         return False
     with contextlib.suppress(ValueError):
         return ip_address(host) in ip_network(rest.strip("[]/"), strict=False)
@@ -189,11 +197,11 @@ def _spares(entry: str, scheme: str, host: str, port: int) -> bool:
 def open_wire(
     transport: httpx.AsyncBaseTransport | None,
     name: str,
-    way: ConnectionOptions,
+    options: ConnectionOptions,
     max_connections: int,
 ) -> Wire:
     if transport is None:
-        return open_provider_wire(name, way, max_connections)
+        return open_provider_wire(name, options, max_connections)
     from gateway.upstream.httpx_transport import HttpxWire
 
     return HttpxWire(lambda: transport)

@@ -1,22 +1,21 @@
-"""HTTP/1.1 to the model servers: one request at a time on a connection, connections kept for the
-next.
+"""The built-in HTTP/1.1 client: one request at a time on a connection, with keep-alive.
 
-The project's rule is to take a well-kept library, and on the hot path to measure: the client is the
-dearest thing in a request and is paid again for each piece of a stream. One POST of 4 KB with an
+The project prefers well-kept libraries, but measures on the hot path: the client is the most
+expensive part of a request and is paid again for each piece of a stream. One POST of 4 KB with an
 answer of 600 bytes over loopback, sent and read through `OpenAIUpstream`, took 226 us of CPU over
 aiohttp (120 of them aiohttp's own) and takes 40 here; an event of a stream 34 and 17.
 
-`Connection` is a socket and the answer that is awaited on it (`response`, which has the grammar);
-`Http1Client` keeps them. Rules:
-- Nothing is sent twice, with one exception: a kept connection that dies before the first byte of an
-  answer was closed by a
-  server that was about to, so the request goes over a fresh one at once. All other attempts are the
-  caller's, who counts them.
-- No cookies, no redirects, no decompression; headers and target go and come byte for byte.
-- A connection is used again only when its answer came whole, its request left whole, and nothing
-  came after.
-- A caller who leaves, at any point, closes the connection at once; a place in the pool is given
-  back once.
+`Connection` is a socket and the response awaited on it (`http1_parser` has the grammar);
+`Http1Client` is the pool. Rules:
+
+- Nothing is sent twice, with one exception: a kept connection that dies before the first byte of a
+  response was being closed by the server, so the request is sent over a fresh one at once. All
+  other retries are the caller's, who counts them.
+- No cookies, no redirects, no decompression; headers and target are sent and received byte for
+  byte.
+- A connection is reused only if its response was complete, its request was sent completely, and
+  nothing followed.
+- Cancelling, at any point, closes the connection at once; its slot in the pool is released once.
 """
 
 from __future__ import annotations
@@ -37,28 +36,29 @@ from gateway.upstream.dialer import dial
 from gateway.upstream.http1_parser import CHUNK_BYTES, MalformedResponse, ResponseParser
 from gateway.upstream.tls_trust import trust
 
-WRITTEN = 1 << 17  # bytes of a request's body that are written at a time
-AT_ONCE = 1 << 15  # bytes that are sooner copied than written in parts
-UNREAD = 1 << 17  # bytes that wait for their reader before the server has to
-IDLE = 30.0  # seconds that an unused connection is kept
+WRITTEN = 1 << 17  # bytes of a request's body written at once
+AT_ONCE = 1 << 15  # smaller bodies are copied, which is faster than writing parts
+UNREAD = 1 << 17  # unread bytes after which the server has to wait
+IDLE = 30.0  # seconds to keep an unused connection
 HERE = "closed here"
 
 
 class Connection(asyncio.Protocol):
-    """A connection to `origin`, and the one answer that is awaited on it. pool: whose it is."""
+    """A connection to `origin`, and the response awaited on it. pool: its client."""
 
     def __init__(self, pool: Http1Client, origin: Origin) -> None:
         self.origin = origin
-        self.since = 0.0  # by the loop's time, from when on it was kept; 0 for one that is new
+        self.since = 0.0  # since when it is idle, by the loop's time; 0 if new
         self._pool = pool
         self._response: ResponseParser | None = None
-        self._rest: deque[memoryview] = deque()  # of the request, to be written
+        self._rest: deque[memoryview] = deque()  # of the request, still to be written
         self._full = self.paused = False
         self._waiter: asyncio.Future[None] | None = None
 
     def begin(self, head: bytes, body: Content | None, bodyless: bool) -> ResponseParser:
-        """Send a request; a large one as the server takes it, while its answer may be under way
-        already.
+        """Send a request.
+
+        A large one is sent as fast as the server takes it, and its response may start before.
         """
         response = self._response = ResponseParser(bodyless)
         if self.closing:
@@ -69,16 +69,16 @@ class Connection(asyncio.Protocol):
             first, *more = (body,) if isinstance(body, bytes) else body or ()
             for part in (
                 (head + first, *more) if len(first) <= AT_ONCE else (head, first, *more)
-            ):  # a write less
+            ):  # saves a write
                 view = memoryview(part)
                 self._rest.extend(view[at : at + WRITTEN] for at in range(0, len(view), WRITTEN))
             self._write()
         return response
 
     async def more(self, response: ResponseParser, clock: Deadlines) -> None:
-        """Wait until something came.
+        """Wait until data arrived.
 
-        A wait that is cancelled, or too long for the clock, leaves.
+        A wait that is cancelled or exceeds its deadline closes the connection.
         """
         waiter = self._waiter = self._pool.loop.create_future()
         clock.limit(waiter)
@@ -91,12 +91,12 @@ class Connection(asyncio.Protocol):
             clock.end_wait()
 
     def resume_reading(self, response: ResponseParser) -> None:
-        """The reader has made room, where the server waits for that."""
+        """Continue to read from the server once the reader has caught up."""
         if response.unread < CHUNK_BYTES and self._response is response and not self.closing:
             self._resume()
 
     def leave(self, response: ResponseParser) -> None:
-        """Nobody wants the rest of the answer."""
+        """Close the connection: the rest of the response is not wanted."""
         if self._response is response:
             self.abort()
 
@@ -109,7 +109,7 @@ class Connection(asyncio.Protocol):
         return self._transport.is_closing()
 
     def _finish(self, fault: str = "") -> None:
-        """The answer has ended, well or with a fault: its place is free."""
+        """Release the slot: the response has ended, possibly with a fault."""
         response, self._response = self._response, None
         if response is None:
             return
@@ -140,15 +140,17 @@ class Connection(asyncio.Protocol):
         while self._rest and not self._full:
             self._transport.write(self._rest.popleft())
 
-    # --- what the loop tells
+    # --- callbacks of the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's are no subclasses of it
+        self._transport = cast(
+            asyncio.Transport, transport
+        )  # uvloop's transports are no subclasses of it
 
     def data_received(self, data: bytes) -> None:
         response = self._response
         if response is None:
-            self.abort()  # nobody asked
+            self.abort()  # data without a request
             return
         try:
             response.feed(data)
@@ -172,7 +174,7 @@ class Connection(asyncio.Protocol):
         self._write()
 
     def eof_received(self) -> None:
-        # not only once what is left of the request has gone to a server that may read no more
+        # at once: the rest of the request need not be sent to a server that may not read it
         self._finish()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -181,7 +183,7 @@ class Connection(asyncio.Protocol):
 
 
 class Http1Body:
-    """The bytes of one answer, as they come: all that has arrived, at most a piece at a time."""
+    """The bytes of a response as they arrive, in pieces of limited size."""
 
     __slots__ = ("_clock", "_connection", "_response")
 
@@ -211,20 +213,20 @@ class Http1Body:
 
 
 class Http1Client:
-    """Connections of one provider.
+    """The connections of one provider.
 
-    max_connections: at a time, over all its addresses. tls: in place of the system's trust.
+    max_connections: limit at any time, over all its addresses. tls: replaces the system's trust.
     """
 
     def __init__(self, max_connections: int = 1000, tls: ssl.SSLContext | None = None) -> None:
         self.all: set[Connection] = set()
         self.places = ConnectionSlots(max_connections)
-        self._kept: dict[Origin, list[Connection]] = {}  # the last one used last
-        self._sweep: asyncio.TimerHandle | None = None
+        self._kept: dict[Origin, list[Connection]] = {}  # least recently used first
+        self._idle_timer: asyncio.TimerHandle | None = None
         self._tls = tls
 
     async def call(self, request: WireRequest, clock: Deadlines) -> UpstreamResponse:
-        """See the port."""
+        """Send the request, see the port."""
         head = _head(request)
         self.loop = asyncio.get_running_loop()
         for fresh in (False, True):
@@ -244,29 +246,29 @@ class Http1Client:
     async def _take_connection(
         self, origin: Origin, clock: Deadlines, *, fresh: bool
     ) -> Connection:
-        """Take a place and a connection: a kept one, unless a fresh one is wanted."""
+        """Take a slot and a connection: a kept one, unless `fresh`."""
         with clock:
             until = self.loop.time() + clock.timeouts.connect
             await self.places.take(until)
             return (None if fresh else self._usable(origin)) or await self._open(origin, until)
 
     async def aclose(self) -> None:
-        """Close every connection; who still reads from one is told."""
-        if self._sweep is not None:
-            self._sweep.cancel()
-            self._sweep = None
+        """Close every connection; a reader of one gets an error."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
         for connection in list(self.all):
             connection.abort()
-        while self.all:  # noqa: ASYNC110 - a turn or two of the loop, once
+        while self.all:  # noqa: ASYNC110 - one or two iterations of the event loop
             await asyncio.sleep(0)
 
     def give_back(self, connection: Connection, reusable: bool) -> None:
-        """The connection's answer has ended."""
+        """Take back a connection whose response has ended."""
         if reusable:
             connection.since = self.loop.time()
             self._kept.setdefault(connection.origin, []).append(connection)
-            if self._sweep is None:
-                self._sweep = self.loop.call_later(IDLE, self._swept)
+            if self._idle_timer is None:
+                self._idle_timer = self.loop.call_later(IDLE, self._close_idle)
         self.places.give()
 
     def forget(self, connection: Connection) -> None:
@@ -282,7 +284,7 @@ class Http1Client:
         return None
 
     async def _open(self, origin: Origin, until: float) -> Connection:
-        """Return a new connection, or the place is free again.
+        """Return a new connection, or release the slot.
 
         Raises UpstreamTimeout, UpstreamUnreachable.
         """
@@ -301,7 +303,7 @@ class Http1Client:
             if isinstance(e, (OSError, ValueError)):
                 raise unreachable(e) from e
             raise
-        # known only from now on: uvloop does not tell of the loss of one whose opening was
+        # registered only now: uvloop does not report the loss of a connection whose opening was
         # cancelled
         if not connection.closing:
             self.all.add(connection)
@@ -313,20 +315,22 @@ class Http1Client:
             self._tls.set_alpn_protocols(["http/1.1"])
         return self._tls
 
-    def _swept(self) -> None:
-        """Close what was not used for too long, and looks again when the next one's time comes."""
+    def _close_idle(self) -> None:
+        """Close connections that were idle for too long; set the timer for the next one."""
         now = self.loop.time()
         for kept in self._kept.values():
             while kept and kept[0].since + IDLE <= now:
                 kept.pop(0).abort()
         oldest = min((kept[0].since for kept in self._kept.values() if kept), default=None)
-        self._sweep = None if oldest is None else self.loop.call_at(oldest + IDLE, self._swept)
+        self._idle_timer = (
+            None if oldest is None else self.loop.call_at(oldest + IDLE, self._close_idle)
+        )
 
 
 def _head(request: WireRequest) -> bytes:
-    """Return the request up to its body.
+    """Return the head of the request.
 
-    Raises UpstreamUnreachable for a line that would end elsewhere than at its end.
+    Raises UpstreamUnreachable if a header has a line break in it.
     """
     lines = [
         b"%b %b HTTP/1.1" % (request.method.encode(), request.target),
@@ -336,7 +340,7 @@ def _head(request: WireRequest) -> bytes:
     head = b"\r\n".join(lines)
     if not head.count(b"\r") == head.count(b"\n") == len(lines) - 1 or b"\0" in head:
         raise UpstreamUnreachable(
-            "A header for the upstream has a line break in it and cannot be sent. Check the "
+            "A header for the upstream contains a line break and cannot be sent. Check the "
             "provider's api_key."
         )
     return head + b"\r\n\r\n"

@@ -1,12 +1,13 @@
-"""One HTTP/1.1 answer, fed by hand: bytes in, a status, headers and a body out. No I/O.
+"""A parser of one HTTP/1.1 response: bytes in, status, headers and body out. No I/O.
 
 The grammar is llhttp's, by way of httptools, as in uvicorn. Rules:
-- However the bytes were split, the same comes out; where they break off, what came before can still
+
+- The result does not depend on how the bytes were split; after a fault, what came before can still
   be taken.
-- A body without its end (short of its length, without its last chunk) is a fault, never a silent
-  end.
-- Headers come as they were sent, in their order; interim answers (1xx) and trailers are passed
-  over.
+- A body without its end (shorter than its length, or without its last chunk) is a fault, never a
+  silent end.
+- Headers are returned as they were sent, in order; interim responses (1xx) and trailers are
+  skipped.
 """
 
 from __future__ import annotations
@@ -15,19 +16,20 @@ import httptools
 
 from gateway.wire.headers import Pairs
 
-CHUNK_BYTES = 1 << 16  # bytes handed over at a time at most
-HEAD = 1 << 16  # bytes of headers; twice as many may come between two bytes of a body
+CHUNK_BYTES = 1 << 16  # largest piece handed over
+HEAD = 1 << 16  # most bytes of headers; twice as many may stand between two bytes of a body
 
 
 class MalformedResponse(Exception):
-    """An answer that is no HTTP/1.1."""
+    """A response that is not HTTP/1.1."""
 
 
 class ResponseParser:
-    """The answer to one request, fed with the bytes that come. bodyless: to a HEAD.
+    """The response to one request.
 
-    silent: until its first byte. status: 0 until the headers are complete. whole: its last byte
-    came. reusable: the connection is good for another request. fault: why no more will come.
+    bodyless: to a HEAD request. silent: no byte has arrived. status: 0 until the headers are
+    complete. whole: the response is complete. reusable: the connection can be used for another
+    request. fault: why no more data will come.
     """
 
     __slots__ = (
@@ -53,8 +55,9 @@ class ResponseParser:
         self._size = self._quiet = 0
         self._body = bytearray()
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
-        # What servers are seen to send, and other clients accept: bare LF, odd bytes in header
-        # values, blanks after a chunk's size.
+        # Seen from real servers, and accepted by other clients: bare LF, odd bytes in header
+        # values,
+        # blanks after a chunk's size.
         self._parser.set_dangerous_leniencies(
             lenient_headers=True,
             lenient_optional_cr_before_lf=True,
@@ -62,11 +65,11 @@ class ResponseParser:
         )
 
     def feed(self, data: bytes) -> None:
-        """Take what came, split anywhere.
+        """Parse the next bytes, split anywhere.
 
-        Raises Malformed; what came before that can still be taken.
+        Raises MalformedResponse; what came before can still be taken.
         """
-        assert self._parser is not None  # noqa: S101 - an answer that ended is fed no more
+        assert self._parser is not None  # noqa: S101 - never fed after the end
         self.silent = False
         self._quiet += len(data)
         try:
@@ -79,10 +82,11 @@ class ResponseParser:
             raise MalformedResponse(f"more than {HEAD >> 10} KB of headers")
 
     def end(self, fault: str) -> None:
-        """No more will come: the end of a body that has neither a length nor chunks, else a
-        fault.
+        """Note that no more data will come.
+
+        That is the end of a body with neither a length nor chunks, otherwise a fault.
         """
-        self._parser = None  # they hold each other
+        self._parser = None  # breaks a reference cycle
         if (
             self.status
             and not self.whole
@@ -94,7 +98,7 @@ class ResponseParser:
             self.fault = self.fault or fault or "closed too early"
 
     def take(self) -> bytes:
-        """Return what has come of the body, a piece at most; b"" where nothing waits."""
+        """Return the next piece of the body; b"" if none has arrived."""
         body = self._body
         if not body:
             return b""
@@ -109,19 +113,19 @@ class ResponseParser:
 
     @property
     def unread(self) -> int:
-        """Bytes of the body that wait."""
+        """Bytes of the body that were not taken yet."""
         return len(self._body)
 
-    # --- what the parser tells
+    # --- callbacks of httptools
 
     def on_message_begin(self) -> None:
         if self.whole:
-            self.reusable = False  # an answer that nobody asked for
+            self.reusable = False  # an unsolicited response
         else:
-            self.headers = []  # not those of an interim answer
+            self.headers = []  # drop those of an interim response
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self.status:  # else it is a trailer
+        if not self.status:  # otherwise a trailer
             self._size += len(name) + len(value) + 4
             self.headers.append((name, value))
 
@@ -151,7 +155,7 @@ class ResponseParser:
 
 
 def _frames(name: bytes, value: bytes) -> bool:
-    """Tell whether this header says where a body ends."""
+    """Tell whether this header determines where the body ends."""
     return name == b"content-length" or (
         name == b"transfer-encoding" and value.rstrip().endswith(b"chunked")
     )

@@ -1,9 +1,8 @@
-"""httpx's transports as a wire: for a provider behind a proxy, with trust of its own, or over
-HTTP/2; and for tests.
+"""httpx as a wire: for providers behind a proxy, with own certificates or HTTP/2; and for tests.
 
-Each transport carries one request at a time and keeps one connection. So a caller who leaves can
-close it at once, over HTTP/2 too, where httpcore would only stop listening while the server went
-on; and nothing waits for another's connection.
+Each transport carries one request at a time and keeps one connection. A cancelled request can
+therefore close it at once, over HTTP/2 too, where httpcore would only stop listening while the
+server continues; and no request waits for another's connection.
 """
 
 from __future__ import annotations
@@ -29,16 +28,17 @@ DIED = ("Server disconnected", "<ConnectionTerminated")
 
 @dataclass(eq=False, slots=True)
 class _OneConnection:
-    """A transport, and the connection that it opened last: httpcore leaves one open that was
-    cancelled amid a handshake.
+    """A transport and the connection that it opened last.
+
+    httpcore leaves a connection open that was cancelled during its handshake.
     """
 
     transport: httpx.AsyncBaseTransport
     stream: Any = None
-    since: float = 0.0  # by the loop's time, while it is kept
+    since: float = 0.0  # since when it is idle, by the loop's time
 
     async def close(self, *held: Any) -> None:
-        """Close the connection and what an answer held of it, however that ends."""
+        """Close the connection and the response's streams, whatever they raise."""
         for each in (*held, self.transport, self.stream):
             if each is not None:
                 with contextlib.suppress(httpx.HTTPError, OSError, RuntimeError):
@@ -46,9 +46,9 @@ class _OneConnection:
 
 
 class HttpxWire:
-    """Sends through transports that `make` makes, so many at a time.
+    """Sends through transports that `make` creates, at most `max_connections` at a time.
 
-    proxy: what they go through, for the log.
+    proxy: their proxy, for the log.
     """
 
     def __init__(
@@ -59,32 +59,32 @@ class HttpxWire:
     ) -> None:
         self._make, self.proxy = make, proxy
         self.places = ConnectionSlots(max_connections)
-        self._kept: list[_OneConnection] = []  # the last one used last
+        self._kept: list[_OneConnection] = []  # least recently used first
         self._lent: set[_OneConnection] = set()
         self._closing: set[asyncio.Task[None]] = set()
-        self._sweep: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
 
     async def call(self, request: WireRequest, clock: Deadlines) -> UpstreamResponse:
-        """See the port."""
+        """Send the request, see the port."""
         _check(request)
         fresh = False
         while True:
             with clock:
                 until = asyncio.get_running_loop().time() + clock.timeouts.connect
                 await self.places.take(until)
-            errand = _HttpxCall(self, self.lend(fresh=fresh), request)
+            call = _HttpxCall(self, self.lend(fresh=fresh), request)
             try:
-                return await errand.answer(clock, until)
+                return await call.answer(clock, until)
             except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError) as e:
-                if fresh or not errand.is_dead_connection(e):
+                if fresh or not call.is_dead_connection(e):
                     raise unreachable(e) from e
                 fresh = True
 
     async def aclose(self) -> None:
-        """Close every connection; who still reads from one is told."""
-        if self._sweep is not None:
-            self._sweep.cancel()
-            self._sweep = None
+        """Close every connection; a reader of one gets an error."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
         for carrier in (*self._lent, *self._kept):
             self._close(carrier)
         self._kept.clear()
@@ -92,15 +92,15 @@ class HttpxWire:
             await asyncio.wait(self._closing)
 
     def lend(self, *, fresh: bool) -> _OneConnection:
-        """Give a transport to who has a place: a kept one, unless a fresh one is wanted."""
+        """Return a transport: a kept one, unless `fresh`."""
         carrier = _OneConnection(self._make()) if fresh or not self._kept else self._kept.pop()
         self._lent.add(carrier)
         return carrier
 
     def give_back(self, carrier: _OneConnection, *held: Any, whole: bool) -> None:
-        """Take a transport back: one whose answer came whole is kept for the next request.
+        """Take a transport back; keep it if its response was complete.
 
-        held: what else is to be closed.
+        held: other streams to close.
         """
         self._lent.discard(carrier)
         self.places.give()
@@ -110,22 +110,24 @@ class HttpxWire:
         loop = asyncio.get_running_loop()
         carrier.since = loop.time()
         self._kept.append(carrier)
-        if self._sweep is None:
-            self._sweep = loop.call_later(IDLE, self._swept)
+        if self._idle_timer is None:
+            self._idle_timer = loop.call_later(IDLE, self._close_idle)
 
     def _close(self, carrier: _OneConnection, *held: Any) -> None:
-        """Close a connection in a task, since whoever asks may have been cancelled."""
+        """Close a connection in a task, since the caller may have been cancelled."""
         task = asyncio.ensure_future(carrier.close(*held))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    def _swept(self) -> None:
-        """Close what was not used for too long, and look again when the next one's time comes."""
+    def _close_idle(self) -> None:
+        """Close connections that were idle for too long; set the timer for the next one."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         while self._kept and self._kept[0].since + IDLE <= now:
             self._close(self._kept.pop(0))
-        self._sweep = loop.call_at(self._kept[0].since + IDLE, self._swept) if self._kept else None
+        self._idle_timer = (
+            loop.call_at(self._kept[0].since + IDLE, self._close_idle) if self._kept else None
+        )
 
 
 class _HttpxCall:
@@ -137,7 +139,7 @@ class _HttpxCall:
         self._limit: asyncio.Timeout | None = None
 
     async def answer(self, clock: Deadlines, until: float) -> UpstreamResponse:
-        """Send the request, and give its answer.
+        """Send the request and return its response.
 
         until: the loop's time by which a connection must be open.
         """
@@ -146,7 +148,7 @@ class _HttpxCall:
             with clock:
                 async with asyncio.timeout_at(until) as self._limit:
                     if not isinstance(transport, httpx.AsyncHTTPTransport):
-                        self._leaves()  # a test's own, which traces nothing
+                        self._on_send()  # a test's transport, which does not trace
                     response = await transport.handle_async_request(
                         _build_request(self._request, self._trace)
                     )
@@ -166,7 +168,7 @@ class _HttpxCall:
         )
 
     def is_dead_connection(self, error: httpx.TransportError) -> bool:
-        """Tell whether it was a kept connection, whose server had closed it."""
+        """Tell whether the error means that the server had closed a kept connection."""
         return not self._opened and (
             not isinstance(error, httpx.RemoteProtocolError) or str(error).startswith(DIED)
         )
@@ -176,30 +178,30 @@ class _HttpxCall:
         self._wire.give_back(self._carrier, *held, whole=whole)
 
     async def _trace(self, event: str, info: dict[str, Any]) -> None:
-        """Hear from httpcore how far it is."""
+        """Follow the progress that httpcore reports."""
         if event.endswith("connect_tcp.complete"):
             self._opened, self._carrier.stream = True, info["return_value"]
         elif (
             event.endswith("send_request_headers.started") and info["request"].method != b"CONNECT"
         ):
-            self._leaves()
+            self._on_send()
 
-    def _leaves(self) -> None:
-        """The connection is open, and the request leaves."""
+    def _on_send(self) -> None:
+        """Note that the connection is open and the request is being sent."""
         if self._limit is not None:
             self._limit.reschedule(None)
         self._request.written()
 
 
 class _HttpxBody:
-    """An object, not a generator: closing one that was never iterated must work too."""
+    """A response's body. An object, not a generator: closing one never iterated must work."""
 
-    def __init__(self, errand: _HttpxCall, response: httpx.Response, clock: Deadlines) -> None:
+    def __init__(self, call: _HttpxCall, response: httpx.Response, clock: Deadlines) -> None:
         stream = response.stream
         # narrows the type; httpx allows sync streams too
         assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101
         self._stream, self._clock = stream, clock
-        self._errand: _HttpxCall | None = errand
+        self._call: _HttpxCall | None = call
         self._whole = False
         self._parts: AsyncIterator[bytes] = aiter(stream)
 
@@ -207,7 +209,7 @@ class _HttpxBody:
         return self
 
     async def __anext__(self) -> bytes:
-        if self._errand is None:
+        if self._call is None:
             if self._whole:
                 raise StopAsyncIteration
             raise StreamIncomplete("The upstream's answer broke off (closed here). Try again.")
@@ -216,9 +218,7 @@ class _HttpxBody:
                 while not (part := await anext(self._parts, None)) and part is not None:
                     pass
                 if part is None:
-                    await (
-                        self._stream.aclose()
-                    )  # which tells its connection that the answer is over
+                    await self._stream.aclose()  # tells the connection that the response has ended
         except (GatewayError, asyncio.CancelledError):
             self._end()
             raise
@@ -237,14 +237,14 @@ class _HttpxBody:
         self._end()
 
     def _end(self, *, whole: bool = False) -> None:
-        errand, self._errand = self._errand, None
-        if errand is not None:
+        call, self._call = self._call, None
+        if call is not None:
             self._whole = whole
-            errand.give_back(self._parts, self._stream, whole=whole)
+            call.give_back(self._parts, self._stream, whole=whole)
 
 
 class _ExactHeaders(httpx.URL):
-    """A URL whose path and query stay as they are written."""
+    """A URL whose path and query are sent as written."""
 
     target: bytes
 
@@ -288,17 +288,18 @@ def _build_request(request: WireRequest, trace: Any) -> httpx.Request:
 
 
 def _check(request: WireRequest) -> None:
-    """Refuse a header that would end elsewhere than at its end. Raises UpstreamUnreachable."""
+    """Raise UpstreamUnreachable if a header has a line break in it."""
     if any(re.search(rb"[\r\n\0]", k + v) for k, v in request.headers):
         raise UpstreamUnreachable(
-            "A header for the upstream has a line break in it and cannot be sent. Check the "
+            "A header for the upstream contains a line break and cannot be sent. Check the "
             "provider's api_key."
         )
 
 
 def _as_gateway_error(error: BaseException) -> BaseException:
-    """Name a failure before the answer began; one that may be a dead connection's stays what it
-    is.
+    """Translate a failure before the response began.
+
+    An error that may come from a dead connection is returned as it is.
     """
     if isinstance(
         error,

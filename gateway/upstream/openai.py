@@ -1,6 +1,4 @@
-"""Any OpenAI-compatible server: one request in, one answer out, with the provider's key and
-clocks.
-"""
+"""Any OpenAI-compatible server: one request in, one response out, with deadlines."""
 
 from __future__ import annotations
 
@@ -26,20 +24,21 @@ from gateway.wire.compression import CHUNK_BYTES, Decompressor
 
 PACKED = (b"gzip", b"x-gzip", b"deflate")
 TARGET = re.compile(r"[\x21-\x7e]{1,65536}")
-BODYLESS = ("GET", "HEAD", "OPTIONS")  # whose requests need not say that they have no body
+BODYLESS = ("GET", "HEAD", "OPTIONS")  # need no Content-Length of 0
 
 
 class BaseUrl:
-    """A base URL taken apart. Raises ValueError for what is no http or https address.
+    """A base URL taken apart.
 
-    A query in it goes along with every request, but for members that the request has itself.
-    credentials: of an address with `user:password@`, the header for them; None elsewhere.
+    Its query is sent with every request, except members that the request has itself. credentials:
+    the Authorization header for a URL with `user:password@`; None without. Raises ValueError unless
+    it is an http or https URL.
     """
 
     def __init__(self, base_url: str) -> None:
         url = urlsplit(base_url)
         if url.scheme not in ("http", "https") or not url.hostname:
-            raise ValueError("no http or https address")
+            raise ValueError("not an http or https URL")
         host = url.hostname if url.hostname.isascii() else url.hostname.encode("idna").decode()
         usual = 443 if url.scheme == "https" else 80
         self.origin = Origin(url.scheme == "https", host, url.port or usual)
@@ -53,9 +52,7 @@ class BaseUrl:
         )
 
     def target(self, path: str) -> str:
-        """Give the request line's target for a path below the base URL, which may have a query of
-        its own.
-        """
+        """Return the request target for a path below the base URL, which may have a query."""
         if not self._query:
             return self.path + path
         known = {part.partition("=")[0] for part in path.partition("?")[2].split("&")}
@@ -77,13 +74,13 @@ class OpenAIUpstream:
         self._address: BaseUrl | None
         try:
             self._address = BaseUrl(base_url)
-        except ValueError:  # told to who calls it: the gateway starts all the same
+        except ValueError:  # raised on use: the gateway still starts
             self._address = None
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
-        """See the port.
+        """Send a request, see the port.
 
-        The clocks: connect, then first_token until the first body byte, idle between bytes, total.
+        Time limits: connect; first_token, until the first body byte; idle, between bytes; total.
         """
         incoming = await self._wire.call(
             self._request(request),
@@ -94,8 +91,8 @@ class OpenAIUpstream:
             or (incoming.header(b"content-encoding") or b"").strip().lower() not in PACKED
         ):
             return incoming
-        # Plain was asked for; who sends packed all the same is unpacked here, once, and the headers
-        # say so.
+        # No compression was asked for; a body that is compressed nevertheless is decompressed here,
+        # and the headers say so.
         headers = [
             (k, v)
             for k, v in incoming.headers
@@ -107,13 +104,13 @@ class OpenAIUpstream:
         address = self._address
         if address is None:
             raise UpstreamUnreachable(
-                "The provider's base_url is no http or https address, so it cannot be reached. "
+                "The provider's base_url is not an http or https URL, so it cannot be reached. "
                 "Check it in the configuration."
             )
         target = address.target(request.path)
         if not TARGET.fullmatch(target):
             raise BadRequest(
-                "The path and query cannot be sent on: they have more than 64 KB, or other "
+                "The path and query cannot be forwarded: they have more than 64 KB, or other "
                 "than printable characters."
             )
         headers = [*request.headers]
@@ -133,7 +130,7 @@ class OpenAIUpstream:
 
 
 class _DecompressedBody:
-    """A compressed body as what it says.
+    """A compressed body, decompressed.
 
     An object, not a generator: closing one that was never iterated must work too.
     """
@@ -156,7 +153,9 @@ class _DecompressedBody:
                 else:
                     part = piece
                     if len(piece) == CHUNK_BYTES:
-                        await asyncio.sleep(0)  # others' turn: a little becomes much
+                        await asyncio.sleep(
+                            0
+                        )  # let other requests run: little data may become much
             except zlib.error as e:
                 await self.aclose()
                 raise StreamIncomplete(f"The upstream's answer broke off ({e}). Try again.") from e

@@ -1,6 +1,4 @@
-"""Whether an upstream answers where its `base_url` says: asked for the list of models, once, with
-little patience.
-"""
+"""Test whether an upstream answers at its `base_url`: list its models once, with short timeouts."""
 
 from __future__ import annotations
 
@@ -17,10 +15,10 @@ ABSENT = (404, 405)
 
 
 async def status_of(name: str, settings: Settings, base_url: str | None = None) -> int:
-    """Return what the list of models is answered with, asked for as the gateway asks: each kind of
-    provider has its own header for the key.
+    """Return the status with which a provider answers the list of models.
 
-    base_url: another address than the provider's own. Raises GatewayError, ConfigError.
+    It is requested as the gateway does, since each kind has its own header for the key. base_url:
+    replaces the provider's own. Raises GatewayError, ConfigError.
     """
     from gateway.upstream.base import UpstreamRequest
     from gateway.upstream.factory import build_upstreams, connection_options, open_provider_wire
@@ -55,29 +53,31 @@ async def status_of(name: str, settings: Settings, base_url: str | None = None) 
 
 
 async def lacks_v1(name: str, settings: Settings, status: int | None = None) -> str | None:
-    """Why no call will succeed, where it would with `/v1` behind the address; None where nothing
-    speaks for that.
+    """Return a warning if the base URL lacks its `/v1`; None if nothing suggests that.
 
-    status: what the address itself answers, where that is known. Raises GatewayError.
+    status: with which the base URL answers, if known. Raises GatewayError.
     """
     provider = settings.providers[name]
     if provider.kind != "openai" or has_version(provider.base_url):
         return None
     found = await status_of(name, settings) if status is None else status
-    better = f"{provider.base_url.rstrip('/')}/v1"
-    if found not in ABSENT or (there := await status_of(name, settings, better)) in ABSENT:
+    suggestion = f"{provider.base_url.rstrip('/')}/v1"
+    if (
+        found not in ABSENT
+        or (suggestion_status := await status_of(name, settings, suggestion)) in ABSENT
+    ):
         return None
     return (
         f"providers.{name}.base_url is {redact_url(provider.base_url)}, where an "
-        f"OpenAI-compatible API does not answer ({found}); {redact_url(better)} does ({there}): "
-        "use that address"
+        f"OpenAI-compatible API does not answer ({found}); {redact_url(suggestion)} does "
+        f"({suggestion_status}): use that address"
     )
 
 
 async def warn_of(settings: Settings) -> None:
-    """Warn in the log of each provider whose address needs a `/v1`.
+    """Log a warning for each provider whose base URL lacks its `/v1`.
 
-    One that does not answer now is no matter of this.
+    Providers that do not answer are skipped.
     """
     for name in settings.providers:
         try:

@@ -1,6 +1,6 @@
-"""A scripted upstream: the port's public test double.
+"""A scripted upstream, the public test double of the port.
 
-It plays answers in order and keeps every request it got.
+It plays responses in order and keeps every request it received.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ Answer = UpstreamResponse | Exception | Callable[[UpstreamRequest], UpstreamResp
 
 
 class ScriptedUpstream:
-    """Plays `answers` one after the other; the last one is played again when they run out.
+    """Plays `answers` one after the other, and repeats the last one.
 
-    An answer is an Incoming (see `completion`, `stream`, `refusal`), an exception to raise, or a
-    function of the request.
+    An answer is an UpstreamResponse (see `completion`, `stream`, `refusal`), an exception to raise,
+    or a function of the request.
     """
 
     def __init__(self, answers: Sequence[Answer]) -> None:
@@ -68,7 +68,7 @@ def completion(
 def stream(
     chunks: Sequence[dict[str, Any] | bytes | Exception],
 ) -> Callable[[UpstreamRequest], UpstreamResponse]:
-    """Return a stream of these chunks; bytes are sent as they are, an exception breaks it off."""
+    """Return a stream of these chunks. Bytes are sent as they are, an exception breaks it off."""
     parts = [
         b"data: " + json.dumps(c).encode() + b"\n\n" if isinstance(c, dict) else c for c in chunks
     ]
@@ -78,7 +78,7 @@ def stream(
 def refusal(
     status: int, body: dict[str, Any], headers: Sequence[tuple[bytes, bytes]] = ()
 ) -> Callable[[UpstreamRequest], UpstreamResponse]:
-    """Return an error answer."""
+    """Return an error response."""
     return lambda _: UpstreamResponse(
         status,
         [(b"content-type", b"application/json"), *headers],

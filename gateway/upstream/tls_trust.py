@@ -1,6 +1,4 @@
-"""Whom TLS connections to model servers trust: the system's authorities, and those that the
-configuration adds.
-"""
+"""Which TLS certificates of model servers are trusted: the system's and configured authorities."""
 
 from __future__ import annotations
 
@@ -12,16 +10,16 @@ log = logging.getLogger("mnemogate")
 
 
 def trust(ca_file: str = "", client_cert: str = "") -> ssl.SSLContext:
-    """Give a context that trusts the system's authorities, or certifi's on a system that has none.
+    """Return a TLS context that trusts the system's authorities, or certifi's without any.
 
     ca_file: a PEM file of more authorities. client_cert: a PEM file of a certificate and its key,
-    shown to servers that ask. Raises OSError for a file that cannot be used. SSL_CERT_FILE and
-    SSL_CERT_DIR stand in for the system's, as OpenSSL has it.
+    for servers that ask. SSL_CERT_FILE and SSL_CERT_DIR replace the system's, as in OpenSSL. Raises
+    OSError for a file that cannot be used.
     """
     context = ssl.create_default_context()
     if (named := os.environ.get("SSL_CERT_FILE")) and not os.path.isfile(named):
         log.warning(
-            "SSL_CERT_FILE names %s, which is no file: its authorities are not trusted", named
+            "SSL_CERT_FILE is %s, which is not a file: no authorities are loaded from it", named
         )
     if not context.cert_store_stats()["x509_ca"] and not _has_certificate_folder():
         import certifi  # comes with httpx
@@ -35,8 +33,6 @@ def trust(ca_file: str = "", client_cert: str = "") -> ssl.SSLContext:
 
 
 def _has_certificate_folder() -> bool:
-    """Tell whether the system has a folder of authorities, which are read only when they are
-    needed.
-    """
+    """Tell whether the system has a folder of authorities, which are only read on use."""
     folder = ssl.get_default_verify_paths().capath
     return folder is not None and any(os.scandir(folder))

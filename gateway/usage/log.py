@@ -1,12 +1,11 @@
-"""Usage records on their way to the store: one for each request, written behind the request's back.
+"""Usage records, one for each request, written asynchronously by a background task.
 
-- `add` only appends to a bounded queue: a slow store slows no request. When the queue is full the
+- `add` only appends to a bounded queue, so a slow store slows no request. If the queue is full, the
   new record is dropped and counted.
-- A task writes the queue each second, in batches; a store that fails keeps them queued. A killed
+- A task writes the queue each second, in batches; if the store fails they stay queued. A killed
   process loses that second.
-- The name of an erased user is taken out as a record is written, in the writer's own order: an
-  erasure is a write too, so no
-  record with the name lands behind it.
+- The name of an erased user is removed when a record is written, in the order of the writer: an
+  erasure is a write too, so no record with the name is written after it.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from gateway.usage.pricing import MAX_COUNT
 from memory import Database, MemoryFault, StoreUnavailable
 
 log = logging.getLogger("mnemogate")
-BATCH = 64  # a write that holds nothing up
+BATCH = 64  # records a write, small enough to delay nothing else
 INTERVAL = 1.0  # seconds between writes
-BACK_OFF = 30.0  # seconds, at most, between tries on a store that fails
+BACK_OFF = 30.0  # longest pause in seconds between attempts on a store that fails
 FLUSH_SECONDS = 2.0
 WARN_SECONDS = 60.0
 ERASED_SECONDS = 86400.0  # no request lasts longer
@@ -41,12 +40,11 @@ ERASED_SECONDS = 86400.0  # no request lasts longer
 class UsageRecord:
     """One request; the columns of the table `usage`.
 
-    created_at: seconds since 1970, when the request began.
-
-    input to reasoning: tokens over all rounds, as billed; input holds cached_input and cache_write,
-    output holds reasoning. hidden_input, hidden_output: the part of them that rounds cost which the
-    client did not see. estimated: some counts are guesses. cost in USD, None where a price is
-    unknown. user: None where nobody is named. code: of the error, None without one.
+    created_at: Unix time at which the request began. input to reasoning: tokens over all rounds, as
+    billed; input includes cached_input and cache_write, output includes reasoning. hidden_input,
+    hidden_output: the part that was used by rounds which the client did not see. estimated: some
+    counts are estimates. cost: in USD, None if a price is unknown. user: None if nobody is named.
+    code: of the error, None without one.
     """
 
     request_id: str
@@ -80,8 +78,9 @@ _values = attrgetter(*COLUMNS)
 
 
 def _row(record: UsageRecord) -> dict[str, Any]:
-    """Return the record as the columns take it: one that no store takes would hold up the
-    others.
+    """Return the record as its columns accept it.
+
+    A record that the store refuses would hold up the others.
     """
     row = dict(zip(COLUMNS, _values(record), strict=True))
     for name, value in row.items():
@@ -94,10 +93,10 @@ def _row(record: UsageRecord) -> dict[str, Any]:
 
 
 class UsageLog:
-    """ready: waits for the store at start-up.
+    """Queues and writes usage records.
 
-    capacity: records that wait at most. dropped: those that found the queue full, or that the store
-    cannot hold.
+    ready: waits for the store at start-up. capacity: size of the queue. dropped: number of records
+    that found the queue full, or that the store cannot hold.
     """
 
     def __init__(
@@ -113,15 +112,15 @@ class UsageLog:
         self._warned = -WARN_SECONDS
 
     def add(self, record: UsageRecord) -> None:
-        """Queues a record. Never waits, never raises."""
+        """Queue a record. Never waits, never raises."""
         if len(self._queue) >= self._capacity:
-            self._drop(1, f"{self._capacity} of them wait for the store already")
+            self._drop(1, f"{self._capacity} of them are already waiting for the store")
             return
         self._queue.append(record)
         self._some.set()
 
     def forget(self, tenant: str, user: str) -> None:
-        """Take an erased user's name out of every record of a request that began before now.
+        """Remove an erased user's name from all records of requests that began before now.
 
         Call it inside the transaction that erases; it may run on the writer's thread.
         """
@@ -132,10 +131,10 @@ class UsageLog:
             del self._erased[first]
 
     async def spent_since(self, key: str, since: float) -> float:
-        """Return the USD that a key spent since a time, as far as prices are known.
+        """Return the USD that a key has spent since a Unix time, as far as prices are known.
 
-        Raises Unavailable while the store does not answer: a budget nobody knows the rest of is not
-        to be spent.
+        Raises Unavailable if the store does not answer: a budget whose rest is unknown must not be
+        spent.
         """
         try:
             await self._ready()
@@ -153,17 +152,16 @@ class UsageLog:
             self._task = asyncio.create_task(self._work_on(), name="usage-writer")
 
     async def flush(self) -> None:
-        """Write all that is queued now.
+        """Write everything that is queued now.
 
-        Raises StoreUnavailable when that fails, or one pass over it takes longer than
-        `FLUSH_SECONDS`.
+        Raises StoreUnavailable if that fails, or one pass takes longer than `FLUSH_SECONDS`.
         """
         if self._writing is not None and not self._writing.done():
-            await self._wait_for_pass()  # it may have begun before the newest records came
+            await self._wait_for_pass()  # it may have started before the newest records were added
         await self._wait_for_pass()
 
     async def _wait_for_pass(self) -> None:
-        """Wait for the pass under way, or for one that it begins."""
+        """Wait for the current pass; start one if there is none."""
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write(), name="usage-flush")
         done, _ = await asyncio.wait({self._writing}, timeout=FLUSH_SECONDS)
@@ -173,7 +171,7 @@ class UsageLog:
             raise fault
 
     async def stop(self) -> None:
-        """Write what is queued, as far as `FLUSH_SECONDS` allow; says what is lost."""
+        """Write what is queued, for at most `FLUSH_SECONDS`; log what is lost."""
         try:
             await self.flush()
         except MemoryFault as e:
@@ -200,9 +198,9 @@ class UsageLog:
                 self._warn(f"{len(self._queue)} usage records wait for the store: {e}")
 
     async def _write(self) -> MemoryFault | None:
-        """Write what is queued when it begins; under load more comes all the time.
+        """Write the records that are queued now; under load more arrive all the time.
 
-        A task of its own: whoever waits for it may leave without records being written twice.
+        A task of its own, so that a caller may be cancelled without records being written twice.
         """
         left = len(self._queue)
         while batch := list(islice(self._queue, min(left, BATCH))):
@@ -212,7 +210,7 @@ class UsageLog:
             except MemoryFault as e:
                 return e
             except Exception as e:
-                # A defect of ours: kept, such a batch would hold up all that come after it.
+                # A bug of ours: if kept, such a batch would hold up all later ones.
                 self._drop(len(batch), f"they cannot be stored: {e}")
             for _ in batch:
                 self._queue.popleft()
@@ -231,7 +229,7 @@ class UsageLog:
         self._warn(f"usage records are dropped, {self.dropped} so far: {why}")
 
     def _warn(self, text: str) -> None:
-        """At most once a minute."""
+        """Log a warning, at most once a minute."""
         now = time.monotonic()
         if now - self._warned >= WARN_SECONDS:
             self._warned = now

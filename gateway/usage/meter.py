@@ -1,9 +1,9 @@
-"""What one request used, as its upstream calls tell it, and what that costs. Pure.
+"""What one request used, as its upstream calls report it, and what that costs. Pure.
 
-Each call is billed by the target that served it, from the moment its request left: one that nobody
-waited for has cost its input at least. A call that was refused, or never connected, costs nothing.
-A call whose upstream told no count is guessed: its input by the request's size, its output by its
-events, one token each, or by its size; the bill says so.
+Each call is billed by the target that served it, from the moment it was sent: even one whose caller
+left has cost its input. A call that was refused or never connected costs nothing. If the upstream
+reported no count, it is estimated: input from the size of the request, output as one token for each
+event, or from its size; the bill says so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NONE = TokenUsage()
 
 
 class Priced(Protocol):
-    """What a meter wants to know of a target. price: None where it is unknown."""
+    """What a meter needs of a target. price: None if unknown."""
 
     @property
     def price(self) -> Price | None: ...
@@ -28,10 +28,10 @@ class Priced(Protocol):
 
 @dataclass(slots=True)
 class MeteredCall:
-    """One call that was accepted, or left.
+    """One call that was accepted, or sent.
 
-    framer: what cut its stream into events, if it was one. size: bytes of an answer that came
-    whole. usage: what the upstream told.
+    framer: splits its stream into events. size: bytes of a response that came as a whole. usage:
+    what the upstream reported.
     """
 
     target: Priced
@@ -42,10 +42,10 @@ class MeteredCall:
 
 @dataclass(slots=True)
 class UsageTotals:
-    """tokens, and the part of them the client did not see.
+    """The tokens of a request and their cost.
 
-    cost in USD, None where a price is unknown; known: of the calls whose price is known. estimated:
-    some counts are guesses.
+    hidden: the part that the client did not see. cost: in USD, None if a price is unknown. known:
+    cost of the calls whose price is known. estimated: some counts are estimates.
     """
 
     tokens: TokenUsage = field(default_factory=TokenUsage)
@@ -58,10 +58,10 @@ class UsageTotals:
 
 @dataclass(slots=True)
 class Meter:
-    """guess: input tokens of a call, roughly; None where the calls are not billed by tokens, so
-    there is nothing to guess.
+    """Counts the calls of one request.
 
-    asides: the meters of calls made for this request beside its own, such as summaries.
+    guess: rough input tokens of a call; None if the calls are not billed by tokens. asides: meters
+    of further calls made for this request, such as summaries.
     """
 
     guess: int | None = None
@@ -69,11 +69,14 @@ class Meter:
     asides: list[Meter] = field(default_factory=list)
 
     def record_call(self, target: Priced, framer: SseFramer, size: int = 0) -> None:
-        """An upstream accepted a call, or was left at work on one. size: see `MeteredCall`."""
+        """Record a call that an upstream accepted, or may be working on.
+
+        size: see `MeteredCall`.
+        """
         self.calls.append(MeteredCall(target, framer, size))
 
     def record_usage(self, usage: Any) -> None:
-        """What the latest call's upstream says it used.
+        """Record the usage that the latest call's upstream reports.
 
         Said again, later counts replace earlier ones, unless they are none. Of all its members,
         however many, only those are kept that are billed by.
@@ -85,8 +88,9 @@ class Meter:
                     known[name] = value
 
     def bill(self) -> UsageTotals:
-        """Return all of it: the last call is what the client saw, those before it and the asides
-        are hidden.
+        """Return the totals.
+
+        The last call is what the client saw; those before it and the asides are hidden.
         """
         total = hidden = NONE
         known, priced, estimated = 0.0, True, False
@@ -104,8 +108,8 @@ class Meter:
         )
 
     def _of(self, call: MeteredCall) -> tuple[TokenUsage, bool]:
-        if (told := tokens_of(call.usage)) is not None:
-            return told, False
+        if (reported := tokens_of(call.usage)) is not None:
+            return reported, False
         if self.guess is None:
             return TokenUsage(), False
         return TokenUsage(
@@ -114,5 +118,5 @@ class Meter:
 
 
 def guess_tokens(size: int) -> int:
-    """Return tokens in a text of `size` bytes, roughly."""
+    """Estimate the tokens in a text of `size` bytes."""
     return size // BYTES_A_TOKEN + 1

@@ -1,9 +1,8 @@
-"""What a request used and what that costs: an upstream's usage object to tokens, tokens and a price
-to USD. Pure.
+"""Convert an upstream's usage object to tokens, and tokens and a price to USD. Pure.
 
-An unknown count or price is told as None, never as zero. Providers count differently: here input
-holds what was read from the prompt cache and what was put there, output holds the reasoning, as all
-of it is billed.
+An unknown count or price is None, never zero. Providers count differently; here input includes what
+was read from the prompt cache and what was written to it, output includes reasoning, as all of it
+is billed.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 
 from gateway.config.settings import ModelSettings, Price
 
-MAX_COUNT = 2**31 - 1  # of one count: what a column holds
+MAX_COUNT = 2**31 - 1  # what a column can hold
 NUMBERS = (int, float)
 COUNTS = frozenset(
     (
@@ -40,7 +39,7 @@ NOTHING: Mapping[str, int] = {}
 
 @dataclass(slots=True)
 class TokenUsage:
-    """cached_input and cache_write are parts of input, reasoning is a part of output."""
+    """Tokens. cached_input and cache_write are parts of input, reasoning is a part of output."""
 
     input: int = 0
     cached_input: int = 0
@@ -59,9 +58,10 @@ class TokenUsage:
 
 
 def tokens_of(usage: Mapping[str, Any] | None) -> TokenUsage | None:
-    """Return what an upstream's usage object says, in the shape of chat completions, Responses,
-    Messages or embeddings; None when it holds no count. Of a streamed message, give the members of
-    `message_start` with those of the last `message_delta` over them.
+    """Return the tokens of an upstream's usage object; None if it has no count.
+
+    Understands chat completions, Responses, Messages and embeddings. Of a streamed message, give
+    the members of `message_start` updated by those of the last `message_delta`.
     """
     if not isinstance(usage, dict):
         return None
@@ -71,7 +71,7 @@ def tokens_of(usage: Mapping[str, Any] | None) -> TokenUsage | None:
     taken, total = counts.get("prompt_tokens"), counts.get("total_tokens")
     made = counts.get("completion_tokens", counts.get("output_tokens"))
     if taken is None and (taken := counts.get("input_tokens")) is not None:
-        taken += read + written  # Anthropic's input leaves out both; OpenAI's has neither member
+        taken += read + written  # Anthropic's input excludes both; OpenAI's has neither member
     if taken is None and made is None and total is None:
         return None
     if taken is None:
@@ -83,7 +83,7 @@ def tokens_of(usage: Mapping[str, Any] | None) -> TokenUsage | None:
     reasoning = after.get("reasoning_tokens", 0)
     beside = 0 if made is None else (total or 0) - taken - made
     if made is not None and beside > 0 and reasoning in (0, beside):
-        # xAI and Gemini count reasoning beside the completion, and only the total holds it
+        # xAI and Gemini count reasoning apart from the completion; only the total includes it
         made, reasoning = made + beside, beside
     taken, made = min(taken, MAX_COUNT), min(made or 0, MAX_COUNT)
     cached = min(cached, taken)
@@ -91,8 +91,9 @@ def tokens_of(usage: Mapping[str, Any] | None) -> TokenUsage | None:
 
 
 def _counts(members: Mapping[str, Any]) -> Mapping[str, int]:
-    """Return the members that are counts: one beyond all answers would spend a budget that
-    nobody used.
+    """Return the members that are plausible counts.
+
+    An absurd count would use up a budget.
     """
     return {
         name: int(value)
@@ -109,7 +110,7 @@ def _part(usage: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, int]:
 
 
 def cost_of(tokens: TokenUsage, price: Price | None) -> float | None:
-    """USD; None when the price is unknown."""
+    """Return the cost in USD; None if the price is unknown."""
     if price is None:
         return None
     cached = price.input if price.cached_input is None else price.cached_input
@@ -124,9 +125,7 @@ def cost_of(tokens: TokenUsage, price: Price | None) -> float | None:
 
 
 def price_of(model: ModelSettings | None, facts: Mapping[str, Any]) -> Price | None:
-    """Return the operator's own price, else the shipped one (see `Router.facts`), else None:
-    unknown.
-    """
+    """Return the operator's price, otherwise the shipped one (see `ModelFacts`), otherwise None."""
     if model is not None and model.price is not None:
         return model.price
     return Price.model_validate(facts["price"]) if "price" in facts else None

@@ -1,16 +1,15 @@
-"""Makes a request fit its context window: measures it, reuses a kept summary, or evicts and
-summarises (MEMORY.md 6).
+"""Makes a request fit its context window: counts tokens, reuses summaries, evicts, summarises.
 
-A summary is kept under the chain hash of the last message it stands for, so the next request that
-resends the same history reuses it and the cost of a turn does not grow with the conversation. A
-compaction begins a new epoch with a fresh core text. Neither does that of a compaction: it hashes
-and counts what the one before it left (`UncompactedMessages`), not all that was ever said.
+A summary is stored under the chain hash of the last message it covers, so the next request that
+resends the same history reuses it, and the cost of a turn does not grow with the conversation. A
+compaction begins a new epoch with a fresh core text. Its own cost does not grow either: it hashes
+and counts what the previous one left (`UncompactedMessages`), not the whole history.
 
-Past the soft threshold the summary is to be made ahead, by a job; while one is under way no turn
-waits for a model: it uses the room that is left above the hard threshold, and past that the
-fallback, which is not kept. Whether one is under way is always asked before what is kept is read: a
-summary is kept in the very transaction that ends its job, so it is seen by one of the two, and no
-stretch is summarised twice.
+Beyond the soft threshold a job makes the summary in advance. While one is being made no turn waits
+for a model: it uses the space above the hard threshold, and beyond that the fallback, which is not
+stored. Whether one is being made is always checked before stored summaries are read. Since a
+summary is stored in the transaction that ends its job, one of the two checks finds it, and nothing
+is summarised twice.
 """
 
 from __future__ import annotations
@@ -48,40 +47,46 @@ from memory.conversation.matching import RequestHistory
 from memory.conversation.messages import Json, is_system
 from memory.core.tool_definitions import SEARCHING, WRITING
 
-COMPACTION = "compaction"  # why an epoch began
+COMPACTION = "compaction"  # the reason for a new epoch
 
 
-OVER = 1.05  # of its room, that a request is taken to have which was refused for its size
+OVER = 1.05  # of its budget: the assumed size of a request that overflowed
 
 
 OURS_BYTES = len(msgspec.json.encode([*WRITING, *SEARCHING]))
 
 
-def ensure_counted(turn: RequestHistory, now: FittedContext, room: ContextBudget) -> FittedContext:
-    """Return the same request with its tokens counted."""
-    return now if now.tokens else _whole(turn, now.plan, room)
+def ensure_counted(
+    turn: RequestHistory, now: FittedContext, context_budget: ContextBudget
+) -> FittedContext:
+    """Return the request with its tokens counted."""
+    return now if now.tokens else _whole(turn, now.plan, context_budget)
 
 
 def recount_after_refusal(
-    turn: RequestHistory, now: FittedContext, room: ContextBudget, least: int | None
+    turn: RequestHistory, now: FittedContext, context_budget: ContextBudget, least: int | None
 ) -> FittedContext:
-    """Return the same request counted anew, once it was refused for its size: it has `least` tokens
-    or more; None: more than there was room for, as far as that is known.
+    """Return a request that overflowed, counted again.
+
+    least: tokens that it has at least; None: more than the budget, as far as that is known.
     """
-    now = ensure_counted(turn, now, room)
-    raw = now.held + room.other
-    room.counter.learn_from_refusal(
-        room.model, raw, int(OVER * (room.budget or 0)) if least is None else least
+    now = ensure_counted(turn, now, context_budget)
+    raw = now.held + context_budget.other
+    context_budget.counter.learn_from_refusal(
+        context_budget.model,
+        raw,
+        int(OVER * (context_budget.budget or 0)) if least is None else least,
     )
-    return replace(now, tokens=room.counter.scale(room.model, raw))
+    return replace(now, tokens=context_budget.counter.scale(context_budget.model, raw))
 
 
 def at_most(
     turn: RequestHistory, plan: PlacementPlan, size: int, recall: str, offers: bool
 ) -> int | None:
-    """Return tokens that a request has at most, where it is all text: a token is a byte at least.
+    """Return an upper bound for the tokens of a text-only request; None if unknown.
 
-    size: of the body in bytes, 0 when unknown. offers: whether our tools are added.
+    No token is shorter than a byte. size: of the body in bytes, 0 if unknown. offers: our tools are
+    added.
     """
     if not size or not turn.messages.after.texts:
         return None
@@ -90,24 +95,31 @@ def at_most(
     return size + sum(len(x.encode()) for x in ours) + spliced + OURS_BYTES * offers
 
 
-def _whole(turn: RequestHistory, plan: PlacementPlan, room: ContextBudget) -> FittedContext:
-    """Return what the plan's epoch leaves out and stubs, found in the history, and what is left in
-    tokens.
-    """
+def _whole(
+    turn: RequestHistory, plan: PlacementPlan, context_budget: ContextBudget
+) -> FittedContext:
+    """Find what the plan's epoch leaves out and stubs, and count the rest."""
     if plan.epoch.cut is not None:
         turn.enter()
     cut = turn.chain.place(plan.epoch.cut)
-    tail = UncompactedMessages(turn, room.counter, cut, plan.epoch.cut if cut >= 0 else None)
-    return apply_cut(tail, plan, room, cut, tail.links.get(plan.epoch.elide or b"", -1))
+    tail = UncompactedMessages(
+        turn, context_budget.counter, cut, plan.epoch.cut if cut >= 0 else None
+    )
+    return apply_cut(tail, plan, context_budget, cut, tail.links.get(plan.epoch.elide or b"", -1))
 
 
 def apply_cut(
-    tail: UncompactedMessages, plan: PlacementPlan, room: ContextBudget, cut: int, elide: int
+    tail: UncompactedMessages,
+    plan: PlacementPlan,
+    context_budget: ContextBudget,
+    cut: int,
+    elide: int,
 ) -> FittedContext:
-    """Return the request without what is cut, up to index `cut`, and with stubs for the large tool
-    results up to `elide`; and what is left in tokens.
+    """Return the request without the messages up to `cut`, with stubs up to `elide`, counted.
+
+    Stubs replace large tool results.
     """
-    counter, turn, staying = room.counter, tail.turn, tail.kept_indexes(cut)
+    counter, turn, staying = context_budget.counter, tail.turn, tail.kept_indexes(cut)
     stubbed = (i + tail.start for i in elidable(tail.messages, tail.sizes, elide + 1 - tail.start))
     swap = {i: stub(turn.messages[i], tail.size(i)) for i in stubbed if i > cut}
     sent = [
@@ -124,14 +136,14 @@ def apply_cut(
         plan,
         SummarizedGap(cut, tuple(staying)),
         swap,
-        counter.scale(room.model, held + room.other),
+        counter.scale(context_budget.model, held + context_budget.other),
         cut=cut,
         held=held,
     )
 
 
 def _placed_tokens(plan: PlacementPlan, counter: TokenCounter, start: int) -> int:
-    """Return tokens of the notes and hidden exchanges at message `start` or after it."""
+    """Count the notes and hidden exchanges from message `start` on."""
     hidden = [m for i, spliced in plan.splices.items() if i >= start for m in spliced]
     return sum(counter.text(n) for i, n in plan.notes.items() if i >= start) + sum(
         map(counter.message, hidden)
@@ -139,22 +151,26 @@ def _placed_tokens(plan: PlacementPlan, counter: TokenCounter, start: int) -> in
 
 
 def extend_fitted(
-    turn: RequestHistory, plan: PlacementPlan, before: FittedContext, room: ContextBudget
+    turn: RequestHistory, plan: PlacementPlan, before: FittedContext, context_budget: ContextBudget
 ) -> FittedContext:
-    """Return the same for a turn that goes on, under its epoch, from what was fitted `before`: only
-    what is new is counted.
+    """Return the fit of a turn that continues `before` under the same epoch.
+
+    Only new messages are counted.
     """
     known = turn.messages.before.count
     fresh = [i for i in range(known, len(turn.messages)) if i not in plan.splices]
     held = (
         before.held
-        + sum(message_size(room.counter, turn.messages[i], turn.chain.digest(i)) for i in fresh)
-        + _placed_tokens(plan, room.counter, known)
+        + sum(
+            message_size(context_budget.counter, turn.messages[i], turn.chain.digest(i))
+            for i in fresh
+        )
+        + _placed_tokens(plan, context_budget.counter, known)
     )
     return replace(
         before,
         plan=plan,
-        tokens=room.counter.scale(room.model, held + room.other),
+        tokens=context_budget.counter.scale(context_budget.model, held + context_budget.other),
         held=held,
         how="",
         evicted=[],
@@ -164,39 +180,43 @@ def extend_fitted(
 async def fit(
     turn: RequestHistory,
     plan: PlacementPlan,
-    room: ContextBudget,
+    context_budget: ContextBudget,
     before: FittedContext | None = None,
 ) -> FittedContext:
-    """Return the request as it is when it fits under the hard threshold, else compacted to the low
-    one; as it is, too, while its summary is being made and it still fits the budget. before: the
-    same for the messages that came before, under the plan's epoch.
+    """Return the request unchanged if it fits the hard threshold, otherwise compacted.
+
+    A compaction cuts to the low threshold. The request also stays unchanged while its summary is
+    being made, if it fits the budget. before: the fit of the preceding messages, under the plan's
+    epoch.
     """
-    if room.certainly_fits and plan.epoch.cut is None and plan.epoch.elide is None:
+    if context_budget.certainly_fits and plan.epoch.cut is None and plan.epoch.elide is None:
         return FittedContext(plan)
     fitted = (
-        extend_fitted(turn, plan, before, room)
+        extend_fitted(turn, plan, before, context_budget)
         if before and before.held
-        else _whole(turn, plan, room)
+        else _whole(turn, plan, context_budget)
     )
-    if room.budget is None or fitted.tokens <= HARD * room.budget:
+    if context_budget.budget is None or fitted.tokens <= HARD * context_budget.budget:
         return fitted
-    goals = _Goals(int(LOW * room.budget), int(HARD * room.budget), room.budget)
-    return await _compact(turn, fitted, room, goals)
+    goals = _Goals(
+        int(LOW * context_budget.budget), int(HARD * context_budget.budget), context_budget.budget
+    )
+    return await _compact(turn, fitted, context_budget, goals)
 
 
 async def compact(
-    turn: RequestHistory, now: FittedContext, room: ContextBudget, goal: int
+    turn: RequestHistory, now: FittedContext, context_budget: ContextBudget, goal: int
 ) -> FittedContext:
-    """Cut a request whose tokens were counted to about `goal` of them."""
-    fitted = await _compact(turn, now, room, _Goals(goal, goal, 0))
-    fitted.evicted = sorted({*now.evicted, *fitted.evicted})  # what this turn cut before, too
+    """Cut a counted request to about `goal` tokens."""
+    fitted = await _compact(turn, now, context_budget, _Goals(goal, goal, 0))
+    fitted.evicted = sorted({*now.evicted, *fitted.evicted})  # including what this turn cut before
     return fitted
 
 
 class _Goals(NamedTuple):
     """Sizes of a compaction, in tokens.
 
-    goal: to which it cuts. limit: up to which a kept summary is reused. patience: up to which the
+    goal: to cut to. limit: up to which a stored summary is reused. patience: up to which the
     request waits for a summary that is being made.
     """
 
@@ -206,22 +226,24 @@ class _Goals(NamedTuple):
 
 
 async def _compact(
-    turn: RequestHistory, now: FittedContext, room: ContextBudget, goals: _Goals
+    turn: RequestHistory, now: FittedContext, context_budget: ContextBudget, goals: _Goals
 ) -> FittedContext:
-    """Stub old, large tool results, then summarise the oldest groups; what cannot be cut stays."""
+    """Stub old, large tool results, then summarise the oldest groups that may be evicted."""
     goal, limit, patience = goals
-    coming = room.coming is not None and await room.coming()
+    coming = context_budget.coming is not None and await context_budget.coming()
     if coming and now.tokens <= patience:
         now.how = "waits for its summary"
         return now
-    cutter = await _cutter(turn, now, room)
+    cutter = await _cutter(turn, now, context_budget)
     return cutter.reuse_summary(now, goal, limit) or await cutter.evict(goal, coming=coming)
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryTask:
-    """What is to be summarised ahead: `pieces`, on top of the summary under `base`, to be kept
-    under `link`. count: messages.
+    """A summary to make in advance.
+
+    pieces: to be summarised on top of the summary under `base`, and stored under `link`. count:
+    messages.
     """
 
     link: bytes
@@ -232,26 +254,32 @@ class SummaryTask:
 
 
 async def plan_summary(
-    turn: RequestHistory, now: FittedContext, room: ContextBudget, answers: Sequence[Json]
+    turn: RequestHistory, now: FittedContext, context_budget: ContextBudget, answers: Sequence[Json]
 ) -> SummaryTask | None:
-    """Return what to summarise now, so that a request that passes the hard threshold finds its
-    summary; None when there is nothing to do.
+    """Return what to summarise now, so that a later request finds its summary; None for nothing.
 
-    answers: they are in the next request too. The cut is the one that leaves the low threshold when
-    the hard one is reached. Where the summary is there or is asked for here, `now.coming` says so
-    from then on, and it is not looked for again: one that no model makes is the hard threshold's to
-    do without, not paid for with each turn until then.
+    answers: of this turn, which are part of the next request. The cut is the one that leaves the
+    low threshold when the hard one is reached. Once the summary exists or is requested here,
+    `now.coming` is set and it is not looked for again: if no model makes it, the hard threshold
+    handles that, rather than every turn until then.
     """
-    if now.coming or room.budget is None or _surely_below_soft(now, room, answers):
+    if (
+        now.coming
+        or context_budget.budget is None
+        or _surely_below_soft(now, context_budget, answers)
+    ):
         return None
-    found, now = now, ensure_counted(turn, now, room)
-    if now.tokens + sum(room.counter.message(a) for a in answers) <= SOFT * room.budget:
+    found, now = now, ensure_counted(turn, now, context_budget)
+    if (
+        now.tokens + sum(context_budget.counter.message(a) for a in answers)
+        <= SOFT * context_budget.budget
+    ):
         return None
-    if room.coming is not None and await room.coming():
+    if context_budget.coming is not None and await context_budget.coming():
         return None
-    cutter = await _cutter(turn, now, room)
+    cutter = await _cutter(turn, now, context_budget)
     allowance = cutter.allowance(0)
-    over = max(0, now.tokens - int((HARD - LOW) * room.budget))
+    over = max(0, now.tokens - int((HARD - LOW) * context_budget.budget))
     at = min(turn.messages.after.user, cutter.until(over - allowance))
     if at <= max(0, now.cut + 1):
         return None
@@ -261,52 +289,58 @@ async def plan_summary(
     found.coming = there or bool(gone)
     if there or not gone:
         return None
-    each, most = length_of(getattr(room.complete, "window", None), allowance)
+    each, most = length_of(getattr(context_budget.complete, "window", None), allowance)
     text = pieces([turn.messages[i] for i in gone], each)
     after = cutter.link(base) if cutter.stored and base >= cutter.stored[0][0] else None
     return SummaryTask(cutter.link(at - 1), after, text, most, len(gone))
 
 
-def _surely_below_soft(now: FittedContext, room: ContextBudget, answers: Sequence[Json]) -> bool:
-    """Tell without counting whether the next request stays below the soft threshold.
+def _surely_below_soft(
+    now: FittedContext, context_budget: ContextBudget, answers: Sequence[Json]
+) -> bool:
+    """Tell, without counting, that the next request stays below the soft threshold.
 
-    No text has more tokens than bytes. A very long one is not written to be measured.
+    No text has more tokens than bytes. A very long one is not encoded to be measured.
     """
-    left = SOFT * (room.budget or 0) - (now.tokens or (room.most or 0))
+    left = SOFT * (context_budget.budget or 0) - (now.tokens or (context_budget.most or 0))
     return sum(map(length, answers)) <= left and len(msgspec.json.encode(answers)) <= left
 
 
-async def _cutter(turn: RequestHistory, now: FittedContext, room: ContextBudget) -> _Compactor:
-    """With what the cut left; where the summary of what it cut is not kept, with what the last one
-    left whose summary is, or with all of the history.
+async def _cutter(
+    turn: RequestHistory, now: FittedContext, context_budget: ContextBudget
+) -> _Compactor:
+    """Return the compactor of what the newest usable cut left.
+
+    That is the current cut, if its summary is stored; otherwise the last cut whose summary is;
+    otherwise the whole history.
     """
     places = [(now.cut, now.plan.epoch.cut)] if now.cut >= 0 else []
     if places and (mark := turn.mark) is not None and mark.index <= now.cut:
         places.append((mark.index - 1, mark.link))
     for cut, link in places:
-        tail = UncompactedMessages(turn, room.counter, cut, link)
-        stored = await room.load(list(tail.links))
+        tail = UncompactedMessages(turn, context_budget.counter, cut, link)
+        stored = await context_budget.load(list(tail.links))
         if any(kept == link for kept, _ in stored):
-            return _Compactor(tail, room, now, stored)
-    tail = UncompactedMessages(turn, room.counter, -1)
-    return _Compactor(tail, room, now, await room.load(list(tail.links)))
+            return _Compactor(tail, context_budget, now, stored)
+    tail = UncompactedMessages(turn, context_budget.counter, -1)
+    return _Compactor(tail, context_budget, now, await context_budget.load(list(tail.links)))
 
 
 class _Compactor:
     """One compaction of `now`.
 
-    stored: index and text of the summaries that are kept of its history, the cut's own and later
-    ones, in order.
+    stored: index and text of the stored summaries of its history, the current one and later ones,
+    in order.
     """
 
     def __init__(
         self,
         tail: UncompactedMessages,
-        room: ContextBudget,
+        context_budget: ContextBudget,
         now: FittedContext,
         stored: Sequence[Kept],
     ) -> None:
-        self.tail, self.room, self.cut = tail, room, now.cut
+        self.tail, self.room, self.cut = tail, context_budget, now.cut
         self.stored = sorted((tail.links[link], text) for link, text in stored)
         found = groups(tail.messages)
         newest = found[-1].start if found else 0
@@ -316,36 +350,43 @@ class _Compactor:
         self.elide = tail.turn.chain.link(self._elided) if self._elided >= 0 else None
 
     def fresh(self, summary: str, cut: int, how: str) -> FittedContext:
-        """Return the request under a new epoch that stands for everything up to message `cut` by
-        this summary.
-        """
-        room = self.room
+        """Return the request under a new epoch, with this summary for all up to message `cut`."""
+        context_budget = self.room
         link = self.link(cut) if cut >= 0 else self.tail.turn.messages.after.behind or None
         epoch = replace(
-            new_epoch(room.blocks, room.tag, room.edits, summary=summary, cut=link),
+            new_epoch(
+                context_budget.blocks,
+                context_budget.tag,
+                context_budget.edits,
+                summary=summary,
+                cut=link,
+            ),
             elide=self.elide,
         )
-        fitted = apply_cut(self.tail, PlacementPlan(epoch, COMPACTION), room, cut, self._elided)
-        fitted.how, fitted.evicted = how, list(fitted.swap)  # of a stub, search has the whole
+        fitted = apply_cut(
+            self.tail, PlacementPlan(epoch, COMPACTION), context_budget, cut, self._elided
+        )
+        fitted.how, fitted.evicted = how, list(fitted.swap)  # search finds the full text of a stub
         return fitted
 
     def link(self, index: int) -> bytes:
-        """Return the chain's, at a message of the tail or at the cut."""
+        """Return the chain link of a message in the tail or at the cut."""
         chain = self.tail.turn.chain
         return chain.link(index) if index >= self.tail.start else chain.before(index + 1)
 
     def _mark(self, cut: int) -> None:
-        """Let later turns look at what this cut leaves, and no more."""
+        """Let later turns decode only what this cut leaves."""
         turn = self.tail.turn
         turn.messages.mark(turn.chain.key, cut + 1, self.link(cut), self.tail.kept_indexes(cut))
 
     def base(self, at: int) -> Summary:
-        """Return the kept summary that covers most of what is before index `at`."""
+        """Return the stored summary that covers most of what is before index `at`."""
         return max((one for one in self.stored if one[0] < at), default=(-1, ""))
 
     def reuse_summary(self, now: FittedContext, goal: int, limit: int) -> FittedContext | None:
-        """Return the request with stubs alone, or with the kept summary that evicts least, where
-        that is enough.
+        """Return the request with stubs only, or with the stored summary that evicts least.
+
+        None if neither is enough.
         """
         if self.elide is not None and now.plan.epoch.elide != self.elide:
             text = dict(self.stored).get(self.cut, "")
@@ -363,34 +404,33 @@ class _Compactor:
         return None
 
     def allowance(self, goal: int) -> int:
-        """Return tokens that a summary may have."""
+        """Return the tokens that a summary may have."""
         return max(100, min(1200, (self.room.budget or goal * 2) // 10))
 
     async def evict(self, goal: int, *, coming: bool = False) -> FittedContext:
-        """Summarise the oldest groups, as few as will do; on top of the summary that covers most
-        of them already.
+        """Summarise the oldest groups, as few as needed, on top of the longest stored summary.
 
-        coming: the summary is being made elsewhere, so this one is the fallback's, for this request
-        alone.
+        coming: the summary is being made elsewhere, so this one is a fallback for this request
+        only.
         """
-        messages, room = self.tail.turn.messages, self.room
+        messages, context_budget = self.tail.turn.messages, self.room
         allowance = self.allowance(goal)
         at, own = self.until(goal - allowance), dict(self.stored).get(self.cut, "")
         if at <= self.cut + 1 and (
             own or self.cut < 0
-        ):  # else the cut's own summary is not kept, and is made again
+        ):  # otherwise the cut's summary is not stored, and is made again
             return self.fresh(own, self.cut, "nothing to evict")
         base, before = self.base(at)
         gone = self.tail.between(base, at)
         text, by_model = await summarise(
-            None if coming else room.complete,
+            None if coming else context_budget.complete,
             before,
             [messages[i] for i in gone],
             allowance,
-            room.seconds,
+            context_budget.seconds,
         )
         if gone and not coming:
-            await room.save(self.link(at - 1), text, len(gone))
+            await context_budget.save(self.link(at - 1), text, len(gone))
             self._mark(at - 1)
         how = (
             "summarised"
@@ -403,19 +443,17 @@ class _Compactor:
         fitted.evicted = [
             *self.tail.between(min(base, self.cut), at),
             *fitted.evicted,
-        ]  # what a summary made ahead stands for among them
+        ]  # including what a summary made in advance covers
         return fitted
 
     def until(self, goal: int) -> int:
-        """Return the index before which everything goes, so that what is left is about `goal`
-        tokens.
-        """
+        """Return the index before which everything is evicted to leave about `goal` tokens."""
         tail, start = self.tail, self.tail.start
         messages, begin = tail.messages, max(0, self.cut + 1 - start)
         stubbed = set(elidable(messages, tail.sizes, self._elided + 1 - start))
         lean = [min(size, STUB) if i in stubbed else size for i, size in enumerate(tail.sizes)]
         newest = tail.turn.messages.after.user - start
-        bare = self.fresh("", len(tail.turn.messages) - 1, "")  # what stays whatever is evicted
+        bare = self.fresh("", len(tail.turn.messages) - 1, "")  # what always stays
         left = max(0, goal - (bare.tokens - (lean[newest] if newest >= 0 else 0)))
         at = eviction_index(messages, lean, left, begin)
         if sum(lean[i] for i in range(at, len(lean)) if not is_system(messages[i])) > left:

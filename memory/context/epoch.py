@@ -1,14 +1,15 @@
-"""Where memory goes in a request so that the provider's prompt cache keeps its prefix. Pure.
+"""Where memory is placed in a request so that the provider's prompt cache keeps its prefix. Pure.
 
-An *epoch* is the life of one frozen core text. Rules (MEMORY.md 2):
-- What changed since is told once, in a note at the end of a user message, and only when the request
-  ends in it. The note
-  is stored under the answer given to it and stands at that same place, byte for byte, for the rest
-  of the epoch.
-- Hidden exchanges are spliced back at the node they belong to, within the epoch, and nowhere else.
-- Invariant: frozen core + notes present in this body = the current blocks, bar a change still
-  waiting for its user message.
-  Where it cannot hold (a note's carrier is gone), a new epoch starts.
+An *epoch* is the life of one frozen core text. Rules:
+
+- What has changed since is announced once, in a note at the end of a user message, and only when
+  the request ends in it. The note is stored with the answer to it and stays at that place, byte for
+  byte, for the rest of the epoch.
+- Hidden exchanges are inserted again at the node they belong to, within the epoch, and nowhere
+  else.
+- Invariant: frozen core + notes in this body = the current blocks, except for a change that still
+  waits for its user message. If that is impossible (the carrier of a note is gone), a new epoch
+  starts.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ Overlay = dict[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """blocks: label to value as frozen.
+    """One frozen core text.
 
-    edits: the scope's count of outside edits then. cut: link of the last evicted message; elide:
-    link up to which large tool results are stubs.
+    blocks: label to value as frozen. edits: the scope's count of outside edits at that time. cut:
+    link of the last evicted message. elide: link up to which large tool results are stubs.
     """
 
     id: str
@@ -42,9 +43,10 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class EpochPolicy:
-    """idle: seconds after which a provider's cache is cold.
+    """When epochs end.
 
-    note_chars: room for the notes of one epoch.
+    idle: seconds after which a provider's cache is assumed cold. note_chars: most characters of the
+    notes of one epoch. live: a new epoch for every request.
     """
 
     idle: float = 300
@@ -56,33 +58,33 @@ class EpochPolicy:
 class PlacementPlan:
     """What is placed into this request.
 
-    notes and splices by message index; `note` is the new one, on the last message.
+    notes, splices: by message index. note: the new one, on the last message.
     """
 
     epoch: Epoch
-    reason: str  # why a new epoch began; empty when it goes on
+    reason: str  # why a new epoch began; empty if it continues
     notes: dict[int, str] = field(default_factory=dict)
     splices: dict[int, list[Json]] = field(default_factory=dict)
     places: dict[int, int] = field(
         default_factory=dict
-    )  # where the epoch's nodes with a note or a hidden exchange stand, by id, oldest first
+    )  # message index of the epoch's nodes with a note or a hidden exchange, by id, oldest first
     note: str = ""
     told: Overlay = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class PreviousTurn:
-    """What the store knows of the line this request continues.
+    """What the store knows of the conversation that this request continues.
 
-    at: index of the assistant message that is `node`. places: where the carriers before `node`
-    stand, by id, when the history up to `at` is the very one that they were placed in; None where
-    that is to be found.
+    at: index of the assistant message that is `node`. places: message indexes of the carriers
+    before `node`, by id, if the history up to `at` is exactly the one they were placed in; None if
+    they must be found.
     """
 
     node: TurnNode | None = None
     at: int = -1
     epoch: Epoch | None = None
-    # the epoch's nodes with a note or a hidden exchange, up to and with `node`, oldest first
+    # the epoch's nodes with a note or a hidden exchange, up to `node`, oldest first
     carriers: Sequence[TurnNode] = ()
     places: Mapping[int, int] | None = None
 
@@ -92,14 +94,14 @@ def block_values(blocks: Sequence[Block]) -> dict[str, str]:
 
 
 def apply_overrides(base: Mapping[str, str], told: Mapping[str, str | None]) -> dict[str, str]:
-    """Return what the model was told: the frozen values, then what notes said (None: removed)."""
+    """Return what the model was told: frozen values, updated by notes (None: removed)."""
     return {k: v for k, v in {**base, **told}.items() if v is not None}
 
 
 def new_epoch(
     blocks: Sequence[Block], tag: str, edits: int, *, summary: str = "", cut: bytes | None = None
 ) -> Epoch:
-    """Return a fresh epoch: these blocks, compiled now."""
+    """Return a new epoch with these blocks, compiled now."""
     return Epoch(
         new_id("epoch"), compile_core(blocks, tag, summary), block_values(blocks), edits, cut
     )
@@ -107,11 +109,10 @@ def new_epoch(
 
 @dataclass(slots=True)
 class CurrentMemory:
-    """What is so now.
+    """The current state of the memory.
 
-    edits: the scope's count of edits made from outside the conversation. at: seconds since 1970.
-    behind: the link of what was said before the request's first message, and the summary that
-    stands for it.
+    edits: the scope's count of edits from outside the conversation. at: Unix time. behind: link of
+    what was said before the request's first message, and its summary.
     """
 
     blocks: Sequence[Block]
@@ -124,9 +125,7 @@ class CurrentMemory:
 def plan(
     turn: RequestHistory, past: PreviousTurn, present: CurrentMemory, rules: EpochPolicy
 ) -> PlacementPlan:
-    """Go on with the line's epoch where the invariant can hold, else begins a new one and says
-    why.
-    """
+    """Continue the conversation's epoch if the invariant can hold, else begin a new one."""
     placed = _continue_epoch(turn, past, present, rules)
     if isinstance(placed, PlacementPlan):
         placed = _add_note(placed, turn, past.node, present, rules)
@@ -141,8 +140,9 @@ def plan(
 def _continue_epoch(  # noqa: C901 - a table of reasons, one after the other
     turn: RequestHistory, past: PreviousTurn, present: CurrentMemory, rules: EpochPolicy
 ) -> PlacementPlan | str:
-    """Return the notes and splices of the running epoch at their places, or the reason why it
-    cannot go on.
+    """Return the notes and splices of the current epoch at their places.
+
+    Otherwise the reason why it cannot continue.
     """
     node, epoch = past.node, past.epoch
     if rules.live:
@@ -176,9 +176,9 @@ def _continue_epoch(  # noqa: C901 - a table of reasons, one after the other
 def _place_of(
     turn: RequestHistory, past: PreviousTurn, node: TurnNode, carrier: TurnNode
 ) -> int | None:
-    """Find where a node with a note or a hidden exchange stands in the history.
+    """Return the message index of a node with a note or a hidden exchange.
 
-    None where it is gone, or where its note would not follow a user message.
+    None if it is gone, or if its note would not follow a user message.
     """
     if past.places is not None:
         return past.at if carrier.id == node.id else past.places[carrier.id]
@@ -195,14 +195,15 @@ def _add_note(
     present: CurrentMemory,
     rules: EpochPolicy,
 ) -> PlacementPlan | str:
-    """Add the new note, where the request ends in a user message; a reason when the notes outgrew
-    their room.
+    """Add the new note if the request ends in a user message.
+
+    Returns a reason instead if the notes exceed their limit.
     """
     out.told = dict(node.told) if node else {}
     now = block_values(present.blocks)
     known = apply_overrides(out.epoch.blocks, out.told)
     if not now.keys() <= {*out.epoch.blocks, *out.told}:
-        return "a block was added"  # a note could not tell what it is for
+        return "a block was added"  # a note cannot give its description
     if known == now or not turn.messages or turn.messages[-1].get("role") != "user":
         return out
     out.note = note(known, now, present.tag)
@@ -218,7 +219,7 @@ def _add_note(
 def new_node(
     ident: int, conversation: int, turn: RequestHistory, past: PreviousTurn, made: PlacementPlan
 ) -> TurnNode:
-    """Return the node of this request, before its answer: what was placed, under whom it hangs."""
+    """Return the node of this request, before its answer."""
     parent = past.node
     return TurnNode(
         id=ident,

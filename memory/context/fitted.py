@@ -1,4 +1,4 @@
-"""What a request may hold, what it holds, and what of it was sent."""
+"""The context budget of a request, what it contains, and what of it was sent."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ from memory.conversation.matching import RequestHistory
 from memory.conversation.messages import EMPTY, Json, is_system
 from memory.core.blocks import Block
 
-Kept = tuple[bytes, str]  # chain link of the last message a summary stands for, and its text
+Kept = tuple[bytes, str]  # chain link of the last message a summary covers, and its text
 
 
-Summary = tuple[int, str]  # its index, and the text
+Summary = tuple[int, str]  # index of that message, and the text
 
 
 @dataclass(slots=True)
 class ContextBudget:
     """What a request may use.
 
-    budget: tokens for the prompt, None when the model's window is unknown.
-
-    other: tokens of what is not a message (tools). load, save: the kept summaries of this scope.
-    seconds: a summary's time. coming: whether a summary of this conversation is being made. most:
-    tokens that the request cannot have more of, None when only counting tells.
+    budget: tokens for the prompt, None if the model's window is unknown. other: tokens of what is
+    not a message (tools). load, save: access to the scope's stored summaries. seconds: timeout of a
+    summary. coming: whether a summary of this conversation is being made. most: upper bound for the
+    request's tokens, None if only counting can tell.
     """
 
     counter: TokenCounter
@@ -51,18 +50,18 @@ class ContextBudget:
 
     @property
     def certainly_fits(self) -> bool:
-        """Whether the request needs no counting to be known to fit, and to need no summary soon."""
+        """Whether the request fits without counting, and needs no summary soon."""
         return self.most is not None and (self.budget is None or self.most <= SOFT * self.budget)
 
 
 @dataclass(slots=True)
 class FittedContext:
-    """drop: messages left out.
+    """How a request was made to fit.
 
-    swap: messages sent as stubs. tokens: 0 where they were not counted. evicted: indexes that this
-    very turn evicted, or made a stub of. cut: index of the last message that the epoch left behind,
-    -1 for none. held: tokens of the messages and of what is placed among them, as counted. coming:
-    the summary after the epoch's own is kept or was asked for.
+    drop: messages left out. swap: messages sent as stubs. tokens: 0 if not counted. evicted:
+    indexes that this turn evicted or stubbed. cut: index of the last message that the epoch left
+    behind, -1 for none. held: tokens of the messages and what is placed among them, unscaled.
+    coming: the summary after the epoch's own exists or was requested.
     """
 
     plan: PlacementPlan
@@ -78,11 +77,11 @@ class FittedContext:
 
 @dataclass(slots=True)
 class SentPrompt:
-    """What went upstream for the messages of `of`, kept for the turn that goes on from them.
+    """What was sent upstream for the messages of `of`, kept so that the next turn can reuse it.
 
-    by: the target it was written for. pieces: the messages with what was placed among them, as
-    JSON; where they are the client's own, where they stood in its body: a body that begins with the
-    same bytes holds them too.
+    by: the target it was encoded for. pieces: the messages with what was placed among them, as
+    JSON; for the client's own, spans in its body, since a body that begins with the same bytes
+    contains them too.
     """
 
     of: PrefixInfo
@@ -93,8 +92,9 @@ class SentPrompt:
     tokenizer: str = "estimate"
 
     def goes_on(self, messages: Messages) -> bool:
-        """Tell whether these are the same and an answer, and more: system messages among that
-        belong to the beginning.
+        """Tell whether these messages continue the same prompt with an answer.
+
+        New system messages among them would belong to the beginning.
         """
         before = messages.before
         return (
@@ -109,12 +109,12 @@ def message_size(counter: TokenCounter, message: Json, digest: bytes) -> int:
 
 
 class UncompactedMessages:
-    """The messages that a cut left, hashed and counted; of those before it only what is sent all
-    the same: system messages, the newest user's.
+    """The messages after a cut, hashed and counted.
 
-    cut: index of the last message that was cut, -1 for none; link: the chain's there. start: index
-    of the first one of the tail; `messages` and `sizes` (tokens) begin with it. links: the chain's,
-    from the cut's own on, each with the index of the message that it ends in.
+    Of those before it only what is sent nevertheless: system messages, the newest user message.
+    cut: index of the last message that was cut, -1 for none; link: of the chain there. start: index
+    of the first message of the tail, where `messages` and `sizes` (tokens) begin. links: of the
+    chain, from the cut on, each with the index of its message.
     """
 
     def __init__(
@@ -134,18 +134,19 @@ class UncompactedMessages:
         named = [(turn.chain.link(i), i) for i in range(self.start, len(turn.messages))]
         if cut >= 0 or turn.messages.after.behind:
             named.insert(0, (turn.chain.before(self.start), cut))
-        self.links = dict(reversed(named))  # system messages leave a link as it is
+        self.links = dict(reversed(named))  # system messages do not change a link
 
     def _stays(self, index: int) -> bool:
         return is_system(self.turn.messages[index]) or index == self._newest
 
     def kept_indexes(self, cut: int) -> list[int]:
-        """Return the indexes up to `cut` that are sent all the same."""
+        """Return the indexes up to `cut` that are sent nevertheless."""
         return [*self._before, *(i for i in range(self.start, cut + 1) if self._stays(i))]
 
     def between(self, after: int, before: int) -> list[int]:
-        """Return the messages of the tail after one index and before another that are left out, now
-        or, the newest user's, once there is a newer one.
+        """Return the messages of the tail between two indexes that are left out.
+
+        The newest user message is included: it is left out once there is a newer one.
         """
         return [
             i

@@ -1,9 +1,8 @@
-"""Summaries of what was evicted: the prompt, the call through the `Complete` port, and the fallback
-without a model.
+"""Summaries of evicted messages: the prompt, the call, and the fallback without a model.
 
-No prompt passes its model's window: what is long is cut into pieces, and each is summarised on top
-of the summary of those before it. What a model refuses for its size all the same is halved, never
-asked again as it was.
+No prompt exceeds its model's window: long histories are cut into pieces, and each is summarised on
+top of the summary of those before. If a model still refuses a piece for its size, the piece is
+halved, never sent again unchanged.
 """
 
 from __future__ import annotations
@@ -28,25 +27,27 @@ PROMPT = (
     "nothing but the summary."
 )
 HINT = "(Details: conversation_search.)"
-PER_MESSAGE, MIN_MESSAGE_CHARACTERS = 2000, 60  # characters of one message that a model reads
-UNKNOWN = 16_000  # tokens, of a window that nobody told
-OVERHEAD = 250  # tokens of the prompt around what is summarised
-STEPS, HALVED = 6, 4  # pieces of one stretch, and how often one is halved
-Piece = list[str]  # elements, one a message
+PER_MESSAGE, MIN_MESSAGE_CHARACTERS = 2000, 60  # characters of a message in the prompt
+UNKNOWN = 16_000  # tokens, assumed for an unknown window
+OVERHEAD = 250  # tokens of the prompt's own text
+STEPS, HALVED = 6, 4  # pieces of one summary, and how often one is halved
+Piece = list[str]  # one element for each message
 
 
 class Complete(Protocol):
-    """A model asked for one text, with the credentials of the request at hand.
+    """A model that returns a text, called with the credentials of the current request.
 
-    window: its context in tokens, None when unknown.
+    window: its context in tokens, None if unknown.
     """
 
     @property
     def window(self) -> int | None: ...
 
     async def __call__(self, messages: Sequence[Json], max_tokens: int) -> str:
-        """Raises TooLong for what passes the model's window, any other exception when no answer
-        came.
+        """Return the model's text.
+
+        Raises TooLong for a prompt that exceeds the model's window, any other exception if no
+        answer came.
         """
         ...
 
@@ -55,8 +56,9 @@ Asked = Callable[[Sequence[Json], int], Awaitable[str]]
 
 
 def spoken_messages(messages: Sequence[Json], most: int = PER_MESSAGE) -> list[tuple[str, str]]:
-    """(role, words) of the messages that say anything, each of about `most` characters, its
-    beginning and its end.
+    """Return (role, text) of the messages with text, each cut to about `most` characters.
+
+    Beginning and end are kept.
     """
     lines = []
     for m in messages:
@@ -76,8 +78,9 @@ def spoken_messages(messages: Sequence[Json], most: int = PER_MESSAGE) -> list[t
 
 
 def length_of(window: int | None, tokens: int) -> tuple[int, int]:
-    """Return the tokens that one piece may have, and those of a summary that was to have `tokens`,
-    for a model of this window.
+    """Return the tokens of one piece and of a summary, for a model with this window.
+
+    tokens: of the summary, as wanted.
     """
     most = window or UNKNOWN
     tokens = max(32, min(tokens, most // 6))
@@ -87,9 +90,9 @@ def length_of(window: int | None, tokens: int) -> tuple[int, int]:
 def pieces(messages: Sequence[Json], room: int) -> list[Piece]:
     """Return the messages as a few pieces of at most `room` tokens each.
 
-    The more there are, the shorter is each of them; of very many, some are left out.
+    The more messages, the shorter each one; of very many, some are left out.
     """
-    whole = room * STEPS * 2  # characters, of which a token has two and more in nearly all texts
+    whole = room * STEPS * 2  # characters; nearly all texts have two or more per token
     each = max(
         8, min(PER_MESSAGE, room // 4, max(MIN_MESSAGE_CHARACTERS, whole // max(1, len(messages))))
     )
@@ -107,7 +110,7 @@ def pieces(messages: Sequence[Json], room: int) -> list[Piece]:
 
 
 def _element(role: str, words: str, room: int) -> tuple[str, int]:
-    """Return one message as the model reads it, and its tokens: no more than a piece has."""
+    """Return one message as an element, and its tokens: at most `room`."""
     while True:
         line = f'<message from="{escape(role)}">{escape(words)}</message>'
         if (size := estimate(line) + 1) <= room or len(words) < 2:
@@ -116,10 +119,7 @@ def _element(role: str, words: str, room: int) -> tuple[str, int]:
 
 
 def summary_prompt(before: str, piece: Piece, tokens: int) -> list[Json]:
-    """Return what a model is asked for a summary of about `tokens` tokens.
-
-    before: the summary so far.
-    """
+    """Return the prompt for a summary of about `tokens` tokens. before: the summary so far."""
     if (size := estimate(before)) > 3 * tokens // 2:
         before = before[: len(before) * 3 * tokens // (2 * size)]
     earlier = f"<earlier_summary>\n{escape(before)}\n</earlier_summary>\n" if before else ""
@@ -131,9 +131,9 @@ def summary_prompt(before: str, piece: Piece, tokens: int) -> list[Json]:
 
 
 async def step(ask: Asked, before: str, piece: Piece, tokens: int, halved: int = 0) -> str:
-    """Return the summary so far with one piece more.
+    """Return the summary so far extended by one piece.
 
-    Raises TooLong where the model takes no part of the piece, Unusable where it says nothing, and
+    Raises TooLong if the model accepts no part of the piece, Unusable if it returns no text, and
     what `ask` raises.
     """
     try:
@@ -154,11 +154,11 @@ async def step(ask: Asked, before: str, piece: Piece, tokens: int, halved: int =
 async def summarise(
     complete: Complete | None, before: str, evicted: Sequence[Json], tokens: int, timeout: float
 ) -> tuple[str, bool]:
-    """(the new summary, whether a model made it): the old summary and what is newly evicted, in
-    about `tokens` tokens.
+    """Return (new summary, whether a model made it), in about `tokens` tokens.
 
-    Without a model, or when it fails or takes longer than `timeout` seconds: what was summarised by
-    then, and the first words of the newest messages.
+    It merges the old summary with what is newly evicted. Without a model, or if it fails or takes
+    longer than `timeout` seconds: what was summarised by then, and the beginnings of the newest
+    messages.
     """
     made = before
     if complete is not None:
@@ -169,24 +169,23 @@ async def summarise(
                     made = await step(complete, made, piece, most)
             if made != before:
                 return f"{made}\n{HINT}", True
-        except (
-            Exception
-        ) as e:  # any failure of a model here has the same answer: the fallback below
+        except Exception as e:  # any failure of a model leads to the fallback below
             log.warning(
-                "no model made a summary (%s): the old one goes on, with the first words of "
-                "what was left out",
+                "no model made a summary (%s): using the old one, with the beginnings of "
+                "the messages left out",
                 type(e).__name__,
             )
     return fallback(made, evicted, tokens), False
 
 
 def fallback(before: str, evicted: Sequence[Json], tokens: int) -> str:
-    """Return what can be said without a model: the old summary, then how many messages went and how
-    the newest of them began.
+    """Return a summary without a model.
+
+    The old summary, how many messages were left out, and how the newest of them began.
     """
     room = tokens * 3
     head = before.removesuffix(HINT).strip()
-    newest = spoken_messages(evicted[-tokens:])  # a line is a token at least
+    newest = spoken_messages(evicted[-tokens:])  # a line has at least one token
     lines = [
         line[:160] for role, words in newest for line in f"{role}: {words}".split("\n") if line
     ]

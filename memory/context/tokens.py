@@ -1,10 +1,9 @@
-"""Token counts: an exact tokenizer where its vocabulary is at hand, else an estimate by classes of
-characters.
+"""Token counts: an exact tokenizer if its vocabulary is installed, otherwise an estimate.
 
-An estimate is never much below the truth, of whatever script a text is, and is corrected by the
-usage and the refusals that upstreams report. Counts are cached by message digest and length. What
-is long is counted in samples, so that no count holds others up. Nothing here reads a file or the
-network: who has a verified vocabulary passes its `encode` in.
+The estimate goes by classes of characters. It is never much too low, whatever the script, and is
+corrected by the usage and the overflows that upstreams report. Counts are cached by message digest
+and length. Long texts are sampled, so that no count delays others. Nothing here reads a file or the
+network: a caller with a verified vocabulary passes its `encode`.
 """
 
 from __future__ import annotations
@@ -29,21 +28,18 @@ PER_MESSAGE = 4
 
 
 def _only(shown: Mapping[str, str]) -> bytes:
-    """Return a table for `bytes.translate` that leaves these ASCII characters, each as what stands
-    for it, and makes blanks of all others.
-    """
+    """Return a `bytes.translate` table that maps these ASCII characters, and others to blanks."""
     return bytes(ord(shown.get(chr(i), " ")) for i in range(256))
 
 
-# Runs of each class are cut out by the interpreter's own `split`, on text whose other characters
-# are blanks: one match of a pattern
-# after the other took ten times as long.
+# Runs of each class are found by `split`, on text whose other characters are blanks: matching a
+# pattern again and again took ten times as long.
 _letters, _digits, _blanks = string.ascii_letters, string.digits, "\t\n\v\f\r \x1c\x1d\x1e\x1f"
 ONLY_WORDS, ONLY_NUMBERS = _only({c: c for c in _letters}), _only({c: c for c in _digits})
 ONLY_MARKS = _only({c: c for c in map(chr, range(128)) if c not in _letters + _digits + _blanks})
 ONLY_BLANKS = _only({c: "n" if c == "\n" else "s" for c in _blanks})
-# Tokens a character, from a code point on: what a vocabulary made mostly of English needs (measured
-# with cl100k_base).
+# Tokens per character, from a code point on, for a mostly English vocabulary (measured with
+# cl100k_base).
 SCRIPTS = (
     (0x80, 1.4),
     (0x250, 1.0),
@@ -70,32 +66,32 @@ SCRIPTS = (
     (0x10000, 2.7),
 )
 STARTS = [start for start, _ in SCRIPTS]
-UNBROKEN = 24  # characters, from which a word is no word: keys, digests, data as base64
+UNBROKEN = 24  # characters; longer ones are no words but keys, digests, base64
 CHAINS = re.compile(rb"[A-Za-z0-9+/=_-]{24,}")
 KINDS = re.compile(rb"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]+")
-DENSE, MIXED = 0.64, 1.9  # tokens a character of such data, which change their kind after so few
+DENSE, MIXED = 0.64, 1.9  # tokens per character of such data, and characters per run of one kind
 COUNTS_BYTES, COUNTS_EACH = (
     1 << 20,
     130,
-)  # of counts that are kept, of each tokenizer: some 8,000 messages and core texts
-FACTORS_BYTES, FACTORS_EACH = 1 << 18, 160  # of models' factors that are kept, of each tokenizer
-MIN_FACTOR, MAX_FACTOR = 0.2, 5.0  # of a count that its truth can be
-TELLING = 50  # tokens, below which a report tells nothing
-PARTS = 100  # of a message, which are counted one by one
+)  # cache of each tokenizer: some 8,000 messages and core texts
+FACTORS_BYTES, FACTORS_EACH = 1 << 18, 160  # cache of the models' factors, of each tokenizer
+MIN_FACTOR, MAX_FACTOR = 0.2, 5.0  # plausible corrections of an estimate
+TELLING = 50  # tokens; smaller prompts correct nothing
+PARTS = 100  # of a message; more are counted together
 LONG_TEXT_CHARACTERS, SLICES = (
     100_000,
     25,
-)  # characters, from which a text is counted by so many samples
+)  # a longer text is counted by this number of samples
 
 
 @lru_cache(4096)
 def _weight(char: str) -> float:
-    """Tokens of a character beyond ASCII."""
+    """Return the tokens of a character beyond ASCII."""
     return SCRIPTS[bisect(STARTS, ord(char)) - 1][1]
 
 
 def estimate(text: str) -> int:
-    """Return tokens of a text by classes of characters, margin included."""
+    """Estimate the tokens of a text by classes of characters, margin included."""
     if text.isascii():
         raw, total = text.encode(), 0.0
     else:
@@ -131,25 +127,20 @@ class TokenCounter:
         self._encode = encode
         self.counts: Cache[int, int] = Cache(
             COUNTS_BYTES, COUNTS_EACH
-        )  # by the hash of a text, or of a message's digest and length
+        )  # by hash of a text, or of a message's digest and length
         self.factors: Cache[str, tuple[float, bool]] = Cache(
             FACTORS_BYTES, FACTORS_EACH, lambda model, _: getsizeof(model)
         )
 
     def text(self, text: str) -> int:
-        """Return tokens of one text.
-
-        Known texts are remembered by hash: core texts and schemas come again and again.
-        """
+        """Count a text; cached by hash, since core texts and schemas recur."""
         key = hash(text)
         if (known := self.counts.get(key)) is None:
             self.counts.put(key, known := self._count(text))
         return known
 
     def _count(self, text: str) -> int:
-        """Return tokens of a text; of a long one by samples of it, so that a count takes some
-        milliseconds whatever its length.
-        """
+        """Count a text; a long one by samples, so that it takes a few milliseconds at most."""
         if len(text) <= LONG_TEXT_CHARACTERS:
             return self._exact(text)
         every, size = len(text) // SLICES, LONG_TEXT_CHARACTERS // SLICES
@@ -162,21 +153,24 @@ class TokenCounter:
         try:
             return len(self._encode(text))
         except BaseException as e:
-            # a panic of tiktoken's, whose class cannot be imported: long runs overflow its stack
+            # a panic of tiktoken, whose class cannot be imported: long runs overflow its stack
             if type(e).__module__ != "pyo3_runtime":
                 raise
             return estimate(text)
 
     def message(self, message: Json, digest: bytes | None = None) -> int:
-        """Return tokens of one message, images and calls counted; cached under its digest and its
-        length: a digest does not tell how much white space there is, nor reasoning.
+        """Count a message, including images and calls.
+
+        Cached under its digest and length, since a digest ignores white space and reasoning.
         """
         key = hash((digest, length(message))) if digest is not None else None
         if key is not None and (known := self.counts.get(key)) is not None:
             return known
         content = message.get("content")
         if digest is None and type(content) is str and len(message) == 2:
-            return PER_MESSAGE + self.text(content)  # a system text comes with every request
+            return PER_MESSAGE + self.text(
+                content
+            )  # cached: a system text comes with every request
         total = PER_MESSAGE + self._content(content)
         if calls := message.get("tool_calls"):
             total += self._count(msgspec.json.encode(calls).decode())
@@ -193,7 +187,7 @@ class TokenCounter:
             return 0
         if len(content) <= PARTS:
             return sum(map(self._part, content))
-        # So many are counted as one text, which is done by samples where it is long.
+        # Many parts are counted as one text, which is sampled if it is long.
         texts = [
             p["text"] for p in content if isinstance(p, dict) and isinstance(p.get("text"), str)
         ]
@@ -210,7 +204,7 @@ class TokenCounter:
         if isinstance(image := part.get("image_url"), dict):
             return IMAGE.get(str(image.get("detail") or "auto"), IMAGE["auto"])
         size = len(msgspec.json.encode(part))
-        return min(size // 4, 2000)  # audio and files: their bytes are not their tokens
+        return min(size // 4, 2000)  # audio and files: bytes say little about tokens
 
     def tools(self, tools: Any) -> int:
         return self.text(msgspec.json.encode(tools).decode()) if tools else 0
@@ -220,10 +214,10 @@ class TokenCounter:
         return int(count * self._factor(model)[0])
 
     def correct(self, model: str, counted: int, reported: int) -> None:
-        """Take the upstream's own figure for a prompt into account.
+        """Learn from the upstream's count of a prompt.
 
-        counted: as it was counted here, not scaled. A figure that is far too small counts something
-        else, such as what was not cached.
+        counted: our own count, unscaled. A count that is far too small means something else, such
+        as the tokens that were not cached.
         """
         if counted >= TELLING and reported >= max(TELLING, MIN_FACTOR * counted):
             factor, doubted = self._factor(model)
@@ -231,7 +225,7 @@ class TokenCounter:
             self._learn(model, (1 - share) * factor + share * reported / counted)
 
     def learn_from_refusal(self, model: str, counted: int, least: int) -> None:
-        """A prompt was refused for its size: it has `least` tokens or more.
+        """Learn that a prompt overflowed, so it has at least `least` tokens.
 
         counted: see `correct`.
         """
@@ -239,8 +233,9 @@ class TokenCounter:
             self._learn(model, least / counted, doubted=True)
 
     def _factor(self, model: str) -> tuple[float, bool]:
-        """Return the factor of a model, and whether a refusal told it: the next report is worth
-        more then.
+        """Return the factor of a model, and whether it comes from an overflow.
+
+        The next report then counts more.
         """
         return self.factors.get(model) or (1.0, False)
 
@@ -249,7 +244,7 @@ class TokenCounter:
 
 
 def length(message: Json) -> int:
-    """Count the characters of a message in which those that say the same may differ."""
+    """Count the characters of a message in which equal messages may differ."""
     content = message.get("content")
     if type(content) is str and len(message) == 2:
         return len(content)

@@ -1,9 +1,8 @@
-"""What still fits the context window: which old tool results become stubs, which old messages are
-evicted. Pure.
+"""Which old tool results become stubs and which old messages are evicted. Pure.
 
-Rules (MEMORY.md 6): over `hard` of the budget, cut down to `low` and keep that cut; first old,
-large tool results, then the oldest groups. System messages, the newest user message and the newest
-group stay verbatim; a call is never parted from its results.
+Beyond `hard` of the budget, cut to `low` and keep that cut: first old, large tool results, then the
+oldest groups. System messages, the newest user message and the newest group stay verbatim; a call
+is never separated from its results.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from itertools import chain
 from memory.conversation.messages import Json, is_system
 
 HARD, SOFT, LOW = 0.9, 0.7, 0.5
-LARGE_RESULT_TOKENS = 300  # tokens from which an old tool result is worth a stub
+LARGE_RESULT_TOKENS = 300  # an old tool result with more tokens is stubbed
 STUB = 40
 
 
 @dataclass(frozen=True, slots=True)
 class SummarizedGap:
-    """What of a history is left out: all up to index `last`, but for a few, in order."""
+    """The messages left out: all up to index `last`, except those in `but`, in order."""
 
     last: int = -1
     but: tuple[int, ...] = ()
@@ -42,15 +41,16 @@ NOTHING_LEFT_OUT = SummarizedGap()
 
 @dataclass(frozen=True, slots=True)
 class MessageGroup:
-    """Messages start..end (end excluded) that stand or fall together."""
+    """Messages from start to end (exclusive) that are kept or evicted together."""
 
     start: int
     end: int
 
 
 def reserved_output(window: int, asked: int | None) -> int:
-    """Return tokens kept free for the answer: what the client allows, else the smaller of 4,096 and
-    a quarter of the window.
+    """Return the tokens reserved for the answer.
+
+    What the client allows, otherwise the smaller of 4,096 and a quarter of the window.
     """
     return asked if asked is not None else min(4096, window // 4)
 
@@ -60,8 +60,9 @@ def budget(window: int, asked: int | None) -> int:
 
 
 def groups(messages: Sequence[Json]) -> list[MessageGroup]:
-    """Return each assistant message with the tool results that follow it, every other message
-    alone; system messages in none.
+    """Return each assistant message with its tool results, every other message alone.
+
+    System messages are in no group.
     """
     out: list[MessageGroup] = []
     for i, message in enumerate(messages):
@@ -83,7 +84,7 @@ def protected_groups(messages: Sequence[Json], found: Sequence[MessageGroup]) ->
 
 
 def elidable(messages: Sequence[Json], sizes: Sequence[int], until: int) -> list[int]:
-    """Indexes before `until` of tool results large enough to be stubbed."""
+    """Return the indexes before `until` of tool results large enough to be stubbed."""
     return [
         i
         for i in range(min(until, len(messages)))
@@ -92,7 +93,7 @@ def elidable(messages: Sequence[Json], sizes: Sequence[int], until: int) -> list
 
 
 def stub(message: Json, tokens: int) -> Json:
-    """Return what stands for an elided tool result."""
+    """Return the replacement of an elided tool result."""
     return {
         **message,
         "content": f"[{tokens} tokens of this result were left out to save room; "
@@ -103,13 +104,12 @@ def stub(message: Json, tokens: int) -> Json:
 def eviction_index(
     messages: Sequence[Json], sizes: Sequence[int], room: int, start: int = 0
 ) -> int:
-    """Return how many leading messages to evict so that the rest is at most `room` tokens; as few
-    as will do.
+    """Return how many leading messages to evict to leave at most `room` tokens.
 
-    start: messages before it are evicted already. Only whole groups go, and what is left begins
-    with a user's message, since strict servers refuse an answer to nothing; the newest turn stays
-    while older ones can go instead. The result counts messages, system ones among them included
-    (those are never dropped).
+    As few as needed. start: messages before it are evicted already. Only whole groups are evicted,
+    and the rest begins with a user message, since strict servers refuse an answer without one; the
+    newest turn stays while older ones can go. The result includes system messages (which are never
+    dropped).
     """
     found = [g for g in groups(messages) if g.end > start]
     stay = protected_groups(messages, found)
@@ -127,8 +127,9 @@ def eviction_index(
 def groups_within_turn(
     messages: Sequence[Json], sizes: Sequence[int], room: int, start: int
 ) -> list[MessageGroup]:
-    """Return the last resort inside one long tool loop: groups after the newest user message,
-    oldest first, the newest kept.
+    """Return the groups to evict within one long tool loop, the last resort.
+
+    Groups after the newest user message, oldest first, without the newest.
     """
     found = [g for g in groups(messages) if g.start >= start]
     stay = protected_groups(messages, found)

@@ -1,1 +1,1 @@
-"""Messages, how they are told apart by hashes, and how a history is recognised again. Pure."""
+"""Messages, their hashes, and how a resent history is recognised. Pure."""

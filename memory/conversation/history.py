@@ -1,9 +1,9 @@
-"""The history of a request, of which the beginning came before, byte for byte. Pure.
+"""The messages of a request whose prefix was seen in an earlier request. Pure.
 
-Apps resend the whole of a conversation with every request. What a turn needs to know of the
-messages that an earlier request ended in was found out then and is kept in a `PrefixInfo`, a few
-hundred bytes; the messages themselves are decoded only where somebody asks for them. So the cost of
-a turn does not grow with the conversation.
+Apps resend the whole conversation with every request. What a turn needs to know of the messages
+that an earlier request ended in was computed then and is kept in a `PrefixInfo`, a few hundred
+bytes; the messages themselves are only decoded when needed. So the cost of a turn does not grow
+with the conversation.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from memory.conversation.messages import Json, canonical, is_system, keyed_hash
 
 decode, encode = msgspec.json.decode, msgspec.json.encode
 _sorted = msgspec.json.Encoder(order="sorted").encode
-PIECES = 32  # after which they are joined
-BETWEEN = b", \t\r\n"  # what may stand between two messages
-STAYING = 16  # messages kept of what was cut, above which a history is not entered behind the cut
-Span = tuple[int, int]  # from where to where in a text
+PIECES = 32  # joined beyond this number
+BETWEEN = b", \t\r\n"  # bytes between two messages
+STAYING = 16  # if more messages before a cut are kept, the history is decoded as a whole
+Span = tuple[int, int]  # start and end in a text
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionMark:
-    """Where a history is entered without what was cut of it.
+    """Where to start decoding a history, after the messages that a compaction cut.
 
-    index: of its first message, which begins at `at` in the text. stays: the messages before it
-    that are sent all the same, and where they stand. link: names, under `key`, all that is before
-    it.
+    index: of the first message after the cut, which starts at `at` in the text. stays: the messages
+    before it that are sent nevertheless, with their spans. link: the chain link, under `key`, of
+    everything before.
     """
 
     key: bytes
@@ -43,18 +43,15 @@ class CompactionMark:
 
 @dataclass(slots=True, eq=False)
 class PrefixInfo:
-    """What is known of the first messages of a history, and nothing of what they say.
+    """What is known of the first messages of a history, without their content.
 
-    One object stands for one text: `is` tells whether two are the same.
-
-    count: messages. newest, user: indexes of the last assistant's and the last user's, -1 for none.
-    texts: no content is a list of parts. system, first: digests of its system messages and of the
-    first of a user, empty for none. asides: whether its last user's message and its first system
-    message were found to be a chat UI's own, not its user's. links: the key of the scope that last
-    asked, and in it the links that name nothing yet, and these messages; texts are seldom shared.
-    behind: the link of what was said before the first of them, where only the end of a history that
-    is kept here was read; empty for nothing. mark: where it is entered behind the newest cut, None
-    for no cut.
+    One object stands for one text: compare with `is`. count: messages. newest, user: indexes of the
+    last assistant and the last user message, -1 for none. texts: no content is a list of parts.
+    system, first: digests of the system messages and of the first user message, empty for none.
+    asides: whether the last user message and the first system message come from a chat UI, not from
+    its user. links: key of the scope that last asked, with the start link and the link of these
+    messages; scopes seldom share texts. behind: link of what was said before, if only the end of a
+    stored history was read; empty for nothing. mark: of the newest cut, None for no cut.
     """
 
     count: int = 0
@@ -69,7 +66,7 @@ class PrefixInfo:
     mark: CompactionMark | None = None
 
     def extend(self, new: Sequence[Json]) -> PrefixInfo:
-        """Return what is known once these follow."""
+        """Return what is known once these messages follow."""
         if not new:
             return self
         out = PrefixInfo(
@@ -89,17 +86,17 @@ class PrefixInfo:
         return out
 
     def keep_links(self, key: bytes, start: bytes, end: bytes) -> None:
-        """Keep the links of these messages in the scope of this key."""
+        """Remember the links of these messages in the scope of this key."""
         self.links = key, start, end
 
     def links_of(self, key: bytes) -> tuple[bytes, bytes] | None:
-        """Return the links in the scope of this key, None where they are not kept."""
+        """Return the links in the scope of this key; None if they are not remembered."""
         kept, start, end = self.links
         return (start, end) if kept == key and end else None
 
 
 def conversation_key(message: Json) -> bytes:
-    """Return what tells a conversation from others by the first message of its user."""
+    """Return what identifies a conversation by its first user message."""
     return keyed_hash(b"", _sorted(message.get("content")))
 
 
@@ -108,12 +105,13 @@ _flat = re.compile(
 )  # JSON up to the next bracket outside a string
 
 _string = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)  # up to its closing quote
-SCAN_WINDOW_BYTES = 1 << 20  # bytes that are looked at in one step
+SCAN_WINDOW_BYTES = 1 << 20  # scanned in one step
 
 
 def array_elements(text: bytes, at: int) -> list[Span]:
-    """Return where the objects of a JSON array stand, of good JSON from `at`, among its elements,
-    to its end or the text's.
+    """Return the spans of the objects in a JSON array.
+
+    The text must be valid JSON from `at`, among the elements, to the end of the array or the text.
     """
     out: list[Span] = []
     begun = depth = 0
@@ -121,7 +119,7 @@ def array_elements(text: bytes, at: int) -> list[Span]:
         found = _flat.match(text, at, at + SCAN_WINDOW_BYTES)
         at = found.end() if found else len(text)
         mark = text[at : at + 1]
-        if mark == b'"':  # of a string that passes the window
+        if mark == b'"':  # a string longer than the window
             at = string_end(text, at + 1)
             continue
         if mark in (b"[", b"{"):
@@ -130,17 +128,16 @@ def array_elements(text: bytes, at: int) -> list[Span]:
             depth -= 1
             if depth == 0:
                 out.append((begun, at + 1))
-        else:  # the window's end
+        else:  # end of the window
             continue
         at += 1
     return out
 
 
 def string_end(text: bytes, at: int) -> int:
-    """Return where the JSON string whose first character is at `at` ends, its closing quote
-    included.
+    """Return where the JSON string whose first character is at `at` ends, after its quote.
 
-    It is passed in windows: in a thread, others have their turn between two.
+    Scans in windows, so that other threads can run in between.
     """
     size = len(text)
     while at < size:
@@ -148,16 +145,16 @@ def string_end(text: bytes, at: int) -> int:
         at = found.end() if found else size
         if text[at : at + 1] == b'"':
             return at + 1
-        if at < size and text[at : at + 1] == b"\\":  # an escape that the window cut in two
+        if at < size and text[at : at + 1] == b"\\":  # an escape split by the window
             at += 2
     return size
 
 
 @dataclass(slots=True)
 class SourceText:
-    """The text that messages were read from.
+    """The text that messages were parsed from.
 
-    start: where the first of them begins. new: where the new ones stand, where that is known.
+    start: of the first message. new: spans of the new messages, if known.
     """
 
     text: bytes
@@ -167,14 +164,14 @@ class SourceText:
 
 @dataclass(frozen=True, slots=True)
 class TextRange:
-    """Messages as JSON: the elements of an array, from `start` to `end` of a text."""
+    """Messages as JSON: array elements, from `start` to `end` of a text."""
 
     text: bytes = b""
     start: int = 0
     end: int = 0
 
     def decode(self, start: int, end: int) -> list[Json]:
-        """Return the messages from one place to another."""
+        """Decode the messages between two offsets."""
         return decode(b"[%b]" % self.text[start:end].rstrip(BETWEEN))  # type: ignore[no-any-return]
 
 
@@ -182,11 +179,9 @@ class Messages(Sequence[Json]):
     """The messages of a request.
 
     before: what is known of the first of them. new: the rest. after: what is known of all. known:
-    gives the text of the first ones. source: where they may be sent on from as they came. heavy:
-    the new ones take long to look at, so that is done off the event loop.
-
-    Of the first ones are decoded those behind the newest cut and the few that stay before it, where
-    nobody asks for more.
+    returns the text of the first ones. source: the text they can be forwarded from. heavy: the new
+    ones take long to inspect, so that is done in a thread. Unless more is needed, only those after
+    the newest cut are decoded, and the few that are kept before it.
     """
 
     __slots__ = (
@@ -218,31 +213,31 @@ class Messages(Sequence[Json]):
             False,
         )
         self.after = before.extend(new)
-        self._from, self._tail = before.count, new  # the messages from that index on are decoded
-        self._mark: CompactionMark | None = None  # where they were entered
-        self._few: dict[int, Json] = {}  # those before it that are decoded too
+        self._from, self._tail = before.count, new  # decoded are the messages from that index on
+        self._mark: CompactionMark | None = None  # where decoding started
+        self._few: dict[int, Json] = {}  # decoded messages before that
         self._spans: list[Span] = []
 
     @classmethod
     def of(cls, messages: Sequence[Json]) -> Messages:
-        """These messages, of which none need have come before."""
+        """Wrap messages without a known prefix."""
         return messages if isinstance(messages, Messages) else cls(PrefixInfo(), list(messages))
 
     @property
     def all(self) -> list[Json]:
-        """All of them, decoded. Not to be changed."""
+        """All of them, decoded. Must not be modified."""
         if self._from:
             known = self._known()
             found = known.decode(
                 known.start, self._mark.at if self._mark is not None else known.end
             )
             for index, message in self._few.items():
-                found[index] = message  # one object stands for one message
+                found[index] = message  # keep one object for each message
             self._from, self._mark, self._tail = 0, None, [*found, *self._tail]
         return self._tail
 
     def enter(self) -> None:
-        """Decode what is behind the newest cut, and what stays before it."""
+        """Decode what follows the newest cut, and what is kept before it."""
         mark = self.before.mark
         if mark is None or self._mark is not None or not self._from:
             return
@@ -255,33 +250,33 @@ class Messages(Sequence[Json]):
         )
 
     def first(self, count: int) -> list[int]:
-        """Return the indexes below `count` at which messages are to be looked at: of those before a
-        cut that was entered, the few that stay.
+        """Return the indexes below `count` of the messages to inspect.
+
+        Of those before the cut, these are the few that are kept.
         """
         if self._mark is None:
             return list(range(count))
         return [*self._few, *range(self._from, count)]
 
     def mark(self, key: bytes, index: int, link: bytes, stays: Sequence[int]) -> None:
-        """Let the turns that go on from this one enter the history at message `index`; see
-        `CompactionMark`.
-        """
+        """Let following turns start decoding at message `index`; see `CompactionMark`."""
         if len(stays) > STAYING:
-            return  # they are all sent each time: to find them takes no longer
+            return  # all are sent each time, so nothing would be saved
         start, spans = self._locate_decoded()
         old = self._mark.stays if self._mark is not None else {}
         there = {i: spans[i - start] if i >= start else old[i] for i in stays}
         self.after.mark = CompactionMark(key, index, link, spans[index - start][0], there)
 
     def _locate_decoded(self) -> tuple[int, list[Span]]:
-        """Return where the decoded ones stand, from which index on: in the text in which the next
-        turn finds them.
+        """Return the first decoded index, and the spans of the decoded messages.
+
+        The spans are in the text in which the next turn finds them.
         """
         start = self._mark.index if self._mark is not None else 0
         if len(self._spans) != len(self) - start:
             if self.source is not None:
                 text, at = self.source.text, self.source.start
-            else:  # as `kept` keeps them
+            else:  # as `ServerHistory` stores them
                 known = self._known()
                 text, at = (
                     b",".join(filter(None, (known.text[: known.end], encode(self.new)[1:-1]))),
@@ -292,11 +287,11 @@ class Messages(Sequence[Json]):
 
     @property
     def text(self) -> bytes:
-        """What they may be sent on from; empty for nothing."""
+        """The text they can be forwarded from; empty for none."""
         return self.source.text if self.source is not None else b""
 
     def spans(self) -> dict[int, Span]:
-        """Return where those that are decoded stand in their source, by `id`."""
+        """Return the spans of the decoded messages in their source, by `id`."""
         if (source := self.source) is None:
             return {}
         if source.new and self._tail is self.new:
@@ -349,16 +344,16 @@ class Messages(Sequence[Json]):
 
 
 def count_leading_system(messages: Sequence[Json]) -> int:
-    """Return how many system messages a history begins with."""
+    """Return how many system messages a history starts with."""
     return next((i for i, m in enumerate(messages) if not is_system(m)), len(messages))
 
 
 @dataclass(frozen=True, slots=True)
 class ServerHistory:
-    """A conversation whose client sends its newest messages alone.
+    """A stored conversation, whose client only sends its newest messages.
 
-    of: what the last request came to, with the history before it. said: its messages, as pieces of
-    JSON. answer: what it was given. asked: the last of what the client said, normalised.
+    of: what is known of the last request, including the history. said: its messages, as pieces of
+    JSON. answer: the answer. asked: the client's last message, normalised.
     """
 
     of: PrefixInfo
@@ -367,8 +362,10 @@ class ServerHistory:
     asked: bytes
 
     def continue_with(self, asked: Messages) -> Messages | None:
-        """Return the conversation with these messages after it; None where they do not plainly go
-        on from it: other system text, the newest message again (a regeneration), results of calls.
+        """Return the conversation followed by these messages.
+
+        None if they do not simply continue it: other system text, the newest message again (a
+        regeneration), tool results.
         """
         lead = count_leading_system(asked)
         rest = asked[lead:]
@@ -389,9 +386,7 @@ class ServerHistory:
 def build_server_history(
     messages: Messages, before: ServerHistory | None, answer: Json
 ) -> ServerHistory | None:
-    """Return what is kept for the turn after this one; None where the client must give results
-    first.
-    """
+    """Return what to store for the next turn; None if the client must send tool results first."""
     if answer.get("tool_calls") or not messages or is_system(messages[-1]):
         return None
     goes_on = before is not None and before.of is messages.before

@@ -1,9 +1,9 @@
-"""Which conversation a request continues, told from the history it resends. Pure.
+"""Recognise which conversation a request continues, by the history it resends. Pure.
 
-A *node* is one answer this gateway gave. Named users (MEMORY.md 5): the newest assistant message of
-the request that is such an answer fixes the node, so a trimmed history, added context or half of an
-aborted answer is still recognised; equal texts are told apart by the exact chain, then by the run
-of answers before them. Nobody named: the exact chain only.
+A *node* is one answer of this gateway. For a named user, the newest assistant message of the
+request that is such an answer determines the node, so a trimmed history, added context or half of
+an aborted answer is still recognised; equal texts are distinguished by the exact chain, then by the
+run of answers before them. Without a name only the exact chain counts.
 """
 
 from __future__ import annotations
@@ -26,27 +26,23 @@ from memory.conversation.messages import (
     text_of,
 )
 
-SILENT = canonical(
-    {"role": "assistant", "content": ""}
-)  # an answer that says nothing identifies nothing
-# assistant messages looked up in one query, newest first; the rest only when none of these is known
+SILENT = canonical({"role": "assistant", "content": ""})  # an empty answer identifies nothing
+# assistant messages to look up in each query, newest first, until one is known
 LOOKS = (
     1,
     3,
     None,
 )
-TRAIL = 16  # answers remembered before a node, 4 bytes each
+TRAIL = 16  # answers before a node that it remembers, 4 bytes each
 
 
 @dataclass(slots=True)
 class TurnNode:
     """One answer, and what was placed into its request.
 
-    `told`: block values told by notes, over the epoch's own.
-
-    carriers: ids of the earlier nodes of the epoch that hold a note or a hidden exchange. asked,
-    chain: the link before and after the answer. hidden: the messages that stand for the client's
-    assistant message, our calls included.
+    told: block values announced by notes, over the epoch's own. carriers: ids of the earlier nodes
+    of the epoch that have a note or a hidden exchange. asked, chain: the link before and after the
+    answer. hidden: the messages that replace the client's assistant message, including our calls.
     """
 
     id: int
@@ -65,24 +61,24 @@ class TurnNode:
     carriers: list[int] = field(default_factory=list)
     branch: int = 0
     at: float = 0.0
-    text: str = ""  # of an aborted answer: what was shown
+    text: str = ""  # of an aborted answer: the part that was shown
     recall: str | None = (
-        None  # what automatic recall put at the newest user message; kept while tools run
+        None  # text of automatic recall at the newest user message; kept while tools run
     )
-    turn: int = 0  # id of the first of sibling answers (n > 1); its own id otherwise
+    turn: int = 0  # id of the first of several choices (n > 1); otherwise its own id
 
     def __post_init__(self) -> None:
         self.turn = self.turn or self.id
 
 
 class HashChain:
-    """The history of one request as hashes: `link(i)` names messages 0..i, `digest(i)` message i
-    alone.
+    """The history of a request as hashes.
 
-    key: the scope's. seeded: for a request that names nobody, its system text is in all of it; then
-    only the exact chain is believed. What an earlier request ended in is hashed again only where
-    somebody asks for its links. origin: the link before the first message, which names what was
-    said before it. end: the link that names all.
+    `link(i)` identifies messages 0 to i, `digest(i)` message i alone. key: of the scope. seeded:
+    for an unnamed user; the system text is part of all links, and only the exact chain counts. The
+    prefix that an earlier request ended in is only hashed again if its links are needed. origin:
+    the link before the first message, which stands for what was said before. end: the link of all
+    messages.
     """
 
     def __init__(
@@ -104,13 +100,13 @@ class HashChain:
         )
         self._known = (
             0 if links is None else found.before.count
-        )  # the first one that is hashed here
+        )  # index of the first message hashed here
         start, link = links or (
             keyed_hash(key, b"start", system_text(filter(is_system, found)) if seeded else b""),
             found.after.behind,
         )
         self.start, self.origin = start, found.after.behind or start
-        self._from = link = link or start  # names everything before that one
+        self._from = link = link or start  # link of everything before it
         self._links, self._digests = hash_chain(
             key, link, found.new if self._known else found, self._seen
         )
@@ -118,7 +114,7 @@ class HashChain:
         found.after.keep_links(key, self.start, self.end)
 
     def link(self, index: int) -> bytes:
-        """Return the link that names messages 0 to `index`."""
+        """Return the link of messages 0 to `index`."""
         return self._links[index - self._known] if index >= self._known else self.links[index]
 
     def digest(self, index: int) -> bytes:
@@ -142,21 +138,21 @@ class HashChain:
             self._known, self._from = 0, self.origin
 
     def reach(self, index: int, link: bytes) -> None:
-        """Hash the messages from `index` on, where only later ones were; those before it are not.
+        """Hash the messages from `index` on, but not those before.
 
-        link: the one that names them.
+        link: of the messages before `index`.
         """
         if index >= self._known:
             return
         links, digests = hash_chain(self.key, link, self._messages[index : self._known], self._seen)
-        if links[-1] == self._from:  # else it is not the link of this history
+        if links[-1] == self._from:  # otherwise it is not a link of this history
             self._links, self._digests = [*links, *self._links], [*digests, *self._digests]
             self._known, self._from = index, link
 
     def place(self, link: bytes | None) -> int:
         """Return the last message that this link covers; -1 for none.
 
-        Those that are hashed are looked at first.
+        Looks among the hashed messages first.
         """
         if link is None:
             return -1
@@ -170,7 +166,7 @@ class HashChain:
         return self._known - 1 if self._from == link else -1
 
     def before(self, index: int) -> bytes:
-        """Return the link that names everything before message `index`."""
+        """Return the link of everything before message `index`."""
         return (
             self._from
             if index == self._known
@@ -182,7 +178,7 @@ class HashChain:
 
 @dataclass(slots=True)
 class RequestHistory:
-    """A request as history: its messages and their chain."""
+    """A request's messages and their hash chain."""
 
     messages: Messages
     chain: HashChain
@@ -200,51 +196,47 @@ class RequestHistory:
 
     @property
     def mark(self) -> CompactionMark | None:
-        """Where the history is entered behind its newest cut, None for none of this scope."""
+        """The mark of the newest cut; None if this scope has none."""
         mark = self.messages.after.mark
         return mark if mark is not None and mark.key == self.chain.key else None
 
     def enter(self) -> None:
-        """Decode and hashes what is behind the newest cut, where no more is to be looked at."""
+        """Decode and hash what follows the newest cut, if the rest is not needed."""
         if (mark := self.mark) is not None:
             self.reach(mark.index, mark.link)
 
     def reach(self, index: int, link: bytes) -> None:
-        """Decode and hashes the messages from `index` on.
+        """Decode and hash the messages from `index` on.
 
-        link: the one that names those before it.
+        link: of the messages before `index`.
         """
         if (mark := self.messages.before.mark) is not None and mark.index <= index:
             self.messages.enter()
         self.chain.reach(index, link)
 
     def answers(self) -> Iterator[int]:
-        """Yield the indexes of the assistant's messages, newest first: no older one is decoded than
-        is asked for.
-        """
+        """Yield the indexes of assistant messages, newest first, decoding lazily."""
         return (
             i for i in range(self.newest, -1, -1) if self.messages[i].get("role") == "assistant"
         )
 
     @property
     def silent(self) -> bytes:
-        """The digest of an answer that says nothing."""
+        """The digest of an empty answer."""
         return keyed_hash(self.chain.key, SILENT)
 
     @property
     def newest(self) -> int:
-        """The index of the last message of the assistant; -1 for none."""
+        """The index of the last assistant message; -1 for none."""
         return self.messages.after.newest
 
     @property
     def suffix(self) -> int:
-        """Index of the first message after the last assistant message: what this request adds."""
+        """The index after the last assistant message: the first message that is new."""
         return self.newest + 1
 
     def trail(self, index: int) -> bytes:
-        """Return the digests of the assistant messages up to and with `index`, shortened, newest
-        last.
-        """
+        """Return the shortened digests of the assistant messages up to `index`, newest last."""
         newest = list(islice((i for i in self.answers() if i <= index), TRAIL))
         return b"".join(self.chain.digest(i)[:4] for i in reversed(newest))
 
@@ -255,16 +247,17 @@ NOTHING = RequestHistory.of(b"", ())
 def best_match(
     turn: RequestHistory, index: int, candidates: Sequence[TurnNode], head: int | None = None
 ) -> TurnNode | None:
-    """Return the candidate that assistant message `index` is: exact chain first, then the longest
-    run of answers, then the newest.
+    """Return the candidate that is assistant message `index`.
+
+    Preferred is the exact chain, then the longest run of equal answers, then the newest.
     """
     digest, link = turn.chain.digest(index), turn.chain.link(index)
     found = {n.id: n for n in candidates if n.digest == digest and n.state != "open"}
-    mine = [n for n in found.values() if n.chain == link] or list(found.values())
-    if len(mine) < 2:
-        return mine[0] if mine else None
+    matches = [n for n in found.values() if n.chain == link] or list(found.values())
+    if len(matches) < 2:
+        return matches[0] if matches else None
     trail = turn.trail(index)
-    return max(mine, key=lambda n: (_common_tail(n.trail, trail), n.id == head, n.id))
+    return max(matches, key=lambda n: (_common_tail(n.trail, trail), n.id == head, n.id))
 
 
 def _common_tail(a: bytes, b: bytes) -> int:
@@ -280,9 +273,7 @@ def _common_tail(a: bytes, b: bytes) -> int:
 def find_half_answer(
     turn: RequestHistory, index: int, aborted: Sequence[TurnNode]
 ) -> TurnNode | None:
-    """Return the aborted answer of which assistant message `index` is the beginning, or which is
-    its beginning.
-    """
+    """Return the aborted answer that assistant message `index` begins with, or vice versa."""
     said = collapse_whitespace(text_of(turn.messages[index]))
     if not said:
         return None
@@ -300,11 +291,10 @@ def find_half_answer(
 
 
 def locate_node(turn: RequestHistory, node: TurnNode, at: int, carrier: TurnNode) -> int | None:
-    """Return where in the request an earlier node of the same line stands, given that `node` stands
-    at `at`; None when gone.
+    """Return where an earlier node of the conversation stands in the request; None if gone.
 
-    The exact chain decides; else the place as many answers before `at` as there were between the
-    two nodes.
+    `node` stands at `at`. The exact chain decides; otherwise the position as many answers before
+    `at` as there were between the two nodes.
     """
     there = (i for i in turn.answers() if i <= at)
     exact = next((i for i in there if turn.chain.link(i) == carrier.chain), None)
@@ -324,26 +314,27 @@ def trail_after(parent: TurnNode | None, digest: bytes) -> bytes:
 
 
 class NodeLookup(Protocol):
-    """The nodes of one scope, as recognition asks for them.
+    """Finds the nodes of one scope, for the recognition.
 
     Synchronous: it runs inside one read transaction.
     """
 
     def by_digest(self, digests: Sequence[bytes]) -> list[TurnNode]:
-        """Answered nodes with one of these answer digests, newest first, bounded."""
+        """Return answered nodes with one of these digests, newest first, a limited number."""
         ...
 
     def by_chain(self, chain: bytes, digest: bytes) -> list[TurnNode]:
-        """Answered nodes at exactly this history, whose last message has this digest."""
+        """Return answered nodes with exactly this history and this last digest."""
         ...
 
     def find_aborted(self, asked: bytes, parent: int | None) -> list[TurnNode]:
-        """Aborted answers to exactly this history, or, with a parent, those that followed it."""
+        """Return aborted answers to exactly this history or, with a parent, those after it."""
         ...
 
 
 def recognise(turn: RequestHistory, named: bool, lookup: NodeLookup) -> tuple[TurnNode | None, int]:
-    """Return the node this request continues and the index of the assistant message that is it;
+    """Return the node this request continues, and the index of its assistant message.
+
     (None, -1) for none.
     """
     newest = turn.newest
@@ -352,7 +343,7 @@ def recognise(turn: RequestHistory, named: bool, lookup: NodeLookup) -> tuple[Tu
     turn.enter()
     if (
         not named or turn.chain.digest(newest) == turn.silent
-    ):  # one that says nothing is known by what came before it alone
+    ):  # an empty answer is only recognised by what came before it
         found = lookup.by_chain(turn.chain.link(newest), turn.chain.digest(newest))
         if found or not named:
             return (max(found, key=lambda n: n.id), newest) if found else (None, -1)
@@ -374,7 +365,7 @@ def _newest_known(turn: RequestHistory, lookup: NodeLookup) -> tuple[TurnNode | 
     for most in LOOKS:
         some = list(islice(spoken, most))
         candidates = lookup.by_digest([turn.chain.digest(i) for i in some]) if some else []
-        # the lookup is bounded: among many equal answers the one at exactly this history may be
+        # the lookup is limited: among many equal answers, the one with exactly this history may be
         # missing
         if candidates:
             candidates += lookup.by_chain(turn.chain.link(some[0]), turn.chain.digest(some[0]))
@@ -385,8 +376,9 @@ def _newest_known(turn: RequestHistory, lookup: NodeLookup) -> tuple[TurnNode | 
 
 
 def complete_node(node: TurnNode, parent: TurnNode | None, digest: bytes, chain: bytes) -> TurnNode:
-    """Return the node with its answer: the digest of the message the client was shown, and the link
-    after it.
+    """Complete a node with its answer.
+
+    digest: of the message shown to the client. chain: the link after it.
     """
     node.digest, node.chain = digest, chain
     node.trail = trail_after(parent, node.digest)

@@ -1,9 +1,8 @@
-"""Messages as the memory sees them: normalised bytes, searchable text, and the chain that names a
-history. Pure.
+"""Messages as the memory sees them: normalised bytes, searchable text, hash chain. Pure.
 
-Normalised (MEMORY.md 5): role, every content part (images by their bytes or their URL without its
-query), canonical tool arguments, white-space runs as one space. Left out: tool-call ids, reasoning,
-system text.
+Normalised are role, content parts (images by their bytes or their URL without its query) and
+canonical tool arguments, with runs of white space as one space. Left out are tool call ids,
+reasoning and system text.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ _REASONING = (
     "thinking",
     "redacted_thinking",
     "reasoning_text",
-)  # a tuple: a type may be anything
+)  # a tuple, since `type` may be unhashable
 SYSTEM = frozenset({"system", "developer"})
 EMPTY = b"\x00" * 16
-SLICE_CHARACTERS = 1 << 16  # characters that are squeezed at once
-SEEN_BYTES, SEEN_EACH = 3 << 20, 320  # of messages that are known again: some 10,000 of them
+SLICE_CHARACTERS = 1 << 16  # normalised at once
+SEEN_BYTES, SEEN_EACH = 3 << 20, 320  # size of the cache: some 10,000 messages
 
 
 def is_system(message: Json) -> bool:
@@ -38,7 +37,7 @@ def is_system(message: Json) -> bool:
 
 
 def text_of(message: Json) -> str:
-    """Return the words of a message: its string, or its text parts one per line."""
+    """Return the text of a message: its string, or its text parts one per line."""
     content = message.get("content")
     if isinstance(content, str):
         return content
@@ -53,17 +52,17 @@ def text_of(message: Json) -> str:
 
 
 def collapse_whitespace(text: str) -> str:
-    """Return the text with each run of white space as one space, and none at its ends."""
+    """Return the text with runs of white space as one space, and none at its ends."""
     return (
         " ".join(text.split()) if len(text) <= SLICE_CHARACTERS else "".join(_collapse_slices(text))
     )
 
 
 def _collapse_slices(text: str) -> Iterator[str]:
-    """Squeeze a long text slice by slice.
+    """Yield a long text normalised, slice by slice.
 
-    A million words in one list would take a hundred bytes each, and no other thread could run
-    until the list is made.
+    A list of a million words would take a hundred bytes each, and no other thread could run until
+    it is made.
     """
     gap = said = False
     for at in range(0, len(text), SLICE_CHARACTERS):
@@ -78,7 +77,7 @@ def _collapse_slices(text: str) -> Iterator[str]:
 
 
 def canonical(message: Json) -> bytes:
-    """Return the normalised bytes of one message; equal for messages that say the same."""
+    """Return the normalised bytes of a message; equal for messages with the same content."""
     role = message.get("role")
     role = "system" if role in SYSTEM else role
     if (
@@ -89,7 +88,7 @@ def canonical(message: Json) -> bytes:
     ):
         return _encode(
             [str(role), None, [text] if (text := collapse_whitespace(text)) else [], []]
-        )  # what nearly every message is
+        )  # the usual case
     said = _parts(message)
     if role == "assistant" and said and isinstance(said[0], str) and "<think" in said[0]:
         said[0] = collapse_whitespace(_THINK.sub("", said[0]))
@@ -106,7 +105,7 @@ def _parts(message: Json) -> list[Any]:
     if isinstance(message.get("refusal"), str):
         parts = [*parts, message["refusal"]]
     out: list[Any] = []
-    run: list[str] = []  # texts that follow each other say the same as one
+    run: list[str] = []  # adjacent texts count as one
     for part in parts:
         text = part if isinstance(part, str) else _text_part(part)
         if text is None:
@@ -120,7 +119,7 @@ def _parts(message: Json) -> list[Any]:
 
 
 def _end_run(run: list[str], out: list[Any]) -> None:
-    """Move a run of texts to the end of `out`, as one."""
+    """Append a run of texts to `out`, joined."""
     if run:
         out.append(" ".join(run))
         run.clear()
@@ -164,7 +163,7 @@ def _call(call: Json) -> list[Any]:
 
 
 def keyed_hash(key: bytes, *parts: bytes) -> bytes:
-    """16 bytes of keyed BLAKE2b over the parts."""
+    """Return 16 bytes of keyed BLAKE2b over the parts."""
     h = hashlib.blake2b(key=key, digest_size=16)
     for part in parts:
         h.update(part)
@@ -172,26 +171,26 @@ def keyed_hash(key: bytes, *parts: bytes) -> bytes:
 
 
 def extend_chain(key: bytes, link: bytes, message: Json) -> tuple[bytes, bytes]:
-    """Return the message's digest, and the link that names the history which ends in it; link: of
-    the history before it.
+    """Return the message's digest, and the link of the history that ends in it.
+
+    link: of the history before it.
     """
     digest = keyed_hash(key, canonical(message))
     return digest, keyed_hash(key, link, digest)
 
 
 class DigestCache:
-    """What messages hash to: one that is resent with every request is normalised once.
+    """Caches digests of messages, since apps resend the same ones with every request.
 
-    A message is known again by the interpreter's own 64-bit hash (SipHash under a secret of the
-    process) and its length, under the key of the scope: nothing of what was said is kept, and
-    nobody is taken for another.
+    A message is recognised by the interpreter's 64-bit hash (SipHash with a secret of the process)
+    and its length, under the key of the scope: no content is stored, and scopes are kept apart.
     """
 
     def __init__(self) -> None:
         self.known: Cache[tuple[bytes, int, int], bytes] = Cache(SEEN_BYTES, SEEN_EACH)
 
     def extend_chain(self, key: bytes, link: bytes, message: Json) -> tuple[bytes, bytes]:
-        """See the function of this name."""
+        """See the function of the same name."""
         content = message.get("content")
         said: str | bytes = (
             content if type(content) is str and len(message) == 2 else _encode(message)
@@ -200,7 +199,7 @@ class DigestCache:
             key,
             hash((message.get("role"), type(said), said)),
             len(said),
-        )  # a text hashes to what its bytes do
+        )  # a string and its bytes have the same hash
         if (digest := self.known.get(name)) is None:
             self.known.put(name, digest := keyed_hash(key, canonical(message)))
         return digest, keyed_hash(key, link, digest)
@@ -209,9 +208,9 @@ class DigestCache:
 def hash_chain(
     key: bytes, link: bytes, messages: Iterable[Json], seen: DigestCache
 ) -> tuple[list[bytes], list[bytes]]:
-    """Return the links and digests of messages that follow what `link` names.
+    """Return the links and digests of messages that follow `link`.
 
-    System messages have no digest and leave the link as it was.
+    System messages have no digest and do not change the link.
     """
     links: list[bytes] = []
     digests: list[bytes] = []
@@ -227,5 +226,5 @@ def hash_chain(
 
 
 def system_text(system: Iterable[Json]) -> bytes:
-    """Return what seeds the chain of a request that names nobody, of its system messages."""
+    """Return the seed of an unnamed user's chain, made of its system messages."""
     return b"\x00".join(map(canonical, system))

@@ -1,1 +1,1 @@
-"""Core memory (MemGPT's term): the blocks that stand in every prompt, and edits of them. Pure."""
+"""Core memory (MemGPT's term): the blocks in every prompt, and edits of them. Pure."""

@@ -1,8 +1,7 @@
-"""Edits of a block from outside a conversation (API, CLI, dashboard, import), as pure functions
-over the block.
+"""Edits of a block from outside a conversation (API, CLI, import), as pure functions.
 
-The same laws as for the model's tools hold: what is read-only stays as it is, nothing passes its
-limit. The messages are for a developer, not for a model.
+The same rules apply as for the model's tools: read-only blocks do not change, limits hold. The
+messages address a developer, not a model.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from memory.core.blocks import Block, check_label
 from memory.errors import BadArguments, BlockFull, BlockReadOnly, NotFound
 
 Edit = Callable[[Block | None], Block | None]
-LIMIT = 4000  # characters, of a block that is made without one
+LIMIT = 4000  # characters; default of a new block
 
 
 @dataclass(frozen=True, slots=True)
 class BlockEdit:
-    """What to set; None leaves a member as it is. limit in characters."""
+    """What to set; None leaves a member as it is. limit: in characters."""
 
     value: str | None = None
     description: str | None = None
@@ -28,29 +27,29 @@ class BlockEdit:
 
 
 def put_block(label: str, change: BlockEdit, operators: Mapping[str, Block]) -> Edit:
-    """Create the block, or changes the one there is.
+    """Return an edit that creates the block or changes it.
 
-    Raises BadArguments for a label that cannot be one.
+    Raises BadArguments for an invalid label.
     """
     check_label(label)
     return lambda block: _checked_change(block or Block(label, limit=LIMIT), change, operators)
 
 
 def patch_block(label: str, change: BlockEdit, operators: Mapping[str, Block]) -> Edit:
-    """Change a block that is there; the edit raises NotFound for an absent one."""
-    return lambda block: _checked_change(_there(block, label), change, operators)
+    """Return an edit that changes an existing block, or raises NotFound."""
+    return lambda block: _checked_change(_require_exists(block, label), change, operators)
 
 
 def remove_block(label: str) -> Edit:
-    """Delete a block; its versions stay, so that undo restores it."""
+    """Return an edit that deletes a block; its versions stay, so that undo restores it."""
 
     def edit(block: Block | None) -> None:
-        writable(_there(block, label))
+        writable(_require_exists(block, label))
 
     return edit
 
 
-def _there(block: Block | None, label: str) -> Block:
+def _require_exists(block: Block | None, label: str) -> Block:
     if block is None:
         raise NotFound(f"There is no memory block {label!r}.")
     return block
@@ -64,14 +63,14 @@ def _checked_change(block: Block, change: BlockEdit, operators: Mapping[str, Blo
     writable(block)
     if after.read_only and block.label in operators:
         raise BadArguments(
-            f"Whether {block.label!r} is read-only is the operator's to say, in the "
+            f"Whether {block.label!r} is read-only is set by the operator in the "
             "configuration. Leave out read_only."
         )
     return require_fit(after)
 
 
 def writable(block: Block) -> None:
-    """Raises BlockReadOnly."""
+    """Raise BlockReadOnly if the block is read-only."""
     if block.read_only:
         raise BlockReadOnly(
             f"The block {block.label!r} is read-only: it cannot be edited, described or deleted."
@@ -79,9 +78,7 @@ def writable(block: Block) -> None:
 
 
 def require_fit(block: Block) -> Block:
-    """Return the block, or BlockFull naming its limit, what was asked and by how much that is
-    over.
-    """
+    """Return the block. Raises BlockFull naming its limit, the length and the excess."""
     if (over := len(block.value) - block.limit) > 0:
         raise BlockFull(
             f"The block {block.label!r} holds at most {block.limit} characters and this would "

@@ -1,4 +1,4 @@
-"""The memory tools as a model is offered them. Pure."""
+"""The memory tools as they are offered to a model. Pure."""
 
 from __future__ import annotations
 
@@ -121,26 +121,27 @@ _raw = {id(tool): msgspec.Raw(msgspec.json.encode(tool)) for tool in ALL}
 
 
 def tools_to_offer(client_tools: Any, *, write: bool) -> list[Json]:
-    """Return our tools for a request, sorted, without those whose name the client uses itself."""
+    """Return our tools for a request, sorted, without names that the client uses itself."""
     found = ALL if write else READ_ONLY
     taken = client_names(client_tools) if client_tools else ()
     return [t for t in found if t["function"]["name"] not in taken] if taken else found
 
 
 def text_of(tools: list[Json]) -> str:
-    """Tools of ours as a request has them; known where none was left out, which is nearly
-    always.
-    """
+    """Return our tools as JSON text; cached for complete lists, the usual case."""
     return _texts.get(id(tools)) or msgspec.json.encode(tools).decode()
 
 
 def as_json(tools: Sequence[Json]) -> list[msgspec.Raw]:
-    """Tools of ours as they are sent, which is always the same."""
+    """Return our tools as they are sent, encoded once."""
     return [_raw[id(tool)] for tool in tools]
 
 
 def client_names(client_tools: Any) -> set[str]:
-    """Whatever shape the client's tools have: what is no tool is the upstream's to refuse."""
+    """Return the names of the client's tools, of whatever shape.
+
+    Malformed tools are ignored; the upstream refuses them.
+    """
     tools = (
         [t for t in client_tools if isinstance(t, dict)] if isinstance(client_tools, list) else []
     )

@@ -1,7 +1,4 @@
-"""The `Embed` port: texts to vectors.
-
-The gateway implements it over its upstreams; `none` is its absence.
-"""
+"""The `Embed` port: texts to vectors. The gateway implements it over its upstreams."""
 
 from __future__ import annotations
 
@@ -15,21 +12,18 @@ class Embed(Protocol):
     model: str
 
     async def __call__(self, tenant: str, texts: Sequence[str]) -> list[list[float]]:
-        """Return one vector a text, all of one length, for this tenant (whose credentials may be
-        needed).
+        """Return one vector for each text, all of one length.
 
-        Raises EmbedUnavailable when it cannot be asked now; the caller goes on without vectors or
-        tries again later. Raises EmbedRefused when it does not take one of these texts: to ask for
-        the same again changes nothing.
+        tenant: whose credentials may be needed. Raises EmbedUnavailable if it cannot be called now;
+        the caller continues without vectors or retries later. Raises EmbedRefused if it refuses one
+        of these texts; a retry with the same texts is pointless.
         """
         ...
 
 
 class EmbedUnavailable(Exception):
-    """The embedder cannot answer now: no credential at hand, or its upstream failed."""
+    """The embedder cannot be called now: no credential, or its upstream failed."""
 
 
 class EmbedRefused(Exception):
-    """The embedder does not take one of the texts (too long, not allowed), or, set up wrongly, none
-    at all.
-    """
+    """The embedder refuses one of the texts (too long, not allowed), or all, if misconfigured."""

@@ -1,9 +1,8 @@
-"""Sentence vectors made on this machine: all-MiniLM-L6-v2 as Chroma publishes it for onnxruntime
-(384 numbers, 256 tokens).
+"""Sentence vectors from a local model: all-MiniLM-L6-v2 as published by Chroma for onnxruntime.
 
-The files are fetched by a command, never by themselves (`mnemogate fetch embedder`), and checked
-before they are used. Needs onnxruntime, tokenizers and numpy, which come with the extra
-`onnx-minilm`; they are loaded with the first text.
+384 dimensions, 256 tokens. The files are only downloaded by `mnemogate fetch embedder`, and
+verified before use. Needs onnxruntime, tokenizers and numpy (extra `onnx-minilm`), which are loaded
+with the first text.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ CHECKED = (
     "sha256.json"  # the digests of the files, noted when the archive they came from was verified
 )
 TOKENS = 256
-BATCH = 8  # texts at a time: a query waits for no more of a background job than this
+BATCH = 8  # texts at a time, for which a query may have to wait
 
 
 class UnusableModel(ValueError):
@@ -38,9 +37,9 @@ def is_installed(folder: Path) -> bool:
 
 
 def unpack(archive: Path, folder: Path, sha256: str | None = None) -> None:
-    """Put the files of the published archive into `folder`.
+    """Verify the published archive and unpack it into `folder`.
 
-    sha256: another archive's. Raises Unusable, nothing being changed, for one that is not it.
+    sha256: of another archive. Raises UnusableModel, having changed nothing.
     """
     with archive.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -65,7 +64,7 @@ def unpack(archive: Path, folder: Path, sha256: str | None = None) -> None:
 
 
 class OnnxEmbed:
-    """Implements Embed. folder: where `unpack` put the files."""
+    """The local embedder. folder: where `unpack` put the files."""
 
     model = "onnx-minilm"
 
@@ -91,7 +90,7 @@ class OnnxEmbed:
                 f"'.[onnx-minilm]' in the folder of Mnemogate's source ({e})"
             ) from e
         except Exception as e:
-            # onnxruntime and tokenizers raise kinds of their own, and Exception itself.
+            # onnxruntime and tokenizers raise their own exceptions, and Exception itself.
             raise EmbedUnavailable(f"onnx-minilm failed: {type(e).__name__}: {e}") from e
 
     def _load(self) -> tuple[Any, Any]:
@@ -109,7 +108,7 @@ class OnnxEmbed:
                 )
         tokenizer = Tokenizer.from_str(files["tokenizer.json"].decode())
         tokenizer.enable_truncation(max_length=TOKENS)
-        # the padding token, no secret
+        # the padding token, not a secret
         tokenizer.enable_padding(pad_id=0, pad_token="[PAD]")  # noqa: S106
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3

@@ -1,5 +1,6 @@
-"""Telemetry of libraries, off before they are imported: nobody is contacted whom neither the
-configuration nor a command names.
+"""Turns the telemetry of libraries off before they are imported.
+
+So only hosts that the configuration or a command names are contacted.
 """
 
 from __future__ import annotations
@@ -17,5 +18,5 @@ SWITCHES = {
 
 
 def hush() -> None:
-    """Call it before the first import of any of them."""
+    """Disable telemetry; call this before importing any of these libraries."""
     os.environ.update(SWITCHES)

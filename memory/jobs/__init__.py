@@ -1,5 +1,4 @@
-"""Work in the background: extraction, reflection, summaries, maintenance, and the worker that runs
-it.
+"""Background jobs: extraction, reflection, summaries, maintenance, and their worker.
 
 May import `retrieval`, `stores` and all below them.
 """

@@ -1,6 +1,4 @@
-"""The port by which a job asks a model while no client waits: for whom, for what, and with whose
-credential.
-"""
+"""The port through which a job calls a model while no client waits."""
 
 from __future__ import annotations
 
@@ -16,9 +14,10 @@ from memory.stores.sql import schema as t
 
 @dataclass(frozen=True, slots=True)
 class BackgroundCall:
-    """kind: the job's.
+    """On whose behalf a job calls a model.
 
-    model: the conversation's own, for where no other is set. tools: what the model may call.
+    kind: of the job. model: the conversation's own, used if no other is configured. tools: what the
+    model may call.
     """
 
     kind: str
@@ -29,23 +28,23 @@ class BackgroundCall:
 
 
 class BackgroundModel(Protocol):
-    """Carries an errand to a model."""
+    """Calls a model for a job."""
 
     async def __call__(
-        self, errand: BackgroundCall, messages: Sequence[Json], max_tokens: int
+        self, call: BackgroundCall, messages: Sequence[Json], max_tokens: int
     ) -> Json:
         """Return the assistant's message.
 
-        Raises Postponed when the tenant's credential is not at hand, any other exception when no
+        Raises Postponed if the tenant's credential is not available, any other exception if no
         answer came.
         """
         ...
 
 
-def errand_of(
+def background_call(
     conn: Connection, kind: str, scope_id: int | None, model: str
 ) -> BackgroundCall | None:
-    """Return an errand in the name of this scope; None when it is gone."""
+    """Return the call of a job for this scope; None if the scope is gone."""
     s = t.scopes.c
     row = conn.execute(select(s.tenant, s.user).where(s.id == scope_id)).first()
     return BackgroundCall(kind, row.tenant, row.user, model) if row else None

@@ -1,10 +1,9 @@
-"""Facts gathered from what a user said, for models without tools (MEMORY.md 8): the job that each
-such turn leaves.
+"""Extracts facts from a user's messages, for models without tools; one job for each turn.
 
-Where a fact goes: who the user is and what they prefer, to a line of the `human` block, which such
-a model always sees, while it fits; everything else, and what does not fit, to archival memory, with
-the message it came from. A repetition adds nothing; a longer wording or a contradiction sets the
-old one aside (block versions and passages keep it), never silently overwrites it.
+Identity and preferences go to a line of the `human` block, which such a model always sees, if it
+fits; everything else goes to archival memory, with the message it came from. A duplicate adds
+nothing; a longer wording or a contradiction replaces the old fact, which stays in block versions or
+as a passage set aside.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from sqlalchemy import Connection
 from memory.core.blocks import Block, rewrite_value
 from memory.errors import ToolError, Unusable
 from memory.jobs import fact_prompt
-from memory.jobs.background_model import BackgroundCall, BackgroundModel, errand_of
+from memory.jobs.background_model import BackgroundCall, BackgroundModel, background_call
 from memory.jobs.worker import Handler
 from memory.search import dedup
 from memory.search.query import iso
@@ -46,7 +45,7 @@ def job_of(node: int, conversation: int, model: str) -> QueuedJob:
 
 @dataclass(frozen=True, slots=True)
 class KnownFacts:
-    """A fact that is there: a passage by its id, or a line of the block."""
+    """An existing fact: a passage by its id, or a line of the block."""
 
     text: str
     passage: str | None = None
@@ -56,13 +55,16 @@ class KnownFacts:
 class ExtractionInput:
     """What the model is shown."""
 
-    errand: BackgroundCall
+    call: BackgroundCall
     said: list[fact_rows.TurnMessage]
     known: list[KnownFacts] = field(default_factory=list)
 
 
-def extraction_handler(db: Database, envoy: BackgroundModel, blocks: Blocks) -> Handler:
-    """Ask for the facts of one turn and keeps them. blocks: the operator's."""
+def extraction_handler(db: Database, model: BackgroundModel, blocks: Blocks) -> Handler:
+    """Return the job that extracts and stores the facts of one turn.
+
+    blocks: the operator's.
+    """
 
     async def run(job: QueuedJob) -> Effect | None:
         found = await db.read(lambda conn: _read_input(conn, job, blocks()))
@@ -73,10 +75,10 @@ def extraction_handler(db: Database, envoy: BackgroundModel, blocks: Blocks) -> 
             [k.text for k in found.known],
             iso(found.said[0].at)[:10],
         )
-        message = await envoy(found.errand, request, TOKENS)
+        message = await model(found.call, request, TOKENS)
         proposed = fact_prompt.parse_facts(str(message.get("content") or ""))
         if proposed is None:
-            raise Unusable("the answer is not the JSON object that was asked for")
+            raise Unusable("the answer is not the requested JSON object")
         keeper = _FactWriter(job, found, blocks())
         return lambda conn: keeper.keep(conn, proposed)
 
@@ -86,9 +88,9 @@ def extraction_handler(db: Database, envoy: BackgroundModel, blocks: Blocks) -> 
 def _read_input(
     conn: Connection, job: QueuedJob, blocks: Mapping[str, Block]
 ) -> ExtractionInput | None:
-    """None when there is nothing to read: the turn is gone, or the user said nothing in it."""
-    scope_id, errand = job.scope_id, errand_of(conn, KIND, job.scope_id, job.payload["model"])
-    if errand is None or scope_id is None:
+    """Return the input; None if the turn is gone, or the user said nothing in it."""
+    scope_id, call = job.scope_id, background_call(conn, KIND, job.scope_id, job.payload["model"])
+    if call is None or scope_id is None:
         return None
     said = fact_rows.messages_of_turn(conn, scope_id, job.payload["node"])
     words = " ".join(s.content for s in said if s.role == "user")
@@ -107,12 +109,13 @@ def _read_input(
         ),
     ]
     passages = {h["id"]: KnownFacts(h["content"][: fact_prompt.CHARACTERS], h["id"]) for h in found}
-    return ExtractionInput(errand, said, [*known, *passages.values()])
+    return ExtractionInput(call, said, [*known, *passages.values()])
 
 
 class _FactWriter:
-    """Writes what was proposed, inside the transaction that settles the job; it may run twice, so
-    it keeps nothing of its own.
+    """Writes proposed facts in the transaction that completes the job.
+
+    It may run twice, so it keeps no state.
     """
 
     def __init__(self, job: QueuedJob, found: ExtractionInput, blocks: Mapping[str, Block]) -> None:
@@ -126,7 +129,7 @@ class _FactWriter:
                 fact.source > len(self._found.said)
                 or self._found.said[fact.source - 1].role != "user"
             ):
-                continue  # nobody said it
+                continue  # not from a user's message
             known, count = self._found.known, len(self._found.known)
             replaced = [
                 known[n - 1] for n in fact.replaces[: fact_prompt.REPLACED] if 0 < n <= count
@@ -142,9 +145,7 @@ class _FactWriter:
         scopes.touch(conn, self._scope)
 
     def _alike(self, conn: Connection, text: str) -> list[KnownFacts]:
-        """Facts that may say the same, as they are now: earlier ones of this very answer among
-        them.
-        """
+        """Return current facts that may say the same, including new ones of this answer."""
         lines = [KnownFacts(line.strip()) for line in self._value(conn).split("\n") if line.strip()]
         return [
             *lines,
@@ -177,8 +178,9 @@ class _FactWriter:
                 fact_rows.set_aside(conn, self._scope, k.passage, ACTOR, place)
 
     def _edit(self, conn: Connection, gone: set[str], new: str | None) -> bool:
-        """Take lines out of the block and puts one in; False where the block is not there, is
-        read-only or would be too long.
+        """Replace lines of the block by a new one.
+
+        Returns False if the block is missing, read-only or would be too long.
         """
 
         def edit(block: Block | None) -> Block | None:

@@ -1,6 +1,4 @@
-"""The jobs every gateway has: what follows an erasure outside the database, and what leaves by
-age.
-"""
+"""The jobs of every gateway: cleaning up after an erasure, and expiry."""
 
 from __future__ import annotations
 
@@ -18,9 +16,9 @@ from memory.stores.sql.erasure import expire_unnamed, finish
 from memory.stores.sql.jobs import Effect, QueuedJob, delete_dead, enqueue
 
 DAY = 86400.0
-PERIOD_SECONDS = 3600.0  # seconds between looks for what is too old
+PERIOD_SECONDS = 3600.0  # between checks for expired rows
 DEAD_DAYS = (
-    30  # a dead job is kept for a person to look at, not for ever: it may hold a user's words
+    30  # dead jobs are kept for inspection, but not for ever: they may contain a user's messages
 )
 Embed = Callable[[int, bool], Awaitable[bool]]
 Forget = Callable[[int, str | None, Sequence[int] | None], Awaitable[None]]
@@ -28,16 +26,16 @@ Forget = Callable[[int, str | None, Sequence[int] | None], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """Days after which things leave. 0: at the next look."""
+    """Days after which rows expire. 0: at the next check."""
 
     explain: float
     unnamed: float
 
 
 def erase_handler(db: Database, forget: Forget) -> Handler:
-    """Take out the rows that an interrupted erasure left, and vectors from an external index.
+    """Return the job that removes what an interrupted erasure left, and external vectors.
 
-    forget: (scope row key, kind of rows, None for all kinds, row keys, None for all).
+    forget: takes scope row key, kind of rows (None for all), row keys (None for all).
     """
 
     async def erase(job: QueuedJob) -> None:
@@ -52,8 +50,9 @@ def erase_handler(db: Database, forget: Forget) -> Handler:
 
 
 def expire_handler(db: Database, ages: RetentionPolicy) -> Handler:
-    """Remove what is older than `ages`, and what the application's tables hold for too long; has a
-    search index of an earlier version made anew.
+    """Return the job that removes expired rows, also of the application's tables.
+
+    It also starts to rebuild a search index of an earlier version.
     """
 
     async def expire(_: QueuedJob) -> None:
@@ -76,7 +75,7 @@ def expire_handler(db: Database, ages: RetentionPolicy) -> Handler:
 
 
 def embed_handler(embed: Embed) -> Handler:
-    """Make the vectors that a scope lacks; what takes longer than one job is the next one's."""
+    """Return the job that makes a scope's missing vectors, queued again until done."""
 
     async def run(job: QueuedJob) -> Effect | None:
         scope_id, whole = job.scope_id, bool(job.payload.get("whole"))
@@ -88,7 +87,7 @@ def embed_handler(embed: Embed) -> Handler:
 
 
 def fade_handler(db: Database) -> Handler:
-    """Set aside what has grown faint; it can be brought back."""
+    """Return the job that sets faint passages aside; they can be restored."""
 
     async def fade(_: QueuedJob) -> None:
         now, after = time.time(), 0
@@ -100,7 +99,7 @@ def fade_handler(db: Database) -> Handler:
 
 
 def register(worker: Worker, db: Database, ages: RetentionPolicy, retrieval: Retriever) -> None:
-    """Give the worker the jobs that every gateway has."""
+    """Register the jobs of every gateway."""
     worker.register("erase", erase_handler(db, retrieval.forget))
     worker.register("embed", embed_handler(retrieval.embed_scope), small=True)
     worker.register("reindex", reindex_handler(db))

@@ -1,9 +1,8 @@
-"""Reflection (MEMORY.md 8): a pass over one user's memory by a model with the memory tools, that
-merges, shortens and moves detail to archival memory. Off by default.
+"""Reflection: a model with the memory tools tidies one user's memory. Off by default.
 
-Each round's edits are one transaction with the entry that counts the round, so a pass that is cut
-off goes on after its last round and makes no edit twice. Its edits are versions like any other, by
-`reflection`.
+It merges, shortens and moves detail to archival memory. Each round's edits are one transaction with
+the counter of rounds, so an interrupted job continues after its last round and makes no edit twice.
+Its edits are versions like any others, by `reflection`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from memory import tools
 from memory.conversation.messages import Json, keyed_hash
 from memory.core import tool_definitions
 from memory.core.blocks import Block, elements, escape
-from memory.jobs.background_model import BackgroundCall, BackgroundModel, errand_of
+from memory.jobs.background_model import BackgroundCall, BackgroundModel, background_call
 from memory.jobs.worker import Handler
 from memory.retrieval.retriever import Retriever
 from memory.stores.sql import blocks as block_rows
@@ -54,15 +53,16 @@ Blocks = Callable[[], Mapping[str, Block]]
 
 @dataclass(frozen=True, slots=True)
 class ReflectionSchedule:
-    """When a user's memory is tidied: with each so many turns, or after so many seconds without
-    one. 0: never.
+    """When a user's memory is tidied.
+
+    turns: after so many turns. idle: after so many seconds without one. 0: never.
     """
 
     turns: int = 0
     idle: float = 0.0
 
     def jobs(self, scope_key: bytes, model: str) -> list[QueuedJob]:
-        """Return what a turn leaves."""
+        """Return the jobs to queue after a turn."""
         name = keyed_hash(scope_key, b"reflect").hex()
         payload = {"model": model, "rounds": 0}
         counted = (
@@ -86,21 +86,21 @@ class ReflectionSchedule:
 
 @dataclass(frozen=True, slots=True)
 class _ReflectionInput:
-    errand: BackgroundCall
+    call: BackgroundCall
     blocks: Mapping[str, Block]
     passages: Sequence[dict[str, Any]]
 
 
 def reflection_handler(
-    db: Database, envoy: BackgroundModel, retrieval: Retriever, blocks: Blocks
+    db: Database, model: BackgroundModel, retrieval: Retriever, blocks: Blocks
 ) -> Handler:
-    """blocks: the operator's."""
+    """Return the job of a reflection. blocks: the operator's."""
 
     async def run(job: QueuedJob) -> None:
         found = await db.read(lambda conn: _read_input(conn, job, blocks()))
         if found is None:
             return
-        hands = tools.ToolContext(
+        context = tools.ToolContext(
             job.scope_id or 0,
             block_rows.BlockSet(job.scope_id, blocks()),
             retrieval,
@@ -111,12 +111,12 @@ def reflection_handler(
         )
         messages = _prompt_messages(found)
         for done in range(job.payload["rounds"], ROUNDS):
-            message = await envoy(found.errand, messages, TOKENS)
+            message = await model(found.call, messages, TOKENS)
             calls = _calls(message)
             if not calls:
                 return
-            results = await tools.run_searches(calls, hands)
-            step = _Step(calls, hands, done)
+            results = await tools.run_searches(calls, context)
+            step = _Step(calls, context, done)
             results |= await db.write(partial(_run_edits, job=job, step=step))
             messages = [
                 *messages,
@@ -133,15 +133,15 @@ def reflection_handler(
 def _read_input(
     conn: Connection, job: QueuedJob, blocks: Mapping[str, Block]
 ) -> _ReflectionInput | None:
-    errand = errand_of(conn, KIND, job.scope_id, job.payload["model"])
-    if errand is None or job.scope_id is None:
+    call = background_call(conn, KIND, job.scope_id, job.payload["model"])
+    if call is None or job.scope_id is None:
         return None
     found = block_rows.all_of(conn, block_rows.BlockSet(job.scope_id, blocks))
     newest = passage_rows.search(
         conn, job.scope_id, passage_rows.PassageFilter(SearchQuery(limit=NEWEST_MESSAGES))
     )
     return (
-        _ReflectionInput(replace(errand, tools=OFFERED), found, newest)
+        _ReflectionInput(replace(call, tools=OFFERED), found, newest)
         if any(b.value for b in found.values()) or newest
         else None
     )
@@ -157,7 +157,7 @@ def _prompt_messages(found: _ReflectionInput) -> list[Json]:
 
 
 def _calls(message: Json) -> list[tools.ToolCall]:
-    """Return the calls of the answer; none where they are not all as they should be."""
+    """Return the calls of the answer; none if any of them is malformed."""
     found = message.get("tool_calls")
     if not isinstance(found, list):
         return []
@@ -175,7 +175,7 @@ def _calls(message: Json) -> list[tools.ToolCall]:
 
 
 class _Step(NamedTuple):
-    """One round of a reflection. done: rounds before it."""
+    """One round of a reflection. done: number of rounds before it."""
 
     calls: Sequence[tools.ToolCall]
     context: tools.ToolContext
@@ -185,9 +185,9 @@ class _Step(NamedTuple):
 def _run_edits(conn: Connection, job: QueuedJob, step: _Step) -> dict[int, str]:
     """Run one round's edits, and count the round.
 
-    Raises Conflict when the job is no longer this worker's.
+    Raises Conflict if the job no longer belongs to this worker.
     """
-    calls, hands, done = step
+    calls, context, done = step
     advance(conn, job, {**job.payload, "rounds": done + 1})
-    scopes.touch(conn, hands.scope_id)
-    return tools.run_edits(conn, calls, hands)
+    scopes.touch(conn, context.scope_id)
+    return tools.run_edits(conn, calls, context)

@@ -1,5 +1,6 @@
-"""The keyword index made anew from the rows, page by page, each a transaction of its own: searches
-and turns go on meanwhile, and what was interrupted goes on where it was.
+"""Rebuilds the keyword index from the rows, page by page, each in its own transaction.
+
+Searches and turns continue meanwhile, and an interrupted rebuild resumes.
 """
 
 from __future__ import annotations
@@ -19,37 +20,37 @@ from memory.stores.sql.batches import ROWS_PER_STATEMENT, WriterShare
 from memory.stores.sql.database import Database
 from memory.stores.sql.jobs import QueuedJob, enqueue
 
-PAGE = 200  # rows a transaction at most: a turn that writes meanwhile waits for no more
-JOB_SECONDS = 60.0  # of one background job; the rest is the next one's
+PAGE = 200  # most rows of a transaction, for which a concurrent turn has to wait
+JOB_SECONDS = 60.0  # budget of one job; remaining work is queued again
 KINDS = ("messages", "passages", "swept messages", "swept passages", "done")
 
 
 @dataclass(frozen=True, slots=True)
 class ReindexProgress:
-    """How far it is.
+    """The progress of a rebuild.
 
-    kind: one of `KINDS`, in their order: what is put in anew, then what has documents without a row
-    taken out. after: the last row key of that kind that is done.
+    kind: one of `KINDS`, in their order: first rows are indexed, then documents without a row are
+    removed. after: the last row key of that kind that is done.
     """
 
     kind: str = KINDS[0]
     after: int = 0
 
 
-def step(conn: Connection, mark: ReindexProgress) -> tuple[ReindexProgress, int]:
-    """Return one piece. Returns the next mark, and how many rows this one was."""
-    if mark.kind == "done" or conn.dialect.name != "sqlite":
+def step(conn: Connection, progress: ReindexProgress) -> tuple[ReindexProgress, int]:
+    """Process one page. Returns the next progress, and the number of rows of this one."""
+    if progress.kind == "done" or conn.dialect.name != "sqlite":
         return ReindexProgress("done"), 0
-    sweeping, _, kind = mark.kind.rpartition(" ")
-    share, after, done = WriterShare(PAGE), mark.after, 0
+    sweeping, _, kind = progress.kind.rpartition(" ")
+    share, after, done = WriterShare(PAGE), progress.after, 0
     while True:
         keys = (_swept if sweeping else _put_documents)(conn, kind, after)
         done += len(keys)
         if not keys:
-            return ReindexProgress(KINDS[KINDS.index(mark.kind) + 1]), done
+            return ReindexProgress(KINDS[KINDS.index(progress.kind) + 1]), done
         after = keys[-1]
         if share.count_row(len(keys)):
-            return ReindexProgress(mark.kind, after), done
+            return ReindexProgress(progress.kind, after), done
 
 
 def _put_documents(conn: Connection, kind: str, after: int) -> Sequence[int]:
@@ -65,7 +66,7 @@ def _swept(conn: Connection, kind: str, after: int) -> Sequence[int]:
 
 
 def sizes(conn: Connection) -> dict[str, int]:
-    """Return how many rows of each kind there are."""
+    """Return the number of rows of each kind."""
     return {
         k: int(conn.execute(select(func.count()).select_from(table)).scalar() or 0)
         for k, table in (("messages", t.messages), ("passages", t.passages))
@@ -73,9 +74,9 @@ def sizes(conn: Connection) -> dict[str, int]:
 
 
 async def schedule_embedding(db: Database) -> int:
-    """Have the vectors of every scope looked after, those of texts that were refused too.
+    """Queue a check of every scope's vectors, including texts that were refused.
 
-    Returns how many scopes.
+    Returns the number of scopes.
     """
     while await db.write(vectors.ask_again, piece=True):
         pass
@@ -87,18 +88,19 @@ async def schedule_embedding(db: Database) -> int:
         ]
     )
     for i in range(0, len(scopes), PAGE):
-        await db.write(partial(_look_after, scopes=scopes[i : i + PAGE]), piece=True)
+        await db.write(partial(_queue_checks, scopes=scopes[i : i + PAGE]), piece=True)
     return len(scopes)
 
 
-def _look_after(conn: Connection, scopes: Sequence[int]) -> None:
+def _queue_checks(conn: Connection, scopes: Sequence[int]) -> None:
     for scope_id in scopes:
         enqueue(conn, vectors.job_of(scope_id, whole=True))
 
 
 def count_unembedded_scopes(conn: Connection) -> dict[str, int]:
-    """Return how many scopes' vectors are still to be looked after, by the state of the job; what
-    turns ask for meanwhile does not count.
+    """Return how many scopes' vectors are still to be checked, by state of the job.
+
+    Jobs queued by turns do not count.
     """
     j = t.jobs.c
     return {
@@ -111,22 +113,25 @@ def count_unembedded_scopes(conn: Connection) -> dict[str, int]:
     }
 
 
-def begin(conn: Connection, mark: ReindexProgress | None = None) -> None:
-    """Have the index made anew in the background."""
-    mark = mark or ReindexProgress()
-    enqueue(conn, QueuedJob("reindex", {"kind": mark.kind, "after": mark.after}, dedupe="reindex"))
+def begin(conn: Connection, progress: ReindexProgress | None = None) -> None:
+    """Queue a rebuild of the index."""
+    progress = progress or ReindexProgress()
+    enqueue(
+        conn,
+        QueuedJob("reindex", {"kind": progress.kind, "after": progress.after}, dedupe="reindex"),
+    )
 
 
 def reindex_handler(db: Database) -> Handler:
-    """Go on for some seconds, then leaves the rest to a job of its own."""
+    """Return the job that continues for some seconds and queues the rest."""
 
     async def run(job: QueuedJob) -> None:
-        mark, until = ReindexProgress(**job.payload), time.monotonic() + JOB_SECONDS
+        progress, until = ReindexProgress(**job.payload), time.monotonic() + JOB_SECONDS
         while True:
-            mark, _ = await db.write(partial(step, mark=mark), piece=True)
-            if mark.kind == "done" or time.monotonic() > until:
+            progress, _ = await db.write(partial(step, progress=progress), piece=True)
+            if progress.kind == "done" or time.monotonic() > until:
                 break
-        if mark.kind != "done":
-            await db.write(lambda conn: begin(conn, mark))
+        if progress.kind != "done":
+            await db.write(lambda conn: begin(conn, progress))
 
     return run

@@ -1,9 +1,9 @@
-"""Summaries made ahead of need, so that no turn waits for one (MEMORY.md 6): the job that a turn
-leaves past the soft threshold.
+"""Makes summaries before they are needed, so that no turn waits for one.
 
-The job carries what is to be summarised, since a client's own history is not all in the store; it
-goes with its conversation and its user. Its summary is kept under the chain link of the last
-message it stands for, where the next request finds it.
+A turn beyond the soft threshold queues this job. The job contains what is to be summarised, since a
+client's own history is not completely stored; it is deleted with its conversation and its user. The
+summary is stored under the chain link of the last message it covers, where the next request finds
+it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from memory.context.summary import HINT, step
 from memory.conversation.messages import Json
 from memory.core.blocks import escape
 from memory.errors import TooLong, Unusable
-from memory.jobs.background_model import BackgroundCall, BackgroundModel, errand_of
+from memory.jobs.background_model import BackgroundCall, BackgroundModel, background_call
 from memory.jobs.worker import Handler
 from memory.stores.sql import schema as t
 from memory.stores.sql.database import Database
@@ -34,10 +34,7 @@ s = t.summaries.c
 
 
 def job_of(ahead: SummaryTask, conversation: int, model: str) -> QueuedJob:
-    """Return the job for what a turn found it could leave out soon.
-
-    One at a time for a conversation.
-    """
+    """Return the job for a planned summary; one at a time for each conversation."""
     payload = {
         "link": ahead.link.hex(),
         "base": ahead.base.hex() if ahead.base else None,
@@ -51,21 +48,21 @@ def job_of(ahead: SummaryTask, conversation: int, model: str) -> QueuedJob:
     )
 
 
-def summary_handler(db: Database, envoy: BackgroundModel) -> Handler:
-    """Make a summary and keeps it; one that is there already is not made again.
+def summary_handler(db: Database, model: BackgroundModel) -> Handler:
+    """Return the job that makes and stores a summary, unless it exists.
 
-    A later attempt goes on behind the last piece that was summarised. A stretch that no model can
-    summarise is left out, with a line that says so: those after it go on from there.
+    A retry continues after the last piece that was summarised. A piece that no model can summarise
+    is left out, with a line that says so; the following ones continue from there.
     """
 
     async def run(job: QueuedJob) -> Effect | None:
         found = await db.read(lambda conn: _read_request(conn, job))
         if found is None:
             return None
-        errand, before = found
+        call, before = found
 
         async def ask(messages: Sequence[Json], tokens: int) -> str:
-            return str((await envoy(errand, messages, tokens)).get("content") or "")
+            return str((await model(call, messages, tokens)).get("content") or "")
 
         payload, text = job.payload, job.payload.get("made", before)
         left = payload["pieces"] if "pieces" in payload else [[escape(payload["text"])]]
@@ -79,7 +76,7 @@ def summary_handler(db: Database, envoy: BackgroundModel) -> Handler:
             if isinstance(e, Unusable) and job.held[1] < ANSWERS:
                 raise
             log.warning(
-                "a stretch of %d messages cannot be summarised (%s): it is left out",
+                "%d messages cannot be summarised (%s): they are left out",
                 payload["count"],
                 e,
             )
@@ -93,16 +90,16 @@ def summary_handler(db: Database, envoy: BackgroundModel) -> Handler:
 
 
 def _read_request(conn: Connection, job: QueuedJob) -> tuple[BackgroundCall, str] | None:
-    """For whom, and the summary to go on from; None when there is nothing left to do."""
-    errand = errand_of(conn, KIND, job.scope_id, job.payload["model"])
-    if errand is None or _there(conn, job, job.payload["link"]) is not None:
+    """Return the call and the summary to continue; None if there is nothing left to do."""
+    call = background_call(conn, KIND, job.scope_id, job.payload["model"])
+    if call is None or _stored_summary(conn, job, job.payload["link"]) is not None:
         return None
     base = job.payload["base"]
-    before = _there(conn, job, base) if base else ""
-    return None if before is None else (errand, before)
+    before = _stored_summary(conn, job, base) if base else ""
+    return None if before is None else (call, before)
 
 
-def _there(conn: Connection, job: QueuedJob, link: str) -> str | None:
+def _stored_summary(conn: Connection, job: QueuedJob, link: str) -> str | None:
     found: str | None = conn.execute(
         select(s.content).where(s.scope_id == job.scope_id, s.chain == bytes.fromhex(link))
     ).scalar()

@@ -1,10 +1,8 @@
-"""The in-process worker: a few jobs at a time, each within its lease.
+"""The in-process worker: runs a few jobs at a time, each within its lease.
 
-Kinds without a handler here wait for one.
-
-One hand does what is quick, so that an erasure never waits for a model; the others do what is slow.
-A stop lets nothing half done: the running handler is cancelled, its job goes back to be taken at
-once by the next worker.
+Kinds without a handler here wait for one. One task runs quick jobs, so that an erasure never waits
+for a model; the others run slow ones. Stopping leaves nothing half done: the running handler is
+cancelled, and its job returns to the queue for the next worker.
 """
 
 from __future__ import annotations
@@ -24,13 +22,16 @@ from memory.stores.sql.jobs import ClaimedJob, Effect, QueuedJob
 log = logging.getLogger("mnemogate")
 Handler = Callable[
     [QueuedJob], Awaitable[Effect | None]
-]  # what it returns is written as the job is settled, once
-LEASE = 120.0  # seconds a handler has
-SLOW_HANDS = 3  # they wait for models most of the time
+]  # its result is written when the job is completed, once
+LEASE = 120.0  # timeout of a handler
+SLOW_HANDS = 3  # tasks that mostly wait for models
 
 
 class Worker:
-    """poll: seconds between looks at an empty queue; `wake` cuts the wait short."""
+    """Runs background jobs.
+
+    poll: seconds between checks of an empty queue; `wake` shortens the wait.
+    """
 
     def __init__(self, db: Database, *, poll: float = 1.0, lease: float = LEASE) -> None:
         self._db, self._poll, self._lease = db, poll, lease
@@ -54,9 +55,9 @@ class Worker:
     ) -> None:
         """Run `handler` for jobs of this kind.
 
-        It may run twice for one job. every: seconds after which one is enqueued by itself, the
-        first at the start. slow: it asks a model. small: what it returns writes a few rows that no
-        turn keeps in memory (`memory.lines`).
+        It may run twice for one job. every: period in seconds in which one is queued automatically,
+        the first at the start. slow: it calls a model. small: its result writes a few rows that no
+        turn caches (`memory.session.conversation_cache`).
         """
         self._handlers[kind] = handler
         for kinds, wanted in ((self._slow, slow), (self._small, small)):
@@ -67,34 +68,36 @@ class Worker:
             self._periods[kind] = every
 
     def wake(self) -> None:
-        """Tell the worker that a job was enqueued."""
+        """Note that a job was queued."""
         self._woken.set()
 
     def resume(self, tenant: str) -> None:
-        """Tell the worker that a request of this tenant brought a credential."""
+        """Note that a request of this tenant brought a credential."""
         self._resumed.append(tenant)
         self.wake()
 
     def start(self) -> None:
         if not self._tasks:
-            self._resumed.append(None)  # what waited for a credential may need none any more
+            self._resumed.append(
+                None
+            )  # jobs that waited for a credential may not need one any more
             self._tasks = [
                 asyncio.create_task(self._work_on(slow=i > 0), name=f"memory-worker-{i}")
                 for i in range(1 + SLOW_HANDS)
             ]
 
     async def stop(self) -> None:
-        """Cancel what runs and waits for it to end."""
+        """Cancel the running jobs and wait for them to end."""
         tasks, self._tasks = set(self._tasks), []
         while tasks:
             for task in tasks:
                 task.cancel()
             _, tasks = await asyncio.wait(
                 tasks, timeout=0.25
-            )  # asked again: a handler may swallow it
+            )  # repeated, since a handler may swallow it
 
     async def drain(self) -> None:
-        """Run every job that is due now, and returns."""
+        """Run every job that is due now."""
         while await self._one(tuple(self._handlers)):
             pass
 
@@ -121,10 +124,9 @@ class Worker:
         self._woken.clear()
 
     async def _tick(self) -> None:
-        """Let go on what waited for a credential.
+        """Resume jobs that waited for a credential, and queue periodic jobs that are due.
 
-        Enqueues the periodic jobs whose time has come; the dedupe key keeps many workers from
-        piling them up.
+        The dedupe key prevents several workers from queueing them twice.
         """
         while self._resumed:
             tenant = self._resumed[0]
@@ -142,7 +144,7 @@ class Worker:
                 )
 
     async def _one(self, kinds: Collection[str]) -> bool:
-        """Run one job of these kinds. Returns whether there was one."""
+        """Run one job of these kinds; return whether there was one."""
         if not kinds or not await self._db.read(lambda conn: jobs.due(conn, kinds), small=True):
             return False
         claimed = await self._db.write(
@@ -170,8 +172,7 @@ class Worker:
             )
             raise
         except Exception as e:
-            # A handler is foreign ground: whatever it raises, the job is tried again and the worker
-            # lives on.
+            # Whatever a handler raises, the job is retried and the worker continues.
             log.warning("background job %s (attempt %d) failed", kind, claimed.attempts, exc_info=e)
             name, most = (
                 type(e).__name__,

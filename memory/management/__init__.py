@@ -1,10 +1,9 @@
-"""What is done to a memory from outside a conversation: by the API, the CLI, an import.
+"""Changes to a memory from outside a conversation: by the API, the CLI, an import.
 
-Each function is one transaction on a `Memory`, or a row of short ones, and shows nothing of SQL.
-What is changed marks the scope, so that no frozen core text with the old state is sent again, and
-enqueues what has to follow in the indexes beside the database.
-
-May import everything of `memory`; nothing of `memory` imports it.
+Each function is one transaction on a `Memory`, or several short ones, and hides SQL. A change marks
+the scope, so that no frozen core text with the old state is sent again, and queues what must follow
+in the indexes beside the database. May import everything of `memory`; nothing of `memory` imports
+it.
 """
 
 from memory.management import blocks, conversations, jobs, passages, users

@@ -1,4 +1,4 @@
-"""Core memory from outside: blocks, their versions, undo, and the edits that can be made."""
+"""Core memory from outside: blocks, their versions, undo, and edits."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ __all__ = [
 
 
 async def list_blocks(memory: Memory, actor: ManagementActor) -> Mapping[str, Block]:
-    """List the blocks by their labels, the operator's among them. Raises StoreUnavailable."""
+    """List the blocks by label, including the operator's. Raises StoreUnavailable."""
     return await read(memory, lambda conn: rows.all_of(conn, actor.shelf(conn)))
 
 
 async def edit_block(
     memory: Memory, actor: ManagementActor, label: str, how: Edit, expect: int | None = None
 ) -> Block | None:
-    """Edit a block. Returns it as it is then, None where it was deleted.
+    """Edit a block and return it; None if it was deleted.
 
     expect: the version the caller saw. Raises Conflict, NotFound, ToolError, StoreUnavailable.
     """
@@ -49,7 +49,7 @@ async def edit_block(
 
 
 async def undo_edit(memory: Memory, actor: ManagementActor, label: str) -> Block | None:
-    """Take the newest edit back. Returns the block as it is then, None where it is gone.
+    """Undo the newest edit and return the block; None if it is gone.
 
     Raises NotFound, BlockReadOnly, BlockFull, StoreUnavailable.
     """
@@ -66,7 +66,7 @@ async def list_versions(
 ) -> list[dict[str, Any]]:
     """List a block's versions, newest first, before a version.
 
-    Raises NotFound for a block that never was edited and is no default; StoreUnavailable.
+    Raises NotFound for a block that was never edited and is not a default; StoreUnavailable.
     """
     return await read(
         memory, lambda conn: rows.versions(conn, actor.shelf(conn), label, before, limit)

@@ -29,7 +29,7 @@ MessageRow = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ConversationName:
-    """A conversation by its name, and whose it is where several have one of that name."""
+    """A conversation's name, and its owner if several have the same name."""
 
     name: str
     user: str | None = None
@@ -49,13 +49,13 @@ async def list_conversations(
 
 
 async def import_conversation(
-    memory: Memory, actor: ManagementActor, said: Sequence[ImportedMessage], name: str | None
+    memory: Memory, actor: ManagementActor, messages: Sequence[ImportedMessage], name: str | None
 ) -> FoundConversation:
-    """Store a chat as a conversation of its own; its assistant messages count as ours.
+    """Store a chat as a new conversation; its assistant messages count as ours.
 
     Raises Conflict for a name in use, Erased, StoreUnavailable.
     """
-    return await importer.import_conversation(memory.db, actor, said, name)
+    return await importer.import_conversation(memory.db, actor, messages, name)
 
 
 async def list_messages(
@@ -83,7 +83,7 @@ def parse_message(row: MessageRow) -> Json:
 
 
 async def search_messages(memory: Memory, scope: Scope, wanted: SearchQuery) -> list[MessageRow]:
-    """Search all that was said, best first; without words, the newest. Raises StoreUnavailable."""
+    """Search messages, best first; without words, the newest. Raises StoreUnavailable."""
     scope_id = await find_scope(memory, scope)
     return [] if scope_id is None else await memory.retrieval.messages(scope_id, wanted)
 
@@ -106,7 +106,7 @@ async def read_conversation(
 async def delete_conversation(
     memory: Memory, reach: VisibleScopes, which: ConversationName
 ) -> FoundConversation:
-    """Delete a conversation with all that hangs on it. Returns what it was.
+    """Delete a conversation and everything derived from it; return what it was.
 
     Raises NotFound, AmbiguousName, StoreUnavailable.
     """
@@ -116,7 +116,7 @@ async def delete_conversation(
 
 
 async def find_explain_record(memory: Memory, reach: VisibleScopes, ident: str) -> Json | None:
-    """Find what the memory did to one request, with its time and its user.
+    """Return the explain record of one request, with its time and user.
 
     Raises StoreUnavailable.
     """

@@ -1,4 +1,4 @@
-"""Background jobs from outside: those of a state, and another try for one that gave up."""
+"""Background jobs from outside: list them by state, and retry those that gave up."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ async def list_jobs(
 
 
 async def retry_job(memory: Memory, reach: VisibleScopes, ident: int) -> None:
-    """Give a dead job all its attempts again. Raises NotFound, StoreUnavailable."""
+    """Reset the attempts of a dead job. Raises NotFound, StoreUnavailable."""
     await memory.db.write(lambda conn: job_admin.retry(conn, reach, ident))

@@ -1,4 +1,4 @@
-"""Archival memory from outside: passages listed, added, searched, set aside, removed."""
+"""Archival memory from outside: list, add, search, set aside and delete passages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def list_passages(
 ) -> list[Passage]:
     """List passages, newest first, before a row key. Raises StoreUnavailable.
 
-    forgotten: those that were set aside, instead of those that are searched.
+    forgotten: list those that were set aside instead.
     """
     page = passage_lifecycle.list_superseded if forgotten else rows.page
 
@@ -52,12 +52,12 @@ async def search_passages(memory: Memory, scope: Scope, wanted: PassageFilter) -
 
 
 def check_passage(content: str, kind: str, importance: float) -> None:
-    """Raise BadArguments for what cannot be a passage."""
+    """Raise BadArguments if the values are not valid for a passage."""
     rows.check(content, kind, importance)
 
 
 async def add_passage(memory: Memory, actor: ManagementActor, new: NewPassage) -> list[Passage]:
-    """Store a text as passages; those that were there already are returned as they are.
+    """Store a text as passages; existing ones are returned unchanged.
 
     Raises StoreUnavailable.
     """
@@ -67,7 +67,7 @@ async def add_passage(memory: Memory, actor: ManagementActor, new: NewPassage) -
 
 
 async def restore_passage(memory: Memory, actor: ManagementActor, ident: str) -> Passage:
-    """Bring a passage back that was set aside. Raises NotFound, StoreUnavailable."""
+    """Restore a passage that was set aside. Raises NotFound, StoreUnavailable."""
 
     def work(conn: Connection) -> Passage:
         found = passage_lifecycle.restore(conn, touch_scope(conn, actor.scope), ident)

@@ -1,4 +1,4 @@
-"""Finding things again: search over words and vectors, indexing, automatic recall.
+"""Search over keywords and vectors, indexing, automatic recall.
 
 May import `search`, `stores`, `embed` and all below them.
 """

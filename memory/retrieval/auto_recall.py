@@ -1,7 +1,6 @@
-"""Automatic recall: what seems relevant to the newest user message, found without the model asking
-(MEMORY.md 2.5).
+"""Automatic recall: finds what seems relevant to the newest user message, without a tool call.
 
-At most five items, each once, within a token budget; what the request holds anyway is left out.
+At most five items, each once, within a token budget; what the request contains already is left out.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ TOKENS = 600
 MAX_SHOWN_CHARACTERS, MAX_INSPECTED_CHARACTERS = (
     1000,
     8000,
-)  # characters of an item, and those that they are taken from
+)  # of an item, and of the text that it is taken from
 
 
 async def relevant(
     retrieval: Retriever, scope_id: int, words: str, within: int | None
 ) -> list[dict[str, Any]]:
-    """Candidates, the likeliest first: passages and earlier messages in turn.
+    """Return candidates, best first: passages and earlier messages alternately.
 
-    within: the line's end where nobody is named.
+    within: the conversation's end for an unnamed user.
     """
     query = SearchQuery(words[:2000], ("user", "assistant"), limit=ITEMS * 2, within=within)
     passages = await retrieval.passages(scope_id, PassageFilter(query))
@@ -48,21 +47,21 @@ def _pad(one: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> list
 
 
 def beginnings(messages: Sequence[Json]) -> set[str]:
-    """Return the beginnings of what these messages say."""
+    """Return the beginnings of these messages."""
     return {_shown_beginning(text_of(m)) for m in messages}
 
 
 def _shown_beginning(text: str) -> str:
-    """Return what is shown of a text, and what it is known again by, however long it is."""
+    """Return the part of a text that is shown, and by which it is recognised."""
     return collapse_whitespace(text[:MAX_INSPECTED_CHARACTERS])[:MAX_SHOWN_CHARACTERS]
 
 
 def render_recall(
     hits: Sequence[dict[str, Any]], present: Collection[str], tag: str, counter: TokenCounter
 ) -> str:
-    """Return the hits as prompt text, escaped; empty when nothing is left of them.
+    """Return the hits as prompt text, escaped; empty if none is left.
 
-    present: the beginnings of what the request holds already.
+    present: beginnings of what the request contains already.
     """
     lines: list[str] = []
     seen = set(present)

@@ -1,10 +1,9 @@
-"""Recorded messages on their way into the search index: while nobody is being answered, and a
-scope's own at once before it is searched.
+"""Adds recorded messages to the search index: when idle, and before a search of their scope.
 
-To index a message costs more than all else that its turn writes, and few are ever searched for. A
-message is durable with its turn, and how far the index has come is stored with the index; so none
-is lost, and a search finds what was said a moment ago. A defect stops neither: it is logged,
-without what anybody said, and tried again later.
+Indexing a message costs more than everything else its turn writes, and few are ever searched for. A
+message is durable with its turn, and the progress of the index is stored with the index, so none is
+lost, and a search finds what was said a moment ago. A bug stops neither: it is logged, without any
+text of a user, and retried later.
 """
 
 from __future__ import annotations
@@ -24,46 +23,44 @@ log = logging.getLogger("mnemogate")
 BATCH, PAUSE_SECONDS = (
     16,
     0.1,
-)  # messages a write, seconds between writes: a fiftieth of one core at most
-GATHER = 1.0  # seconds between looks whether turns are under way, and without one before it begins
-LOOKS = 60  # after so many they put it off no longer
-MAX_PAUSE_SECONDS = 300.0  # seconds of the pause after a defect, which doubles each time
+)  # messages a write, seconds between writes: at most 2 % of one core
+GATHER = 1.0  # seconds between checks for running turns, and idle seconds before it starts
+LOOKS = 60  # checks after which it starts anyway
+MAX_PAUSE_SECONDS = 300.0  # longest pause after a failure; it doubles each time
 SEARCH_BATCH, SEARCH_SECONDS = 32, 4.0  # before a search
 STUCK_SECONDS, REST_SECONDS = (
     0.2,
     5.0,
-)  # that a search waits for one batch, and without waiting once one was late
+)  # how long a search waits for a batch, and does not wait after one was late
 SMALL_TEXT_BYTES = (
     1 << 16
-)  # characters that are indexed at once, on the event loop's thread; what is more has the writer's
+)  # characters indexed on the event loop's thread; more are indexed on the writer's
 
 
 class Indexer:
-    """One a memory. The index behind the database `db`. busy: the open nodes of turns under way."""
+    """Indexes the messages of one memory. busy: open nodes of running turns."""
 
     def __init__(self, db: Database, busy: Collection[int] = ()) -> None:
         self._db, self._busy = db, busy
         self._some = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._latest = 0.0  # when a turn was recorded
-        self._rests_until = (
-            0.0  # a store that did not take a batch in time is not waited for again till then
-        )
+        self._latest = 0.0  # when the last turn was recorded
+        self._rests_until = 0.0  # searches do not wait for the store before that time
 
     def start(self) -> None:
         if self._task is None:
-            self._some.set()  # what an earlier process left
+            self._some.set()  # an earlier process may have left messages
             self._task = asyncio.create_task(self._work_on(), name="memory-indexing")
 
     def notify_added(self) -> None:
-        """Tell that messages were recorded."""
+        """Note that messages were recorded."""
         self._latest = time.monotonic()
         self._some.set()
 
     async def ensure_indexed(self, scope_id: int) -> None:
-        """Put what waits of a scope into the index, newest first, for some seconds at most.
+        """Index a scope's pending messages, newest first, for a few seconds at most.
 
-        A store that is busy for long, or a defect, leaves a search with what is there.
+        If the store is busy for longer, or fails, the search uses what is there.
         """
         if time.monotonic() < self._rests_until:
             return
@@ -75,7 +72,7 @@ class Indexer:
         except (StoreUnavailable, TimeoutError):
             pass
         except Exception as e:
-            log.warning("a search goes on without what was said last: %s", _describe_defect(e))
+            log.warning("a search continues without the newest messages: %s", _describe_defect(e))
 
     async def stop(self) -> None:
         task, self._task = self._task, None
@@ -85,7 +82,7 @@ class Indexer:
                 await task
 
     async def _batches(self, scope_id: int | None = None) -> None:
-        """Indexes until nothing waits, of one scope or of all; requests go on meanwhile."""
+        """Index until nothing is pending, of one scope or all, in small steps."""
         more = True
         while more:
             try:
@@ -93,11 +90,11 @@ class Indexer:
                     more = await self._batch(SEARCH_BATCH, scope_id)
             except TimeoutError as e:
                 self._rests_until = time.monotonic() + REST_SECONDS
-                raise StoreUnavailable("the store takes nothing into the index now") from e
+                raise StoreUnavailable("the store does not accept index updates now") from e
             await asyncio.sleep(0)
 
     async def _batch(self, most: int, scope_id: int | None = None) -> bool:
-        """Indexes the next messages: a long one alone. Returns whether more may wait."""
+        """Index the next messages, a long one alone; return whether more may be pending."""
         size = await self._db.read(lambda conn: rows.waiting_size(conn, most, scope_id))
         if size > SMALL_TEXT_BYTES:
             return (
@@ -116,7 +113,7 @@ class Indexer:
             self._some.clear()
             patience, more = LOOKS, True
             while more:
-                patience = await self._quiet(patience)
+                patience = await self._wait_until_idle(patience)
                 try:
                     more = await self._batch(BATCH)
                     pause = GATHER
@@ -124,17 +121,18 @@ class Indexer:
                     await asyncio.sleep(GATHER)
                 except Exception as e:
                     log.warning(
-                        "the search index is not brought up to date for %.0f s: %s",
+                        "indexing of new messages pauses for %.0f s: %s",
                         pause,
                         _describe_defect(e),
                     )
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
-    async def _quiet(self, patience: int) -> int:
-        """Wait until no turn is under way and none ended a moment ago, for `patience` looks at
-        most. Returns the looks that are left for the next batch: turns that leave no such moment
-        put it off no longer, until nothing waits.
+    async def _wait_until_idle(self, patience: int) -> int:
+        """Wait until no turn is running or ended a moment ago, for at most `patience` checks.
+
+        Returns the checks that are left for the next batch, so that constant traffic does not delay
+        indexing for ever.
         """
         await asyncio.sleep(PAUSE_SECONDS)
         while self._busy or time.monotonic() - self._latest < GATHER:
@@ -146,6 +144,6 @@ class Indexer:
 
 
 def _describe_defect(error: Exception) -> str:
-    """Return what a defect is and where, without its own words: they may be a user's."""
+    """Describe a bug and its location, without its message, which may quote a user."""
     where = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__} in {where.name}, line {where.lineno}"

@@ -1,10 +1,9 @@
-"""Search over one scope's archival and recall memory: keywords always, vectors beside them where an
-embedder is configured.
+"""Search over one scope's archival and recall memory: keywords, and vectors if configured.
 
-An embedder that fails or is slow costs its part of the ranking, never the search; a text that it
-refuses costs that text's vector alone. Scopes under `exact_below` vectors are scored exactly,
-larger ones in the index. What names nobody is embedded as passages alone: its messages are found by
-words, so that calls of no user cost nothing.
+An embedder that fails or is slow only costs its part of the ranking, never the search; a text that
+it refuses only lacks its vector. Scopes with fewer than `exact_below` vectors are scored exactly,
+larger ones in the index. Of unnamed users only passages are embedded: their messages are found by
+keywords, so that they cost no embedder calls.
 """
 
 from __future__ import annotations
@@ -36,27 +35,27 @@ from memory.stores.sql.vectors import KINDS, MESSAGES, PASSAGES, VectorKind, Vec
 
 log = logging.getLogger("mnemogate")
 EMBED_SECONDS = 2.0
-BATCH = 64  # texts embedded and kept together
-PLAIN = "hello"  # a text that is refused by what refuses every text
-SMALL_BATCH = 8  # vectors that are written at once, beside the turns: what one of them said
-# of one background job; the rest is the next one's. The same hand erases: it waits for no more, and
-# what it took out stays out
+BATCH = 64  # texts embedded and stored together
+PLAIN = "hello"  # harmless: an embedder that refuses it refuses every text
+SMALL_BATCH = 8  # vectors written at once during turns, about one turn's
+# Budget of one job; remaining work is queued again. Erasures share this worker and must not wait
+# longer.
 JOB_SECONDS = 10.0
-# of queries and their vectors: both searches of a turn ask for the same, and so does the next page
+# cache of query vectors: both searches of a turn, and the next page, use the same query
 ASKED_BYTES, ASKED_EACH = (
     1 << 20,
     300,
 )
-NUMBER = 44  # bytes, of a vector's each
+NUMBER = 44  # bytes of each number of a vector
 OVERLAP = (
     3_600_000_000 << 12
-)  # of row keys, an hour: a clock that was set back leaves no message without its vector
-PAGE = 500  # vectors that go into the index together
+)  # one hour in row keys, so that a clock that was set back leaves no message without a vector
+PAGE = 500  # vectors added to the index at once
 Hit = dict[str, Any]
 
 
 class VectorIndex(Protocol):
-    """An index of large scopes: a collection by name, vectors by row key.
+    """An index for large scopes: named collections of vectors by row key.
 
     Every method raises StoreUnavailable.
     """
@@ -72,8 +71,9 @@ class VectorIndex(Protocol):
 
 @dataclass(slots=True)
 class SemanticSearch:
-    """Search by meaning: the embedder, the index for scopes of `exact_below` vectors and more
-    (None: always exact).
+    """The embedder, and the index for scopes with `exact_below` vectors or more.
+
+    index: None to score all scopes exactly.
     """
 
     embed: Embed
@@ -86,7 +86,7 @@ def _weight(asked: tuple[str, str], vector: list[float]) -> int:
 
 
 class Retriever:
-    """Implements the tools' Finder over the database. busy: see `Indexer`."""
+    """Implements the tools' `MemorySearch` over the database. busy: see `Indexer`."""
 
     def __init__(
         self, db: Database, meaning: SemanticSearch | None = None, busy: Collection[int] = ()
@@ -97,7 +97,10 @@ class Retriever:
         self.asked: Cache[tuple[str, str], list[float]] = Cache(ASKED_BYTES, ASKED_EACH, _weight)
 
     async def messages(self, scope_id: int, wanted: message_rows.SearchQuery) -> list[Hit]:
-        """Messages, best first, with role, content, conversation, created_at, score and why."""
+        """Search messages, best first.
+
+        A hit has role, content, conversation, created_at, score and why.
+        """
         wanted = replace(wanted, text=wanted.text[:QUERY])
         if wanted.text.strip():
             await self.indexing.ensure_indexed(scope_id)
@@ -107,7 +110,10 @@ class Retriever:
         return await self._db.read(lambda conn: message_rows.search(conn, scope_id, wanted, near))
 
     async def passages(self, scope_id: int, wanted: passage_rows.PassageFilter) -> list[Hit]:
-        """Passages, best first, with id, content, tags, created_at, score and why."""
+        """Search passages, best first.
+
+        A hit has id, content, tags, created_at, score and why.
+        """
         wanted = replace(wanted, query=replace(wanted.query, text=wanted.query.text[:QUERY]))
         near = await self._near(
             PASSAGES, scope_id, wanted.query.text, passage_rows.filter_keys(scope_id, wanted)
@@ -117,7 +123,7 @@ class Retriever:
     async def _near(
         self, kind: VectorKind, scope_id: int, words: str, allowed: Any
     ) -> SimilarityScores:
-        """Return the nearest rows that may be shown; nothing where meaning cannot be asked now.
+        """Return the similarity of rows that may be shown; empty if no vectors are available.
 
         allowed: a query of their row keys, None for all.
         """
@@ -135,8 +141,8 @@ class Retriever:
             )
             if owner is None or not many:
                 return SimilarityScores()
-            # A name is near to what is said to its bearer, not to what they say; who spoke, or what
-            # is tagged so, is known without it.
+            # A name is similar to what is said to that person, not by them; speakers and tags are
+            # matched by keyword.
             vector = await self._vector(meaning.embed, owner[0], without_names(words, names))
             if meaning.index is not None and many >= meaning.exact_below:
                 return SimilarityScores(
@@ -160,7 +166,7 @@ class Retriever:
         return vector
 
     def jobs(self, scope_id: int | None) -> list[QueuedJob]:
-        """Return what follows when messages of a named user were recorded."""
+        """Return the jobs to queue when messages of a named user were recorded."""
         return (
             [vector_rows.job_of(scope_id)]
             if self.meaning is not None and scope_id is not None
@@ -168,10 +174,10 @@ class Retriever:
         )
 
     async def embed_scope(self, scope_id: int, whole: bool = False) -> bool:
-        """Make the missing vectors of a scope, for some seconds; doing it again does nothing.
+        """Make the missing vectors of a scope, for a few seconds; idempotent.
 
-        whole: looks at every row, and puts all of a large scope into the index anew. Returns
-        whether more is to be done. Raises EmbedUnavailable, StoreUnavailable.
+        whole: check every row, and index a large scope completely. Returns whether more is to be
+        done. Raises EmbedUnavailable, StoreUnavailable.
         """
         meaning = self.meaning
         owner = await self._db.read(lambda conn: vector_rows.owner(conn, scope_id))
@@ -181,7 +187,7 @@ class Retriever:
         until = time.monotonic() + JOB_SECONDS
         for kind in KINDS if named else (PASSAGES,):
             part = VectorSet(kind, scope_id, meaning.embed.model)
-            # Passages come back from being set aside, messages only grow at their end.
+            # Passages may be restored, messages are only appended.
             after = (
                 0
                 if whole or kind is PASSAGES
@@ -210,9 +216,10 @@ class Retriever:
         tenant: str,
         items: Sequence[tuple[int, str]],
     ) -> int:
-        """Make and keeps the vectors of texts: of all, or of the first half, a quarter and so on,
-        where one of them is refused. That one alone is passed over. Returns how many of the first
-        are done with. Raises EmbedUnavailable, StoreUnavailable.
+        """Make and store the vectors of texts.
+
+        If the embedder refuses some text, retries with half of them, and so on, and skips that one.
+        Returns how many of the first texts are done. Raises EmbedUnavailable, StoreUnavailable.
         """
         some = items
         while True:
@@ -236,16 +243,19 @@ class Retriever:
     async def _pass_over(self, part: VectorSet, key: int) -> None:
         await self._db.write(lambda conn: vector_rows.pass_over(conn, part, key), small=True)
         log.warning(
-            "%s refused a text (%s, row %d): words alone find it", part.model, part.kind.name, key
+            "%s refused a text (%s, row %d): only keyword search finds it",
+            part.model,
+            part.kind.name,
+            key,
         )
 
     async def _keep(
         self, meaning: SemanticSearch, part: VectorSet, new: Mapping[int, bytes]
     ) -> None:
-        """Into the index first: what has its vector in SQL is there, whenever this is interrupted.
+        """Store vectors, first in the index: what has a vector in SQL is in the index.
 
-        A scope that just grew large is put into it whole. What is deleted meanwhile is taken out by
-        the job that follows the deletion.
+        A scope that has just become large is indexed completely. Rows deleted meanwhile are removed
+        by the job that follows the deletion.
         """
         if meaning.index is not None:
             many = await self._many(part, meaning)
@@ -269,9 +279,9 @@ class Retriever:
             after = max(some)
 
     async def forget(self, scope_id: int, kind: str | None, keys: Sequence[int] | None) -> None:
-        """Take vectors out of the index by row key.
+        """Remove vectors from the index by row key.
 
-        kind None: of both; keys None: all. Raises StoreUnavailable.
+        kind None: both kinds; keys None: all. Raises StoreUnavailable.
         """
         if self.meaning is not None and self.meaning.index is not None:
             await self.meaning.index.forget(
@@ -280,10 +290,7 @@ class Retriever:
 
 
 async def _works(embed: Embed, tenant: str) -> None:
-    """Tell whether it is the texts that were refused.
-
-    Raises EmbedUnavailable where every text is: for its model's name, say.
-    """
+    """Raise EmbedUnavailable if the embedder refuses every text, for example any model name."""
     try:
         await embed(tenant, [PLAIN])
     except EmbedRefused as e:
@@ -295,6 +302,6 @@ async def _put(index: VectorIndex, part: VectorSet, found: Mapping[int, bytes]) 
 
 
 def _name(part: VectorSet) -> str:
-    """Return a collection of its own for each scope, kind and model."""
+    """Return the collection of a scope, kind and model."""
     model = hashlib.blake2b(part.model.encode(), digest_size=6).hexdigest()
     return f"scope-{part.scope_id}-{part.kind.name}-{model}"

@@ -1,1 +1,1 @@
-"""What a query means to the index: words, dates, ranking, likeness. Pure."""
+"""What a query means to the index: words, dates, ranking, similarity. Pure."""

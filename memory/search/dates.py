@@ -1,7 +1,7 @@
-"""The dates that a question names: "in May 2023", "8 June", "2022-03-01", "in 2021", 五月. Pure.
+"""Finds the dates that a query names: "in May 2023", "8 June", "2022-03-01", "in 2021", 五月. Pure.
 
-What is relative ("yesterday", "last week") is left alone: it was said on another day than the one
-it is searched on.
+Relative dates ("yesterday", "last week") are ignored, since they refer to the day of the message,
+not of the search.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _NUMERALS = {
         ["一", "二", "三", "四", "五", "六", "七", "八", "九", "十", "十一", "十二"], 1
     )
 }
-# "may" and "march" are verbs as well: alone they name a month only after one of these.
+# "may" and "march" are verbs as well: alone they are months only after one of these words.
 _VERBS = frozenset({"may", "march"})
-LEAD = 40  # characters before it in which that is looked for
+LEAD = 40  # characters to look back for them
 _BEFORE = re.compile(
     r"\b(?:in|of|on|by|during|since|until|last|this|next|early|late|mid)\s+$", re.IGNORECASE
 )
@@ -40,14 +40,14 @@ _BEFORE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class DateRange:
-    """A day, a month or a year, in part or whole."""
+    """A day, a month or a year; None matches any."""
 
     year: int | None = None
     month: int | None = None
     day: int | None = None
 
     def holds(self, at: float) -> bool:
-        """Tell whether a moment, in seconds since 1970, lies in it."""
+        """Tell whether a Unix time lies in it."""
         moment = datetime.fromtimestamp(at, UTC)
         return (
             self.year in (None, moment.year)
@@ -57,7 +57,7 @@ class DateRange:
 
 
 def dates_in(query: str) -> Sequence[DateRange]:
-    """Return the dates that the query names, the most exact reading of each."""
+    """Return the dates that the query names, in their most exact reading."""
     found = [
         DateRange(int(m[1]), int(m[2]), int(m[3]) if m[3] else None) for m in _ISO.finditer(query)
     ]

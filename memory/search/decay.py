@@ -1,10 +1,9 @@
-"""How strong a passage is: it fades with time, by its type, and slower the more it matters and the
-more it is used. Pure.
+"""The strength of a passage: it fades with time, depending on type, importance and use. Pure.
 
 strength = e^-(rate x hours since it was made or last found x (1 - importance) / (1 + times found)).
-At importance 0.5 and never found, what is faint (0.05) by then: trivial after 20 hours, context
-after 2.5 days, a fact after 5 days, a preference after 25; who the user is, and what has importance
-1, never.
+
+At importance 0.5 and never found, a passage is faint (0.05): trivial after 20 hours, context after
+2.5 days, a fact after 5 days, a preference after 25; identity, and anything of importance 1, never.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ LIMIT = -math.log(FAINT)
 
 
 def strength(kind: str, importance: float, uses: int, hours: float) -> float:
-    """From 1, fresh, to 0."""
+    """Return the strength, from 1 (fresh) to 0."""
     return math.exp(
         -RATES.get(kind, RATES["fact"]) * max(0.0, hours) * (1 - importance) / (1 + uses)
     )

@@ -1,4 +1,4 @@
-"""When two facts are one: the words that tell, and how near two texts are. Pure."""
+"""Decides when two facts are duplicates: distinctive words, and the overlap of the rest. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from memory.search.query import CJK, WORD, split_cjk
 from memory.search.vocabulary import DAYS, MONTHS
 
-# Words that turn a fact into another one: two facts of which one has such a word more are never the
-# same.
+# Words that change the meaning: two facts of which only one has such a word are never duplicates.
 TURNING = frozenset(
     [
         "no",
@@ -136,15 +135,14 @@ NEAR_DUPLICATE_SHARE = 0.8
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text that count when it is compared, in order, roughly without their
-    endings.
-    """
+    """Return the words of a text that count in a comparison, in order, roughly stemmed."""
     return [bare for bare, _ in _words(text)]
 
 
 def search_terms(text: str) -> list[str]:
-    """Return the words by which a text like this one can be found, each once: numbers, then the
-    longest, which are the rarest as a rule.
+    """Return the words by which a similar text can be found, each once.
+
+    Numbers first, then the longest words, which are usually the rarest.
     """
     found = [w.lower() for w in WORD.findall(split_cjk(text))]
     return sorted(
@@ -155,8 +153,9 @@ def search_terms(text: str) -> list[str]:
 
 
 def _words(text: str) -> list[tuple[str, bool]]:
-    """Return each with whether it tells one fact from another: a number, a day, a name, what turns
-    the sense, a piece of CJK text.
+    """Return each word, and whether it is distinctive.
+
+    Distinctive are numbers, days, names, words that change the meaning, and CJK text.
     """
     found = WORD.findall(split_cjk(text))
     return [(_bare(w.casefold()), _tells(w)) for w in found if w.casefold() not in EMPTY]
@@ -172,7 +171,10 @@ def _tells(word: str) -> bool:
 
 
 def _bare(word: str) -> str:
-    """Without a plural's or a gerund's ending; a past stays one: who lived there has moved."""
+    """Return the word without a plural or gerund ending.
+
+    A past tense stays, since it changes the meaning.
+    """
     if word in TELLING:
         return word
     return next(
@@ -186,16 +188,16 @@ def _bare(word: str) -> str:
 
 
 def is_duplicate(one: str, other: str) -> bool:
-    """Tell whether two texts say the same: the same words in the same order, or one has a few words
-    more of which none tells it apart.
+    """Tell whether two texts say the same.
 
-    Words that differ on both sides are a change, not a repetition.
+    They have the same words in the same order, or one has a few more words, none of them
+    distinctive. Words that differ on both sides are a change, not a duplicate.
     """
     return bool(find_duplicates(one, [other]))
 
 
 def find_duplicates(text: str, others: Sequence[str]) -> list[int]:
-    """Return which of the others say the same, by their places."""
+    """Return the indexes of the other texts that say the same."""
     mine = _words(text)
     return [i for i, other in enumerate(others) if _are_alike(mine, _words(other))]
 

@@ -1,10 +1,8 @@
-"""Keyword search: what text becomes before it is indexed, and what a query becomes before it is
-matched. Pure.
+"""Keyword search: prepares text for the index, and queries for matching. Pure.
 
-- Every word is indexed with its scope before it ("s4kxtea"), so that a search reads one user's
-  postings alone: what others
-  wrote neither shows in the counts nor costs time. The prefix holds no vowel, so the stemmer treats
-  the word as if it stood alone.
+- Every word is indexed with its scope as a prefix ("s4kxtea"), so that a search reads one user's
+  postings only: other users' texts influence neither counts nor time. The prefix has no vowel, so
+  the stemmer treats the word as if it stood alone.
 - Chinese, Japanese and Korean runs are split into overlapping bigrams, since the tokenizer finds no
   substring in them.
 - A user's words are quoted terms, never query syntax.
@@ -24,13 +22,13 @@ CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\
 WORD = re.compile(r"[^\W_]+")
 NAMED = re.compile(r"\s*\**([^\W\d_][\w.'-]{0,30}(?: [^\W\d_][\w.'-]{0,30})?)\**[:：]\s")
 POSSESSED = re.compile(r"([^\W_]+)(?:['’]s\b)?")
-DIGITS = "0123456789bcdfghjklmnpqrstvwz"  # of a scope's mark: no vowel, and no x, which ends it
-TERMS = 32  # of a query; more make it slower and no clearer
-QUERY = 4000  # characters of it that are looked at
+DIGITS = "0123456789bcdfghjklmnpqrstvwz"  # of a scope's prefix: no vowel, and no x, which ends it
+TERMS = 32  # most terms of a query
+QUERY = 4000  # most characters of a query
 
 
 def split_cjk(text: str) -> str:
-    """Text with each CJK run as overlapping bigrams, space-separated."""
+    """Return the text with each CJK run as overlapping bigrams, separated by spaces."""
     return CJK.sub(lambda m: " " + " ".join(_bigrams(m[0])) + " ", text)
 
 
@@ -40,9 +38,7 @@ def _bigrams(run: str) -> list[str]:
 
 @lru_cache(4096)
 def scope_mark(scope_id: int) -> str:
-    """What stands before each word of a scope, so it is short: digits, then a letter that ends
-    them.
-    """
+    """Return the prefix of each word of a scope: short digits, then a letter that ends them."""
     digits, rest = "", scope_id
     while rest:
         rest, digit = divmod(rest, len(DIGITS))
@@ -51,8 +47,9 @@ def scope_mark(scope_id: int) -> str:
 
 
 def index_text(scope_id: int, text: str, *, telling: bool = False) -> str:
-    """Text as it is put into the index: its words, each once (a search asks whether a word is
-    there), each with the scope's mark. telling: without those that a search leaves out.
+    """Return text as it is indexed: each word once, with the scope's prefix.
+
+    telling: without the words that a search ignores.
     """
     words: Iterable[str] = dict.fromkeys(
         WORD.findall(text.lower() if text.isascii() else split_cjk(text))
@@ -64,19 +61,20 @@ def index_text(scope_id: int, text: str, *, telling: bool = False) -> str:
 
 
 def terms(query: str) -> list[str]:
-    """Return the query's terms: stop words left out unless there is nothing else, each once, in
-    order.
+    """Return the terms of a query, each once, in order.
+
+    Stop words are left out unless there are no others.
     """
     words = [w.lower() for w in WORD.findall(split_cjk(query))]
-    told = [w for w in words if w not in STOP] or words
-    return list(dict.fromkeys(told))[:TERMS]
+    kept = [w for w in words if w not in STOP] or words
+    return list(dict.fromkeys(kept))[:TERMS]
 
 
 @dataclass(frozen=True, slots=True)
 class TermLookup:
-    """One look into the index: an FTS5 expression for one term in one column.
+    """One lookup in the index: an FTS5 expression for one term in one column.
 
-    term: its place in the query.
+    term: index of the term in the query.
     """
 
     term: int
@@ -85,18 +83,18 @@ class TermLookup:
 
 
 def term_lookups(scope_id: int, query: str) -> Iterator[TermLookup]:
-    """Yield what to look up for a query, none when it holds no word.
+    """Yield the lookups of a query; none if it has no words.
 
     The column `voice` is the speaker's, for I and you.
     """
     mark = scope_mark(scope_id)
     found = terms(query)
-    told: set[str] = set()
+    kept: set[str] = set()
     for i, term in enumerate(found):
         forms = FORMS.get(term, (term,))
-        if told.intersection(forms):
-            continue  # went, where go was asked for already
-        told.update(forms)
+        if kept.intersection(forms):
+            continue  # a form of a word that was looked up already
+        kept.update(forms)
         words = " OR ".join(f'"{mark}{f}"' for f in forms)
         columns = (
             ("body", "speaker", "prev", "day")
@@ -110,7 +108,7 @@ def term_lookups(scope_id: int, query: str) -> Iterator[TermLookup]:
 
 
 def _voice(query: str) -> str | None:
-    """Who is likely to have said it: of I and you, the one that is asked about."""
+    """Return who probably said it, if the query asks about I or you."""
     words = {w.lower() for w in WORD.findall(query)}
     mine, yours = (
         bool(words & {"i", "me", "my", "mine", "myself"}),
@@ -120,14 +118,15 @@ def _voice(query: str) -> str | None:
 
 
 def speaker_name(text: str) -> str:
-    """Return the name that a text begins with: chats of several are often told as "Ada: ..."."""
+    """Return the name that a text begins with, as in "Ada: ..."."""
     found = NAMED.match(text[:100])
     return found[1] if found else ""
 
 
 def without_names(query: str, names: Collection[str]) -> str:
-    """Return the query without some names; as it is where nothing else would be left that a search
-    looks for. names: in lower case.
+    """Return the query without some names, unless nothing searchable would remain.
+
+    names: in lower case.
     """
     rest = (
         " ".join(POSSESSED.sub(lambda m: "" if m[1].lower() in names else m[0], query).split())
@@ -138,15 +137,15 @@ def without_names(query: str, names: Collection[str]) -> str:
 
 
 def spoken_day(at: float) -> str:
-    """Return a date as people ask for it: 2023-05-08 Monday 8 May 2023."""
+    """Return a date in the forms that people ask for: 2023-05-08 Monday 8 May 2023."""
     d = datetime.fromtimestamp(at, UTC)
     return f"{d:%Y-%m-%d %A} {d.day} {d:%B %Y}"
 
 
 def parse_time(value: str, *, end: bool = False) -> float:
-    """Return seconds since 1970 of an ISO 8601 date or time; without a zone: UTC.
+    """Return the Unix time of an ISO 8601 date or time; UTC without a time zone.
 
-    A date alone covers its whole day: with `end`, its last moment. Raises ValueError.
+    A date alone is its first moment; with `end`, its last. Raises ValueError.
     """
     text = value.strip()
     moment = datetime.fromisoformat(text)
@@ -158,9 +157,7 @@ def parse_time(value: str, *, end: bool = False) -> float:
 
 
 def _is_date(text: str) -> bool:
-    """Tell whether it is a date without a time, in any spelling: 2026-03-01, 20260301,
-    2026-W09-7.
-    """
+    """Tell whether the text is a date without a time: 2026-03-01, 20260301, 2026-W09-7."""
     try:
         date.fromisoformat(text)
     except ValueError:
@@ -169,7 +166,7 @@ def _is_date(text: str) -> bool:
 
 
 def iso(at: float) -> str:
-    """Return seconds since 1970 as ISO 8601 in UTC."""
+    """Return a Unix time as ISO 8601 in UTC."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -177,8 +174,9 @@ SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|(?<=[。！？])|\n{2,}")
 
 
 def passages_of(text: str, size: int = 1000) -> list[str]:
-    """Long text as passages of at most `size` characters, cut at sentence ends, else at white
-    space, else anywhere.
+    """Split long text into passages of at most `size` characters.
+
+    Cuts at the end of a sentence, else at white space, else anywhere.
     """
     out: list[str] = []
     for sentence in SENTENCE.split(text.strip()):

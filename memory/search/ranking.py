@@ -1,17 +1,18 @@
-"""From postings to an order, with the reasons: keyword weight, then what stands around a hit. Pure.
+"""Ranks hits, with the reasons: keyword weight, then the context of a hit. Pure.
 
-Measured on LoCoMo (`python -m tests.bench.retrieval --without`): each of these mechanisms gains,
-chosen on four conversations they hold on the fifth, and the figures around the ones chosen differ
-by about a percent. Length does not count: messages are short, and a long one that answers is as
-good. What occurs twice in a message counts once.
+Measured on LoCoMo (`python -m tests.bench.retrieval --without`): each mechanism is a gain; chosen
+on four conversations they hold on the fifth, and similar constants give results within about a
+percent. Length does not count: messages are short, and a long one that answers is as good. A word
+that occurs twice in a message counts once.
 
-Meaning is a guest of words: it counts for as much of the query as they left uncovered, fades from a
-row as they found it, so that what they found half as well as the best keeps its order, and leaves
-to them which conversations and neighbours matter. Measured with all-MiniLM-L6-v2, which finds more
-in four of five conversations and no less in the fifth; with embedders that only echo words, which
-lose nothing; and with ones that know nothing, which are found out: neither what was said in a row
-nor what shares words is alike to them (see memory.vectors). Beside words, those count for nothing.
-Equal weights of both gain as much with MiniLM, and lose four points and more with one that echoes
+Vector scores only supplement keyword scores. They are weighted by the share of query terms that no
+keyword hit covers, and reduced for rows that already score well by keyword, so that a row with half
+of the best keyword score keeps its order; conversations and neighbours are chosen by keyword
+scores. Measured with all-MiniLM-L6-v2, which finds more in four of five conversations and no less
+in the fifth; with embedders that only echo words, which lose nothing; and with embedders that know
+nothing. The latter are detected, since neither adjacent messages nor messages that share words are
+similar to them (see `similarity`); their scores are ignored if there are keyword hits. Equal
+weights of both gain as much with MiniLM, but lose four points and more with an embedder that echoes
 words.
 """
 
@@ -28,15 +29,15 @@ from memory.search.dates import DateRange, dates_in
 
 COLUMNS = {"body": 1.0, "prev": 0.4, "day": 0.5}
 SATURATION = 0.6
-POOL = 200  # candidates whose surroundings are looked at
+POOL = 200  # candidates whose context is considered
 SPEAKER, VOICE, DATE, TIMELY = 0.4, 0.2, 0.1, 0.05
-SESSION, SESSION_HITS = 0.4, 3  # hits cluster in the conversations that are about the matter
+SESSION, SESSION_HITS = 0.4, 3  # hits cluster in the relevant conversations
 NEAR_HITS, FOLLOWS, PRECEDES = 30, 0.2, 0.1  # a question and its answer belong together
-NEAREST = 50  # rows that are near, beside those the words found
-MEANING = 0.8  # what the row nearest by meaning counts at most, where the best by words counts 1
-# of the best by words: what a row that was found so well gets nothing more from its meaning
+NEAREST = 50  # most rows by similarity, beside the keyword hits
+MEANING = 0.8  # score of the most similar row, relative to the best keyword score
+# share of the best keyword score, from which similarity adds nothing
 FADED = 0.5
-EQUAL = 1e-6  # similarities that differ by less tell nothing apart
+EQUAL = 1e-6  # similarities that differ by less are equal
 _WHEN = re.compile(r"\s*(?:when\b|什么时候|什麼時候|何时|何時|いつ|언제)", re.IGNORECASE)
 TIME_WORDS = re.compile(
     r"\b(?:yesterday|today|tomorrow|tonight|last|next|ago|weeks?|weekend|months?|years?|morning|night|since|recently|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
@@ -49,7 +50,7 @@ TIME_WORDS = re.compile(
 class SearchHits:
     """A candidate that passed the filters.
 
-    place: its conversation, 0 for what has none. at: seconds since 1970.
+    place: its conversation, 0 for none. at: Unix time.
     """
 
     key: int
@@ -65,8 +66,10 @@ class SearchHits:
 
 @dataclass(slots=True)
 class Matches:
-    """What the index said: keyword weight by row key, and the rows of a speaker that the query
-    names or implies. asked: what a row would weigh that holds each word of the query.
+    """The result of the index lookups.
+
+    weight: keyword weight by row key. asked: weight of a row with every word of the query. named,
+    voiced: rows of a speaker that the query names or implies.
     """
 
     weight: dict[int, float] = field(default_factory=dict)
@@ -75,14 +78,17 @@ class Matches:
     voiced: set[int] = field(default_factory=set)
 
     def best(self) -> list[int]:
-        """Row keys, the likeliest first; of equals the newest."""
-        # A speaker's name alone finds what they said.
+        """Return row keys, the best first; of equals the newest."""
+        # A query with only a speaker's name finds all their messages.
         weight = self.weight or dict.fromkeys(self.named, 1.0)
         return sorted(weight, key=lambda k: (-weight[k], -k))
 
 
 def weigh_postings(postings: Iterable[tuple[int, str, Sequence[int]]], size: int) -> Matches:
-    """postings: (term, column, row keys). size: documents of the scope."""
+    """Compute keyword weights.
+
+    postings: (term, column, row keys). size: documents of the scope.
+    """
     by_term: dict[int, dict[int, float]] = {}
     everywhere: dict[int, set[int]] = {}
     out = Matches()
@@ -111,9 +117,8 @@ def weigh_postings(postings: Iterable[tuple[int, str, Sequence[int]]], size: int
 class SimilarityScores(dict[int, float]):
     """Similarity by row key.
 
-    floor: that of a row which says nothing of the query; the least there is where it is not known.
-    knows: whether the embedder is proven to know something, by rows that share words; without it,
-    it is believed.
+    floor: of an unrelated row; the minimum if unknown. knows: whether the embedder is proven
+    useful, by rows that share words; without it, it is trusted.
     """
 
     def __init__(
@@ -127,7 +132,7 @@ class SimilarityScores(dict[int, float]):
         self._knows = knows
 
     def nearest(self) -> list[int]:
-        """Return the row keys that are nearest, the nearest first."""
+        """Return the keys of the most similar rows, best first."""
         return [k for _, k in heapq.nlargest(NEAREST, zip(self.values(), self, strict=True))]
 
     def knows(self, hits: Sequence[int]) -> bool:
@@ -136,17 +141,17 @@ class SimilarityScores(dict[int, float]):
 
 @dataclass(slots=True)
 class Ranked:
-    """A hit's score and the parts it is the sum of."""
+    """A hit's score and the parts that it is the sum of."""
 
     score: float
     why: dict[str, float]
 
 
 class Ranking:
-    """One query's order.
+    """The ranking of one query.
 
-    pool: the candidates by keyword, the likeliest first. near: empty without an embedder. others:
-    what is near beside them.
+    pool: the candidates by keyword, best first. near: empty without an embedder. others: further
+    candidates by similarity.
     """
 
     def __init__(
@@ -158,14 +163,14 @@ class Ranking:
         others: Sequence[SearchHits] = (),
     ) -> None:
         self._query, self._matches = query, matches
-        # A speaker's name alone finds what they said.
+        # A query with only a speaker's name finds all their messages.
         self._weight = matches.weight or dict.fromkeys(matches.named, 1.0)
         self._found = {f.key: f for f in (*pool, *others)}
         self._near = near
         if not pool:
             self._parts = self._score_parts(
                 self._found, self._similar() or dict.fromkeys(near, 1.0)
-            )  # all equal says "found": as good as the nearest
+            )  # all equal: as good as the most similar
         elif near.knows([f.key for f in pool if f.key in near]):
             self._parts = self._score_parts(self._found, self._similar())
         else:
@@ -183,8 +188,10 @@ class Ranking:
     def order(
         self, beside: Mapping[int, tuple[SearchHits | None, SearchHits | None]]
     ) -> dict[int, Ranked]:
-        """Return the pool and its neighbours, best first; last what is near to an embedder that is
-        not believed. beside: what comes before and after a leading row, where it may be shown.
+        """Return the pool and its neighbours, best first.
+
+        Hits of an embedder that is not trusted come last. beside: the rows before and after a
+        leading row, if they may be shown.
         """
         for key in self.leading_rows():
             for other, share in zip(
@@ -216,7 +223,10 @@ class Ranking:
     def _score_parts(
         self, keys: Iterable[int], similar: Mapping[int, float]
     ) -> dict[int, dict[str, float]]:
-        """Return the parts that come from the words and the meaning. similar: from 0 to 1."""
+        """Return the parts of the score that come from keywords and similarity.
+
+        similar: from 0 to 1.
+        """
         weight = self._weight
         high = max((weight.get(k, 0.0) for k in self._found), default=0.0)
         best = max((self._matches.weight.get(k, 0.0) for k in self._found), default=0.0)
@@ -233,8 +243,9 @@ class Ranking:
         return out
 
     def _similar(self) -> dict[int, float]:
-        """Similarity from 0, that of a row which says nothing of the query, to 1, the nearest;
-        nothing where all are equal.
+        """Scale similarity from 0, an unrelated row, to 1, the most similar one.
+
+        Empty if all are equal.
         """
         low, high = self._near.floor, max(self._near.values(), default=0.0)
         return (
@@ -244,7 +255,7 @@ class Ranking:
         )
 
     def _sessions(self) -> dict[tuple[int, int], float]:
-        """Group to its part: the sum of its best hits, the best group's the whole."""
+        """Return the part of the score of each session: the sum of its best hits, normalised."""
         by: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
         for key, score in self._base.items():
             by[self._found[key].group].append(score)

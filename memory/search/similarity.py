@@ -1,6 +1,6 @@
-"""Vectors as they are kept in SQL, and exact scoring of one scope's worth of them.
+"""Vectors as stored in SQL, and the exact similarity of one scope's vectors.
 
-Pure, over numpy (extras `chroma`, `onnx-minilm`).
+Pure, with numpy (extras `chroma`, `onnx-minilm`).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from memory.search.ranking import EQUAL, SimilarityScores
 JUDGES = (
     10,
     30,
-)  # rows that share words, by which an embedder is judged: with fewer they prove nothing
+)  # fewest rows that share words to judge an embedder, and most
 SURE_DEVIATIONS = 6.0  # standard deviations above chance
-SAME_VECTOR_SIMILARITY = 0.9999  # similarity of what is the same
-SAMPLE = 120  # rows at most that stand for all
+SAME_VECTOR_SIMILARITY = 0.9999  # of identical texts
+SAMPLE = 120  # most rows of a sample
 
 
 def pack_vector(vector: Sequence[float]) -> bytes:
-    """Return a vector at unit length as little-endian float32."""
+    """Return a vector, scaled to unit length, as little-endian float32."""
     import numpy as np
 
     array = np.asarray(vector, dtype="<f4")
@@ -39,7 +39,7 @@ def unpack_vector(data: bytes) -> list[float]:
 def near(query: Sequence[float], stored: Mapping[int, bytes]) -> SimilarityScores:
     """Return the cosine similarity of every row.
 
-    Vectors of another length than the query's are left out.
+    Vectors with another length than the query's are left out.
     """
     import numpy as np
 
@@ -57,10 +57,11 @@ def near(query: Sequence[float], stored: Mapping[int, bytes]) -> SimilarityScore
 
 
 def _tells(matrix: Any, hits: Sequence[int]) -> bool:
-    """Tell whether the vectors say something of their rows: those said one after the other are more
-    alike than any two, or those that share words are. One proof is enough: a list of facts has no
-    order, and of few hits nothing can be told. Rows of the very same words prove nothing. hits:
-    rows that share words, by their place.
+    """Tell whether the vectors say something about their rows.
+
+    They do if adjacent rows, or rows that share words, are more similar than any two rows. One
+    proof is enough: a list of facts has no order, and few hits prove nothing. Rows with identical
+    words prove nothing. hits: indexes of rows that share words.
     """
     import numpy as np
 
@@ -80,7 +81,7 @@ def _tells(matrix: Any, hits: Sequence[int]) -> bool:
 
 
 def _above_chance(similar: Any, chance: Any) -> bool:
-    """Tell whether similarities are surely higher than those of any two rows, by their mean."""
+    """Tell whether similarities are, on average, clearly higher than those of any two rows."""
     similar = similar[similar < SAME_VECTOR_SIMILARITY]
     return bool(
         len(similar)

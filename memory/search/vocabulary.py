@@ -1,6 +1,4 @@
-"""Words that search knows: those that carry no meaning, forms that no stemmer joins, days and
-months. Pure.
-"""
+"""Words that search knows: stop words, irregular forms, days and months. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One turn with memory: what is read for it, what is sent, and what is recorded of it.
+"""One turn with memory: what is read for it, what is sent, and what is recorded.
 
 May import everything of `memory` but `service`.
 """

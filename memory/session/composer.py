@@ -1,4 +1,4 @@
-"""From a request and what the store said of it to the prompt that is sent."""
+"""Composes the prompt of a request from the request and its snapshot."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from memory.session.context import TurnContext
 from memory.session.kept_summaries import KeptSummaries
 from memory.session.turn_store import LIGHT
 
-SHARES = (0.5, 0.25)  # of a prompt's tokens that it is cut to, after each refusal for its size
+SHARES = (0.5, 0.25)  # of a prompt's tokens to keep, after each context overflow
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """What is sent for one request.
 
-    messages: the history, after what is kept here where the client sends none of it. client: its
-    messages as they came, where the next request will begin with them. core, notes, splices,
+    messages: the history, preceded by the stored part if the client sends only the rest. client:
+    its messages as they came, if the next request will begin with them. core, notes, splices,
     recall, offered: what is added; notes and splices by message index. recalled: keys of the
-    passages in `recall`. tools_tokens: of what was offered first. previous: what the turn before
-    sent, for the beginning of these messages. seen: label to the block's version as the model sees
-    it.
+    passages in `recall`. tools_tokens: tokens of the tools first offered. previous: what the
+    previous turn sent for the beginning of these messages. seen: label to the block's version as
+    the model sees it.
     """
 
     messages: Messages
@@ -79,7 +79,7 @@ class Prompt:
         )
 
     def with_fitted(self, fitted: FittedContext) -> Prompt:
-        """Return the prompt of another fit: one that a compaction made goes on from nothing."""
+        """Return the prompt with another fit; after a compaction `previous` no longer applies."""
         plan = fitted.plan
         return replace(
             self,
@@ -91,16 +91,16 @@ class Prompt:
         )
 
     def without_memory(self) -> Prompt:
-        """Return the prompt with nothing of ours in it, so that none of it is believed placed."""
+        """Return the prompt without any memory, so that nothing counts as sent."""
         fitted = replace(self.fitted, plan=replace(self.plan, note=""))
         return replace(self, fitted=fitted, core="", notes={}, splices={}, offered=[], recall="")
 
     def sent_to(
         self, target: str, pieces: Sequence[bytes | Span], tokenizer: str
     ) -> SentPrompt | None:
-        """Return what the next turn goes on from, once this was sent to a target.
+        """Return what the next turn can reuse, once this was sent to a target.
 
-        None where something in it is not replayed, or stands elsewhere then.
+        None if something in it is not replayed, or will stand elsewhere.
         """
         after = self.messages.after
         if self.recall or not self.core or self.fitted.cut >= after.user:
@@ -131,16 +131,16 @@ class Composer:
             if snapshot.prepended
             else at_most(snapshot.turn, planned, ask.size, recall, bool(offered))
         )
-        room = self._context_budget(shown, other, most)
+        budget_left = self._context_budget(shown, other, most)
         sent = snapshot.sent if planned.epoch is snapshot.past.epoch and not recall else None
-        fitted = await self._fit(planned, room, sent)
+        fitted = await self._fit(planned, budget_left, sent)
         self._trace_eviction(fitted)
         messages, plan = snapshot.turn.messages, fitted.plan
         return Prompt(
             messages,
             None if turn.keeps_history else messages,
             fitted,
-            room,
+            budget_left,
             plan.epoch.core,
             plan.notes,
             plan.splices,
@@ -153,10 +153,10 @@ class Composer:
         )
 
     def recount(self, prompt: Prompt, told: tuple[int, int] | None) -> Prompt:
-        """Return a prompt that was refused for its size, counted anew.
+        """Return a prompt that overflowed, with its tokens counted again.
 
-        Remembers how far the count was from the truth. told: the tokens of the prompt and of the
-        window, where the refusal names them.
+        Remembers the error of the estimate. told: tokens of the prompt and of the window, if the
+        error names them.
         """
         fitted = recount_after_refusal(
             self._turn.snapshot.turn, prompt.fitted, prompt.budget, told[0] if told else None
@@ -168,7 +168,7 @@ class Composer:
     ) -> Prompt | None:
         """Cut a counted prompt to a half, then to a quarter.
 
-        told: see `recount`. Returns None when nothing more can go.
+        told: see `recount`. Returns None if nothing more can be removed.
         """
         before = prompt.fitted.tokens
         goal = int(before * SHARES[attempt])
@@ -188,7 +188,7 @@ class Composer:
             self._counter.correct(self._turn.ask.model, held, reported)
 
     def _shown_blocks(self) -> list[Block]:
-        """Return the blocks, without empty ones where nobody is named and nothing continued."""
+        """Return the blocks to show; for an unnamed user's first turn, without empty ones."""
         stranger = self._turn.stranger
         return [b for b in self._turn.snapshot.blocks.values() if not stranger or b.value]
 
@@ -213,24 +213,24 @@ class Composer:
             and waiting.epoch == planned.epoch.id
             and planned.note
             and waiting.note
-        ):  # what its rounds edited, they tell
+        ):  # the turn's own rounds show these edits
             notes = {**planned.notes, len(snapshot.turn.messages) - 1: waiting.note}
             return replace(planned, notes=notes, note=waiting.note, told=waiting.told)
         return planned
 
     async def _fit(
-        self, planned: epochs.PlacementPlan, room: ContextBudget, sent: SentPrompt | None
+        self, planned: epochs.PlacementPlan, budget_left: ContextBudget, sent: SentPrompt | None
     ) -> FittedContext:
         if not self._turn.injects:
             return FittedContext(planned)
         known = sent is not None and sent.tokenizer == self._turn.ask.tokenizer
         before = sent.fitted if sent is not None and known else None
-        return await fit(self._turn.snapshot.turn, planned, room, before)
+        return await fit(self._turn.snapshot.turn, planned, budget_left, before)
 
     async def _recall(self, planned: epochs.PlacementPlan) -> tuple[str, Sequence[int]]:
-        """Return what automatic recall adds, and the keys of its passages.
+        """Return the text of automatic recall, and the keys of its passages.
 
-        It is found once for a user's turn, the same while its tools run.
+        It is searched once for each user message, and stays the same while tools run.
         """
         turn, snapshot = self._turn, self._turn.snapshot
         messages, node, waiting = snapshot.turn.messages, snapshot.past.node, snapshot.waiting
@@ -247,7 +247,7 @@ class Composer:
             found = await relevant(turn.services.retrieval, scope_id, words, within)
         except StoreUnavailable:
             return "", []
-        # What the request holds is decoded for this, and looked at.
+        # This decodes and inspects the messages of the request.
         held = self._held_messages(planned)
         light = turn.ask.size <= LIGHT
         present = beginnings(held) if light else await asyncio.to_thread(beginnings, held)
@@ -255,7 +255,7 @@ class Composer:
         return render_recall(found, present, turn.ask.scope.tag, self._counter), keys
 
     def _held_messages(self, planned: epochs.PlacementPlan) -> Sequence[Json]:
-        """Return the messages that the request holds: not those that its epoch left behind."""
+        """Return the messages that the request sends, without those before the epoch's cut."""
         history = self._turn.snapshot.turn
         messages, mark = history.messages, history.mark
         if mark is None or mark.link != planned.epoch.cut:
@@ -266,7 +266,7 @@ class Composer:
     def _context_budget(
         self, shown: Sequence[Block], other: int, most: int | None
     ) -> ContextBudget:
-        """Return the room there is. other, most: see `ContextBudget`."""
+        """Return the available context. other, most: see `ContextBudget`."""
         turn, ask, snapshot = self._turn, self._turn.ask, self._turn.snapshot
         stored = KeptSummaries(
             turn.services.db,
@@ -315,9 +315,9 @@ def _prompt_tokens(usage: Json) -> object:
 
 
 def _versions_seen(plan: epochs.PlacementPlan, shown: Sequence[Block]) -> dict[str, int]:
-    """Map labels to versions as the model sees them.
+    """Map labels to block versions as the model sees them.
 
-    A change still waiting for its user message counts as unseen.
+    A change that still waits for a user message counts as unseen.
     """
     told = epochs.apply_overrides(plan.epoch.blocks, plan.told)
     return {b.label: b.version for b in shown if told.get(b.label) == b.value}

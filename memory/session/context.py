@@ -1,6 +1,6 @@
-"""One turn as its composer, its tool runner and its recorder share it.
+"""One turn, as its composer, tool runner and recorder share it.
 
-What is known when it begins does not change; what happens in it is `TurnProgress`.
+What is known at its start is frozen; what happens in it is `TurnProgress`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from memory.stores.sql.database import Database
 
 @dataclass(frozen=True, slots=True)
 class TurnServices:
-    """What a turn uses of the memory it belongs to. counter: of its model's tokens."""
+    """The parts of the memory that a turn uses. counter: counts tokens for its model."""
 
     db: Database
     lines: ConversationCache
@@ -48,8 +48,9 @@ class TurnServices:
 class RequestAttempt:
     """One attempt at a request.
 
-    claim: what it holds of what is in flight. shelf: where the next turn finds what this one
-    leaves. edited: its tools wrote. patience: what it may still wait for the store.
+    claim: what it holds in flight. shelf: cache entries of the scope, where the next turn finds
+    what this one leaves. edited: its tools changed blocks. patience: its remaining time for the
+    store.
     """
 
     claim: TurnClaim
@@ -58,11 +59,11 @@ class RequestAttempt:
     patience: StoreDeadline = field(default_factory=StoreDeadline)
 
     def edits(self, lines: ConversationCache, scope: bytes, done: bool) -> None:
-        """Let others read what its tools wrote.
+        """Make other turns read what this turn's tools wrote.
 
-        So must the next turn, unless all of it is `done`: what is late may come at any time. So
-        must it where somebody else wrote since this turn began: of what that changed, the blocks
-        alone are read again.
+        So must the next turn, unless all of it is `done`, since a late write may arrive at any
+        time; and so must it if somebody else wrote since this turn began: of those changes, only
+        the blocks are read again.
         """
         alone = self.shelf is not None and lines.shelf(scope) is self.shelf
         lines.forget(scope)
@@ -72,15 +73,16 @@ class RequestAttempt:
     def blocks(
         self, conn: Connection, shelf: block_rows.BlockSet, before: dict[str, Block]
     ) -> dict[str, Block]:
-        """Return those of a user as the turn leaves them. before: as it found them."""
+        """Return a user's blocks as the turn leaves them. before: as it found them."""
         return block_rows.all_of(conn, shelf) if self.edited and self.shelf is not None else before
 
 
 @dataclass(frozen=True, slots=True)
 class TurnIdentity:
-    """Which node and conversation a turn is recorded under.
+    """The node and conversation under which a turn is recorded.
 
-    adopted: the node is an earlier attempt's. head: the line's end as the turn found it.
+    adopted: the node is an earlier attempt's. head: the conversation's last node as the turn found
+    it.
     """
 
     node_id: int
@@ -95,9 +97,9 @@ class TurnIdentity:
 class TurnProgress:
     """What has happened in a turn so far.
 
-    scope_id: the scope's row, where there is one. rounds: finished ones of an earlier attempt, then
-    of this one. opened: the store has the request. unsaved: it did not take what tools would have
-    written.
+    scope_id: the scope's row, if it exists. rounds: finished rounds of an earlier attempt, then of
+    this one. opened: the store has the request. unsaved: the store did not take the edits of the
+    tools.
     """
 
     scope_id: int | None
@@ -109,7 +111,7 @@ class TurnProgress:
 
 @dataclass(frozen=True, slots=True)
 class TurnContext:
-    """One turn: what was asked, what the store said, and what it is to be recorded as."""
+    """One turn: the request, its snapshot, and its identity."""
 
     services: TurnServices
     ask: TurnRequest
@@ -130,12 +132,12 @@ class TurnContext:
 
     @property
     def keeps_history(self) -> bool:
-        """Whether the client sends its newest messages alone, and the rest is kept here."""
+        """Whether the client only sends its newest messages, and the rest is stored here."""
         return self.ask.explicit is not None and self.ask.messages.after.newest < 0
 
     @property
     def stranger(self) -> bool:
-        """Whether nobody is named and nothing is continued."""
+        """Whether no user is named and no conversation continued."""
         return not self.ask.scope.is_named and self.snapshot.past.node is None
 
 
@@ -146,7 +148,7 @@ def start_turn(
     attempt: RequestAttempt,
     policy: Policy,
 ) -> TurnContext:
-    """Find out what a turn is recorded as, and tell other turns of it."""
+    """Decide how a turn is recorded, and register it as in flight."""
     held = sum(len(b.value) for b in snapshot.blocks.values())
     rounds = _finished_rounds(ask, snapshot, attempt.claim)
     identity = _identify(ask, snapshot, attempt.claim, resumed=rounds is not None)
@@ -175,7 +177,7 @@ def start_turn(
 def _finished_rounds(
     ask: TurnRequest, snapshot: turn_reader.Snapshot, claim: TurnClaim
 ) -> Sequence[Json] | None:
-    """Return the rounds of an earlier attempt, None where this one does not go on with it."""
+    """Return the finished rounds of an earlier attempt; None if this one does not resume it."""
     ledger = snapshot.ledger
     if ledger is None or not claim.first:
         return None
@@ -190,8 +192,8 @@ def _identify(
 ) -> TurnIdentity:
     """Choose the node and the conversation.
 
-    The earlier attempt's node is gone on with, so that nothing is recorded twice. The conversation
-    is its own, the one named, the one continued, a fork of it, or a new one.
+    An earlier attempt's node is continued, so that nothing is recorded twice. The conversation is
+    that attempt's own, the one named, the one continued, a fork of it, or a new one.
     """
     waiting, found, node = snapshot.waiting, snapshot.conversation, snapshot.past.node
     adopted = (
@@ -223,12 +225,12 @@ def _identify(
         adopted,
         forked_from,
         found.head if found else None,
-        f"{new_id('explain')}{node_id:016x}",  # random, and where its record stands
+        f"{new_id('explain')}{node_id:016x}",  # random, followed by the key of its record
     )
 
 
 def _evict_continued(turn: TurnContext) -> None:
-    """Let nobody else go on from what is kept of the answer that a turn continues or replaces."""
+    """Remove cache entries that the turn continues or replaces, so that no other turn uses them."""
     ends = [n.chain for n in (turn.snapshot.past.node, turn.snapshot.waiting) if n]
     if turn.ask.explicit:
         ends.append(named_conversation_key(turn.ask.explicit))

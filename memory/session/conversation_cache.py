@@ -1,15 +1,13 @@
-"""The conversations under way as their newest turns left them, so that the next turn of each reads
-nothing.
+"""Caches the snapshots of active conversations, so that their next turn reads nothing.
 
-A line is what the store would answer to a request that resends exactly the history up to an answer
-of ours and adds to it; or, of a named user, a part of that history, where no other answer of theirs
-says the same as this one. It is believed only where nothing can have changed it: a turn takes the
-line it continues away, a turn that edits memory takes away all of its scope's, and any write that
-is not a turn's own (a job, the API, another process) takes away everything. What is not found here
-is read.
+An entry holds what the store would return for a request that resends the history up to one of our
+answers and adds to it; or, for a named user, a part of that history, if no other answer of that
+user has the same text. It is only used if nothing can have changed it: a turn takes the entry that
+it continues out of the cache, a turn that edits memory removes all entries of its scope, and any
+write that is not a turn's own (a job, the API, another process) clears the cache. What is not found
+here is read from the store.
 
-What all of them take is bounded in bytes, by an estimate that is not below the truth: a line's
-objects and its texts.
+The cache is bounded in bytes, by an estimate that is never too low: objects and texts of an entry.
 """
 
 from __future__ import annotations
@@ -22,25 +20,25 @@ from msgspec.json import encode
 from memory.stores.sql.database import Database
 from memory.stores.sql.turn_reader import Snapshot
 
-BYTES, SENT_BYTES = 12 << 20, 6 << 20  # in all, and of it for what was sent
-MAX_SENT_BYTES = SENT_BYTES // 4  # of what was sent in one conversation
+BYTES, SENT_BYTES = 12 << 20, 6 << 20  # of the whole cache, and of sent prompts in it
+MAX_SENT_BYTES = SENT_BYTES // 4  # of one conversation
 LINE, SHELF, BLOCK, CARRIER, PIECE_BYTES = (
     4000,
     500,
     300,
     1200,
     160,
-)  # bytes of one, its texts aside
-SPREAD = 8  # bytes that a byte of JSON takes once it is read, at most
+)  # bytes of one, without its texts
+SPREAD = 8  # most bytes of objects that a byte of JSON becomes
 
 
 def named_conversation_key(name: str) -> bytes:
-    """Return where the line of a conversation stands whose history is kept here, by its name."""
+    """Return the cache key of a conversation whose history is stored here."""
     return b"name " + name.encode("utf-8", "surrogatepass")
 
 
 def sent_bytes(line: Snapshot) -> int:
-    """Count the bytes that a line has for what was sent and said."""
+    """Return the size of an entry's sent prompt and kept history."""
     found = (
         sum(PIECE_BYTES + (len(p) if type(p) is bytes else 0) for p in line.sent.pieces)
         if line.sent
@@ -50,7 +48,7 @@ def sent_bytes(line: Snapshot) -> int:
 
 
 def own_bytes(line: Snapshot) -> int:
-    """Count the bytes that a line has without what was sent."""
+    """Return the size of an entry without its sent prompt."""
     past, behind, answer = line.past, line.behind, line.kept.answer if line.kept else {}
     found = (
         LINE
@@ -67,13 +65,14 @@ def own_bytes(line: Snapshot) -> int:
 
 @dataclass(slots=True, eq=False)
 class ScopeEntries:
-    """The lines of one scope, by the link of the answer they end in, or by `called`."""
+    """The entries of one scope, by the link of their last answer, or by conversation name."""
 
     lines: dict[bytes, Snapshot] = field(default_factory=dict)
 
     def find_ending(self, digest: bytes) -> tuple[bytes, int] | None:
-        """Return where the line stands that ends in an answer of this digest, and that answer's
-        node; None for none, and for several.
+        """Return the key of the entry whose last answer has this digest, and its node.
+
+        None if there is no such entry, or several.
         """
         found = [
             (link, node.id)
@@ -84,9 +83,9 @@ class ScopeEntries:
 
 
 class ConversationCache:
-    """All that are kept; the oldest leave first.
+    """The cached snapshots; the oldest are evicted first.
 
-    held: bytes of all of them. sent: of it what was sent.
+    held: bytes of all of them. sent: bytes of their sent prompts.
     """
 
     def __init__(self, db: Database) -> None:
@@ -96,9 +95,9 @@ class ConversationCache:
         self.held = self.sent = 0
 
     def shelf(self, scope: bytes) -> ScopeEntries | None:
-        """Return where the lines of a scope stand now: another object once they were forgotten.
+        """Return the current entries of a scope; another object after they were forgotten.
 
-        None where none can be kept.
+        None if nothing can be cached.
         """
         version = self._db.version
         if version != self._version:
@@ -113,7 +112,7 @@ class ConversationCache:
         return found
 
     def take(self, shelf: ScopeEntries | None, link: bytes) -> Snapshot | None:
-        """Return the line that ends in the answer at this link. It is nobody else's from now on."""
+        """Remove and return the entry of the answer at this link."""
         if shelf is None or (found := shelf.lines.pop(link, None)) is None:
             return None
         self._subtract(found)
@@ -129,9 +128,9 @@ class ConversationCache:
         self.sent -= sent
 
     def keep(self, scope: bytes, began: ScopeEntries | None, link: bytes, line: Snapshot) -> None:
-        """Keep a line for the next turn.
+        """Cache a snapshot for the next turn.
 
-        began: the scope's shelf when what is in the line was read.
+        began: the scope's entries when the snapshot was read.
         """
         if began is None or self.shelf(scope) is not began:
             return
@@ -156,18 +155,19 @@ class ConversationCache:
                 self.held -= SHELF
 
     def _lighten(self) -> None:
-        """Leave the oldest lines without what was sent: their next turns read no more, but send
-        all of it anew.
+        """Drop the sent prompts of the oldest entries.
+
+        Their next turns read nothing more, but encode the whole prompt again.
         """
         for shelf in self._shelves.values():
-            for there in shelf.lines.values():
-                self._subtract_sent(there)
-                there.sent = there.kept = None
+            for entry in shelf.lines.values():
+                self._subtract_sent(entry)
+                entry.sent = entry.kept = None
                 if self.sent <= SENT_BYTES * 3 // 4:
                     return
 
     def forget(self, scope: bytes) -> None:
-        """Take away what is kept of a scope, now and by the turns of it that are under way."""
+        """Remove a scope's entries; running turns of it will not add theirs."""
         if (gone := self._shelves.pop(scope, None)) is not None:
             self.held -= SHELF
             for line in gone.lines.values():

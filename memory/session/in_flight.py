@@ -1,7 +1,7 @@
-"""What the turns under way in this process hold: their requests, nodes and continuations.
+"""What the running turns of this process hold: requests, nodes and continuations.
 
-A duplicate of a request waits for the first attempt at it; of the turns that continue one answer in
-different ways, the first keeps the conversation; the search index waits for open nodes.
+A duplicate of a request waits for its first attempt; of several turns that continue one answer
+differently, the first keeps the conversation; the search index waits for open nodes.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import asyncio
 
 
 class InFlight:
-    """The turns under way.
+    """The running turns.
 
-    nodes: their open nodes. continued: the nodes that they continue, each with the history that the
-    first of them has. requests: what names them among their retries.
+    nodes: their open nodes. continued: the nodes that they continue, each with the history of the
+    first to do so. requests: keys of their requests.
     """
 
     def __init__(self) -> None:
@@ -22,12 +22,12 @@ class InFlight:
         self.requests: dict[bytes, asyncio.Event] = {}
 
     async def wait_for(self, request: bytes) -> None:
-        """Wait until no attempt at a request is under way."""
+        """Wait until no attempt at a request is running."""
         while (flight := self.requests.get(request)) is not None:
             await flight.wait()
 
     def claim(self, request: bytes | None) -> TurnClaim:
-        """Return what a turn holds; None: it is never repeated."""
+        """Return the claim of a turn; None for a request that is never repeated."""
         first = request is not None and request not in self.requests
         if request is not None and first:
             self.requests[request] = asyncio.Event()
@@ -35,9 +35,9 @@ class InFlight:
 
 
 class TurnClaim:
-    """What one turn holds of what is in flight.
+    """What one turn holds.
 
-    first: no other attempt at its request was under way when it began.
+    first: no other attempt at its request was running when it began.
     """
 
     def __init__(self, in_flight: InFlight, request: bytes | None, first: bool) -> None:
@@ -49,23 +49,23 @@ class TurnClaim:
         self._holds_request = first
 
     def is_open(self, node: int) -> bool:
-        """Tell whether a turn under way has this node."""
+        """Tell whether a running turn has this node."""
         return node in self._in_flight.nodes
 
     def hold_node(self, node: int) -> None:
-        """Tell others that this node is open, until it is released."""
+        """Mark this node as open until the claim is released."""
         self._node = node
         self._in_flight.nodes.add(node)
 
     def is_first_to_continue(self, node: int, history: bytes) -> bool:
-        """Tell whether no other turn under way continues this node by another history."""
+        """Tell whether no other running turn continues this node with another history."""
         if self._in_flight.continued.setdefault(node, history) != history:
             return False
         self._continued = node
         return True
 
     def release(self) -> None:
-        """Let a duplicate of the request go on. Safe to call again."""
+        """Let a waiting duplicate of the request continue. Safe to call again."""
         if self._node is not None:
             self._in_flight.nodes.discard(self._node)
         if self._continued is not None:

@@ -1,4 +1,4 @@
-"""The kept summaries of one scope, as a turn reads and writes them."""
+"""The stored summaries of one scope, as a turn reads and writes them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from memory.stores.sql.jobs import under_way
 from memory.stores.sql.scopes import ScopeOwner, get_or_create
 from memory.stores.sql.statements import put_row
 
-READ_SECONDS, SAVE_SECONDS = 0.5, 0.25  # for the kept summaries, and for a new one
+READ_SECONDS, SAVE_SECONDS = 0.5, 0.25
 
 
 @dataclass(slots=True)
 class KeptSummaries:
-    """The kept summaries of one scope, as `fit` asks for them.
+    """The stored summaries of one scope, as the compaction uses them.
 
-    found: the conversation this turn goes on, None for none. into: the one that new ones belong to,
-    None where nothing is stored. notes: told what went wrong. behind: the link of what was said
-    before the request's messages, and what stands for it: a summary that need not be kept.
+    found: the conversation this turn continues, None for none. into: the conversation of new
+    summaries, None if nothing is stored. notes: collects failures. behind: link of the part before
+    the request's messages, with its summary, which need not be stored.
     """
 
     db: Database
@@ -41,7 +41,7 @@ class KeptSummaries:
     behind: tuple[bytes, str] | None = None
 
     async def load(self, links: Sequence[bytes]) -> list[tuple[bytes, str]]:
-        """Return those of histories that end in one of these links, each with its link.
+        """Return the summaries of histories that end in one of these links, with the link.
 
         Raises StoreUnavailable.
         """
@@ -62,7 +62,7 @@ class KeptSummaries:
         return found
 
     async def is_coming(self) -> bool:
-        """Tell whether one is being made. Raises StoreUnavailable."""
+        """Tell whether a summary is being made in the background. Raises StoreUnavailable."""
         if (found := self.found) is None:
             return False
         with self.patience.of(READ_SECONDS) as seconds:
@@ -71,7 +71,7 @@ class KeptSummaries:
             )
 
     async def save(self, link: bytes, text: str, count: int) -> None:
-        """Keep one, of `count` messages, for the histories that go on from this link."""
+        """Store a summary of `count` messages for the histories that continue this link."""
         if self.into is None:
             return
 
@@ -89,9 +89,7 @@ class KeptSummaries:
                 created_at=time.time(),
             )
 
-        keeping = asyncio.ensure_future(
-            self._write_kept(work)
-        )  # a store that is late goes on with it by itself
+        keeping = asyncio.ensure_future(self._write_kept(work))  # a late write completes by itself
         with self.patience.of(SAVE_SECONDS) as seconds:
             await asyncio.wait([keeping], timeout=seconds)
 
@@ -99,4 +97,4 @@ class KeptSummaries:
         try:
             await self.db.write(work)
         except (StoreUnavailable, Erased):
-            self.notes.append("the summary could not be kept")
+            self.notes.append("the summary could not be stored")

@@ -1,7 +1,7 @@
-"""What becomes of a turn in the store: opened, then finished, failed or taken back.
+"""Records a turn in the store: opened, then finished, failed or taken back.
 
-Promises kept here: the request is durable while the upstream works; the answer is durable before
-the client is told it is done, or goes to the spill file.
+The request is durable while the upstream works. The answer is durable before the client is told
+that it is complete, or goes to the recovery log.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from memory.stores.sql import scopes, turn_writer
 from memory.stores.sql.blocks import BlockSet
 from memory.stores.sql.jobs import QueuedJob
 
-# for the answer before it is spilled, of what is left of the turn's patience
+# for the answer, before it goes to the recovery log; limited by the turn's patience
 WRITE_SECONDS = 0.8
-TOGETHER_SECONDS = 0.25  # for request and answer at once, which hold the whole answer up
+TOGETHER_SECONDS = 0.25  # for request and answer at once, which delays the whole answer
 
 
 class TurnRecorder:
@@ -47,7 +47,7 @@ class TurnRecorder:
 
     @property
     def can_defer_opening(self) -> bool:
-        """Whether the request may be written together with an answer that comes within moments."""
+        """Whether the request may be written together with its answer, if that comes soon."""
         turn = self._turn
         return (
             turn.is_recording
@@ -59,7 +59,7 @@ class TurnRecorder:
     async def open(self, prompt: Prompt) -> None:
         """Make the request durable.
 
-        Raises StoreUnavailable or Erased; it is then lost to the memory.
+        Raises StoreUnavailable or Erased; the memory then does not record it.
         """
         turn, progress = self._turn, self._turn.progress
         if not turn.is_recording or progress.opened:
@@ -74,10 +74,10 @@ class TurnRecorder:
     async def finish(
         self, prompt: Prompt, outcome: TurnOutcome, sent: SentPrompt | None = None
     ) -> bool:
-        """Record the answers, and the request with them where it was not written yet.
+        """Record the answers, and the request if it was not written yet.
 
-        A store that fails now is spilled to a file. sent: what the next turn goes on from. Returns
-        False where nothing of the turn is kept.
+        If the store fails, the record goes to the recovery log. sent: what the next turn can reuse.
+        Returns False if nothing of the turn is kept.
         """
         turn, store = self._turn, self._turn.store
         if self._over or self._lost or not turn.is_recording:
@@ -102,9 +102,9 @@ class TurnRecorder:
             )
             self._cache_for_next_turn(prompt, RecordedTurn(record, head, blocks), sent)
         except Erased:
-            pass  # the user was erased while this ran: nothing of it may stay
+            pass  # the user was erased meanwhile: nothing may be stored
         except StoreUnavailable:
-            # With the request unwritten, the client was told nothing yet.
+            # The request is not written, so nothing was sent to the client yet.
             return opening is None and await store.spill(record)
         finally:
             self.release()
@@ -113,7 +113,7 @@ class TurnRecorder:
     async def fail(self, prompt: Prompt) -> None:
         """End the turn without an answer.
 
-        What the request said stays, and a repetition of it is a retry.
+        The request stays recorded, and its repetition is a retry.
         """
         turn = self._turn
         if self._over or self._lost or not turn.is_recording:
@@ -121,18 +121,18 @@ class TurnRecorder:
             return
         try:
             with turn.attempt.patience.of(WRITE_SECONDS) as seconds:
-                async with asyncio.timeout(seconds):  # the client has not been told why yet
+                async with asyncio.timeout(seconds):  # the client is still waiting for the error
                     await (self._note_failure() if turn.progress.opened else self.open(prompt))
             self._over = True
         except (StoreUnavailable, Erased, TimeoutError):
-            turn.progress.trace.notes.append("the failed attempt could not be noted")
+            turn.progress.trace.notes.append("the failed attempt could not be recorded")
         finally:
             self.release()
 
     async def drop(self) -> None:
-        """Take the opened turn back (the upstream refused its credentials).
+        """Remove the opened turn (the upstream refused its credentials).
 
-        A store that is late goes on with it by itself.
+        A late write completes by itself.
         """
         self._over = True
         turn, scope_id = self._turn, self._turn.progress.scope_id
@@ -150,7 +150,7 @@ class TurnRecorder:
             self.release()
 
     async def proven(self) -> bool:
-        """Tell whether an upstream ever answered this tenant, as far as the store can tell."""
+        """Tell whether an upstream ever answered this tenant, as far as the store shows."""
         tenant = self._turn.ask.scope.tenant
         try:
             return await self._turn.services.db.read(
@@ -160,7 +160,7 @@ class TurnRecorder:
             return False
 
     def release(self) -> None:
-        """Let a duplicate of this request go on. Safe to call again."""
+        """Let a waiting duplicate of this request continue. Safe to call again."""
         self._turn.attempt.claim.release()
 
     async def _note_failure(self) -> None:
@@ -182,17 +182,17 @@ class TurnRecorder:
     def _cache_for_next_turn(
         self, prompt: Prompt, recorded: RecordedTurn, sent: SentPrompt | None
     ) -> None:
-        """Keep what the next turn of this conversation would read."""
+        """Cache what the next turn of this conversation would read."""
         turn, lines = self._turn, self._turn.services.lines
         turn.services.retrieval.indexing.notify_added()
         scope, line = turn.ask.scope.key, turn.identity.conversation
-        if line.explicit:  # where it stands now: another turn may have left it since this one began
+        if line.explicit:  # at its current end, which another turn may have moved
             lines.take(lines.shelf(scope), named_conversation_key(line.name))
         if (found := next_snapshot(turn, prompt, recorded, sent)) is not None:
             lines.keep(scope, turn.attempt.shelf, *found)
 
     async def _jobs(self, prompt: Prompt, answers: Sequence[Json]) -> list[QueuedJob]:
-        """Return what follows this turn in the background; it is written with the turn."""
+        """Return the background jobs of this turn, which are written together with it."""
         turn, ask = self._turn, self._turn.ask
         jobs: list[QueuedJob] = []
         if ask.scope.is_named:
@@ -213,7 +213,7 @@ class TurnRecorder:
         try:
             found = await plan_summary(turn.snapshot.turn, prompt.fitted, prompt.budget, answers)
         except StoreUnavailable:
-            return []  # the next turn looks again
+            return []  # the next turn tries again
         if found is None:
             return []
         return [summarization.job_of(found, turn.identity.conversation.id, turn.ask.model)]

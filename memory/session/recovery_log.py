@@ -1,5 +1,6 @@
-"""Turns whose record the store refused after their answer had left: kept in an fsynced file,
-replayed at the next start.
+"""The recovery log: records of turns that the store refused after the answer was sent.
+
+They are kept in a file with fsync and replayed at the next start.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ MEMBERS = {
 
 
 class RecoveryLog:
-    """One file of JSON lines beside the database, and `spill.bad` for those that cannot be read
-    back. path None: nowhere to spill (in-memory databases of tests).
+    """A file of JSON lines beside the database, and `spill.bad` for unreadable ones.
+
+    path: None for no file (in-memory databases of tests).
     """
 
     def __init__(self, path: Path | None, secret: bytes) -> None:
@@ -51,7 +53,7 @@ class RecoveryLog:
         self._writing = threading.Lock()
 
     async def keep(self, record: TurnRecord) -> None:
-        """Appends the record and fsyncs. Raises OSError when that fails too."""
+        """Append a record with fsync. Raises OSError."""
         if self._path is not None:
             await asyncio.to_thread(self._append, pack_record(record))
 
@@ -61,10 +63,9 @@ class RecoveryLog:
             _append(self._path, [msgspec.json.encode(data)])
 
     def load(self) -> list[TurnRecord]:
-        """Return the records kept so far, oldest first.
+        """Return the records, oldest first.
 
-        What is none is set aside, and told in the log: a line that was torn, or that another
-        version wrote.
+        An unreadable line, torn or of another version, is set aside and logged.
         """
         if self._path is None or self._bad is None:
             return []
@@ -85,9 +86,8 @@ class RecoveryLog:
                     ValueError,
                     AttributeError,
                 ) as e:
-                    log.error(  # noqa: TRY400 - not what it says: that is what somebody said
-                        "a line of %s is no record that can be replayed (%s): it is set aside "
-                        "in %s",
+                    log.error(  # noqa: TRY400 - without its content, which is a user's
+                        "a line of %s cannot be replayed (%s): it is set aside in %s",
                         self._path,
                         type(e).__name__,
                         self._bad,
@@ -99,13 +99,13 @@ class RecoveryLog:
         return found
 
     def set_aside(self, record: TurnRecord) -> None:
-        """Keep a record beside the others that the store will never take."""
+        """Move a record that the store will never accept to `spill.bad`."""
         if self._bad is not None:
             with self._writing:
                 _append(self._bad, [msgspec.json.encode(pack_record(record))])
 
     def forget(self, tenant: str, user: str) -> None:
-        """Take an erased user's records out of the files, and what may be one of theirs."""
+        """Remove an erased user's records from the files, and those that may be theirs."""
         name = msgspec.json.encode(user)
 
         def theirs(line: bytes, data: dict[str, Any] | None) -> bool:
@@ -115,13 +115,11 @@ class RecoveryLog:
         self._drop(theirs)
 
     def forget_conversation(self, key: int) -> None:
-        """Take a deleted conversation's records out of the files. key: its row's."""
+        """Remove a deleted conversation's records from the files. key: of its row."""
         self._drop(lambda line, data: data is not None and data.get("conversation") == key)
 
     def _drop(self, which: Callable[[bytes, dict[str, Any] | None], bool]) -> None:
-        """A record that is kept meanwhile stays, and so do the others' wherever this is
-        interrupted.
-        """
+        """Remove records; the others survive an interruption at any point."""
         with self._writing:
             for path in (self._path, self._bad):
                 if path is not None and path.exists():
@@ -139,7 +137,7 @@ def _lines(path: Path) -> list[bytes]:
 
 
 def _append(path: Path, lines: Sequence[bytes]) -> None:
-    """Add lines and fsyncs: all of them, or none where that fails."""
+    """Append lines with fsync: all of them, or none if that fails."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         size = os.fstat(fd).st_size
@@ -148,14 +146,14 @@ def _append(path: Path, lines: Sequence[bytes]) -> None:
             _write(fd, [b"\n"] * torn + [part for line in lines for part in (line, b"\n")])
         except OSError:
             with contextlib.suppress(OSError):
-                os.ftruncate(fd, size)  # half a line would tear the next one too
+                os.ftruncate(fd, size)  # half a line would damage the next one too
             raise
     finally:
         os.close(fd)
 
 
 def _rewrite(path: Path, lines: Sequence[bytes]) -> None:
-    """Leave these lines alone in the file; without any there is no file."""
+    """Replace the file's content by these lines; without lines, remove the file."""
     part = path.with_name(f".{path.name}.part")
     if lines:
         fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -179,7 +177,7 @@ def _write(fd: int, parts: Sequence[bytes]) -> None:
 
 
 def _decode(line: bytes) -> dict[str, Any] | None:
-    """Return a record as it stands in the file; None for a torn one."""
+    """Decode a record of the file; None for a torn one."""
     try:
         return msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeError):
@@ -187,7 +185,7 @@ def _decode(line: bytes) -> dict[str, Any] | None:
 
 
 def pack_record(r: TurnRecord) -> dict[str, Any]:
-    """Return the record as JSON data; the server's secret stays out of it."""
+    """Return the record as JSON data, without the server's secret."""
     scope = r.owner.scope
     epoch = None
     if r.epoch:
@@ -209,7 +207,7 @@ def pack_record(r: TurnRecord) -> dict[str, Any]:
 
 
 def unpack_record(data: dict[str, Any], secret: bytes) -> TurnRecord:
-    """Return the record that was packed so. Raises what it raises for data that is none."""
+    """Return a record from `pack_record`'s data. Raises various errors for other data."""
 
     def raw(value: str | None) -> bytes | None:
         return None if value is None else msgspec.convert(value, bytes)

@@ -1,4 +1,4 @@
-"""What a caller asks of the memory: one request, and how the memory as a whole behaves."""
+"""What a caller asks of the memory: one request, and the policy of the memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memory.scope import Scope
 class Policy:
     """How this memory behaves.
 
-    Seconds throughout. ahead: summaries are made in the background, before they are needed.
+    Times are in seconds. ahead: make summaries in the background before they are needed.
     """
 
     blocks: Mapping[str, Block] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Policy:
 
 @dataclass(slots=True)
 class TurnRequest:
-    """One request. mode: full, read or write.
+    """One request.
 
     rest: a digest of the body's other members; with the history it names the request among its
     retries, beside the client's own idempotency key. certain: the client says that this is a retry.

@@ -20,13 +20,13 @@ from memory.tools import ToolCall
 
 
 async def begin_session(turn: TurnContext) -> Session:
-    """Compose a turn's prompt; afterwards everything to place is there."""
+    """Compose a turn's prompt and return its session."""
     composer = Composer(turn)
     return Session(turn, composer, await composer.compose())
 
 
 class Session:
-    """One request's view of the memory. prompt: what is to be sent now."""
+    """One request's view of the memory. prompt: what to send now."""
 
     def __init__(self, turn: TurnContext, composer: Composer, prompt: Prompt) -> None:
         self.prompt = prompt
@@ -63,7 +63,7 @@ class Session:
 
     @property
     def unsaved(self) -> bool:
-        """Whether the store did not take what its tools would have written."""
+        """Whether the store did not take the edits of its tools."""
         return self._turn.progress.unsaved
 
     @property
@@ -75,10 +75,10 @@ class Session:
         return self._recorder.can_defer_opening
 
     async def compact_harder(self, attempt: int, told: tuple[int, int] | None = None) -> bool:
-        """Cut the prompt to a half, then a quarter, after the upstream refused it for its size.
+        """Cut the prompt to a half, then a quarter, after a context overflow.
 
-        told: the tokens of the prompt and of the window, where the refusal names them. False when
-        nothing more can go.
+        told: tokens of the prompt and of the window, if the error names them. Returns False if
+        nothing more can be removed.
         """
         if not self._turn.injects:
             return False  # a summary would have to be placed
@@ -92,40 +92,40 @@ class Session:
         return True
 
     def inject_nothing(self) -> None:
-        """Note that the target took only the client's own body: nothing of ours was in it."""
+        """Note that the target only accepted the client's own body, without memory."""
         self.prompt = self.prompt.without_memory()
         self.trace.notes.append(
             "the target refused the request with memory in it; the client's own was sent"
         )
 
     def remember_sent_prompt(self, target: str, pieces: Sequence[bytes | Span]) -> None:
-        """Keep what was sent for the messages of this turn, for the next one to go on from."""
+        """Keep what was sent in this turn, so that the next one can reuse it."""
         self._sent = self.prompt.sent_to(target, pieces, self._turn.ask.tokenizer) or self._sent
 
     def calibrate_token_counter(self, usage: Json | None) -> None:
-        """Let the token estimate learn from what the upstream counted."""
+        """Correct the token estimate by what the upstream counted."""
         self._composer.calibrate(self.prompt, usage)
 
     async def run(self, calls: Sequence[ToolCall], reply: Json) -> list[str]:
-        """Run one round's calls. See `ToolRunner.run`."""
+        """Run one round's calls; see `ToolRunner.run`."""
         return await self._tools.run(calls, reply, self.prompt.offered)
 
     async def open(self) -> None:
-        """Make the request durable. See `TurnRecorder.open`."""
+        """Make the request durable; see `TurnRecorder.open`."""
         await self._recorder.open(self.prompt)
 
     async def finish(self, outcome: TurnOutcome) -> bool:
-        """Record how the turn ended. See `TurnRecorder.finish`."""
+        """Record how the turn ended; see `TurnRecorder.finish`."""
         return await self._recorder.finish(self.prompt, outcome, self._sent)
 
     async def fail(self) -> None:
-        """End the turn without an answer. See `TurnRecorder.fail`."""
+        """End the turn without an answer; see `TurnRecorder.fail`."""
         await self._recorder.fail(self.prompt)
 
     async def drop_all(self) -> None:
-        """Take the opened turn back. See `TurnRecorder.drop`."""
+        """Remove the opened turn; see `TurnRecorder.drop`."""
         await self._recorder.drop()
 
     async def proven(self) -> bool:
-        """Tell whether an upstream ever answered this tenant. See `TurnRecorder.proven`."""
+        """Tell whether an upstream ever answered this tenant; see `TurnRecorder.proven`."""
         return await self._recorder.proven()

@@ -1,5 +1,7 @@
-"""How long a turn waits for its store: all its waits together, so that a store that is stuck costs
-each client the same little, however many rounds its turn has."""
+"""Limits the total time that a turn waits for its store.
+
+A stuck store thus costs each client the same, however many rounds its turn has.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,13 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-TURN_SECONDS = 0.8  # with what a search waits for its index (`indexing`), one second
+TURN_SECONDS = 0.8  # plus the wait of a search for its index: one second
 
 
 class StoreDeadline:
     """The seconds that are left to one turn.
 
-    A read that its request cannot do without is not of them.
+    A read that its request cannot continue without is not counted.
     """
 
     def __init__(self, seconds: float = TURN_SECONDS) -> None:
@@ -21,7 +23,7 @@ class StoreDeadline:
 
     @contextlib.contextmanager
     def of(self, most: float) -> Iterator[float]:
-        """Gives the seconds that one wait may take, `most` at the most; what it takes is spent."""
+        """Yield the seconds that one wait may take, at most `most`; then deduct the time taken."""
         granted, began = min(most, self.left), time.monotonic()
         try:
             yield granted

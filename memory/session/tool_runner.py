@@ -1,4 +1,4 @@
-"""The memory calls of one turn, run round by round and written with their ledger entry."""
+"""Runs the memory calls of a turn, round by round, and writes them with their ledger entry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memory.stores.sql import passage_lifecycle as fact_rows
 from memory.stores.sql import scopes, turn_writer
 from memory.stores.sql.blocks import BlockSet
 
-EDIT_SECONDS = 0.5  # for the edits of one round
+EDIT_SECONDS = 0.5  # for the edits of a round
 UNAVAILABLE = (
     "Error: the memory is unavailable right now, nothing was saved. Answer without it, and say so "
     "if it matters."
@@ -24,34 +24,34 @@ UNAVAILABLE = (
 
 
 class ToolRunner:
-    """Runs the calls of one turn. seen: label to the block's version that the model was shown."""
+    """Runs the calls of one turn. seen: label to the block's version shown to the model."""
 
     def __init__(self, turn: TurnContext, seen: Mapping[str, int]) -> None:
         self._turn = turn
-        self._seen = dict(seen)  # its own edits are added
+        self._seen = dict(seen)  # updated by its own edits
 
     async def run(
         self, calls: Sequence[tools.ToolCall], reply: Json, offered: Sequence[Json]
     ) -> list[str]:
-        """Run one round's calls.
+        """Run one round's calls and return one result for each.
 
-        reply: the completion they came in, for the ledger. offered: the tools that it may call.
-        Returns a result a call; never raises for what a tool or the store did.
+        reply: the completion that contains them, for the ledger. offered: the tools that may be
+        called. Never raises for a failure of a tool or the store.
         """
         started = time.perf_counter()
         turn, progress = self._turn, self._turn.progress
         context = self._tool_context(offered)
-        # Else the store did not even take the request.
+        # Otherwise the store did not even take the request.
         stored = progress.opened or not turn.is_recording
         searched = await tools.run_searches(calls, context) if stored else {}
         done = False
         try:
             by_place = await self._edit(calls, reply, context, searched)
-            done = turn.ask.scope.is_named  # a branch has blocks of its own
+            done = turn.ask.scope.is_named  # a branch has its own blocks
         except (StoreUnavailable, Erased):
             progress.unsaved = True
             by_place = {**dict.fromkeys(range(len(calls)), UNAVAILABLE), **searched}
-        finally:  # a client that leaves may do so the moment it is written
+        finally:  # a client may leave at the moment it is written
             if any(c.name in WRITES for c in calls):
                 turn.attempt.edits(turn.services.lines, turn.ask.scope.key, done)
         results = [by_place[i] for i in range(len(calls))]
@@ -66,7 +66,7 @@ class ToolRunner:
         context: tools.ToolContext,
         searched: Mapping[int, str],
     ) -> dict[int, str]:
-        """Run what is no search, and write it with the round. Raises StoreUnavailable, Erased."""
+        """Run the edits, and write them with the round. Raises StoreUnavailable, Erased."""
         turn, progress = self._turn, self._turn.progress
         if not turn.is_recording:
             return {**searched, **tools.refuse_calls(calls, context)}

@@ -1,4 +1,4 @@
-"""The explain record: what was done to one request. Pure."""
+"""The explain record: what the memory did to one request. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ MAX_USAGE_MEMBERS = 64  # of one object that are kept: upstreams tell a dozen
 
 @dataclass(slots=True)
 class InjectedTokens:
-    """What was put into the request.
+    """What was added to the request.
 
-    core: None where it is the epoch's, which is on record itself. history: messages kept here that
-    went before the client's.
+    core: None if it is the epoch's, which is stored itself. history: number of stored messages
+    before the client's.
     """
 
     core: str | None
@@ -31,9 +31,9 @@ class InjectedTokens:
 
 @dataclass(slots=True)
 class ExplainTrace:
-    """What the record is made of, gathered while the turn runs.
+    """Collects the content of the record while the turn runs.
 
-    rounds: the usage that each told.
+    rounds: the usage that each round reported.
     """
 
     tools: list[Json] = field(default_factory=list)
@@ -45,7 +45,7 @@ class ExplainTrace:
     def to_json(self, plan: PlacementPlan, put: InjectedTokens, injected: int, prompt: int) -> Json:
         """Return the record's members.
 
-        injected, prompt: tokens of what was put in and of the whole request.
+        injected, prompt: tokens of what was added, and of the whole request.
         """
         return {
             "epoch": {"id": plan.epoch.id, "began": plan.reason or None},

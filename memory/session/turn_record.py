@@ -1,6 +1,6 @@
-"""What is written of a turn, as rows say it: its request, its answers, its explain record.
+"""Builds the records of a turn: its request, its answers, its explain record.
 
-Looks at all that was said, which may take long; writes nothing.
+Inspects all messages of the turn, which may take long; writes nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from memory.stores.sql.messages import contents_of
 from memory.stores.sql.turn_reader import ConversationState, Snapshot
 from memory.stores.sql.turn_writer import PendingTurn, TurnRecord
 
-BYTES_A_TOKEN = 4  # roughly, where nothing was counted
+BYTES_A_TOKEN = 4  # a rough estimate, if nothing was counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class TurnOutcome:
 
 
 def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
-    """Return what is written of a request before its answer."""
+    """Build what is written of a request before its answer."""
     snapshot, identity = turn.snapshot, turn.identity
     history, tag = snapshot.turn, turn.ask.scope.tag
     node = new_node(identity.node_id, identity.conversation.id, history, snapshot.past, prompt.plan)
@@ -76,7 +76,7 @@ def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
 
 
 def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> TurnRecord:
-    """Return what is written of a turn with its answers."""
+    """Build what is written of a turn with its answers."""
     snapshot, identity, plan = turn.snapshot, turn.identity, prompt.plan
     history, past = snapshot.turn, snapshot.past
     nodes = [_answered_node(turn, prompt, outcome, i) for i in range(len(outcome.answers))]
@@ -112,7 +112,7 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
 
 
 def _answered_node(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome, index: int) -> TurnNode:
-    """Return the node of one of the answers."""
+    """Build the node of one of the answers."""
     snapshot, identity, answer = turn.snapshot, turn.identity, outcome.answers[index]
     node = new_node(
         identity.node_id if index == 0 else new_key(),
@@ -136,7 +136,7 @@ def _answered_node(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome, inde
 
 
 def explain_record(turn: TurnContext, prompt: Prompt, more: Mapping[str, object]) -> Json:
-    """Return what was done to the request. more: further members."""
+    """Build the explain record of the request. more: further members."""
     ask, identity = turn.ask, turn.identity
     injected = InjectedTokens(
         None if prompt.core and ask.mode == "full" else prompt.core,
@@ -161,7 +161,10 @@ def explain_record(turn: TurnContext, prompt: Prompt, more: Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class RecordedTurn:
-    """A turn that the store took. head: the line's newest node. blocks: as the turn left them."""
+    """A turn that the store accepted.
+
+    head: the conversation's newest node. blocks: as the turn left them.
+    """
 
     record: TurnRecord
     head: int
@@ -171,11 +174,11 @@ class RecordedTurn:
 def next_snapshot(
     turn: TurnContext, prompt: Prompt, recorded: RecordedTurn, sent: SentPrompt | None
 ) -> tuple[bytes, Snapshot] | None:
-    """Return what the next turn of this conversation would read, and where it looks for it.
+    """Return the snapshot that the next turn of this conversation would read, with its key.
 
-    None where it is not as plain as that turn will ask for it.
+    None unless the next turn simply continues this one.
     """
-    if not _goes_on_plainly(turn, recorded):
+    if not _continues_simply(turn, recorded):
         return None
     snapshot, record, line = turn.snapshot, recorded.record, turn.identity.conversation
     node, past, plan = record.nodes[0], snapshot.past, prompt.plan
@@ -205,8 +208,8 @@ def next_snapshot(
     return named_conversation_key(line.name), found
 
 
-def _goes_on_plainly(turn: TurnContext, recorded: RecordedTurn) -> bool:
-    """Tell whether the next turn goes on from a turn's one answer, and from its epoch."""
+def _continues_simply(turn: TurnContext, recorded: RecordedTurn) -> bool:
+    """Tell whether the next turn continues this turn's only answer, and its epoch."""
     node, parent = recorded.record.nodes[0], turn.snapshot.past.node
     overtaken = node.parent != (parent.id if parent else None)
     return (

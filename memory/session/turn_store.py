@@ -1,4 +1,4 @@
-"""What one turn writes, within the seconds that it may wait for its store."""
+"""The writes of one turn, within the time that it may wait for its store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from memory.stores.sql.turn_writer import TurnRecord
 T = TypeVar("T")
 log = logging.getLogger("mnemogate")
 
-# characters of answers and of blocks, bytes of a request, that are looked at on the event loop
+# characters of answers and blocks, bytes of a request, that may be inspected on the event loop
 LIGHT = 1 << 18
 ITEM_WEIGHT = 200  # characters that any other value of an answer takes as long as
 
@@ -44,7 +44,7 @@ def weight_of(answers: Sequence[Json]) -> int:
 
 @dataclass(slots=True)
 class TurnStore:
-    """What one turn writes.
+    """The writes of one turn.
 
     owner: whose memory. patience: what it may wait for that, in all. heavy: it takes long to look
     at, and to write.
@@ -57,7 +57,7 @@ class TurnStore:
     heavy: bool = False
 
     async def look(self, work: Callable[..., T], *args: object) -> T:
-        """Do what looks at all that is written: off the event loop where that takes long."""
+        """Run work that inspects everything written, in a thread if that takes long."""
         return await asyncio.to_thread(work, *args) if self.heavy else work(*args)
 
     async def write(
@@ -83,7 +83,7 @@ class TurnStore:
         except TimeoutError as e:
             raise StoreUnavailable("the store did not take a write in time") from e
         except Exception as e:
-            log.exception("the store failed in a way that nobody foresaw")
+            log.exception("unexpected failure of the store")
             raise StoreUnavailable(f"the store failed: {type(e).__name__}") from e
 
     async def _write(self, work: Callable[[Connection], T], large: Sequence[LargeBody]) -> T:
@@ -101,15 +101,13 @@ class TurnStore:
             raise
 
     async def spill(self, record: TurnRecord) -> bool:
-        """Keep in a file what the store did not take.
+        """Write a record that the store did not take to the recovery log.
 
-        False where that fails too: then it is lost, and the answer goes out all the same.
+        Returns False if that fails too: the record is lost, but the answer is still sent.
         """
         try:
             await self.spill_file.keep(record)
         except Exception:
-            log.exception(
-                "an answer is lost to the memory: neither the store nor the spill file took it"
-            )
+            log.exception("an answer is not recorded: both the store and the recovery log failed")
             return False
         return True

@@ -1,9 +1,9 @@
-"""Chroma as the index of large scopes: one collection a scope and kind, always explicit vectors.
+"""Chroma as the index of large scopes: one collection for each scope and kind, explicit vectors.
 
-SQL is the record and this can be rebuilt from it. Chroma runs in a child process (`chroma_child`):
-embedded, it was seen to hold the interpreter for seconds, and for ever once its folder is taken
-away. Each call has a deadline. After a failure the child is ended and the index left alone for a
-while: words find what they find, and the log has said so once.
+SQL is the record, from which this index can be rebuilt. Chroma runs in a child process
+(`chroma_child`): embedded, it was seen to hold the interpreter lock for seconds, and for ever once
+its folder was removed. Each call has a deadline. After a failure the child is ended and the index
+is not used for a while: keyword search continues, and the log says so once.
 """
 
 from __future__ import annotations
@@ -26,19 +26,18 @@ from memory.errors import StoreUnavailable
 
 log = logging.getLogger("mnemogate")
 CHILD = Path(__file__).with_name("chroma_child.py")
-OPEN_SECONDS = 60.0  # a cold start imports a lot
+OPEN_SECONDS = 60.0  # a cold start imports many modules
 CALL_SECONDS = 15.0
-SEARCH_SECONDS = (
-    2.0  # a search goes on without it; the call itself may take longer, to load an index
-)
-REST_SECONDS = 300.0  # without a call after a failure
-END_SECONDS = 1.0  # for the child to end by itself
+SEARCH_SECONDS = 2.0  # a search then continues without it; the call may continue, to load an index
+REST_SECONDS = 300.0  # pause after a failure
+END_SECONDS = 1.0  # how long the child may take to end
 
 
 class ChromaIndex:
-    """where: `chroma:embedded` or `chroma:http://host:port`.
+    """Vectors in Chroma.
 
-    folder: the embedded one's home. Opens on first use.
+    where: `chroma:embedded` or `chroma:http://host:port`. folder: of the embedded one. Opens on
+    first use.
     """
 
     def __init__(self, where: str, folder: Path) -> None:
@@ -51,33 +50,33 @@ class ChromaIndex:
         self._closed = False
 
     async def upsert(self, name: str, items: Sequence[tuple[int, list[float]]]) -> None:
-        """Add or replaces vectors by row key. Raises StoreUnavailable."""
+        """Add or replace vectors by row key. Raises StoreUnavailable."""
         await self._call("upsert", [name, items])
 
     async def nearest(self, name: str, vector: list[float], limit: int) -> dict[int, float]:
-        """Row key to cosine similarity, of the `limit` nearest. Raises StoreUnavailable."""
+        """Return the similarity of the `limit` nearest by row key. Raises StoreUnavailable."""
         return msgspec.convert(
             await self._call("nearest", [name, vector, limit], SEARCH_SECONDS), dict[int, float]
         )
 
     async def forget(self, prefix: str, keys: Sequence[int] | None) -> None:
-        """Forget vectors by row key, None for all, in every collection whose name begins so; what
-        is not there is no error. Raises StoreUnavailable.
+        """Remove vectors by row key, None for all, in every collection with this prefix.
+
+        Missing ones are not an error. Raises StoreUnavailable.
         """
         await self._call("forget", [prefix, keys])
 
     async def close(self) -> None:
-        """Let the folder go, whatever a call does meanwhile."""
+        """Release the folder, even if a call is running."""
         self._closed = True
         for call in self._calls:
             call.cancel()
         await self._end()
 
     async def _call(self, name: str, arguments: list[Any], patience: float | None = None) -> Any:
-        """Return one call.
+        """Make one call.
 
-        patience: seconds after which the caller goes on without; the call goes on. Raises
-        StoreUnavailable.
+        patience: seconds to wait; a late call continues by itself. Raises StoreUnavailable.
         """
         call = asyncio.ensure_future(self._call_child(name, arguments))
         self._calls.add(call)
@@ -106,7 +105,7 @@ class ChromaIndex:
             return found
 
     async def _start_child(self) -> Process:
-        """Return the child. Its clock is the later one: whoever lives on is told by this one's."""
+        """Start the child. Its own deadline is later than ours."""
         seconds = OPEN_SECONDS + CALL_SECONDS
         command = (sys.executable, "-P", str(CHILD), self._where, str(self._folder), str(seconds))
         env = {**os.environ, **SWITCHES}
@@ -117,7 +116,7 @@ class ChromaIndex:
     async def _exchange(
         self, child: Process, seconds: float, name: str, arguments: list[Any]
     ) -> Any:
-        """Raises StoreUnavailable past the deadline, and for what the child could not do."""
+        """Send a call and return its result. Raises StoreUnavailable, also past the deadline."""
         assert child.stdin is not None  # noqa: S101 - both are pipes
         assert child.stdout is not None  # noqa: S101
         frame = msgspec.msgpack.encode([name, arguments])
@@ -148,7 +147,7 @@ class ChromaIndex:
         await self._end()
 
     async def _end(self) -> None:
-        """End the child, by force where it does not by itself."""
+        """End the child, by force if necessary."""
         child, self._child = self._child, None
         if child is None:
             return

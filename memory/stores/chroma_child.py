@@ -1,10 +1,9 @@
-"""Chroma in a process of its own: what it does with its interpreter and its threads holds nobody
-else.
+"""Chroma in its own process, so that it cannot block the gateway.
 
-Run by `memory.stores.chroma`, which speaks to it over the standard streams: frames of a length in
-four bytes and a MessagePack value, `[operation, arguments]` one way and `{"value": ...}` or
-`{"error": ...}` the other. It ends when its input does, and by the system's own clock where a call
-goes on for too long.
+Run by `memory.stores.chroma`, which talks to it over the standard streams in frames: a length in
+four bytes and a MessagePack value, `[operation, arguments]` in one direction and `{"value": ...}`
+or `{"error": ...}` in the other. It ends when its input ends, and by a system timer if a call takes
+too long.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 BATCH = 500
-LOCK_SECONDS = 5.0  # a gateway that was killed a moment ago leaves the folder by itself
+LOCK_SECONDS = 5.0  # a gateway that was just killed releases the folder by itself
 SPACE = {"hnsw:space": "cosine"}
 
 
@@ -31,7 +30,7 @@ class UnusableFrame(Exception):
 
 
 def open_client(where: str, folder: Path) -> Any:
-    """Return a client. where: `embedded` or an address. Raises Unusable."""
+    """Return a client. where: `embedded` or a URL. Raises UnusableFrame."""
     try:
         import chromadb
         from chromadb.config import Settings
@@ -53,9 +52,9 @@ def open_client(where: str, folder: Path) -> Any:
 
 
 def _lock_folder(folder: Path) -> None:
-    """Two processes on one embedded folder lose vectors silently: this keeps it to one.
+    """Lock the folder, since two processes on one folder lose vectors silently.
 
-    Raises Unusable.
+    Raises UnusableFrame.
     """
     lock, until = (
         os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600),
@@ -99,14 +98,14 @@ OPERATIONS: dict[str, Callable[..., Any]] = {"upsert": upsert, "nearest": neares
 
 
 def serve(asked: BinaryIO, told: BinaryIO, work: Callable[[str, list[Any]], Any]) -> None:
-    """Answer one frame after the other until the input ends."""
+    """Answer frame after frame until the input ends."""
     while len(head := asked.read(4)) == 4:
         name, arguments = msgspec.msgpack.decode(asked.read(int.from_bytes(head, "big")))
         try:
             answer = {"value": work(name, arguments)}
         except UnusableFrame as e:
             answer = {"error": str(e)}
-        except Exception as e:  # foreign ground: whatever it raises, the other side is told
+        except Exception as e:  # whatever a library raises is sent to the parent
             answer = {"error": f"Chroma failed: {type(e).__name__}"}
         frame = msgspec.msgpack.encode(answer)
         told.write(len(frame).to_bytes(4, "big") + frame)
@@ -114,9 +113,9 @@ def serve(asked: BinaryIO, told: BinaryIO, work: Callable[[str, list[Any]], Any]
 
 
 def main(where: str, folder: str, seconds: float) -> None:
-    """seconds: after which a call ends the process, whoever holds the interpreter."""
+    """Run the child. seconds: a call that takes longer ends the process."""
     told = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no frame
+    os.dup2(2, 1)  # output of libraries must not mix with frames
     clients: list[Any] = []
 
     def work(name: str, arguments: list[Any]) -> Any:
@@ -134,5 +133,7 @@ def main(where: str, folder: str, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the gateway ends this process
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C in a terminal: the gateway ends this process
     main(sys.argv[1], sys.argv[2], float(sys.argv[3]))

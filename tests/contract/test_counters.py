@@ -581,7 +581,7 @@ async def test_a_redis_that_refuses_our_password_counts_as_away(redis_server, ca
     ],
 )
 def test_an_address_that_is_none_is_refused_without_its_password(url):
-    with pytest.raises(ConfigError, match=r"storage\.redis is no address") as caught:
+    with pytest.raises(ConfigError, match=r"storage\.redis is not a Redis URL") as caught:
         RedisClient(url)
     assert PASSWORD not in str(caught.value)
     assert caught.value.__context__ is None

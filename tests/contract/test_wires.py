@@ -1,4 +1,6 @@
-"""One contract over every way to a server: the own HTTP/1.1 client, and httpx straight, through
+"""One contract over every way to a server.
+
+The built-in HTTP/1.1 client, and httpx straight, through
 proxies and over TLS.
 """
 
@@ -206,7 +208,7 @@ async def test_a_broken_answer_before_the_status_is_unreachable_and_not_asked_ag
         await to.up().send(call())
     assert "127.0.0.1" not in e.value.message
     what = (
-        "answered with something that is no HTTP"
+        "sent something that is not HTTP"
         if how == "garbage"
         else "closed the connection before it answered"
     )
@@ -525,7 +527,7 @@ def served(base="https://api.openai.com/v1", environ=None, **members) -> Connect
 
 def test_the_own_client_serves_unless_something_else_is_wanted():
     assert served().own
-    assert str(served()) == "own HTTP/1.1 client"
+    assert str(served()) == "built-in HTTP/1.1 client"
     assert isinstance(open_provider_wire("up", served(), 1), Http1Client)
     told = str(served(proxy="http://me:geheim@proxy.lan:3128", http2=True, ca_file="x.pem"))
     assert told == "httpx through proxy proxy.lan:3128 with ca_file with HTTP/2"
@@ -607,7 +609,7 @@ def test_a_providers_own_proxy_comes_first_and_none_is_none():
         ({"proxy": "http://"}, "begins with http://"),
         ({"proxy": "http://p:x"}, "begins with http://"),
         ({"ca_file": "/no/such.pem"}, "No such file"),
-        ({"client_cert": __file__}, "no PEM that can be read"),
+        ({"client_cert": __file__}, "not a readable PEM file"),
     ],
 )
 def test_what_cannot_be_used_stops_the_start_and_shows_no_password(members, told):

@@ -106,9 +106,9 @@ async def test_whatever_the_store_and_the_spill_file_raise_the_answer_is_whole(
         if nth == 1 or not stream:  # later, the header of a stream has left
             assert response.headers["x-memory-status"] == "degraded"
         if nth == 3:
-            assert "neither the store nor the spill file" in caplog.text
+            assert "both the store and the recovery log failed" in caplog.text
         if not isinstance(fault, StoreUnavailable):
-            assert "nobody foresaw" in caplog.text
+            assert "unexpected failure of the" in caplog.text
         assert not live.gateway.memory.in_flight.nodes
 
 

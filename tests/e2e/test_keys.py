@@ -353,8 +353,8 @@ async def test_the_start_and_the_doctor_tell_how_many_keys_there_are_and_what_th
         await made(up, data)
         start, finding = lines()
         assert "keys       0 in the configuration, 1 made" in start
-        assert "no key is an admin's" in start
-        assert (finding.state, "no key is an admin's" in finding.told) == ("note", True)
+        assert "there is no admin key" in start
+        assert (finding.state, "there is no admin key" in finding.told) == ("note", True)
         async with running(up.url, data, {"keys": [ROOT]}) as live:
             await live.memory(
                 "POST",
@@ -403,7 +403,7 @@ async def test_the_command_makes_the_first_key_and_steers_the_gateway_that_then_
             admin.startswith("mnemogate-"),
             "\n" in admin,
             admin in done.stderr,
-            "shown this once" in done.stderr,
+            "shown only once" in done.stderr,
         ) == (True, False, False, True)
         with started(data, "serve", "--port", "0", **env) as process:
             process.waited("keys +0 in the configuration, 1 made")
@@ -475,7 +475,7 @@ def test_with_no_gateway_running_the_command_needs_no_key(tmp_path, monkeypatch)
 
     assert (
         "the first key" not in run("create", "--name", "ops", "--tenant", "acme", "--admin").stderr
-    )  # one stands in the configuration
+    )  # one is part of the configuration
     run(
         "create",
         "--name",
@@ -509,7 +509,7 @@ def test_with_no_gateway_running_the_command_needs_no_key(tmp_path, monkeypatch)
     ] == [("root", False), ("ops", True), ("phone", False)]
     for arguments, fault in (
         (("revoke", "nobody"), "no key of the id or name 'nobody'"),
-        (("revoke", "root"), "stands in the configuration"),
+        (("revoke", "root"), "is part of the configuration"),
         (("create", "--name", "phone", "--tenant", "t"), "'phone' already"),
         (("create", "--name", "", "--tenant", "t"), "name: "),
     ):

@@ -236,7 +236,7 @@ async def test_an_index_is_rebuilt_beside_a_gateway_that_serves_and_nothing_is_l
         assert f"meanwhile {turns - 1}" in await found(client, data, f"meanwhile {turns - 1}")
         assert [text for text in SAID[:99:7] if text not in await found(client, data, text)] == []
     assert "vectors: " in out
-    assert "the gateway looks after them at its next start" not in out
+    assert "the gateway will process them at its next start" not in out
     said = select(data, "SELECT count(*) FROM messages")
     assert (
         said

@@ -118,7 +118,7 @@ async def test_what_is_there_already_is_not_saved_twice(db):
         (call("archival_memory_insert", content="x", tags="a"), "Error: `tags` is 'a'"),
         (
             call("archival_memory_insert", content="x", tags=["a"] * 65),
-            "Error: `tags` has 65 of them",
+            "Error: `tags` has 65 tags",
         ),
     ],
 )

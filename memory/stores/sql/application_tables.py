@@ -1,4 +1,4 @@
-"""The port of tables that an application keeps in this database beside the memory's own."""
+"""The port for tables that an application keeps in this database."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 
 class ApplicationTables(Protocol):
-    """Tables of the application, which knows what a user and age mean in them.
+    """Tables of the application, which knows what erasure and expiry mean for them.
 
     It registers them with the database. Each method runs inside the caller's write transaction.
     counted: what an erasure's receipt calls the rows it removed, "" where rows stay.
@@ -17,19 +17,16 @@ class ApplicationTables(Protocol):
     counted: str
 
     def forget_batch(self, conn: Connection, tenant: str, user: str, most: int) -> int:
-        """Take a user out of at most so many rows, before an erasure is irrevocable.
+        """Remove a user from at most so many rows, before an erasure is irrevocable.
 
-        Returns of how many; it is called again until that is 0.
+        Returns the number of rows; called again until that is 0.
         """
         ...
 
     def forget(self, conn: Connection, tenant: str, user: str) -> None:
-        """Take a user out of what is left, in the transaction that makes it irrevocable."""
+        """Remove a user from the remaining rows, in the transaction that makes it irrevocable."""
         ...
 
     def expire(self, conn: Connection, now: float) -> int:
-        """Remove a batch of what is too old.
-
-        Returns how many; it is called again until that is 0.
-        """
+        """Remove a batch of expired rows and return their number; called again until that is 0."""
         ...

@@ -1,4 +1,4 @@
-"""A copy of a SQLite database as it is at one moment, made while others read and write it."""
+"""Copies a SQLite database, consistently, while others read and write it."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ BUSY_SECONDS = 10.0
 
 
 def backup(source: Path, target: Path) -> int:
-    """Copy the database, what still stands in its log included. Returns the copy's bytes.
+    """Copy the database, including its write-ahead log, and return the size of the copy.
 
-    SQLite's own backup, in one step: a reader's view, which holds no writer up. The copy is whole
-    and on the disk before it has its name. Raises FileExistsError, nothing being changed, for a
-    name that is taken; OSError; StoreUnavailable.
+    Uses SQLite's own backup in one step: a reader's view, which blocks no writer. The copy is
+    complete and on disk before it gets its name. Raises FileExistsError, having changed nothing;
+    OSError; StoreUnavailable.
     """
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     os.close(
         os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    )  # whose memories they are may read them
+    )  # readable by their owner only
     try:
         _copy(source, part)
         with part.open("rb+") as file:
             os.fsync(file.fileno())
-        os.link(part, target)  # unlike a rename, it never takes the place of another file
+        os.link(part, target)  # unlike a rename, it never replaces another file
         return target.stat().st_size
     finally:
         part.unlink()

@@ -1,8 +1,7 @@
-"""Long works in pieces: each piece is one transaction of the one writer, and short, so that whoever
-else writes waits for a moment at most.
+"""Writes long works in pieces, each a short transaction, so that other writes wait only a moment.
 
-How much a piece does is measured, not guessed: it ends after `ROWS` rows or `SECONDS`, whichever
-comes first. So it is as short on a slow machine, and with rows of any size, as on a fast one.
+The size of a piece is measured, not guessed: it ends after `ROWS` rows or `SECONDS`, whichever
+comes first. So it is as short on a slow machine, or with large rows, as on a fast one.
 """
 
 from __future__ import annotations
@@ -17,24 +16,24 @@ from sqlalchemy import Connection
 T = TypeVar("T")
 ROWS = 200
 BATCH_SECONDS = 0.04
-ROWS_PER_STATEMENT = 20  # rows that one statement takes out, between two looks at the clock
-GLANCE = 0.002  # seconds that work on the event loop takes before it lets others go on
+ROWS_PER_STATEMENT = 20  # rows removed by one statement, between two checks of the time
+GLANCE = 0.002  # seconds of work on the event loop before others may run
 
 
 class WriterShare:
-    """What one piece may take: of rows and of time, from its making on."""
+    """What one piece may take, in rows and in time since its creation."""
 
     def __init__(self, rows: int = ROWS, seconds: float = BATCH_SECONDS) -> None:
         self.rows, self._until = rows, time.monotonic() + seconds
 
     def count_row(self, rows: int = 1) -> bool:
-        """Count rows as done. Returns whether the piece has to end."""
+        """Count rows as done; return whether the piece has to end."""
         self.rows -= rows
         return self.rows <= 0 or time.monotonic() >= self._until
 
 
 class BatchedWork(Protocol):
-    """Where pieces are written; see `engine.Database`."""
+    """Where pieces are written; see `database.Database`."""
 
     async def write(self, work: Callable[[Connection], T], *, piece: bool = False) -> T: ...
 
@@ -42,9 +41,9 @@ class BatchedWork(Protocol):
 async def write_batches(
     db: BatchedWork, piece: Callable[[Connection, WriterShare], T | None]
 ) -> Sequence[T]:
-    """Write pieces until one returns None.
+    """Write pieces until one returns None; return their results.
 
-    Returns what they returned. Raises what a piece raised: those before it stay written.
+    Raises what a piece raised; earlier ones stay written.
     """
     found: list[T] = []
     while (one := await db.write(lambda conn: piece(conn, WriterShare()), piece=True)) is not None:
@@ -56,9 +55,10 @@ async def write_batches(
 async def run_generator(
     db: BatchedWork, steps: Iterator[int], opening: Callable[[Connection], None]
 ) -> None:
-    """Write what a generator writes, which yields after each row (how many it were): every piece
-    goes on with it where the one before ended. opening: called first in each piece, with its
-    connection.
+    """Write the work of a generator, which yields the number of rows after each step.
+
+    Every piece continues where the previous one ended. opening: called first in each piece, with
+    its connection.
     """
 
     def piece(conn: Connection, share: WriterShare) -> bool | None:
@@ -69,7 +69,7 @@ async def run_generator(
 
 
 class QuickRead:
-    """Work on the event loop in steps: `rest` lets others go on once a step took long enough."""
+    """Work on the event loop in steps: `rest` lets others run once a step took long enough."""
 
     def __init__(self) -> None:
         self._until = time.monotonic() + GLANCE

@@ -1,5 +1,5 @@
-"""Core memory rows: edits as pure functions applied inside the write transaction, each with its
-version row.
+"""Core memory rows: edits are pure functions applied in the write transaction, with version
+rows.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ SHELF = select(t.blocks).where(
 
 @dataclass(frozen=True, slots=True)
 class EditSource:
-    """Who makes a change: actor is model, api, cli, import, undo, reflection ...
+    """Who makes a change.
 
-    ids where there are any. expect: the version they saw, None for whichever there is.
+    actor: model, api, cli, import, undo, reflection and so on; with ids, if any. expect: the
+    version they saw, None for any.
     """
 
     actor: str
@@ -38,10 +39,10 @@ class EditSource:
 
 @dataclass(frozen=True, slots=True)
 class BlockSet:
-    """One set of blocks: of a scope, or of one branch of a conversation that names nobody.
+    """The blocks of a scope, or of one branch of an unnamed user's conversation.
 
-    defaults: the operator's blocks, there until a row says otherwise. parent: the branch this one
-    is copied from on its first edit.
+    defaults: the operator's blocks, valid until a row replaces them. parent: the branch this one is
+    copied from on its first edit.
     """
 
     scope_id: int | None
@@ -68,7 +69,7 @@ def _rows(conn: Connection, scope_id: int, branch: int) -> list[Row[Any]]:
 
 
 def all_of(conn: Connection, shelf: BlockSet) -> dict[str, Block]:
-    """Label to block: the operator's defaults under what was stored."""
+    """Return blocks by label: the operator's defaults, replaced by what is stored."""
     out = dict(shelf.defaults)
     if shelf.scope_id is not None:
         rows = _rows(conn, shelf.scope_id, shelf.branch)
@@ -82,7 +83,7 @@ def all_of(conn: Connection, shelf: BlockSet) -> dict[str, Block]:
 
 
 def _operators(block: Block, defaults: Mapping[str, Block]) -> Block:
-    """read_only is the operator's word while the block is one of theirs."""
+    """Return the block with `read_only` as the operator set it, for an operator's block."""
     mine = defaults.get(block.label)
     return (
         replace(block, read_only=mine.read_only)
@@ -100,7 +101,7 @@ def _row(conn: Connection, shelf: BlockSet, label: str) -> Row[Any] | None:
 
 
 def _branch_off(conn: Connection, shelf: BlockSet) -> None:
-    """Copy on first write: a branch begins with what its parent held."""
+    """Copy the parent's blocks to the branch on its first write."""
     if shelf.branch == shelf.parent or _rows(conn, shelf.scope_id or 0, shelf.branch):
         return
     for row in conn.execute(SHELF, {"scope": shelf.scope_id or 0, "branch": shelf.parent}).all():
@@ -117,11 +118,10 @@ Edit = Callable[[Block | None], Block | None]
 def edit(
     conn: Connection, shelf: BlockSet, label: str, how: Edit, source: EditSource
 ) -> Block | None:
-    """Apply `how` to the block of that label (None: absent; returning None deletes it) and writes
-    the version row.
+    """Apply `how` to the block (None: absent; returning None deletes it), with a version row.
 
-    Another version than the source expects raises Conflict. An edit that changes nothing writes
-    nothing. shelf.scope_id must exist. Returns the block as it is now.
+    Raises Conflict if the version is not the one that the source expects. An edit that changes
+    nothing writes nothing. shelf.scope_id must exist. Returns the block as it is now.
     """
     _branch_off(conn, shelf)
     row = _row(conn, shelf, label)
@@ -141,7 +141,7 @@ def edit(
 
 @dataclass(frozen=True, slots=True)
 class BlockChange:
-    """A block before and after (None: absent). undoes: the version this takes back."""
+    """A block before and after (None: absent). undoes: the version that this undoes."""
 
     before: Block | None
     after: Block | None
@@ -151,7 +151,7 @@ class BlockChange:
 def _write(
     conn: Connection, shelf: BlockSet, row: Row[Any] | None, change: BlockChange, source: EditSource
 ) -> Block | None:
-    """Put the block as it is now and its version row. Raises Conflict."""
+    """Write the block and its version row. Raises Conflict."""
     before, after = change.before, change.after
     now = time.time()
     version = (row.version if row else 0) + 1
@@ -188,7 +188,7 @@ def _write(
 def _add_version(
     conn: Connection, change: BlockChange, source: EditSource, of: dict[str, Any]
 ) -> None:
-    """Write the version row of a change. of: which version of which block."""
+    """Write the version row of a change. of: the block and its version."""
     conn.execute(
         insert(t.block_versions).values(
             **of,
@@ -205,7 +205,10 @@ def _add_version(
 def versions(
     conn: Connection, shelf: BlockSet, label: str, before: int | None, limit: int
 ) -> list[dict[str, Any]]:
-    """Newest first. Raises NotFound for a block that never was edited and is no default."""
+    """Return versions, newest first.
+
+    Raises NotFound for a block that was never edited and is not a default.
+    """
     row = _row(conn, shelf, label)
     if row is None:
         if label in shelf.defaults:
@@ -221,10 +224,10 @@ def versions(
 
 
 def undo(conn: Connection, shelf: BlockSet, label: str, source: EditSource) -> Block | None:
-    """Take back the newest edit of the value that was not taken back yet, as a new version.
+    """Undo the newest edit of the value that is not undone yet, as a new version.
 
-    Returns the block, None when the edit taken back had made it. Raises NotFound when none is left,
-    BlockReadOnly, and BlockFull when the limit was lowered below the value to restore.
+    Returns the block; None if that edit had created it. Raises NotFound if none is left,
+    BlockReadOnly, and BlockFull if the limit is now below the value to restore.
     """
     row = _row(conn, shelf, label)
     if row is None:
@@ -255,7 +258,7 @@ def list_labels(blocks: Mapping[str, Block]) -> str:
 
 
 def require_block(block: Block | None, label: str, blocks: Mapping[str, Block]) -> Block:
-    """Return the block, or UnknownBlock naming those there are."""
+    """Return the block. Raises UnknownBlock, listing the existing ones."""
     if block is None:
         raise UnknownBlock(
             f"There is no memory block {label!r:.200}. The blocks are: {list_labels(blocks)}."
@@ -264,7 +267,7 @@ def require_block(block: Block | None, label: str, blocks: Mapping[str, Block]) 
 
 
 def history(conn: Connection, scope_ids: Sequence[int], limit: int) -> list[dict[str, Any]]:
-    """Return the newest versions over all blocks of these scopes, with their labels."""
+    """Return the newest versions of all blocks of these scopes, with labels."""
     query = (
         select(t.block_versions, b.label)
         .join(t.blocks, b.id == v.block_id)

@@ -1,6 +1,4 @@
-"""Conversations as rows: listed, found by name within what a key may see, removed with all that
-hangs on them.
-"""
+"""Conversation rows: list, find by name within what a key may see, remove."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ EXPLAIN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class FoundConversation:
-    """One conversation. user None: it names nobody. Times in seconds since 1970."""
+    """One conversation. user: None if it names nobody. Times are Unix times."""
 
     key: int
     scope_id: int
@@ -64,7 +62,7 @@ def _select(conn: Connection, limit: int, *which: ColumnElement[bool]) -> list[F
 def page(
     conn: Connection, scope_id: int, before: int | None, limit: int
 ) -> list[FoundConversation]:
-    """Newest first, before a row key."""
+    """Return conversations, newest first, before a row key."""
     return _select(
         conn, limit, c.scope_id == scope_id, *([c.id < before] if before is not None else [])
     )
@@ -82,10 +80,9 @@ def find_visible(
     user: str | None = None,
     agent: str | None = None,
 ) -> list[FoundConversation]:
-    """Return the conversations of that name that the key may see: several where users chose the
-    same name.
+    """Return at most two conversations with this name that the key may see.
 
-    At most two.
+    There are several if users chose the same name.
     """
     more = [
         *([t.scopes.c.user == user] if user is not None else []),
@@ -95,8 +92,10 @@ def find_visible(
 
 
 def remove(conn: Connection, scope_id: int, keys: Sequence[int]) -> None:
-    """Remove the conversations' own rows, after which nobody finds them. What hangs on them is for
-    `wiping` to take out."""
+    """Remove the conversations' own rows, so that nobody finds them.
+
+    `row_removal` removes the rows that depend on them.
+    """
     conn.execute(delete(t.conversations).where(c.scope_id == scope_id, c.id.in_(keys)))
     conn.execute(
         delete(t.jobs).where(t.jobs.c.scope_id == scope_id, t.jobs.c.conversation.in_(keys))
@@ -104,7 +103,7 @@ def remove(conn: Connection, scope_id: int, keys: Sequence[int]) -> None:
 
 
 def find_explain_record(conn: Connection, reach: VisibleScopes, ident: str) -> Json | None:
-    """Return an explain record that the key may see, with its time and its user."""
+    """Return an explain record that the key may see, with its time and user."""
     named, x = EXPLAIN.fullmatch(ident), t.explains.c
     if named is None:
         return None

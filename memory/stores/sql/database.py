@@ -2,19 +2,16 @@
 
 Work is a function of a SQLAlchemy connection.
 
-- A write is a function that may run twice: writes that wait together share one transaction, and
-  when one of them fails
-  the others are run again, each in a transaction of its own. A caller that is cancelled takes back
-  a write that has not begun.
-- A long work (an import, an erasure) is written in pieces (see `pieces`). A piece has a commit of
-  its own, and of all pieces
-  one waits at a time: any other write waits for the piece that is being made, and for no more.
-- A read has a deadline. Past it the caller goes on without; the query is left to end by itself,
-  since cancelling it
-  would cost its connection.
-- On SQLite a whole work is one hop to a connection's thread, or none (see `threads`): through the
-  asynchronous engine every
-  statement is three or four, which measured 114 hops and 26 ms of CPU a turn.
+- A write is a function that may run twice: writes that wait together share one transaction, and if
+  one of them fails the others run again, each in its own transaction. A caller that is cancelled
+  withdraws a write that has not begun.
+- Long work (an import, an erasure) is written in pieces (see `batches`). Each piece has its own
+  commit, and only one piece waits at a time: any other write waits for the current piece at most.
+- A read has a deadline. After it the caller continues without; the query is left to end by itself,
+  since cancelling it would cost its connection.
+- On SQLite a whole work is one hop to a connection's thread, or none (see `sqlite`): through the
+  asynchronous engine every statement is three or four, which measured 114 hops and 26 ms of CPU a
+  turn.
 """
 
 from __future__ import annotations
@@ -37,12 +34,12 @@ from memory.stores.sql.sqlite import SqliteThreads
 T = TypeVar("T")
 Work = Callable[[Connection], T]
 GROUP = 64  # writes that share a commit
-BUSY_SECONDS = 0.01  # by which a deadline is noticed late where the process has much else to do
-VERSION_SECONDS = 0.02  # within which another process's write may go unseen
+BUSY_SECONDS = 0.01  # how late a busy process may notice a deadline
+VERSION_SECONDS = 0.02  # how long another process's write may go unnoticed
 
 
 class WaitingWork(NamedTuple):
-    """A write and who waits for it. alone: it shares its commit with no other."""
+    """A queued write and its waiting caller. alone: it shares its commit with no other."""
 
     work: Work[Any]
     done: asyncio.Future[Any]
@@ -50,8 +47,9 @@ class WaitingWork(NamedTuple):
 
 
 class Connections(Protocol):
-    """Where works run: reads side by side, writes one group after the other, each in one
-    transaction. pause: small writes wait for it.
+    """Where work runs: reads in parallel, groups of writes one after the other.
+
+    Each group is one transaction. pause: small writes wait for it.
     """
 
     pause: asyncio.Future[None] | None
@@ -63,27 +61,26 @@ class Connections(Protocol):
     async def write(self, works: Sequence[Work[Any]]) -> list[Any]: ...
 
     def at_once(self, works: Sequence[Work[Any]], *, reading: bool = False) -> list[Any] | None:
-        """Do small writes, or reads, here and now, in one transaction; None where they have to
-        wait their turn.
-        """
+        """Run small writes, or reads, at once in one transaction; None if they must wait."""
         ...
 
     def version(self) -> int | None:
-        """Return the same number while nobody has written but `at_once`; None where that cannot be
-        told.
+        """Return a number that only changes if somebody writes other than by `at_once`.
+
+        None if that is unknown.
         """
         ...
 
     async def close(self) -> None: ...
 
 
-CLOSE_SECONDS = 2.0  # whoever waits for a write that long has given up or spilled it
+CLOSE_SECONDS = 2.0  # by then, callers have given up or used the recovery log
 
 
 class Engine:
-    """Connections over SQLAlchemy's asynchronous engine: for servers, whose drivers are
-    asynchronous themselves. It brings the ORM with it, 10 MiB and 50 ms of every start, so it is
-    loaded for them alone.
+    """Connections over SQLAlchemy's asynchronous engine, for servers with asynchronous drivers.
+
+    It imports the ORM, 10 MiB and 50 ms of start-up time, so it is only loaded for them.
     """
 
     pause: asyncio.Future[None] | None = None
@@ -115,11 +112,11 @@ class Engine:
 
 
 class Database:
-    """Opens on `open()`.
+    """The database of a memory. Opens on `open()`.
 
     url: `sqlite+aiosqlite:///file.db` or `postgresql+asyncpg://...`. synchronous: SQLite's, NORMAL
-    or FULL. application_tables: what the application keeps here beside the memory; it registers
-    them, and is told of erasures and of age.
+    or FULL. application_tables: tables of the application; it registers them, and is told of
+    erasures and expiry.
     """
 
     def __init__(self, url: str, synchronous: str = "NORMAL") -> None:
@@ -135,20 +132,21 @@ class Database:
         self._writer: asyncio.Task[None] | None = None
         self._reads: set[asyncio.Task[Any]] = set()
         self._next: WaitingWork | None = (
-            None  # taken from the queue, but not into the group before it
+            None  # taken from the queue, but not part of the previous group
         )
-        self._pieces = asyncio.Lock()  # whose holder may have a piece in the queue
+        self._pieces = asyncio.Lock()  # its holder may have a piece in the queue
         self._small: list[WaitingWork] = []
         self._committing = False
         self._versions = 0  # writes of this process that were not small
-        self._looked = -VERSION_SECONDS  # when the connections were last asked
+        self._looked = -VERSION_SECONDS  # when the connections were last checked
         self._seen: int | None = None
         self.application_tables: list[ApplicationTables] = []
 
     @property
     def version(self) -> tuple[int, int] | None:
-        """The same while there were none but small writes, in this process now and in any other
-        some milliseconds ago; None where that cannot be told.
+        """Unchanged while only small writes happened, in this process and any other.
+
+        Writes of other processes show after some milliseconds. None if that is unknown.
         """
         if (now := time.monotonic()) - self._looked > VERSION_SECONDS:
             self._looked, self._seen = now, self._connections.version()
@@ -173,16 +171,14 @@ class Database:
         self._writer = asyncio.create_task(self._write_on(), name="memory-writer")
 
     async def close(self) -> None:
-        """Finish the writes that are waiting, as far as `CLOSE_SECONDS` allow, then closes every
-        connection.
-        """
+        """Finish waiting writes, for at most `CLOSE_SECONDS`, then close every connection."""
         if self._writer is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     if self._connections.pause is not None:
                         await asyncio.wait(
                             [self._connections.pause]
-                        )  # not itself: to give up waiting would cancel it for all
+                        )  # shielded: a caller that gives up must not cancel it for all
                     await self._queue.join()
             self._writer.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -193,9 +189,7 @@ class Database:
         await self._connections.close()
 
     def _give_up(self) -> None:
-        """Tell those who still wait: for a log that is being brought in, or behind a write that
-        took too long.
-        """
+        """Fail the remaining writes: a checkpoint or another write took too long."""
         left, self._small = [*self._small, *([self._next] if self._next else ())], []
         while not self._queue.empty():
             left.append(self._queue.get_nowait())
@@ -206,9 +200,8 @@ class Database:
     async def read(self, work: Work[T], deadline: float | None = None, *, small: bool = False) -> T:
         """Run `work` in a read transaction.
 
-        Raises StoreUnavailable past `deadline` seconds or when the database fails.
-
-        small: a few rows by their keys, so that it may run at once, on this thread.
+        small: reads a few rows by key, so it may run at once on this thread. Raises
+        StoreUnavailable after `deadline` seconds or if the database fails.
         """
         if small and (found := self._connections.at_once([work], reading=True)) is not None:
             one: T = found[0]
@@ -225,7 +218,7 @@ class Database:
         ):
             done, _ = await asyncio.wait(
                 {task}, timeout=late
-            )  # this loop was busy, and heard of nothing
+            )  # the event loop was busy and could not notice
         if not done:
             task.add_done_callback(lambda t: t.cancelled() or t.exception())
             raise StoreUnavailable(f"the store did not answer within {deadline} s")
@@ -240,11 +233,9 @@ class Database:
     async def write(self, work: Work[T], *, small: bool = False, piece: bool = False) -> T:
         """Run `work` in a write transaction; it is durable when this returns.
 
-        Raises what `work` raised, or StoreUnavailable.
-
-        small: a few rows, so that it may run at once, on this thread. `version` does not change by
-        it: who keeps in memory what it changes must see to that. piece: of a long work, behind
-        whatever else waits.
+        small: writes a few rows, so it may run at once on this thread. `version` does not change by
+        it: a caller that caches what it changes must handle that. piece: of long work, after all
+        other writes. Raises what `work` raised, or StoreUnavailable.
         """
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         async with self._pieces if piece else contextlib.nullcontext():
@@ -256,14 +247,15 @@ class Database:
             raise StoreUnavailable("the store is not open")
         if small:
             if not self._small:
-                # once whatever else is ready had its turn: what comes together is written together
+                # after other ready tasks ran, so that writes which come together share a
+                # transaction
                 one.done.get_loop().call_soon(self._write_small)
             self._small.append(one)
         else:
             self._queue.put_nowait(one)
 
     def _write_small(self, _: object = None) -> None:
-        """Make the small writes that came together at once, or else lets them wait their turn."""
+        """Run the small writes that came together at once, or queue them."""
         if (
             self._connections.pause is not None
         ):  # some ms: to be made by another connection costs every cached line its validity
@@ -275,7 +267,7 @@ class Database:
         if self._queue.empty() and not self._committing:
             with contextlib.suppress(
                 Exception
-            ):  # one of them failed, and is told so where it runs alone
+            ):  # one of them failed; its error is raised when it runs alone
                 made = self._connections.at_once([_unless_taken_back(one) for one in group])
                 if made is not None:
                     _tell(group, made)
@@ -295,7 +287,7 @@ class Database:
                     self._queue.task_done()
 
     async def _group(self) -> list[WaitingWork]:
-        """Return the writes that wait and may share a commit, at least one."""
+        """Return waiting writes that may share a commit, at least one."""
         first, self._next = self._next or await self._queue.get(), None
         group = [first]
         while not first.alone and len(group) < GROUP and not self._queue.empty():

@@ -1,13 +1,10 @@
-"""Erasing a user, deleting a conversation: what everybody sees goes at once, the rows follow in
-pieces.
+"""Erases a user, deletes a conversation: invisible at once, rows removed in pieces.
 
-1. One short transaction makes it irrevocable: the user's generation moves on, so that what began
-   before
-   writes no more; the scopes, or the conversation, are gone, so that nobody finds what hung on
-   them; and a
-   job is there that finishes the work, should this process not.
-2. Pieces take the rows out, while other writes pass between them.
-3. The job is let go, for what lies outside the database.
+1. A short transaction makes it irrevocable: the user's generation increases, so that what began
+before cannot write; the scopes, or the conversation, are removed, so that nobody finds their rows;
+and a job is queued that finishes the work if this process does not.
+2. Pieces remove the rows, while other writes pass between them.
+3. The job then removes what is outside the database.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from memory.stores.sql.conversations import FoundConversation
 from memory.stores.sql.jobs import QueuedJob, enqueue
 from memory.stores.sql.row_removal import RemovedRows, RowsToRemove, wipe
 
-LEFT = 60.0  # seconds without a piece, after which the job takes over
+LEFT = 60.0  # seconds without progress, after which the job takes over
 COUNTED = (
     "blocks",
     "versions",
@@ -46,10 +43,9 @@ Counts = dict[str, int]
 async def erase(
     db: BatchedWork, secret: bytes, who: tuple[str, str], others: Iterable[ApplicationTables]
 ) -> Counts:
-    """Erase the user `who` (tenant, name).
+    """Erase the user `who` (tenant, name); return removed rows by kind.
 
-    others: tables beside the memory's own that name users. Returns rows removed by kind. Raises
-    StoreUnavailable: doing it again goes on with it.
+    others: the application's tables. Raises StoreUnavailable; a repetition continues the work.
     """
     others = tuple(others)
     removed: Counter[str] = Counter()
@@ -86,7 +82,7 @@ def _forget_batch(
 async def delete_conversation(
     db: BatchedWork, find: Callable[[Connection], FoundConversation]
 ) -> FoundConversation:
-    """Delete the conversation that `find` finds, with all that hangs on it.
+    """Delete the conversation that `find` returns, with everything derived from it.
 
     Raises what `find` raises.
     """
@@ -108,9 +104,9 @@ async def delete_conversation(
 
 
 async def expire_unnamed(db: BatchedWork, before: float) -> int:
-    """Delete a batch of the conversations that name nobody and were last used before `before`.
+    """Delete a batch of unnamed users' conversations that were last used before `before`.
 
-    Returns how many; call again until it is 0.
+    Returns their number; call again until it is 0.
     """
     job = QueuedJob(
         "erase", {"scopes": [], "passages": {}}, dedupe=new_id("erase"), delay=LEFT, again=True
@@ -133,10 +129,9 @@ async def expire_unnamed(db: BatchedWork, before: float) -> int:
 async def wipe_rows(
     db: BatchedWork, doomed: Sequence[RowsToRemove], job: QueuedJob | None = None
 ) -> Counter[str]:
-    """Take out all rows, in pieces.
+    """Remove all rows, in pieces; return removed rows by kind.
 
-    job: what would finish this; it waits while this goes on, and runs afterwards. Returns rows
-    removed by kind.
+    job: would finish this; it waits meanwhile, and runs afterwards.
     """
     counts: Counter[str] = Counter()
     for which in doomed:
@@ -158,7 +153,7 @@ def _piece(
     if which.conversations:
         conversation_rows.remove(
             conn, which.scope_id, which.conversations
-        )  # a turn may have made it anew
+        )  # a turn may have recreated it
         if found is not None:
             _enqueue_forgetting(conn, which.scope_id, found)
     if found is not None and job is not None:
@@ -171,7 +166,7 @@ def _release_job(conn: Connection, job: QueuedJob) -> None:
 
 
 async def finish(db: BatchedWork, job: QueuedJob) -> None:
-    """Take out what such a job names: what is left where an erasure was interrupted."""
+    """Remove the rows that such a job names, after an interrupted erasure."""
     for scope_id in job.payload["scopes"]:
         await wipe_rows(db, [RowsToRemove(scope_id)])
     for scope_id, keys in job.payload.get("conversations", {}).items():
@@ -179,7 +174,7 @@ async def finish(db: BatchedWork, job: QueuedJob) -> None:
 
 
 def _enqueue_forgetting(conn: Connection, scope_id: int, found: RemovedRows) -> None:
-    """Have vectors taken out of the index beside the database, where a scope stays."""
+    """Queue the removal of vectors from the external index, if the scope stays."""
     for kind, keys in (("passages", found.passages), ("messages", found.messages)):
         if keys:
             payload: Mapping[str, object] = {

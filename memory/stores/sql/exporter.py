@@ -1,5 +1,6 @@
-"""A user's memory read out page by page, each page a read of its own, so that an export of any size
-holds neither the store nor much memory.
+"""Reads a user's memory page by page, each page in its own read transaction.
+
+So an export of any size blocks nobody and needs little memory.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Rows = Sequence[Row[Any]]
 async def export(
     db: Database, tenant: str, user: str, agent: str | None = None
 ) -> AsyncIterator[ExportLine]:
-    """Yield every line of the user's memory, of one agent or of all. Raises StoreUnavailable."""
+    """Yield every line of the user's memory, of one agent or all. Raises StoreUnavailable."""
     count = 1
     yield Export(user=user)
     for scope_id, name in await db.read(lambda conn: _scopes(conn, tenant, user, agent)):
@@ -75,7 +76,7 @@ def _read_page(
 
 
 def _blocks(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
-    """In order of their labels; a scope has few."""
+    """Return the blocks ordered by label; a scope has few."""
     rows = conn.execute(
         select(t.blocks)
         .where(t.blocks.c.scope_id == scope_id, t.blocks.c.branch == 0)
@@ -166,7 +167,7 @@ def _conversations(conn: Connection, scope_id: int, after: Any, agent: str) -> P
 
 
 def _nodes(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
-    """Return each node, then its messages."""
+    """Return each node, followed by its messages."""
     n, m, names = t.nodes.c, t.messages.c, t.conversations.c
     query = (
         select(t.nodes, names.name)

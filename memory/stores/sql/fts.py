@@ -1,8 +1,7 @@
-"""The search index beside messages and passages: putting in, taking out, looking up, and making it
-anew from the rows.
+"""The search index of messages and passages: add, remove, look up, rebuild.
 
-SQLite's FTS5. A search reads the postings of its words in its own scope and scores them here (see
-memory.ranking).
+Uses SQLite's FTS5. A search reads the postings of its words in its own scope and scores them here
+(see `memory.search.ranking`).
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ from memory.search.ranking import (
 from memory.stores.sql import schema as t
 from memory.stores.sql.statements import driver
 
-# of a word's occurrences in one scope that count; what is said everywhere tells nothing apart
+# most postings of a word that are read; a frequent word distinguishes nothing
 MAX_OCCURRENCES = 5000
-COUNTED = 20_000  # documents counted to weigh how rare a word is
+COUNTED = 20_000  # most documents counted for the rarity of a word
 CHUNK = 400
 MAX_DOCUMENT_CHARACTERS, HEAD = (
     100_000,
     75_000,
-)  # characters of a text that are indexed, and of these from its beginning; the others from its end
+)  # indexed characters of a text, and how many of them from its beginning; the rest from its end
 DAY = 86400  # seconds
-TEXT = 400  # characters of a candidate that are looked at
-SHARED, RAREST = 32, 6  # words of a text by which its repetition is looked for
-ROLES = ("user", "assistant")  # who speaks where nobody has a name
+TEXT = 400  # characters of a candidate that are inspected
+SHARED, RAREST = 32, 6  # words of a text used to find its duplicates
+ROLES = ("user", "assistant")  # speakers without names
 RECENT_ROWS, MAX_ALIKE_ROWS = 1000, 24  # passages among which, and that are looked at
 Beside = Callable[[Connection, Sequence[int]], dict[int, tuple[int | None, int | None]]]
 
@@ -50,7 +49,7 @@ Beside = Callable[[Connection, Sequence[int]], dict[int, tuple[int | None, int |
 class SearchDocument:
     """What is indexed of one row.
 
-    before: the words of the message before it. at: seconds since 1970.
+    before: the words of the preceding message. at: Unix time.
     """
 
     scope_id: int
@@ -61,7 +60,7 @@ class SearchDocument:
 
 
 def put_document(conn: Connection, table: str, key: int, doc: SearchDocument) -> None:
-    """Put one document into the index, in the place of one of the same key."""
+    """Add one document to the index, replacing one with the same key."""
     if (raw := driver(conn)) is None:
         return
     s, body = doc.scope_id, doc.body
@@ -83,17 +82,16 @@ def put_document(conn: Connection, table: str, key: int, doc: SearchDocument) ->
 
 @lru_cache(64)
 def _day(number: int) -> str:
-    """The words of a day, counted from 1970: most of what is put in is of today."""
+    """Return the words for a day, counted from 1970; cached, since most rows are of today."""
     return spoken_day(number * DAY)
 
 
 def candidates_sharing_words(conn: Connection, scope_id: int, words: Sequence[str]) -> list[int]:
-    """Return the newest passages that may hold nearly the same words, as row keys: bounded, however
-    many there are. words: rarest first.
+    """Return row keys of the newest passages that may be near duplicates, a limited number.
 
-    Those that have all the rarest, of any age. And of the newest `LATELY` those that have two of a
-    few: of two texts that are nearly the same each lacks at most a fifth of the other's words, so
-    of that many words and two more, two are in both.
+    words: rarest first. Returns passages of any age with all of the rarest words, and of the newest
+    ones those with two of a few words: of two near duplicates each lacks at most a fifth of the
+    other's words, so of that many words plus two, two are in both.
     """
     if (raw := driver(conn)) is None or not words:
         return []
@@ -123,9 +121,9 @@ def candidates_sharing_words(conn: Connection, scope_id: int, words: Sequence[st
 
 
 def drop(conn: Connection, table: str, key: int) -> None:
-    """Take one document out."""
+    """Remove one document."""
     if conn.dialect.name == "sqlite":
-        # table is ours
+        # a constant name
         conn.exec_driver_sql(f"DELETE FROM {table} WHERE rowid = ?", (key,))
 
 
@@ -133,8 +131,8 @@ def drop(conn: Connection, table: str, key: int) -> None:
 class IndexScope:
     """One scope's part of an index.
 
-    rows: a query for (id, place, at, text) of the rows that may be shown. beside: the rows before
-    and after each of some rows; None where rows have no neighbours.
+    rows: query for (id, place, at, text) of visible rows. beside: returns the rows before and after
+    given rows; None if rows have no neighbours.
     """
 
     table: str
@@ -147,8 +145,9 @@ class IndexScope:
 def find_rows(
     conn: Connection, corner: IndexScope, query: str, near: SimilarityScores, wanted: int
 ) -> dict[int, Ranked] | None:
-    """Row keys with their scores, best first, at least `wanted` where there are so many; None when
-    there are no words to look for. near: the rows nearest by meaning. Raises StoreUnavailable.
+    """Return row keys with scores, best first, at least `wanted` if there are so many.
+
+    None without words to search. near: rows by similarity. Raises StoreUnavailable.
     """
     if conn.dialect.name != "sqlite":
         raise StoreUnavailable("this version searches in SQLite only")
@@ -164,13 +163,14 @@ def find_rows(
 
 
 def speakers(conn: Connection, kind: str, scope_id: int, query: str) -> list[str]:
-    """Return the words of a query that are part of the name of somebody who spoke in the scope, or
-    of a tag there. kind: messages or passages.
+    """Return the words of a query that are part of a speaker's name or a tag in the scope.
+
+    kind: messages or passages.
     """
     asked = [w for w in terms(query) if w not in ROLES]
     if driver(conn) is None or not asked:
         return []
-    # the name is ours
+    # a constant name
     one = f"SELECT %d WHERE EXISTS (SELECT 1 FROM {kind}_fts WHERE {kind}_fts MATCH ?)"
     sql = " UNION ALL ".join(one % i for i in range(len(asked)))
     return [
@@ -207,7 +207,7 @@ def _matches(
 def _pool(
     conn: Connection, corner: IndexScope, keys: Sequence[int], wanted: int
 ) -> list[SearchHits]:
-    """Return the first `wanted` of the keys that pass the filters, in their order."""
+    """Return the first `wanted` keys that pass the filters, in order."""
     out: list[SearchHits] = []
     for i in range(0, len(keys), CHUNK):
         part = keys[i : i + CHUNK]
@@ -241,7 +241,7 @@ def _neighbours(
 
 
 def is_outdated(conn: Connection) -> bool:
-    """Tell whether the index was made by a version that wrote it otherwise."""
+    """Tell whether an older version made the index in another format."""
     if conn.dialect.name != "sqlite":
         return False
     for table, rows in zip(t.FTS, (t.messages, t.passages), strict=True):
@@ -255,7 +255,7 @@ def is_outdated(conn: Connection) -> bool:
 
 
 def recreate_indexes(conn: Connection) -> None:
-    """Make both indexes from nothing, without a document in them."""
+    """Recreate both indexes, empty."""
     for table in t.FTS:
         conn.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")
         conn.exec_driver_sql(t.FTS_SQL.format(table))
@@ -264,9 +264,9 @@ def recreate_indexes(conn: Connection) -> None:
 def delete_orphans(
     conn: Connection, table: str, rows: str, after: int, limit: int = 200
 ) -> Sequence[int]:
-    """Take out the documents without a row, of the next ones after a row key.
+    """Remove documents without a row, among the next ones after a row key.
 
-    Returns which were looked at.
+    Returns the keys that were checked.
     """
     look = (
         f"SELECT f.rowid, r.id FROM (SELECT rowid FROM {table} WHERE rowid > ? ORDER BY rowid "
@@ -282,7 +282,7 @@ def delete_orphans(
 def reindex_documents(
     conn: Connection, table: str, docs: Iterable[tuple[int, SearchDocument]]
 ) -> None:
-    """Put documents in anew."""
+    """Index documents again."""
     for key, doc in docs:
         drop(conn, table, key)
         put_document(conn, table, key, doc)

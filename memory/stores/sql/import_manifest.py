@@ -1,7 +1,7 @@
-"""What an import holds, found out before a line of it is written: a bad one stores nothing.
+"""Examines an import before anything is written: an invalid line means that nothing is stored.
 
-Only the places of the lines are kept, by what they belong to; each is read a second time when it is
-written. So an import takes little more memory than its bytes.
+Only the offsets of the lines are kept, by what they belong to; each line is read again when it is
+written. So an import needs little more memory than its bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CALLS = "`message.tool_calls` must be a list of objects."
 
 
 class LineReader:
-    """Lines of an import, by number and place."""
+    """The lines of an import, by number and offset."""
 
     def __init__(self, body: bytes) -> None:
         self._body, self._places = body, array("Q")
@@ -47,7 +47,7 @@ class LineReader:
         self._places.extend((number, at))
 
     def __iter__(self) -> Iterator[tuple[int, Any_Line]]:
-        """Read them, one at a time, in their order."""
+        """Yield the lines in order."""
         for i in range(0, len(self._places), 2):
             number, at = self._places[i : i + 2]
             yield number, line_at(self._body, number, at)
@@ -59,7 +59,7 @@ class LineReader:
 
 @dataclass(slots=True)
 class ConversationImport:
-    """The lines of one conversation. nodes: the names of those that stand in them."""
+    """The lines of one conversation. nodes: names of its nodes."""
 
     lines: LineReader
     nodes: set[str] = field(default_factory=set)
@@ -67,7 +67,7 @@ class ConversationImport:
 
 @dataclass(slots=True)
 class ImportPart:
-    """What is one agent's. blocks: by label. chats: by name."""
+    """The lines of one agent. blocks: by label. chats: by name."""
 
     blocks: dict[str, LineReader] = field(default_factory=dict)
     versions: LineReader | None = None
@@ -77,9 +77,10 @@ class ImportPart:
 
 @dataclass(frozen=True, slots=True)
 class ImportLimits:
-    """defaults: the operator's blocks.
+    """Limits and defaults of an import.
 
-    agent: whose all of it becomes, None for what the lines say. most: lines, None for any number.
+    defaults: the operator's blocks. agent: that gets everything, None to follow the lines. most:
+    number of lines, None for any.
     """
 
     defaults: Mapping[str, Block]
@@ -96,9 +97,9 @@ class ImportManifest:
         self.parts: dict[str, ImportPart] = {}
 
     async def examine(self) -> None:
-        """Read every line; others go on meanwhile.
+        """Read every line, letting other requests run in between.
 
-        Raises BadLine for the first that cannot be imported.
+        Raises BadLine for the first invalid one.
         """
         glance = QuickRead()
         for number, at in lines_in(self._body):

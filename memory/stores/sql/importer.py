@@ -1,15 +1,13 @@
-"""An export read back in.
+"""Imports an export.
 
-It is examined whole first, so that a bad line stores nothing; then written in pieces, between which
-others write.
+It is examined completely first, so that an invalid line means that nothing is stored; then it is
+written in pieces, between which others write.
 
-- What is there already is not doubled; what may not be changed is skipped and told. So an import
-  that was
-  cut short is completed by doing it again.
-- A block comes with its versions, a conversation with its messages, whole or not at all: the row by
-  which
-  they are found is written last.
-- A user who is erased meanwhile stays erased: the import ends there.
+- Existing rows are not duplicated; rows that may not be changed are skipped and reported. So an
+  interrupted import is completed by repeating it.
+- A block comes with its versions, a conversation with all messages or not at all: the row by which
+  it is found is written last.
+- A user who is erased meanwhile stays erased; the import ends.
 """
 
 from __future__ import annotations
@@ -62,14 +60,14 @@ from memory.stores.sql.transcripts import (
 
 OURS = re.compile(r"passage_[0-9a-f]{32}")
 KINDS = ("blocks", "versions", "passages", "conversations", "messages")
-LEFT = 60.0  # seconds without a piece, after which what was begun and not ended is taken out
+LEFT = 60.0  # seconds without progress, after which an unfinished import is removed
 
 
 @dataclass(slots=True)
 class ImportReceipt:
-    """imported: rows made by kind.
+    """The result. imported: new rows by kind.
 
-    skipped: what was left as it is, each with its line and the reason.
+    skipped: what was not changed, with line number and reason.
     """
 
     imported: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
@@ -82,9 +80,9 @@ class ImportReceipt:
 async def import_into(
     db: Database, hand: ManagementActor, manifest: ImportManifest
 ) -> ImportReceipt:
-    """Write what was examined into the user's memory.
+    """Write an examined import into the user's memory.
 
-    Raises Erased, Conflict, StoreUnavailable: what was written by then stays, and doing it again
+    Raises Erased, Conflict, StoreUnavailable; what was written by then stays, and a repetition
     writes the rest.
     """
     receipt = ImportReceipt()
@@ -99,7 +97,7 @@ async def import_into(
 async def import_conversation(
     db: Database, hand: ManagementActor, said: Sequence[ImportedMessage], name: str | None
 ) -> FoundConversation:
-    """Store a chat as a conversation of its own; its assistant messages count as ours.
+    """Store a chat as a new conversation; its assistant messages count as ours.
 
     Raises Conflict for a name in use.
     """
@@ -127,10 +125,10 @@ async def import_conversation(
 
 
 class ImportTarget:
-    """A hand that reaches into a memory for longer than one transaction.
+    """The memory that an import writes to, over several transactions.
 
-    generation: of the user, as the work found it. outside: what frozen core texts tell changes by
-    it.
+    generation: of the user at the start. outside: the import changes what frozen core texts
+    contain.
     """
 
     def __init__(self, hand: ManagementActor, generation: int, *, outside: bool = True) -> None:
@@ -141,7 +139,7 @@ class ImportTarget:
         self._unfinished: QueuedJob | None = None
 
     def open(self, conn: Connection) -> None:
-        """Begin a piece. Raises Erased, Conflict where the user or the memory is gone."""
+        """Begin a piece. Raises Erased, or Conflict if the user or the memory is gone."""
         self._conn = conn
         scope_id = scopes.get_or_create(conn, self._owner)
         if self._scope not in (None, scope_id):
@@ -162,7 +160,7 @@ class ImportTarget:
         return self._scope
 
     def free(self, name: str) -> None:
-        """Raises Conflict for the name of a conversation that is there."""
+        """Raise Conflict if a conversation with this name exists."""
         if conversation_rows.find_named(self.conn, self.scope_id, name) is not None:
             raise Conflict(
                 f"there is a conversation {name!r} of this user already: choose another id, or "
@@ -172,7 +170,7 @@ class ImportTarget:
     def conversation(
         self, transcriber: Transcriber, heading: ConversationHeader, steps: list[TranscriptStep]
     ) -> Iterator[int]:
-        """Write a conversation. What would be left of it, were this cut short, a job takes out."""
+        """Write a conversation; a job removes an incomplete one after an interruption."""
         ident = new_key()
         self._unfinished = QueuedJob(
             "erase",
@@ -194,7 +192,7 @@ class ImportTarget:
 
 
 class _LineReader:
-    """Writes the lines of one agent. Every method that writes many rows yields after each."""
+    """Writes the lines of one agent. Methods that write many rows yield after each."""
 
     def __init__(self, desk: ImportTarget, receipt: ImportReceipt) -> None:
         self._desk, self._receipt = desk, receipt
@@ -231,10 +229,9 @@ class _LineReader:
         return bool(mine and mine.read_only) or desk.conn.execute(here).first() is not None
 
     def _ident(self, label: str) -> str:
-        """Return the id of a block that comes back.
+        """Return the id of a restored block.
 
-        It is always the same, so that versions which are here already, of an import that was cut
-        short, are its own.
+        Always the same, so that versions from an interrupted import are recognised.
         """
         desk = self._desk
         return (
@@ -243,7 +240,7 @@ class _LineReader:
         )
 
     def _edit_block(self, number: int, line: BlockLine) -> None:
-        """A block that is here is changed like by any other hand."""
+        """Change an existing block, like any other edit."""
         if line.deleted:
             return
         desk, change = self._desk, BlockEdit(line.value, line.description, line.limit)
@@ -256,10 +253,7 @@ class _LineReader:
             self._receipt.skip(number, "block", line.label, "read_only")
 
     def _restore_block(self, ident: str, line: BlockLine, newest: int) -> None:
-        """A block that was not here comes back as it was; its versions are here.
-
-        newest: of those.
-        """
+        """Restore a missing block, whose versions have been written. newest: of those."""
         desk = self._desk
         desk.conn.execute(
             insert(t.blocks).values(
@@ -365,9 +359,7 @@ class _LineReader:
 def _gather_steps(
     name: str, chat: ConversationImport
 ) -> Generator[int, None, tuple[ConversationHeader, list[TranscriptStep]]]:
-    """Yield a conversation's heading and steps from its lines, which stand in any order; the
-    messages without a node come last, as a chat of their own. Yields 0 after each line.
-    """
+    """Return a conversation's header and steps, from lines in any order; yield 0 after each."""
     told: ConversationLine | None = None
     by_name: dict[str, TranscriptStep] = {}
     plain: list[ImportedMessage] = []
@@ -383,7 +375,7 @@ def _gather_steps(
             (plain if line.node is None else by_name[line.node].said).append(said)
         yield 0
     loose = steps_of(plain)
-    for step in loose:  # names of their own, so that they meet no node of the file
+    for step in loose:  # own names, which no node of the file has
         step.id = f"plain {chat.lines.first} {step.id}"
         step.parent = step.parent and f"plain {chat.lines.first} {step.parent}"
     steps = [*by_name.values(), *loose]

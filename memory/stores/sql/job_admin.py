@@ -1,6 +1,6 @@
-"""Jobs as a person looks at them: what waits, what failed and why.
+"""Jobs for operators: list by state, retry.
 
-What a job is about is never shown: it may be a user's words.
+The content of a job is never shown: it may contain a user's messages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STATES = ("ready", "running", "waiting", "dead")
 def page(
     conn: Connection, reach: VisibleScopes, state: str, before: int | None, limit: int
 ) -> list[dict[str, Any]]:
-    """Newest first, before a row key."""
+    """Return jobs, newest first, before a row key."""
     query = (
         select(j.id, j.kind, j.state, j.attempts, j.error, j.created_at, j.run_at, s.tenant, s.user)
         .select_from(t.jobs.outerjoin(t.scopes, s.id == j.scope_id))
@@ -36,7 +36,7 @@ def page(
 
 
 def retry(conn: Connection, reach: VisibleScopes, ident: int) -> None:
-    """Give a dead job all its attempts again. Raises NotFound."""
+    """Reset the attempts of a dead job. Raises NotFound."""
     mine = (
         select(j.id)
         .select_from(t.jobs.outerjoin(t.scopes, s.id == j.scope_id))

@@ -1,22 +1,16 @@
-"""The durable queue: a row a job, written in the transaction of what caused it, so that neither
-happens without the other.
+"""The durable queue: one row for each job, written in the transaction that caused it.
 
-- A job is claimed under a lease. A worker that dies loses it when the lease ends; another takes the
-  job over. A worker that
-  outlived its lease can no longer settle the job: `attempts` is the fence. So a handler may run
-  twice: handlers are idempotent.
-- A failure waits twice as long each time; after the last attempt the job is dead, kept for a person
-  to look at.
-- A `dedupe` key holds while a job waits, not once it runs: what comes after it started is a job of
-  its own.
-- What a handler returns is written in the transaction that settles its job, and only while the job
-  is still its own: a job's
-  effect happens once. A handler of many steps enters each with `advance`, and begins after the last
-  one when it runs again.
+- A job is claimed under a lease. If its worker dies, the lease expires and another one takes over.
+  A worker that outlived its lease can no longer complete the job: `attempts` is the fencing token.
+  So a handler may run twice: handlers are idempotent.
+- Each failure doubles the delay; after the last attempt the job is dead and kept for inspection.
+- A `dedupe` key applies while a job waits, not once it runs: later requests make a new job.
+- What a handler returns is written in the transaction that completes its job, and only while the
+  worker still holds it: a job's effect happens once. A handler with many steps saves each with
+  `advance`, and resumes after the last one.
 - `scope_id` ties a job to a user: erasing the user removes it. The job that follows an erasure has
-  none, and names no one.
-  `conversation` ties it to one conversation in the same way.
-- A job that lacks a credential is `waiting`, its attempts unspent, until `resume`.
+  none, and names nobody. `conversation` ties it to one conversation in the same way.
+- A job that lacks a credential is `waiting`, without using up attempts, until `resume`.
 """
 
 from __future__ import annotations
@@ -48,9 +42,9 @@ from memory.stores.sql.statements import dialect_insert, execute
 
 j = t.jobs.c
 ATTEMPTS = 16  # some six hours in all
-ANSWERS = 3  # of a model that gave nothing to use: what it is asked does not change
+ANSWERS = 3  # attempts if a model's answer is unusable, since the prompt does not change
 COLUMNS = ("scope_id", "conversation", "kind", "payload", "dedupe", "run_at", "created_at")
-STALE = 3  # attempts, after which nobody waits for a job any more: it goes on trying
+STALE = 3  # attempts, after which nobody waits for a job, although it is still retried
 UNDER_WAY = (
     select(j.id)
     .where(
@@ -67,13 +61,12 @@ BACKOFF, MAX_BACKOFF_SECONDS = 2.0, 3600.0  # seconds before the second attempt,
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """Work to do.
+    """A job to queue.
 
-    payload: JSON data, row keys only where the job must outlive an erasure. delay: seconds.
-
-    alone: not while another of its kind waits or runs for this conversation. again: one of the same
-    dedupe key that waits is put off by `delay`. every: only with each so many turns of the scope.
-    held: the claim under which a handler has it, as its id and attempt.
+    payload: JSON data; row keys only, if the job must outlive an erasure. delay: seconds. alone:
+    not while another of its kind waits or runs for this conversation. again: a waiting job with the
+    same dedupe key is postponed by `delay`. every: only with each so many turns of the scope. held:
+    the claim of a running job, as its id and attempt.
     """
 
     kind: str
@@ -93,7 +86,7 @@ Effect = Callable[[Connection], Any]
 
 @dataclass(frozen=True, slots=True)
 class ClaimedJob:
-    """A job in a worker's hands, until `lease_until` (seconds since 1970)."""
+    """A job held by a worker until `lease_until` (Unix time)."""
 
     id: int
     job: QueuedJob
@@ -102,7 +95,7 @@ class ClaimedJob:
 
 
 def enqueue(conn: Connection, job: QueuedJob) -> None:
-    """Add the job, unless one of the same dedupe key waits already."""
+    """Add the job, unless one with the same dedupe key is waiting."""
     now = time.time()
     if (
         job.again
@@ -136,16 +129,14 @@ def _unless_there(dialect: str) -> Any:
 
 
 def under_way(conn: Connection, kind: str, conversation: int) -> bool:
-    """Tell whether a job of this kind waits or runs for the conversation, and has not failed
-    often.
-    """
+    """Tell whether such a job waits or runs for the conversation and has not failed often."""
     return (
         execute(conn, UNDER_WAY, {"conversation": conversation, "kind": kind}).first() is not None
     )
 
 
 def _ripe(kinds: Collection[Any], now: Any) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    """Return what a worker that died had, and what waits and is due."""
+    """Return the condition for jobs of dead workers and waiting jobs that are due."""
     return (
         and_(j.kind.in_(kinds), j.state == "running", j.lease_until < now),
         and_(j.kind.in_(kinds), j.state == "ready", j.run_at <= now),
@@ -159,7 +150,7 @@ def due(conn: Connection, kinds: Collection[str]) -> bool:
 
 @cache
 def _due(kinds: tuple[str, ...]) -> Any:
-    """Built once: each hand of an idle worker asks it each second."""
+    """Return the statement of `due`, built once, since idle workers run it each second."""
     return (
         select(j.id)
         .where(
@@ -174,7 +165,7 @@ def _due(kinds: tuple[str, ...]) -> Any:
 
 
 def _oldest(conn: Connection, ripe: ColumnElement[bool]) -> Row[Any] | None:
-    """In the order of an index: the many that may wait behind it are not looked at, nor sorted."""
+    """Return the oldest one in index order, so that later jobs are neither read nor sorted."""
     query = (
         select(t.jobs)
         .where(ripe)
@@ -188,8 +179,9 @@ def _oldest(conn: Connection, ripe: ColumnElement[bool]) -> Row[Any] | None:
 
 
 def claim(conn: Connection, kinds: Collection[str], lease: float) -> ClaimedJob | None:
-    """Take the oldest job that is due, for `lease` seconds, one of a worker that died first; jobs
-    that died in too many hands are set aside.
+    """Take the oldest job that is due, for `lease` seconds; jobs of dead workers first.
+
+    Jobs with too many attempts are set aside as dead.
     """
     now = time.time()
     row = next(
@@ -199,7 +191,7 @@ def claim(conn: Connection, kinds: Collection[str], lease: float) -> ClaimedJob 
         return None
     try:
         payload = msgspec.json.decode(row.payload)
-    except msgspec.DecodeError as e:  # nobody can ever run it: it must not stop those who try
+    except msgspec.DecodeError as e:  # it can never run, and must not block others
         conn.execute(update(t.jobs).where(j.id == row.id).values(**DEAD, error=type(e).__name__))
         return None
     conn.execute(
@@ -222,18 +214,16 @@ def _claimed_row(claimed: ClaimedJob) -> ColumnElement[bool]:
 
 
 def complete(conn: Connection, claimed: ClaimedJob, effect: Effect | None = None) -> None:
-    """Settle the job together with what it is to write; nothing is written in the name of a job
-    that is no longer this worker's.
-    """
+    """Complete the job together with its effect, if this worker still holds it."""
     if conn.execute(delete(t.jobs).where(_claimed_row(claimed))).rowcount and effect is not None:
         effect(conn)
 
 
 def advance(conn: Connection, job: QueuedJob, payload: dict[str, Any]) -> None:
-    """Enter a step of a running job: a later attempt finds this payload.
+    """Save a step of a running job: a later attempt gets this payload.
 
-    Raises Conflict when the job is no longer this worker's, so that what stands in the same
-    transaction is not written either.
+    Raises Conflict if the worker no longer holds the job, so that the same transaction writes
+    nothing.
     """
     ident, attempts = job.held
     mine = and_(j.id == ident, j.attempts == attempts, j.state == "running")
@@ -247,7 +237,7 @@ def advance(conn: Connection, job: QueuedJob, payload: dict[str, Any]) -> None:
 
 
 def postpone(conn: Connection, claimed: ClaimedJob) -> None:
-    """Put the job back until `resume`, as if it had not been claimed."""
+    """Return the job until `resume`, as if it had not been claimed."""
     conn.execute(
         update(t.jobs)
         .where(_claimed_row(claimed))
@@ -271,23 +261,23 @@ def waits(conn: Connection, tenant: str | None = None) -> bool:
 
 
 def resume(conn: Connection, tenant: str | None = None) -> None:
-    """Let the jobs go on that wait for a request of this tenant; None: of any."""
+    """Make jobs ready that wait for a request of this tenant; None: of any."""
     conn.execute(
         update(t.jobs).where(_is_waiting(tenant)).values(state="ready", run_at=time.time())
     )
 
 
 def delete_dead(conn: Connection, before: float) -> int:
-    """Remove dead jobs that should have run before this time, so many.
+    """Remove so many dead jobs that were due before this time.
 
-    Returns how many; call again until 0.
+    Returns their number; call again until it is 0.
     """
     old = select(j.id).where(j.state == "dead", j.run_at < before).limit(1000)
     return conn.execute(delete(t.jobs).where(j.id.in_(old))).rowcount
 
 
 def release(conn: Connection, claimed: ClaimedJob) -> None:
-    """Put the job back as if it had not been claimed: its worker is stopping."""
+    """Return the job as if it had not been claimed: its worker is stopping."""
     conn.execute(
         update(t.jobs)
         .where(_claimed_row(claimed))
@@ -296,9 +286,9 @@ def release(conn: Connection, claimed: ClaimedJob) -> None:
 
 
 def fail(conn: Connection, claimed: ClaimedJob, error: str, most: int = ATTEMPTS) -> None:
-    """Put the job back to wait, or sets it aside after `most` attempts.
+    """Queue the job again with a delay, or set it aside after `most` attempts.
 
-    error: what kind of failure; no text of a user's.
+    error: the kind of failure, without a user's text.
     """
     values: dict[str, Any] = {"lease_until": None, "error": error}
     if claimed.attempts >= most:

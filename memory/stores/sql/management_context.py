@@ -1,4 +1,4 @@
-"""A hand that reaches into a memory from outside a conversation."""
+"""Who edits a memory from outside a conversation."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from memory.stores.sql.blocks import BlockSet, EditSource
 
 @dataclass(frozen=True, slots=True)
 class ManagementActor:
-    """Whose memory, the operator's blocks in it, and who reaches in."""
+    """Whose memory, the operator's blocks in it, and who makes the edit."""
 
     scope: Scope
     defaults: Mapping[str, Block]
     source: EditSource
 
     def shelf(self, conn: Connection) -> BlockSet:
-        """Return the blocks as they are, the operator's alone for a user who has nothing yet."""
+        """Return the current blocks; only the operator's for a user without rows."""
         return BlockSet(scopes.find(conn, self.scope), self.defaults)
 
 
 def touch_scope(conn: Connection, scope: Scope) -> int:
-    """Return the scope's row, made when absent, marked as edited from outside: every frozen core
-    text is stale from now on.
+    """Return the scope's row, created if missing, and mark it as edited from outside.
+
+    Every frozen core text is outdated from now on.
     """
     scope_id = scopes.get_or_create(conn, scopes.current_owner(conn, scope))
     scopes.touch(conn, scope_id, outside=True)

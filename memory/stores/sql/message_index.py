@@ -1,4 +1,4 @@
-"""Put recorded messages into the search index, behind the turns' back."""
+"""Adds recorded messages to the search index, after their turns."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ m, n = t.messages.c, t.nodes.c
 
 
 def docs(conn: Connection, after: int, limit: int) -> list[tuple[int, SearchDocument]]:
-    """Row keys and what is indexed of them, in order, after a row key."""
+    """Return row keys and documents, in order, after a row key."""
     rows = conn.execute(select(t.messages).where(m.id > after).order_by(m.id).limit(limit))
     return [(r.id, _doc(conn, r)) for r in rows]
 
 
 class _SpeakerNames(msgspec.Struct):
-    """Of a message as it was given, what the index needs beside its text."""
+    """The members of a message that the index needs besides its text."""
 
     name: Any = None
 
@@ -58,14 +58,14 @@ def _doc(conn: Connection, row: Any) -> SearchDocument:
 MARK = select(t.marks.c.upto).where(t.marks.c.name == "messages")
 
 
-# those that were put in at once, or before a search
+# those indexed at once, or before a search
 THERE = "EXISTS (SELECT 1 FROM messages_fts WHERE rowid = m.id)"
 
 
 AHEAD = "FROM messages WHERE id > :mark ORDER BY id LIMIT :ahead"
 
 
-# no input in it
+# contains no input
 NEXT = text(f"SELECT * FROM (SELECT * {AHEAD}) m WHERE NOT {THERE} LIMIT :most")
 
 
@@ -78,19 +78,18 @@ NEXT_HERE = text(
 )
 
 
-LOOK_AHEAD_ROWS = 512  # messages that one look passes over, where an import put them in
+LOOK_AHEAD_ROWS = 512  # most messages of an import that one check skips
 
 
-# seconds by which a clock may be set back and a search still find at once what is said then
+# how far a clock may be set back without hiding new messages from search
 SET_BACK = 60.0
 
 
 def index_pending(conn: Connection, most: int, scope_id: int | None = None) -> int:
-    """Put the next messages, `most` at most, into the search index.
+    """Index the next messages, at most `most`; return how many.
 
-    scope_id: what waits of one scope, newest first. Returns how many, or `most` where more may
-    wait. One that cannot be put in is passed over where another can; raises what it raised where
-    none can.
+    scope_id: of one scope, newest first. Returns `most` if more may wait. A message that cannot be
+    indexed is skipped if another can; otherwise raises its error.
     """
     rows = _next_unindexed(conn, most, scope_id)
     failed = {row.id: e for row in rows if (e := _index_message(conn, row)) is not None}
@@ -99,7 +98,7 @@ def index_pending(conn: Connection, most: int, scope_id: int | None = None) -> i
     for key, e in failed.items():
         log.warning(
             "message row %d cannot be put into the search index: %s", key, type(e).__name__
-        )  # not what it says: that may be what the user said
+        )  # without its message, which may quote a user
     done = len(rows)
     if scope_id is None and driver(conn) is not None:
         passed, upto = (
@@ -114,9 +113,9 @@ def index_pending(conn: Connection, most: int, scope_id: int | None = None) -> i
 
 
 def _index_message(conn: Connection, row: Any) -> Exception | None:
-    """Put one message into the search index.
+    """Index one message; return why it cannot be, if so.
 
-    Returns why it cannot be. Raises what the database raises: that is no fault of the row's.
+    Raises errors of the database, which are not the row's fault.
     """
     try:
         fts.put_document(conn, "messages_fts", row.id, _doc(conn, row))
@@ -128,18 +127,18 @@ def _index_message(conn: Connection, row: Any) -> Exception | None:
 
 
 def waiting_size(conn: Connection, most: int, scope_id: int | None = None) -> int:
-    """Characters of the next messages, `most` at most, that are to be put into the index."""
+    """Return the characters of the next `most` messages to index."""
     return sum(len(row.content) + len(row.body) for row in _next_unindexed(conn, most, scope_id))
 
 
 def index_waits(conn: Connection, scope_id: int) -> bool:
-    """Tell whether any message of the scope waits to be put into the index."""
+    """Tell whether a message of the scope waits to be indexed."""
     return bool(_next_unindexed(conn, 1, scope_id))
 
 
 def _next_unindexed(conn: Connection, most: int, scope_id: int | None = None) -> Sequence[Any]:
     if driver(conn) is None:
-        return []  # see `index.put`
+        return []  # see `fts.put_document`
     if scope_id is None:
         return conn.execute(
             NEXT, {"mark": _mark(conn), "ahead": LOOK_AHEAD_ROWS, "most": most}

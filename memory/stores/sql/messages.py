@@ -1,4 +1,4 @@
-"""Recall memory rows: every message once, with its search document beside it."""
+"""Recall memory rows: every message once, with its search document."""
 
 from __future__ import annotations
 
@@ -37,10 +37,8 @@ encode, decode = msgspec.json.encode, msgspec.json.decode
 class MessagePlace:
     """Where messages belong.
 
-    source: chat (of a request), answer, evicted, import. at: seconds since 1970.
-
-    before: the words of the message before the first of these, for the search index; looked up
-    where not given.
+    source: chat (of a request), answer, evicted, import. at: Unix time. before: words of the
+    preceding message, for the search index; looked up if not given.
     """
 
     conversation: int
@@ -64,8 +62,9 @@ def parse_message(body: str, role: str, content: str) -> Json:
 
 
 def contents_of(found: Iterable[tuple[Json, bytes]]) -> Iterator[dict[str, Any]]:
-    """Messages, each with its digest, as what their rows say wherever they stand; system text is
-    the app's, not the user's: left out.
+    """Return messages with digests as rows store them, wherever they belong.
+
+    System text is left out: it is the app's, not the user's.
     """
     for message, digest in found:
         if is_system(message):
@@ -74,7 +73,7 @@ def contents_of(found: Iterable[tuple[Json, bytes]]) -> Iterator[dict[str, Any]]
         plain = list(message.items()) == [
             ("role", role),
             ("content", words),
-        ]  # as most are: their text is stored once
+        ]  # the usual case: the text is stored once
         yield {
             "role": role,
             "body": "" if plain else encode(message).decode(),
@@ -87,7 +86,7 @@ def contents_of(found: Iterable[tuple[Json, bytes]]) -> Iterator[dict[str, Any]]
 def rows_of(
     scope_id: int, place: MessagePlace, contents: Iterable[dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield what `contents_of` found, as rows without a key."""
+    """Yield rows, without keys, of what `contents_of` returned."""
     for content in contents:
         yield {
             "public_id": new_id("msg"),
@@ -102,9 +101,9 @@ def rows_of(
 
 
 def append(conn: Connection, rows: Sequence[dict[str, Any]], newest: int | None = None) -> None:
-    """Store rows of `rows_of` in their order; `index_new` puts them into the search index.
+    """Store rows of `rows_of` in order; `index_pending` indexes them later.
 
-    newest: see `newest_key`, asked where not given.
+    newest: see `newest_key`, looked up if not given.
     """
     if not rows:
         return
@@ -124,7 +123,7 @@ NEWEST = select(GREATEST.label("stored"), INDEXED_TO.label("indexed"))
 
 
 def newest_key(conn: Connection) -> int:
-    """Return the greatest key that a message has or had."""
+    """Return the greatest key that any message has or had."""
     found = execute(conn, NEWEST, {}).one()
     return max(found.stored or 0, found.indexed or 0)
 
@@ -136,13 +135,11 @@ def add(
     found: Sequence[tuple[Json, bytes]],
     once: bool = False,
 ) -> int:
-    """Store messages, each with its digest, in order, and puts them into the search index.
+    """Store messages with digests, in order, and index them; return how many.
 
-    Returns how many.
-
-    once: a message that is in the conversation already is not stored again.
+    once: skip messages that the conversation has already.
     """
-    # What compaction evicts is older than what stands there already.
+    # What compaction evicts is older than what is stored already.
     before = place.before
     if not before and place.source != "evicted":
         before = words_before(conn, place.conversation, place.node, None)
@@ -158,7 +155,7 @@ def add(
         document = SearchDocument(scope_id, words, who, before, place.at)
         fts.put_document(conn, "messages_fts", key, document)
         before = words
-    # Where nothing waits, a search need not look through an import for it.
+    # If nothing is pending, a search need not scan an import.
     if rows and driver(conn) is not None and (known.stored or 0) <= indexed:
         put_row(conn, t.marks, ("name",), name="messages", upto=greatest)
     return len(rows)
@@ -167,15 +164,16 @@ def add(
 def _not_there(
     conn: Connection, conversation: int, found: Sequence[tuple[Json, bytes]]
 ) -> list[tuple[Json, bytes]]:
-    """Leave out what the conversation holds already; of what is said twice, keep the last."""
+    """Leave out messages that the conversation has already; of duplicates keep the last."""
     there = _there(conn, conversation, [digest for _, digest in found])
     new = {digest: (message, digest) for message, digest in reversed(found) if digest not in there}
     return list(new.values())[::-1]
 
 
 def _there(conn: Connection, conversation: int, digests: Sequence[bytes]) -> set[bytes]:
-    """Return those of the digests that are in the conversation already: asked in a few queries, for
-    a long past is evicted at once.
+    """Return which digests the conversation has already, in few queries.
+
+    A compaction may evict a long history at once.
     """
     return {
         row.digest
@@ -191,7 +189,7 @@ def _with_digest(size: int) -> Any:
 
 
 def speaker(message: Json) -> str:
-    """Who said it, as the search index knows them: by name where they have one, and by role."""
+    """Return the speaker as indexed: the name, if any, and the role."""
     return (
         f"{message.get('name') or ''} {speaker_name(text_of(message))} {message.get('role') or ''}"
     )
@@ -208,8 +206,9 @@ BEFORE = text(
 
 
 def words_before(conn: Connection, conversation: int, node: int | None, key: int | None) -> str:
-    """Return the words before a message (key; None: a new one), of its own turn or of the one that
-    it goes on from: never of another branch.
+    """Return the words before a message (key; None: a new one), never of another branch.
+
+    They are of its own turn or of the one that it continues.
     """
     if node is None:
         return ""
@@ -253,10 +252,9 @@ def ancestors(node: int) -> Any:
 
 
 def pair_tool_results(found: Sequence[Json], asked: Sequence[Json] = ()) -> list[Json]:
-    """Return the messages without calls that have no result and results that have no call: an
-    upstream refuses either.
+    """Return the messages without unanswered calls and results without a call.
 
-    asked: what follows them; results at its beginning count.
+    Upstreams refuse either. asked: what follows them; results at its beginning count.
     """
     following = itertools.takewhile(
         lambda x: x.get("role") in ("tool", "system", "developer"), asked
@@ -285,8 +283,8 @@ def pair_tool_results(found: Sequence[Json], asked: Sequence[Json] = ()) -> list
 class SearchQuery:
     """A search.
 
-    roles empty: any. within: only nodes on the line that ends here (nobody named). skip: this
-    node's messages are left out. Times in seconds since 1970.
+    roles: empty for any. within: only nodes on the line that ends here (unnamed users). skip: this
+    node's messages are left out. Times are Unix times.
     """
 
     text: str = ""
@@ -302,10 +300,9 @@ class SearchQuery:
 def search(
     conn: Connection, scope_id: int, q: SearchQuery, near: SimilarityScores | None = None
 ) -> list[dict[str, Any]]:
-    """Hits, best first; without words: the newest.
+    """Return hits, best first; without words, the newest.
 
-    Each with id, role, content, conversation, created_at, score and why. near: the rows nearest by
-    meaning.
+    A hit has id, role, content, conversation, created_at, score and why. near: rows by similarity.
     """
     rows = _apply_filters(
         select(m.id, m.conversation, m.created_at, func.substr(m.content, 1, TEXT)).where(
@@ -333,8 +330,9 @@ def search(
 
 
 def filter_keys(scope_id: int, q: SearchQuery) -> Any:
-    """Return the rows that the filters leave, as a query of row keys; None where they leave every
-    row that has a vector.
+    """Return the rows that pass the filters, as a query of row keys.
+
+    None if every row with a vector passes.
     """
     if (
         q.since is None
@@ -368,9 +366,9 @@ def search_index(
     q: SearchQuery,
     near: SimilarityScores,
 ) -> list[dict[str, Any]]:
-    """Run a search over an index, or by date when there are no words to look for.
+    """Search an index; by date if there are no words to search.
 
-    queries: for whole rows, and for the newest of those that may be shown.
+    queries: for whole rows, and for the newest visible ones.
     """
     hits, newest = queries
     if not q.text.strip():
@@ -393,7 +391,7 @@ def search_index(
 
 
 def _neighbours(conn: Connection, keys: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
-    """Return what was said before and after each message in its conversation."""
+    """Return the messages before and after each one in its conversation."""
     said = (
         "SELECT n.id FROM messages n WHERE n.conversation = m.conversation AND n.role IN ('user', "
         "'assistant') AND n.content != '' AND n.id"

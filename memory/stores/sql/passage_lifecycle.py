@@ -1,8 +1,6 @@
-"""What becomes of passages in the background: facts kept with their source, superseded, left to
-fade, brought back.
+"""The life of passages: facts with their source, superseded, faded, restored.
 
-Nothing is removed here: a passage that is set aside is out of every search, and `restore` brings it
-back.
+Nothing is removed here: no search finds a passage that is set aside, and `restore` brings it back.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ SELECT_CANDIDATES = select(p.id, p.content).where(
 
 @dataclass(frozen=True, slots=True)
 class TurnMessage:
-    """A message of one turn. id: its public one."""
+    """A message of one turn. id: its public id."""
 
     id: str
     role: str
@@ -44,9 +42,7 @@ class TurnMessage:
 
 
 def messages_of_turn(conn: Connection, scope_id: int, node: int) -> list[TurnMessage]:
-    """Return what user and assistant said in the turn, in order; no tool's output, nothing of an
-    earlier turn.
-    """
+    """Return the user's and assistant's messages of a turn, in order, without tool results."""
     query = (
         select(m.public_id, m.role, m.content, m.created_at)
         .where(
@@ -64,7 +60,7 @@ def messages_of_turn(conn: Connection, scope_id: int, node: int) -> list[TurnMes
 def neighbours(
     conn: Connection, scope_id: int, text: str, limit: int = NEIGHBOURS
 ) -> list[dict[str, Any]]:
-    """Passages that share words with the text."""
+    """Return passages that share words with the text."""
     return passage_rows.search(
         conn, scope_id, passage_rows.PassageFilter(SearchQuery(text[:2000], limit=limit))
     )
@@ -73,10 +69,7 @@ def neighbours(
 def near_duplicates(
     conn: Connection, scope_id: int, text: str, node: int = 0
 ) -> list[dict[str, Any]]:
-    """Passages that say the same in nearly the same words, newest first.
-
-    node: as of an `NewPassage`.
-    """
+    """Return passages with nearly the same words, newest first. node: see `NewPassage`."""
     found = conn.execute(
         SELECT_CANDIDATES,
         {
@@ -98,9 +91,10 @@ def near_duplicates(
 
 @dataclass(frozen=True, slots=True)
 class InsertResult:
-    """passages: where the text is now.
+    """Where a text is stored.
 
-    made: how many of them are new. longer: how many of those stand in place of a shorter wording.
+    passages: that contain it now. made: number of new ones. longer: number of those that replaced a
+    shorter wording.
     """
 
     passages: list[dict[str, Any]]
@@ -109,8 +103,9 @@ class InsertResult:
 
 
 def keep(conn: Connection, scope_id: int, new: passage_rows.NewPassage) -> InsertResult:
-    """Store a text unless it is there in the same words or nearly so; a fuller wording sets the
-    shorter one aside, reversibly.
+    """Store a text unless there is a duplicate or near duplicate.
+
+    A longer wording sets the shorter one aside, reversibly.
     """
     at = new.created_at if new.created_at is not None else time.time()
     kept = InsertResult([], 0, 0)
@@ -130,9 +125,9 @@ def keep(conn: Connection, scope_id: int, new: passage_rows.NewPassage) -> Inser
 def set_aside(
     conn: Connection, scope_id: int, ident: str, actor: str, by: str | None = None
 ) -> bool:
-    """Take a passage out of every search.
+    """Hide a passage from every search; return whether it was visible.
 
-    by: what stands in its place. Returns whether it was there.
+    by: the one that replaces it.
     """
     there = (p.scope_id == scope_id) & (p.public_id == ident) & p.deleted_at.is_(None)
     return (
@@ -146,7 +141,7 @@ def set_aside(
 
 
 def restore(conn: Connection, scope_id: int, ident: str) -> dict[str, Any] | None:
-    """Bring a passage back that was set aside; None when there is none of that name.
+    """Restore a passage that was set aside; None if there is none with this id.
 
     It counts as used now, so that it does not fade at once.
     """
@@ -162,7 +157,7 @@ def restore(conn: Connection, scope_id: int, ident: str) -> dict[str, Any] | Non
 def list_superseded(
     conn: Connection, scope_id: int, before: int | None, limit: int
 ) -> list[dict[str, Any]]:
-    """Passages that were set aside, newest first, before a row key."""
+    """Return passages that were set aside, newest first, before a row key."""
     query = (
         select(t.passages)
         .where(p.scope_id == scope_id, p.deleted_at.is_not(None))
@@ -182,19 +177,19 @@ def _faint(now: float) -> ColumnElement[bool]:
 
 
 def faint(conn: Connection, now: float, after: int, limit: int = 500) -> list[int]:
-    """Passages that have grown faint, as row keys in order, after a row key."""
+    """Return row keys of faint passages, in order, after a row key."""
     query = select(p.id).where(p.id > after, _faint(now)).order_by(p.id).limit(limit)
     return list(conn.execute(query).scalars())
 
 
 def fade(conn: Connection, now: float, keys: Sequence[int]) -> int:
-    """Set those of the passages aside that are faint. Returns how many."""
+    """Set those passages aside that are still faint; return how many."""
     gone = update(t.passages).where(p.id.in_(keys), _faint(now))
     return conn.execute(gone.values(deleted_at=now, deleted_by="cleanup")).rowcount
 
 
 def record_use(conn: Connection, keys: Sequence[int]) -> None:
-    """Count passages as found just now: what is used fades later."""
+    """Record that passages were found now, which delays their fading."""
     if keys:
         conn.execute(
             update(t.passages).where(p.id.in_(keys)).values(uses=p.uses + 1, used_at=time.time())

@@ -1,6 +1,4 @@
-"""Archival memory rows: passages, each with its search document; exact duplicates are stored
-once.
-"""
+"""Archival memory rows: passages with search documents; exact duplicates are stored once."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ encode, decode = msgspec.json.encode, msgspec.json.decode
 Passage = dict[str, Any]
 
 
-# seconds between passages that belong together: pieces of one text, and what is said to be of one
+# seconds between passages that belong together, such as pieces of one text
 # moment
 TOGETHER = 0.0
 
@@ -50,12 +48,12 @@ _SAME_NODE_SQL = (
 )
 
 
-# no input in it
+# contains no input
 _NEAR_IN_TIME_SQL = f"abs((SELECT created_at FROM passages WHERE id = %s) - at) <= {TOGETHER}"
 
 
 BESIDE = (
-    # no input in it
+    # contains no input
     f"SELECT id, CASE WHEN {_NEAR_IN_TIME_SQL % 'a'} THEN a END, CASE WHEN "
     f"{_NEAR_IN_TIME_SQL % 'b'} THEN b END FROM (SELECT p.id, p.created_at AS at, "
     f"({_SAME_NODE_SQL} < p.id ORDER BY n.id DESC LIMIT 1) AS a, ({_SAME_NODE_SQL} > p.id ORDER "
@@ -65,10 +63,10 @@ BESIDE = (
 
 @dataclass(frozen=True, slots=True)
 class NewPassage:
-    """A text to keep.
+    """A text to store.
 
-    node: the branch it belongs to where nobody is named, else 0. created_at: seconds, None for now.
-    source: the public id of the message it was taken from.
+    node: its branch for an unnamed user, else 0. created_at: Unix time, None for now. source:
+    public id of the message it was extracted from.
     """
 
     content: str
@@ -82,7 +80,7 @@ class NewPassage:
 
 
 class PassagePlace(NamedTuple):
-    """Where a passage stands in its archive. node: 0 outside of conversations."""
+    """Where a passage belongs. node: 0 outside of conversations."""
 
     scope: int
     node: int
@@ -91,14 +89,14 @@ class PassagePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PassageFilter:
-    """tags: a hit has all of these."""
+    """Which passages to find. tags: a hit has all of these."""
 
     query: SearchQuery = field(default_factory=SearchQuery)
     tags: Sequence[str] = ()
 
 
 def check(content: str, kind: str, importance: float) -> None:
-    """Raises BadArguments for what cannot be a passage."""
+    """Raise BadArguments if the values are not valid for a passage."""
     if not content.strip():
         raise BadArguments("`content` is empty: give the text to remember.")
     if kind not in TYPES:
@@ -108,9 +106,9 @@ def check(content: str, kind: str, importance: float) -> None:
 
 
 def add(conn: Connection, scope_id: int, new: NewPassage) -> tuple[list[dict[str, Any]], int]:
-    """Split the text into passages at sentence ends and stores them.
+    """Split the text at sentence ends and store the passages.
 
-    Returns (the passages, how many of them are new).
+    Returns (the passages, number of new ones).
     """
     now = new.created_at if new.created_at is not None else time.time()
     out, made = [], 0
@@ -176,9 +174,9 @@ def to_hit(row: Row[Any]) -> dict[str, Any]:
 def search(
     conn: Connection, scope_id: int, f: PassageFilter, near: SimilarityScores | None = None
 ) -> list[dict[str, Any]]:
-    """Hits, best first, or the newest when there are no words to look for.
+    """Return hits, best first, or the newest without words to search.
 
-    near: the rows nearest by meaning.
+    near: rows by similarity.
     """
     rows = _apply_filters(
         select(p.id, literal(0), p.created_at, func.substr(p.content, 1, TEXT)).where(
@@ -212,7 +210,7 @@ def search(
 
 
 def filter_keys(scope_id: int, f: PassageFilter) -> Any:
-    """Return the rows that the filters leave, as a query of row keys."""
+    """Return the rows that pass the filters, as a query of row keys."""
     return _apply_filters(select(p.id).where(p.scope_id == scope_id), f)
 
 
@@ -235,20 +233,20 @@ def _labels(content: str, tags: Sequence[str]) -> str:
 
 
 def _before(conn: Connection, place: PassagePlace, at: float) -> str:
-    """Find the words of the passage stored right before, of the same text or the same moment."""
+    """Return the words of the passage stored right before, of the same text or moment."""
     scope, node, key = place
     row = conn.execute(BEFORE, {"scope": scope, "node": node, "key": key}).first()
     return str(row.content) if row and abs(row.created_at - at) <= TOGETHER else ""
 
 
 def _neighbours(conn: Connection, keys: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
-    """Return the passages stored right before and after each, where they are of the same moment."""
+    """Return the passages stored right before and after each, if of the same moment."""
     rows = conn.exec_driver_sql(BESIDE, (encode(keys).decode(),))
     return {key: (before, after) for key, before, after in rows}
 
 
 def docs(conn: Connection, after: int, limit: int) -> list[tuple[int, SearchDocument]]:
-    """Row keys and what is indexed of them, in order, after a row key."""
+    """Return row keys and documents, in order, after a row key."""
     rows = conn.execute(select(t.passages).where(p.id > after).order_by(p.id).limit(limit))
     return [
         (
@@ -275,7 +273,7 @@ def get(conn: Connection, scope_ids: Sequence[int], ident: str) -> dict[str, Any
 
 
 def remove(conn: Connection, scope_ids: Sequence[int], ident: str) -> int | None:
-    """Forget one passage. Returns its row key, or None when there is none."""
+    """Remove one passage; return its row key, or None."""
     key: int | None = conn.execute(
         select(p.id).where(p.scope_id.in_(scope_ids), p.public_id == ident)
     ).scalar()
@@ -288,7 +286,7 @@ def remove(conn: Connection, scope_ids: Sequence[int], ident: str) -> int | None
 
 
 def page(conn: Connection, scope_id: int, before: int | None, limit: int) -> list[dict[str, Any]]:
-    """Newest first, before a row key."""
+    """Return passages, newest first, before a row key."""
     query = (
         select(t.passages)
         .where(p.scope_id == scope_id, p.deleted_at.is_(None))

@@ -1,11 +1,10 @@
-"""A user's memory under another name: another user, another tenant.
+"""Moves a user's memory to another name: another user, another tenant.
 
-The rows stay, so that search, vectors and versions do.
-
-What is keyed by the name is derived anew from what was said, page by page, and only then does the
-memory change hands, in one transaction: a move that was cut off moved nothing, and can be begun
-again. Of a history whose older messages were never stored here its answers are known again, not its
-exact chain. The mark of our own spans is keyed too: epochs end, summaries are made anew.
+The rows stay, and with them search, vectors and versions. What is keyed by the name is derived
+again from the messages, page by page, and only then does the memory change its owner, in one
+transaction: an interrupted move has moved nothing and can be repeated. Of a history whose older
+messages were never stored here, the answers are recognised again, but not the exact chain. Our
+spans' tag is keyed too: epochs end and summaries are made again.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ PLACED = (
     "carriers",
     "request",
     "rounds",
-)  # what bears the old mark, or names a request by the old key
+)  # rows with the old tag or the old key
 SET_MESSAGE = update(t.messages).where(m.id == bindparam("row")).values(digest=bindparam("new"))
 SET_NODE = (
     update(t.nodes)
@@ -63,21 +62,21 @@ class OwnerRename:
     target: owners.UserName
 
     def key(self, agent: str) -> bytes:
-        """Return what keys the digests of the target's agent."""
+        """Return the key of the digests of the target's agent."""
         return Scope(*self.target, agent, self.secret).key
 
 
 def begin(conn: Connection, move: OwnerRename) -> list[tuple[int, str]]:
     """Return the source's scopes, each with its agent.
 
-    Raises NotFound where there is none, Conflict where the target has a memory.
+    Raises NotFound if there is none, Conflict if the target has a memory.
     """
     found = conn.execute(
         select(s.id, s.agent).where(s.tenant == move.source[0], s.user == move.source[1])
     ).all()
     if not found:
         raise NotFound(
-            f"nothing is stored of the user {move.source[1]!r} of the tenant {move.source[0]!r}"
+            f"nothing is stored about the user {move.source[1]!r} of the tenant {move.source[0]!r}"
         )
     taken = owners.scopes_of(conn, *move.target)
     if any(
@@ -91,9 +90,9 @@ def begin(conn: Connection, move: OwnerRename) -> list[tuple[int, str]]:
 
 
 def page(conn: Connection, scope_id: int, key: bytes, behind: int) -> int | None:
-    """Derives the digests of a page of nodes anew, with their messages.
+    """Derive the digests of a page of nodes and their messages again.
 
-    Returns the last node's key; None when none are left.
+    Returns the last node's key; None if none are left.
     """
     rows = conn.execute(
         select(t.nodes).where(n.scope_id == scope_id, n.id > behind).order_by(n.id).limit(PAGE)
@@ -114,7 +113,7 @@ def page(conn: Connection, scope_id: int, key: bytes, behind: int) -> int | None
 
 
 def _loose(conn: Connection, scope_id: int, key: bytes) -> None:
-    """The messages that hang on no node."""
+    """Return the messages without a node."""
     if found := conn.execute(
         select(t.messages).where(m.scope_id == scope_id, m.node.is_(None))
     ).all():
@@ -129,7 +128,7 @@ def _digest(row: Row[Any], message: Json, key: bytes) -> dict[str, Any]:
 
 
 def _before(conn: Connection, rows: Sequence[Row[Any]]) -> dict[int, Any]:
-    """Return the nodes that these follow or stand beside, derived by now, by their keys."""
+    """Return the nodes that these follow, already derived, by key."""
     wanted = {r.parent for r in rows} | {r.turn for r in rows}
     return {
         r.id: r
@@ -140,7 +139,7 @@ def _before(conn: Connection, rows: Sequence[Row[Any]]) -> dict[int, Any]:
 def _node(
     row: Row[Any], spoken: Sequence[tuple[Row[Any], Json]], key: bytes, known: dict[int, Any]
 ) -> dict[str, Any]:
-    """Return the new values of a node, which is then among the `known`."""
+    """Return the new values of a node, and add it to `known`."""
     parent, first = known.get(row.parent), known.get(row.turn) if row.turn != row.id else None
     found = [message for one, message in spoken if one.source != "evicted"]
     answer = next((message for message in found if message.get("role") == "assistant"), None)
@@ -169,8 +168,8 @@ def _node(
 def finish(conn: Connection, move: OwnerRename, seen: dict[int, int]) -> None:
     """Give the memory to the target.
 
-    seen: the last node that was derived, by scope; later ones follow now. Both names' turns under
-    way are void from here on. Raises NotFound, Conflict.
+    seen: the last derived node by scope; later ones are derived now. Running turns of both names
+    are void from now on. Raises NotFound, Conflict.
     """
     for scope_id, agent in begin(conn, move):
         at: int | None = seen.get(scope_id, 0)
@@ -190,7 +189,7 @@ def finish(conn: Connection, move: OwnerRename, seen: dict[int, int]) -> None:
 
 
 def _remove_empty_scopes(conn: Connection, scopes: Sequence[int]) -> None:
-    """Remove scopes that hold nothing of anybody's."""
+    """Remove scopes without any rows."""
     for table in (t.nodes, *row_removal.OF_A_SCOPE.values(), *row_removal.ALSO):
         conn.execute(delete(table).where(table.c.scope_id.in_(scopes)))
     conn.execute(delete(t.scopes).where(s.id.in_(scopes)))

@@ -1,6 +1,4 @@
-"""What leaves by age: explain records, memory that names nobody, and retries nobody will make any
-more.
-"""
+"""What expires: explain records, unnamed users' memory, and data for retries."""
 
 from __future__ import annotations
 
@@ -10,15 +8,15 @@ from memory.ids import key_at
 from memory.stores.sql import conversations as conversation_rows
 from memory.stores.sql import schema as t
 
-BATCH = 100  # conversations that leave together
-RECORDS = 1000  # rows a transaction: the one writer is not kept long
+BATCH = 100  # conversations removed at once
+RECORDS = 1000  # rows a transaction, so as not to block the writer for long
 RETRY_AGE = 86400.0  # seconds; a retry comes within ten minutes
 
 
 def expire_retries(conn: Connection, now: float) -> int:
-    """Remove what lets day-old requests be retried, of so many.
+    """Remove so many rows' data for retries that are a day old.
 
-    Returns of how many; call again until 0.
+    Returns the number of rows; call again until it is 0.
     """
     n = t.nodes.c
     old = select(n.id).where(n.request.is_not(None), n.id < key_at(now - RETRY_AGE)).limit(RECORDS)
@@ -27,9 +25,9 @@ def expire_retries(conn: Connection, now: float) -> int:
 
 
 def expire_records(conn: Connection, before: float) -> int:
-    """Remove explain records made before `before`, so many.
+    """Remove so many explain records made before `before`.
 
-    Returns how many; call again until it is 0.
+    Returns their number; call again until it is 0.
     """
     x = t.explains.c
     old = select(x.id).where(x.id < key_at(before), x.created_at < before).limit(RECORDS)
@@ -37,10 +35,9 @@ def expire_records(conn: Connection, before: float) -> int:
 
 
 def expire_unnamed(conn: Connection, before: float) -> dict[int, list[int]]:
-    """Remove a batch of conversations that name nobody and were last used before `before`.
+    """Remove a batch of unnamed users' conversations last used before `before`.
 
-    Returns their row keys by scope, for `wiping` to take out what hangs on them; call again until
-    there are none.
+    Returns their row keys by scope, for `row_removal`; call again until there are none.
     """
     c = t.conversations.c
     query = (

@@ -1,7 +1,7 @@
-"""What hangs on users and conversations that are gone, removed in pieces (see `pieces`).
+"""Removes what belonged to users and conversations that are gone, in pieces (see `batches`).
 
-Nobody finds a row whose scope is gone, nor one whose conversation is: so these two leave first, in
-one transaction with all that may be seen, and the many rows follow. Each step may be done again.
+Nobody finds a row whose scope or conversation is gone, so these are removed first, in one
+transaction, and the many rows follow. Each step may be repeated.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ ALSO = (t.message_vectors, t.message_pieces, t.epochs, t.shared_members)
 
 @dataclass(frozen=True, slots=True)
 class RowsToRemove:
-    """A scope, or conversations of one, that are to leave nothing."""
+    """A scope, or conversations of one, whose rows are to be removed."""
 
     scope_id: int
     conversations: tuple[int, ...] = ()
 
     def of(self, table: Table) -> ColumnElement[bool]:
-        """Return which rows are meant, said so that the index is used which names the fewest."""
+        """Return the condition for these rows, phrased so that the best index is used."""
         if not self.conversations:
             return table.c.scope_id == self.scope_id
         scope = table.c.scope_id if table is t.summaries else table.c.scope_id + 0
@@ -50,8 +50,7 @@ class RowsToRemove:
 class RemovedRows:
     """What one piece removed.
 
-    counts: rows by kind. passages, messages: those that may be in an index beside the database, by
-    row key.
+    counts: rows by kind. passages, messages: row keys that may be in an external index.
     """
 
     def __init__(self) -> None:
@@ -61,7 +60,7 @@ class RemovedRows:
 
 
 def wipe(conn: Connection, share: WriterShare, which: RowsToRemove) -> RemovedRows | None:
-    """Remove the next rows. Returns None where none was left."""
+    """Remove the next rows; return None if none was left."""
     wiping = _Removal(conn, share, which)
     whole = (
         wiping.messages()
@@ -100,7 +99,7 @@ class _Removal:
         return self._remove_indexed(PASSAGES, "passages_fts", self._which.of(t.passages))
 
     def _remove_indexed(self, kind: VectorKind, fts: str, mine: ColumnElement[bool]) -> bool:
-        """Return rows that have a document in the search index, and may have a vector."""
+        """Remove rows that have a search document and may have a vector."""
         query = select(kind.rows.c.id).where(mine).limit(ROWS_PER_STATEMENT)
         while keys := list(self._conn.execute(query).scalars()):
             for key in keys:
@@ -116,7 +115,7 @@ class _Removal:
         return True
 
     def nodes(self) -> bool:
-        """Nodes with their explain records, and what memory hung on their branches."""
+        """Remove nodes with their explain records and their branches' memory."""
         query = select(n.id, n.epoch).where(self._which.of(t.nodes)).limit(ROWS)
         while rows := self._conn.execute(query).all():
             if self._which.conversations and not self._branches([row.id for row in rows]):
@@ -132,7 +131,7 @@ class _Removal:
         return True
 
     def _branches(self, nodes: Sequence[int]) -> bool:
-        """Return what a conversation keeps for itself, where it names nobody."""
+        """Remove what an unnamed user's conversation keeps for itself."""
         scope_id, s = self._which.scope_id, t.scopes.c
         if self._conn.execute(select(s.id).where(s.id == scope_id, s.user.is_not(None))).first():
             return True
@@ -146,14 +145,14 @@ class _Removal:
         )
 
     def _epochs(self, rows: Sequence[Any]) -> None:
-        """Take out the epochs that no node has any more: a fork may go on in one."""
+        """Remove epochs that no node uses any more; a fork may continue in one."""
         epochs = {row.epoch for row in rows if row.epoch}
         if self._which.conversations and epochs:
             still = select(n.epoch).where(n.scope_id == self._which.scope_id, n.epoch.in_(epochs))
             self._delete(t.epochs, list(epochs - set(self._conn.execute(still).scalars())))
 
     def rest(self) -> bool:
-        """Return all else, which is small."""
+        """Remove everything else, which is small."""
         if self._which.conversations:
             of = self._which.of
             return self._all("jobs", t.jobs, of(t.jobs)) and self._all(
@@ -175,7 +174,7 @@ class _Removal:
     def _remove(
         self, name: str, table: Table, keys: Sequence[Any], *mine: ColumnElement[bool]
     ) -> bool:
-        """Remove rows. Returns whether the piece has to end with them."""
+        """Remove rows; return whether the piece has to end after them."""
         self.wiped.counts[name] += self._delete(table, keys, *mine)
         return self._share.count_row(len(keys))
 

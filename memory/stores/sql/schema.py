@@ -1,8 +1,8 @@
 """The tables. SQL is the record; the search indexes beside it can be rebuilt from it.
 
-Everything hangs on `scopes` (one tenant, user, agent); every row of a user carries its `scope_id`,
-so that isolation and erasure are one predicate. `generations` outlives an erasure and holds no
-name, only its keyed hash. JSON is kept as text, hashes as bytes, times as seconds since 1970.
+Everything belongs to `scopes` (one tenant, user, agent); every row of a user has its `scope_id`, so
+that isolation and erasure are one predicate. `generations` outlives an erasure and has no name,
+only its keyed hash. JSON is stored as text, hashes as bytes, times as Unix times.
 """
 
 from __future__ import annotations
@@ -187,9 +187,7 @@ nodes = Table(
     Column("at", Float, nullable=False),
     Column("text", Text),
     Column("request", LargeBinary),
-    Column(
-        "rounds", Text
-    ),  # what names the request among its retries, and the finished hidden rounds of it
+    Column("rounds", Text),  # key of the request among its retries, and its finished hidden rounds
     Index("ix_nodes_digest", "scope_id", "digest"),
     Index("ix_nodes_request", "request"),
 )
@@ -212,7 +210,7 @@ messages = Table(
     metadata,
     key(),
     Column("public_id", String(64), nullable=False),
-    scope_column(),  # nobody asks for one by it
+    scope_column(),  # never queried by it
     Column("conversation", Key, ForeignKey("conversations.id"), nullable=False),
     Column("node", Key, index=True),
     text("role"),

@@ -1,6 +1,6 @@
-"""What a SQLite file tells of whose memory it holds, before anything is opened.
+"""Reads from a SQLite file, before it is opened, whose memory it contains.
 
-The standard library alone, and nothing is changed: for commands that open no store.
+For commands that open no store. Uses only the standard library and changes nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ BUSY_SECONDS = 1.0
 
 
 def query_file(path: Path, query: str, *values: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a query. Raises sqlite3.Error where the file cannot be read."""
+    """Return the rows of a query. Raises sqlite3.Error if the file cannot be read."""
     with contextlib.closing(
         sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=BUSY_SECONDS)
     ) as connection:
@@ -23,9 +23,9 @@ def query_file(path: Path, query: str, *values: str) -> list[tuple[Any, ...]]:
 
 
 def tenants_with_memory(path: Path) -> dict[str, tuple[int, str]]:
-    """Return the tenants with memory of named users: how many those are, and one of them.
+    """Return tenants with named users' memory: the number of users, and one of them.
 
-    Nothing where it cannot be read.
+    Empty if the file cannot be read.
     """
     rows = _query(
         path,
@@ -36,7 +36,7 @@ def tenants_with_memory(path: Path) -> dict[str, tuple[int, str]]:
 
 
 def tenants_of(path: Path, user: str) -> list[str]:
-    """Return the tenants that know a user of this name. Nothing where it cannot be read."""
+    """Return the tenants with a user of this name; empty if the file cannot be read."""
     query = "SELECT DISTINCT tenant FROM scopes WHERE user = ? ORDER BY tenant"
     return [row[0] for row in _query(path, query, user)]
 
@@ -46,5 +46,5 @@ def _query(path: Path, query: str, *values: str) -> list[tuple[Any, ...]]:
         return []
     try:
         return query_file(path, query, *values)
-    except sqlite3.Error:  # told by whoever opens it
+    except sqlite3.Error:  # reported by whoever opens it
         return []

@@ -1,6 +1,4 @@
-"""Scopes as rows, and their generation: the one place that decides whether a write may still
-happen.
-"""
+"""Scope rows and generations: the only place that decides whether a write may still happen."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ from memory.stores.sql.statements import execute
 class ScopeOwner:
     """A scope as a turn found it.
 
-    generation: the owner's erasures until then; a later one makes this turn's writes void.
+    generation: number of the owner's erasures; a later one makes this turn's writes void.
     """
 
     scope: Scope
@@ -104,10 +102,11 @@ def find(conn: Connection, scope: Scope) -> int | None:
 def scope_status(
     conn: Connection, owner: ScopeOwner, scope_id: int | None, conversation: int
 ) -> Any:
-    """Return a scope that a turn knows and a conversation of it, in one look: id, active_at,
-    proven, generation, conversation (None when it is not there), head, explicit, resent, stored and
-    indexed (see `messages.newest_key`). None when the scope is not there. Raises Erased when the
-    owner was erased after this turn began.
+    """Read the status of a known scope and of a conversation of it, in one query.
+
+    Returns id, active_at, proven, generation, conversation (None if missing), head, explicit,
+    resent, stored and indexed (see `messages.newest_key`); None if the scope is missing. Raises
+    Erased if the owner was erased after this turn began.
     """
     if scope_id is None:
         return None
@@ -128,9 +127,9 @@ def current_owner(conn: Connection, scope: Scope) -> ScopeOwner:
 
 
 def get_or_create(conn: Connection, owner: ScopeOwner) -> int:
-    """Return the scope's row id, made when absent.
+    """Return the scope's row id, created if missing.
 
-    Raises Erased when the owner was erased after this turn began.
+    Raises Erased if the owner was erased after this turn began.
     """
     if generation(conn, owner.scope.owner) != owner.generation:
         raise Erased(ERASED_MEANWHILE)
@@ -162,15 +161,15 @@ def remove_if_empty(conn: Connection, scope_id: int) -> None:
 
 
 def touch(conn: Connection, scope_id: int, *, outside: bool = False) -> None:
-    """Mark activity.
+    """Record activity.
 
-    outside: an edit from outside the conversation, after which every frozen core text is stale.
+    outside: an edit from outside the conversation, which outdates every frozen core text.
     """
     execute(conn, TOUCH_OUTSIDE if outside else TOUCH, {"which": scope_id, "now": time.time()})
 
 
 def nth_turn(conn: Connection, scope_id: int, every: int) -> bool:
-    """Count a turn of the scope. Whether it is the last of `every` many."""
+    """Count a turn of the scope; return whether `every` turns have passed."""
     conn.execute(update(t.scopes).where(_c.id == scope_id).values(turns=_c.turns + 1))
     return bool(
         conn.execute(
@@ -180,7 +179,7 @@ def nth_turn(conn: Connection, scope_id: int, every: int) -> bool:
 
 
 def prove(conn: Connection, scope_id: int) -> None:
-    """Mark the scope's tenant as one that an upstream accepted."""
+    """Record that an upstream accepted the scope's tenant."""
     execute(conn, PROVE, {"which": scope_id})
 
 
@@ -194,12 +193,12 @@ def proven(conn: Connection, tenant: str) -> bool:
 
 
 def probe(conn: Connection) -> None:
-    """The least that the store can answer."""
+    """Run the smallest possible query."""
     conn.execute(select(_c.id).limit(1)).first()
 
 
 def scopes_of(conn: Connection, tenant: str, user: str) -> list[int]:
-    """Return every agent's scope of this user."""
+    """Return the scopes of all agents of this user."""
     return list(
         conn.execute(
             select(t.scopes.c.id).where(t.scopes.c.tenant == tenant, t.scopes.c.user == user)
@@ -211,14 +210,14 @@ def scopes_of(conn: Connection, tenant: str, user: str) -> list[int]:
 class VisibleScopes:
     """What a key may see.
 
-    tenant None: every tenant. users None: every user and the conversations that name nobody.
+    tenant: None for every tenant. users: None for every user, and unnamed users' conversations.
     """
 
     tenant: str | None
     users: Sequence[str] | None = None
 
     def conditions(self) -> list[ColumnElement[bool]]:
-        """Return the scope predicate, to stand in every query by id."""
+        """Return the predicate on scopes, which every query by id must have."""
         found: list[ColumnElement[bool]] = []
         if self.tenant is not None:
             found.append(t.scopes.c.tenant == self.tenant)
@@ -239,7 +238,7 @@ UserName = tuple[str, str]  # tenant, user
 def users(
     conn: Connection, reach: VisibleScopes, after: UserName | None, limit: int
 ) -> list[dict[str, Any]]:
-    """Users by tenant and name after `after`, with counts over all their agents."""
+    """Return users by tenant and name after `after`, with counts over all agents."""
     c = t.scopes.c
     query = select(c.tenant, c.user, func.min(c.created_at), func.max(c.active_at)).where(
         c.user.is_not(None), *reach.conditions()
@@ -278,7 +277,7 @@ def _counts(conn: Connection, table: Table, names: Sequence[UserName]) -> dict[U
 
 
 def void(conn: Connection, owner: bytes) -> None:
-    """Move the owner's generation on: what began before can no longer write."""
+    """Increase the owner's generation: what began before can no longer write."""
     g = t.generations.c
     moved = update(t.generations).where(g.owner == owner).values(generation=g.generation + 1)
     if conn.execute(moved).rowcount == 0:
@@ -286,11 +285,10 @@ def void(conn: Connection, owner: bytes) -> None:
 
 
 def erase(conn: Connection, secret: bytes, tenant: str, user: str) -> tuple[list[int], int]:
-    """Move the user's generation on and removes the scopes, so that nobody finds what hangs on
-    them, and their jobs, so that none writes any more.
+    """Increase the user's generation and remove the scopes and their jobs.
 
-    Returns the scopes' row keys, under which `wiping` takes out the rest, and how many jobs there
-    were.
+    So nobody finds the rows, and no job writes any more. Returns the scopes' row keys, for
+    `row_removal`, and the number of jobs.
     """
     void(conn, owner_key(secret, tenant, user))
     ids = scopes_of(conn, tenant, user)

@@ -1,8 +1,7 @@
-"""The end of a conversation whose history is kept here, as far as a turn can use it.
+"""Reads the end of a stored history, as far as a turn can use it.
 
-A line is read from its newest turn back: as much as the window holds, with the kept summary that
-stands for the rest. So a turn that finds nothing in memory costs the same however long its
-conversation is.
+A conversation is read backwards from its newest turn: as much as the window holds, with the stored
+summary of the rest. So a turn that is not cached costs the same however long its conversation is.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from memory.stores.sql.message_pieces import PIECE_CHARACTERS
 from memory.stores.sql.statements import execute, in_clause, select_in_batches
 
 n, m, s = t.nodes.c, t.messages.c, t.summaries.c
-MAX_HISTORY_BYTES = 8 << 20  # bytes that are read where no summary stands for anything
-READ_STEPS, MOST_STEPS = 64, 1024  # turns that one query walks back, at first and at most
+MAX_HISTORY_BYTES = 8 << 20  # bytes to read if there is no summary
+READ_STEPS, MOST_STEPS = 64, 1024  # turns read by one query, at first and at most
 LEFT_OUT = "[Earlier messages were left out. conversation_search finds them.]"
 SUMMARISED = select(s.chain).where(
     s.scope_id == bindparam("scope"), s.conversation == bindparam("which")
@@ -36,10 +35,9 @@ SUMMARY = select(s.content).where(s.scope_id == bindparam("scope"), s.chain == b
 
 @dataclass(slots=True)
 class HistoryEnd:
-    """messages: oldest first.
+    """The end of a history. messages: oldest first.
 
-    behind: the link that names what came before them and the text that stands for it; None where
-    nothing did.
+    behind: link of what came before them, and the text that stands for it; None if nothing did.
     """
 
     messages: list[Json] = field(default_factory=list)
@@ -48,9 +46,7 @@ class HistoryEnd:
 
 @cache
 def _back() -> Any:
-    """Return the turns of a line from `head` back, `most` of them, each with the bytes that it
-    holds.
-    """
+    """Return at most `most` turns back from `head`, each with its size in bytes."""
     scope: Any = bindparam("scope")
     older = t.nodes.alias("older")
     line = (
@@ -83,10 +79,10 @@ def _select_messages(size: int) -> Any:
 def read_end(
     conn: Connection, scope_id: int, conversation: tuple[int, int], asked: Sequence[Json], room: int
 ) -> HistoryEnd:
-    """Return the end of a line, about `room` bytes.
+    """Return the end of a conversation, about `room` bytes.
 
-    conversation: its row key and its head. asked: the request's own messages; where they ask the
-    newest again, the end is that of the turn before.
+    conversation: its row key and head. asked: the request's own messages; if they repeat the
+    newest, the end is that of the turn before.
     """
     which, head = conversation
     there = {row.chain for row in execute(conn, SUMMARISED, {"scope": scope_id, "which": which})}
@@ -107,7 +103,7 @@ def read_end(
 
 
 def _walk_turns(conn: Connection, scope_id: int, head: int) -> Iterator[Any]:
-    """Yield the turns of the line, newest first."""
+    """Yield the turns, newest first."""
     at, most = head, READ_STEPS
     while True:
         found = list(execute(conn, _back(), {"scope": scope_id, "head": at, "most": most}))
@@ -123,11 +119,10 @@ def _choose_turns(
     cut: bytes | None,
     room: int,
 ) -> tuple[list[int], bytes | None]:
-    """Return the turns to read, newest first, and the link of what comes before them; None where
-    that is nothing.
+    """Return the turns to read, newest first, and the link of what comes before; None if nothing.
 
-    Back to where the running epoch was cut; else to the summary that leaves out least of what there
-    is room for; else to the next one. there: the links that summaries stand for.
+    Goes back to the cut of the current epoch; otherwise to the summary that leaves out least within
+    `room`; otherwise to the next one. there: links with a summary.
     """
     turns: list[int] = []
     best: tuple[int, bytes] | None = None
@@ -150,7 +145,7 @@ def _choose_turns(
 
 
 def _messages(conn: Connection, scope_id: int, turns: Sequence[int]) -> list[list[Json]]:
-    """Return what was said in each of the turns."""
+    """Return the messages of each turn."""
     found: dict[int, list[tuple[int, Json]]] = {turn: [] for turn in turns}
     for row in select_in_batches(conn, _select_messages, {"scope": scope_id}, turns):
         found[row.node].append((row.id, message_rows.message_of(conn, row)))

@@ -1,17 +1,16 @@
-"""SQLite connections: readers and a writer, each with a thread of its own (aiosqlite's) on which a
-whole work runs in one hop, and one on the event loop's own thread for small reads and writes.
+"""SQLite connections: readers and a writer with a thread each, and one on the event loop's thread.
 
-- A hop to a thread and back costs more than a turn's statements do (measured: 100 to 200 us against
-  60), and while two threads
-  run Python each waits for the other. So a small work is done *at once*, on the loop's thread,
-  where nothing can hold it up:
-  never a write while another connection writes (it is tried without waiting), never with
-  `synchronous = FULL` (a commit would wait for
-  the disk), and for a while not when they took long on average (a disk that stalls). Checkpoints,
-  which do wait for the disk, have a thread.
+A whole work runs on a connection's thread (aiosqlite's) in one hop.
+
+- A hop to a thread and back costs more than a turn's statements (measured: 100 to 200 us against
+  60), and while two threads run Python each waits for the other. So small work runs *at once*, on
+  the event loop's thread, if nothing can delay it: no write while another connection writes (it is
+  tried without waiting), none with `synchronous = FULL` (a commit would wait for the disk), and
+  none for a while if such works took long on average (a disk that stalls). Checkpoints, which do
+  wait for the disk, have a thread.
 - SQLAlchemy works on a connection's own sqlite3 connection, synchronously. Transactions are begun
-  and ended on the driver, reads
-  deferred and writes immediate: SQLAlchemy's own begin and commit cost as much as three inserts.
+  and ended by the driver, reads deferred and writes immediate: SQLAlchemy's own begin and commit
+  cost as much as three inserts.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ MAX_INLINE_SECONDS, EWMA_WEIGHT, INLINE_BACKOFF_SECONDS = (
     0.02,
     10.0,
 )
-# bytes, of a database that is new: a turn touches a dozen pages and a commit writes each of them
+# page size of a new database: a turn touches a dozen pages, and a commit writes each
 # whole
 PAGE = 2048
 CHECKPOINT = 512  # works on the loop's thread between checkpoints: some 8 MB of log
@@ -59,11 +58,11 @@ PAGES_HERE, PAGES = (
 EVERYWHERE = (
     "temp_store=MEMORY",
     f"journal_size_limit={64 << 20}",
-)  # bytes to which the log's file is cut once a larger write is over
+)  # bytes to which the log file is truncated after a larger write
 
 
 class SqliteConnection:
-    """One connection and SQLAlchemy over it, for one thread. begin: how its transactions do."""
+    """One connection with SQLAlchemy over it, for one thread. begin: its BEGIN statement."""
 
     def __init__(self, raw: sqlite3.Connection, begin: str) -> None:
         self.raw, self._begin = raw, begin
@@ -75,11 +74,11 @@ class SqliteConnection:
     def run(self, works: Sequence[Work[Any]]) -> list[Any]:
         """Run the works in one transaction.
 
-        Raises what they raised, sqlite3.Error from the transaction itself.
+        Raises what they raised, and sqlite3.Error of the transaction itself.
         """
         if (
             self._over is None
-        ):  # held for good: to check one out and in again costs as much as three statements
+        ):  # held permanently: checking one out and in costs as much as three statements
             self._over = self._engine.connect()
         over = self._over
         self.raw.execute(self._begin)
@@ -100,7 +99,7 @@ class SqliteConnection:
 
 
 class ConnectionThread:
-    """A connection on a thread of aiosqlite's."""
+    """A connection on a thread of aiosqlite."""
 
     def __init__(self, conn: aiosqlite.Connection, begin: str) -> None:
         self._conn = conn
@@ -111,29 +110,24 @@ class ConnectionThread:
         return self._lite.raw
 
     async def run(self, works: Sequence[Work[Any]]) -> list[Any]:
-        """Run the works in one transaction. Raises OSError for what the driver itself raised."""
+        """Run the works in one transaction. Raises OSError for errors of the driver."""
         return list(await self.call(self._lite.run, works))
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Run a function on the connection's thread.
-
-        Raises OSError for what the driver itself raised.
-        """
+        """Run a function on the connection's thread. Raises OSError for errors of the driver."""
         try:
             return await self._conn._execute(function, *args)  # type: ignore[no-untyped-call]
         except sqlite3.Error as e:
             raise OSError(f"{type(e).__name__}: {e}") from e
 
     def checkpoint(self) -> int:
-        """Bring the log into the database beside the writes that go on.
-
-        Returns the pages in the log.
-        """
+        """Checkpoint the log while writes continue; return its pages."""
         return int(self._lite.raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1])
 
     def checkpoint_rest(self) -> None:
-        """Bring the rest of the log into the database while nobody writes, so that the next write
-        begins it anew; not where it is in use.
+        """Checkpoint the rest of the log while nobody writes, so that it restarts.
+
+        Not possible while readers use it.
         """
         _set_pragmas(
             self._lite.raw,
@@ -159,7 +153,7 @@ def _pages(size: int) -> str:
 
 
 class SqliteThreads:
-    """path: the database file. synchronous: NORMAL or FULL."""
+    """The connections of one file. synchronous: NORMAL or FULL."""
 
     def __init__(self, path: str, synchronous: str) -> None:
         self._path, self._synchronous = path, synchronous
@@ -167,7 +161,7 @@ class SqliteThreads:
         self._readers: asyncio.LifoQueue[ConnectionThread] = asyncio.LifoQueue()
         self._writer: ConnectionThread | None = None
         self._here: tuple[SqliteConnection, SqliteConnection] | None = (
-            None  # one connection, as it reads and as it writes
+            None  # one connection, for reads and for writes
         )
         self._rests_until = self._pace = 0.0
         self._since_checkpoint = 0
@@ -175,10 +169,10 @@ class SqliteThreads:
         self.pause: asyncio.Future[None] | None = None
 
     async def open(self) -> None:
-        """Connects; safe to call again after a failure. Raises OSError."""
+        """Connect; safe to repeat after a failure. Raises OSError."""
         await self.close()
         if self._path != ":memory:":
-            # whose memories they are may read them; what SQLite puts beside it has the same mode
+            # readable by their owner only; SQLite gives its other files the same mode
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(self._path, os.O_CREAT | os.O_EXCL, 0o600))
         try:
@@ -241,9 +235,9 @@ class SqliteThreads:
         return found
 
     def at_once(self, works: Sequence[Work[Any]], *, reading: bool = False) -> list[Any] | None:
-        """Do small works on this thread, in one transaction.
+        """Run small works on this thread, in one transaction; None if they must wait.
 
-        None where they have to wait their turn. Raises what a work raised.
+        Raises what a work raised.
         """
         here, begun = self._here, time.monotonic()
         if here is None or begun < self._rests_until:
@@ -251,7 +245,7 @@ class SqliteThreads:
         try:
             found = here[not reading].run(works)
         except (sqlite3.Error, SQLAlchemyError):
-            # another connection writes; or it fails, and will again where it waits its turn
+            # another connection writes, or the work fails, which it will again when queued
             return None
         finally:
             now = time.monotonic()
@@ -275,10 +269,12 @@ class SqliteThreads:
             self.pause = asyncio.get_running_loop().create_future()
 
     async def _write_checkpoints(self) -> None:
-        """Write that go on beside a checkpoint never let it end ("checkpoint starvation",
-        sqlite.org/wal.html): the log grows without bound, and a file that grows costs more to write
-        to. So they wait for the end of a long one, by when little is left to do, and for one that
-        they outrun.
+        """Checkpoint the log, and make writes wait if it falls behind.
+
+        Continuous writes would never let a checkpoint finish ("checkpoint starvation",
+        sqlite.org/wal.html): the log would grow without bound, and a growing file is slower to
+        write. So writes wait for the end of a long checkpoint, when little is left to do, and for
+        one that they outrun.
         """
         try:
             if self._writer is not None and (
@@ -293,8 +289,9 @@ class SqliteThreads:
                 pause.set_result(None)
 
     def version(self) -> int | None:
-        """Return a number that stays the same while nobody but `at_once` has written, in whichever
-        process; None where that cannot be told.
+        """Return a number that only changes if somebody wrote other than by `at_once`.
+
+        Also in other processes. None if that is unknown.
         """
         if self._here is None:
             return None

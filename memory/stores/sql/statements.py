@@ -1,8 +1,8 @@
-"""Statements that run in every turn, without what a statement costs in SQLAlchemy: built once,
-compiled once, and on SQLite handed to the driver itself. Through SQLAlchemy one such statement
-takes 100 to 150 us of a turn, by the driver 5 to 15; there are thirty.
+"""Statements of every turn, without SQLAlchemy's overhead.
 
-What comes back looks alike on both: rows with the columns' names, booleans as booleans.
+They are built and compiled once, and on SQLite passed to the driver directly. Through SQLAlchemy
+such a statement takes 100 to 150 us of a turn, through the driver 5 to 15; there are thirty.
+Results look the same on both: rows with column names, booleans as booleans.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from sqlalchemy import Boolean, Connection, Table, bindparam, insert
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.base import Executable
 
-SEVERAL = 8  # rows that one statement inserts
-MAX_BATCH_VALUES = 256  # values that one statement is asked for
+SEVERAL = 8  # rows inserted by one statement
+MAX_BATCH_VALUES = 256  # values looked up by one statement
 
 
 class RowSet(list[Any]):
-    """The rows of a query, with the readers of SQLAlchemy's result that are used here."""
+    """The rows of a query, with those methods of SQLAlchemy's result that are used here."""
 
     def first(self) -> Any:
         return self[0] if self else None
@@ -44,7 +44,7 @@ class RowSet(list[Any]):
 
 
 def execute(conn: Connection, statement: Executable, values: Mapping[str, Any]) -> Any:
-    """Run a statement that is built once and kept (its compiled form is kept with it).
+    """Run a statement that is built once and kept, with its compiled form.
 
     values: its parameters, by name.
     """
@@ -59,16 +59,15 @@ def select_in_batches(
     values: Mapping[str, Any],
     wanted: Sequence[Any],
 ) -> Iterator[Any]:
-    """Yield the rows of any of the values wanted, in a few queries.
+    """Yield the rows with any of the wanted values, in a few queries.
 
-    build: the statement for so many of them (see `any_of`), built once. values: its other
-    parameters.
+    build: returns the statement for so many values (see `in_clause`). values: its other parameters.
     """
     for i in range(0, len(wanted), MAX_BATCH_VALUES):
         some = wanted[i : i + MAX_BATCH_VALUES]
         size = (
             1 << (len(some) - 1).bit_length()
-        )  # a statement for each power of two; the last value fills it up
+        )  # one statement for each power of two; padded with the last value
         yield from execute(
             conn,
             build(size),
@@ -77,14 +76,12 @@ def select_in_batches(
 
 
 def in_clause(column: Any, size: int) -> Any:
-    """That a column has one of so many values, of those that `among` gives."""
+    """Return the condition that a column has one of the values of `select_in_batches`."""
     return column.in_([bindparam(f"any{k}") for k in range(size)])
 
 
 def driver(conn: Connection) -> sqlite3.Connection | None:
-    """SQLite's own connection under SQLAlchemy's, whose transaction it shares; None for another
-    database.
-    """
+    """Return SQLite's connection under SQLAlchemy's, with the same transaction; else None."""
     raw = conn.connection.dbapi_connection
     return raw if isinstance(raw, sqlite3.Connection) else None
 
@@ -95,7 +92,7 @@ def add_row(conn: Connection, table: Table, **values: Any) -> None:
 
 
 def add_rows(conn: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows that have the same columns. Raises what the database raises."""
+    """Insert rows with the same columns. Raises what the database raises."""
     if not rows:
         return
     statement = _insert_statement(table, tuple(rows[0]))
@@ -108,15 +105,12 @@ def add_rows(conn: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) 
 
 
 def put_row(conn: Connection, table: Table, on: tuple[str, ...], /, **values: Any) -> None:
-    """Insert the row, or updates the one that has the same `on` columns."""
+    """Insert the row, or update the one with the same `on` columns."""
     execute(conn, _upsert_statement(conn.dialect.name, table, on, tuple(values)), values)
 
 
 class _Compiled:
-    """A statement as SQLite takes it.
-
-    Parameters it was built with (states, limits) are filled in.
-    """
+    """A statement compiled for SQLite, with its constant parameters filled in."""
 
     def __init__(self, statement: Any) -> None:
         compiled = statement.compile(dialect=sqlite.dialect())
@@ -152,9 +146,7 @@ class _Compiled:
         raw.executemany(self.sql, [[row[name] for name in names] for row in rows])
 
     def at_once(self, raw: sqlite3.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Insert all of the rows with one statement, which costs a third less than one for
-        each.
-        """
+        """Insert all rows with one statement, which costs a third less."""
         if (sql := self._several.get(len(rows))) is None:
             head, one = self.sql.split(" VALUES ")
             sql = self._several[len(rows)] = f"{head} VALUES {', '.join([one] * len(rows))}"
@@ -171,7 +163,7 @@ def _row_type(columns: Sequence[str]) -> Callable[..., Any]:
 
 
 def _plain_row(*values: Any) -> tuple[Any, ...]:
-    """Return a row of a statement written as text."""
+    """Return a row of a textual statement."""
     return values
 
 
@@ -186,9 +178,9 @@ def _insert_statement(table: Table, columns: tuple[str, ...]) -> Any:
 
 
 def dialect_insert(dialect: str, table: Table, columns: Iterable[str]) -> Any:
-    """Return an insert, in a dialect's own words for what is done on a conflict.
+    """Return an insert of this dialect, for its conflict clause.
 
-    The other dialect is not loaded for it: that takes 2 MiB.
+    The other dialect, which takes 2 MiB, is not loaded.
     """
     statement = import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
     return statement.values({name: bindparam(name) for name in columns})

@@ -1,5 +1,6 @@
-"""A chat brought along, stored as if its turns had happened here: its assistant messages count as
-ours, so that a client that resends this history is recognised (MEMORY.md 5).
+"""Stores an imported chat as if its turns had happened here.
+
+Its assistant messages count as ours, so that a client that resends this history is recognised.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from memory.stores.sql.turn_reader import columns
 
 @dataclass(frozen=True, slots=True)
 class ImportedMessage:
-    """One message. at: seconds since 1970. source: evicted messages stand outside the history."""
+    """One message. at: Unix time. source: evicted messages are outside of the history."""
 
     message: Json
     at: float
@@ -43,7 +44,7 @@ class ImportedMessage:
 class TranscriptStep:
     """One request and its answer.
 
-    id, parent, first: names within the transcript; first: of sibling answers, the first.
+    id, parent, first: names within the transcript; first: the first of several choices.
     """
 
     id: str
@@ -58,7 +59,7 @@ class TranscriptStep:
 class ConversationHeader:
     """The conversation itself.
 
-    head: the step where it goes on, None for the last one answered. Times in seconds since 1970.
+    head: the step where it continues, None for the last answered one. Times are Unix times.
     """
 
     name: str
@@ -71,7 +72,7 @@ class ConversationHeader:
 
 
 def steps_of(messages: Sequence[ImportedMessage]) -> list[TranscriptStep]:
-    """Return a plain chat as steps: each assistant message ends one."""
+    """Split a plain chat into steps: each assistant message ends one."""
     out: list[TranscriptStep] = []
     for one in messages:
         if not out or out[-1].state == "done":
@@ -90,8 +91,8 @@ def steps_of(messages: Sequence[ImportedMessage]) -> list[TranscriptStep]:
 class Transcriber:
     """Writes transcripts into one scope.
 
-    conn: the transaction that is open; a long transcript is written in several. key: the scope's,
-    for the digests. nodes: those written so far, by step name; a fork's parent is found in them.
+    conn: the open transaction; a long transcript is written in several. key: of the scope's
+    digests. nodes: those written so far, by step name, for parents of forks.
     """
 
     def __init__(self, conn: Connection | None, scope_id: int, key: bytes) -> None:
@@ -101,15 +102,16 @@ class Transcriber:
         self.nodes: dict[str, TurnNode] = {}
 
     def conversation(self, heading: ConversationHeader, steps: Sequence[TranscriptStep]) -> int:
-        """Write one conversation at once. Returns how many messages were stored."""
+        """Write one conversation at once; return the number of stored messages."""
         return sum(self.write(new_key(), heading, steps))
 
     def write(
         self, ident: int, heading: ConversationHeader, steps: Sequence[TranscriptStep]
     ) -> Iterator[int]:
-        """Write one conversation, under a new row key, message by message, and its own row last,
-        so that it is there as a whole or not at all. Yields how many messages were stored since.
-        Raises Conflict for a name in use.
+        """Write one conversation message by message; yield the number of new rows.
+
+        Its own row is written last, so that it is there completely or not at all. Raises Conflict
+        for a name in use.
         """
         now = time.time()
         for step in steps:
@@ -140,7 +142,7 @@ class Transcriber:
 
     @property
     def _open(self) -> Connection:
-        # whoever goes on with a transcript opens a transaction for it
+        # the caller that continues a transcript opens its transaction
         assert self.conn is not None  # noqa: S101
         return self.conn
 
@@ -150,7 +152,7 @@ class Transcriber:
         digests: list[bytes] = []
         asked = (
             (parent.chain or parent.asked) if parent else self._start
-        )  # the history, then what this step asked
+        )  # the history, followed by this step's messages
         for s in step.said:
             digests.append(
                 EMPTY if is_system(s.message) else keyed_hash(self._key, canonical(s.message))

@@ -1,4 +1,4 @@
-"""Read all that a turn needs, once: the scope's blocks, the epoch, the recognised conversation."""
+"""Reads all that a turn needs, once: blocks, epoch, the recognised conversation."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ RETRY_SECONDS = 600
 class SnapshotQuery:
     """What a turn asks the store.
 
-    explicit: the conversation's name, where the client gave one. request: what names it among its
-    retries. room: bytes of a history kept here that its model's window holds.
+    explicit: name of the conversation, if the client gave one. request: key of the request among
+    its retries. room: bytes of stored history that fit the model's window.
     """
 
     scope: Scope
@@ -92,7 +92,7 @@ class ConversationState:
 
 @dataclass(slots=True)
 class PreviousAttempt:
-    """An earlier attempt at this very request: its node, and its finished hidden rounds."""
+    """An earlier attempt at this request: its node, and its finished hidden rounds."""
 
     node: TurnNode
     rounds: list[Json]
@@ -100,7 +100,7 @@ class PreviousAttempt:
 
 @dataclass(slots=True)
 class Snapshot:
-    """Everything a turn needs to know, read in one transaction."""
+    """Everything a turn needs, read in one transaction."""
 
     owner: scopes.ScopeOwner
     scope_id: int | None
@@ -109,7 +109,7 @@ class Snapshot:
     prepended: int = 0
     lead: int = 0
     behind: tuple[bytes, str] | None = (
-        None  # the link of what was said before the kept messages, and what stands for it
+        None  # the link of what came before the stored messages, and its summary
     )
     edits: int = 0
     blocks: dict[str, Block] = field(default_factory=dict)
@@ -119,17 +119,17 @@ class Snapshot:
         None  # the one named, or the one of the recognised node
     )
     waiting: TurnNode | None = (
-        None  # the earlier attempt's node, else an unanswered one for exactly this history
+        None  # the earlier attempt's node, otherwise an unanswered one for exactly this history
     )
     waiting_in: ConversationState | None = None  # and its conversation
     ledger: PreviousAttempt | None = None
     sent: SentPrompt | None = (
-        None  # what the turn before sent, where this one goes on from its very messages
+        None  # what the previous turn sent, if this one continues its exact messages
     )
     kept: ServerHistory | None = (
-        None  # the conversation as the turn before left it, where its history is kept here
+        None  # the conversation after the previous turn, if its history is stored here
     )
-    own: int = 0  # bytes, apart from those two, while it is kept for the next turn
+    own: int = 0  # size in the cache, without those two
 
     @property
     def since(self) -> int:
@@ -138,9 +138,7 @@ class Snapshot:
 
 
 def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot:
-    """Read the scope, its blocks, the line this request continues, and an earlier attempt at
-    it.
-    """
+    """Read the scope, its blocks, the continued conversation, and an earlier attempt."""
     owner = scopes.current_owner(conn, ask.scope)
     scope_id = scopes.find(conn, ask.scope)
     turn = ask.turn
@@ -170,16 +168,16 @@ def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot:
     if out.waiting:
         out.waiting_in = find_conversation(conn, scope_id, out.waiting.conversation)
         if ask.explicit not in (None, out.waiting_in.name if out.waiting_in else None):
-            out.waiting = out.waiting_in = None  # the same was said in another conversation
+            out.waiting = out.waiting_in = None  # the same text occurs in another conversation
     return out
 
 
 def _prepend_kept_history(
     conn: Connection, out: Snapshot, head: int, ask: SnapshotQuery
 ) -> RequestHistory:
-    """Return the request behind the history that is kept here."""
+    """Return the request preceded by the stored history."""
     messages, line = ask.turn.messages, out.conversation
-    # the head is the line's
+    # the head belongs to the conversation
     assert line is not None and out.scope_id is not None  # noqa: S101, PT018
     end = server_history.read_end(conn, out.scope_id, (line.id, head), messages, ask.room)
     out.lead, out.prepended, out.behind = (
@@ -198,7 +196,7 @@ def _prepend_kept_history(
 def find_conversation(
     conn: Connection, scope_id: int, which: str | int
 ) -> ConversationState | None:
-    """Return a conversation of the scope by its name or its row key."""
+    """Return a conversation of the scope by its name or row key."""
     row = execute(
         conn, BY_NAME if isinstance(which, str) else BY_KEY, {"scope": scope_id, "which": which}
     ).first()
@@ -229,7 +227,7 @@ def _read_previous_turn(conn: Connection, scope_id: int, node: TurnNode, at: int
 
 
 def summaries(conn: Connection, scope_id: int, links: Sequence[bytes]) -> list[tuple[bytes, str]]:
-    """Return the kept summaries of histories that end in one of these links, each with its link."""
+    """Return the stored summaries of histories that end in one of these links."""
     return [
         (row.chain, row.content)
         for row in select_in_batches(
@@ -247,7 +245,7 @@ def _select_summaries(size: int) -> Any:
 
 
 def _nodes(*which: Any) -> Any:
-    """Built once: these run in every turn, and building a statement costs more than running it."""
+    """Return the statement for nodes, built once, since it runs in every turn."""
     return (
         select(t.nodes)
         .where(n.scope_id == bindparam("scope"), *which)
@@ -294,7 +292,7 @@ WAITING = _nodes(NOT_DONE, OPEN, n.asked == bindparam("asked"))
 
 
 class NodeRows:
-    """One scope's nodes, as recognition asks for them."""
+    """The nodes of one scope, for the recognition."""
 
     def __init__(self, conn: Connection, scope_id: int) -> None:
         self._conn, self._scope = conn, scope_id
@@ -311,7 +309,7 @@ class NodeRows:
         ]
 
     def only(self, digest: bytes) -> int | None:
-        """Return the one answered node of this digest; None for none, and for several."""
+        """Return the only answered node with this digest; None for none or several."""
         found = execute(self._conn, OF_DIGEST, {"scope": self._scope, "digest": digest}).scalars()
         return found[0] if len(found) == 1 else None
 

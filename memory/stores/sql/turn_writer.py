@@ -1,4 +1,4 @@
-"""Write what a turn did: its request, its rounds, its answers."""
+"""Writes what a turn did: its request, its rounds, its answers."""
 
 from __future__ import annotations
 
@@ -54,13 +54,14 @@ MOVED = (
 TURN_OF = select(n.turn).where(n.id == bindparam("which"))
 
 
-TOUCH_SECONDS = 1.0  # seconds within which a scope's last activity is not written again
+TOUCH_SECONDS = 1.0  # seconds in which a scope's last activity is not written again
 
 
 @dataclass(slots=True)
 class PendingTurn:
-    """What is written while the upstream works: the conversation, the unanswered node and the
-    messages the request adds.
+    """What is written while the upstream works.
+
+    The conversation, the unanswered node and the new messages of the request.
     """
 
     owner: scopes.ScopeOwner
@@ -71,7 +72,7 @@ class PendingTurn:
     # held
     messages: Sequence[dict[str, Any]]
     request: bytes | None
-    adopted: bool = False  # the node is there already, from an earlier attempt
+    adopted: bool = False  # the node exists already, from an earlier attempt
     rounds: Sequence[Json] = ()  # of an earlier attempt, which count
     scope_id: int | None = None  # the scope's row, where the turn found one
     # the scope and the conversation as this transaction found them (see `owners.standing`)
@@ -83,9 +84,9 @@ class PendingTurn:
 
 
 def open_turn(conn: Connection, o: PendingTurn, *, answered: bool = False) -> int:
-    """Make the request durable.
+    """Make the request durable; return the scope's row id.
 
-    answered: its node is written with its answer. Returns the scope's row id. Raises Erased.
+    answered: its node is written with its answer. Raises Erased.
     """
     now, c = time.time(), o.conversation
     there = scopes.scope_status(conn, o.owner, o.scope_id, c.id)
@@ -97,7 +98,7 @@ def open_turn(conn: Connection, o: PendingTurn, *, answered: bool = False) -> in
         _add_conversation(conn, o, scope_id, now)
     rounds = encode(o.rounds).decode() if o.rounds else None
     if o.adopted:
-        # What this attempt is told: a later one that resumes its rounds is told the same.
+        # What this attempt was given: one that resumes its rounds is given the same.
         row = columns(o.node, scope_id)
         planned = {name: row[name] for name in PLANNED}
         attempt = {"node": o.node.id, "now": now, "request": o.request, "rounds": rounds}
@@ -109,7 +110,7 @@ def open_turn(conn: Connection, o: PendingTurn, *, answered: bool = False) -> in
 
 
 def _add_conversation(conn: Connection, o: PendingTurn, scope_id: int, now: float) -> None:
-    """Add the turn's conversation, unless another turn of the same name was first."""
+    """Add the turn's conversation, unless another turn with the same name was first."""
     c = o.conversation
     found = find_conversation(conn, scope_id, c.name) if c.explicit else None
     if found is not None:
@@ -131,7 +132,7 @@ def _add_conversation(conn: Connection, o: PendingTurn, scope_id: int, now: floa
 
 
 def _request_rows(o: PendingTurn, scope_id: int, now: float) -> list[dict[str, Any]]:
-    """Return the rows of the messages that the request adds."""
+    """Return the rows of the new messages of the request."""
     return list(
         message_rows.rows_of(
             scope_id,
@@ -146,21 +147,19 @@ def _newest(there: Any) -> int | None:
 
 
 def round_done(conn: Connection, node: int, rounds: Sequence[Json]) -> None:
-    """Enter the finished hidden rounds of this attempt; commits with what their calls wrote."""
+    """Save the finished hidden rounds, in the transaction of what their calls wrote."""
     conn.execute(
         update(t.nodes).where(n.id == node).values(rounds=encode(rounds).decode(), at=time.time())
     )
 
 
 def attempt_failed(conn: Connection, node: int) -> None:
-    """Note when; the node stays open, so that a repetition of the request goes on with it."""
+    """Record the time; the node stays open, so that a retry continues with it."""
     execute(conn, TRIED, {"node": node, "now": time.time()})
 
 
 def drop_turn(conn: Connection, scope_id: int, node: int) -> None:
-    """Take an opened turn back: nothing is kept of a request that the upstream refused for its
-    credentials.
-    """
+    """Remove an opened turn, whose credentials the upstream refused."""
     row = conn.execute(
         select(n.conversation).where(n.id == node, n.scope_id == scope_id, n.state == "open")
     ).first()
@@ -185,9 +184,9 @@ def drop_pieces(conn: Connection, owner: scopes.ScopeOwner, bodies: Sequence[Lar
 
 @dataclass(slots=True)
 class TurnRecord:
-    """What a turn leaves: its answers (one a choice), its epoch when new, its explain record.
+    """What a turn leaves: its answers (one for each choice), a new epoch, its explain record.
 
-    Plain data, so that it can be spilled to a file when the store fails after the answer left.
+    Plain data, so that it can go to the recovery log if the store fails.
     """
 
     owner: scopes.ScopeOwner
@@ -219,10 +218,10 @@ class TurnRecord:
 
 
 def record(conn: Connection, r: TurnRecord, opening: PendingTurn | None = None) -> int:
-    """Write a turn's answers; safe to call again with the same record.
+    """Write a turn's answers; safe to repeat with the same record.
 
-    opening: its request, where that was not written before. Returns the conversation's newest node.
-    Raises Erased.
+    opening: its request, if not written before. Returns the conversation's newest node. Raises
+    Erased.
     """
     request: dict[str, Any] = {}
     said: list[dict[str, Any]] = []
@@ -273,7 +272,7 @@ def _put_epoch(conn: Connection, e: Epoch, scope_id: int, now: float) -> None:
 
 
 def _record_consequences(conn: Connection, r: TurnRecord, scope_id: int, now: float) -> None:
-    """Write what follows from the turn: evicted messages, its explain record, uses and jobs."""
+    """Write what follows from the turn: evicted messages, explain record, uses and jobs."""
     node = r.nodes[0].id
     if r.evicted:
         place = message_rows.MessagePlace(r.conversation, node, "evicted", now)
@@ -291,8 +290,9 @@ def _record_consequences(conn: Connection, r: TurnRecord, scope_id: int, now: fl
 def _answers(
     conn: Connection, r: TurnRecord, scope_id: int, request: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Write the nodes of a turn, the first with the request's columns; returns the rows of its
-    answers' messages.
+    """Write the nodes of a turn; return the rows of its answers.
+
+    The first node has the request's columns.
     """
     said: list[dict[str, Any]] = []
     for i, (node, answer) in enumerate(zip(r.nodes, r.answers, strict=True)):
@@ -312,7 +312,7 @@ def _answers(
 
 @cache
 def upsert_explain(dialect: str) -> Any:
-    """Keep a turn's explain record; those of other attempts at the turn stay before it."""
+    """Return the statement that adds an attempt to a turn's explain record."""
     x = t.explains.c
     statement = dialect_insert(dialect, t.explains, x.keys())
     return statement.on_conflict_do_update(
@@ -325,9 +325,9 @@ def upsert_explain(dialect: str) -> Any:
 
 
 def _join(conn: Connection, line: Any, r: TurnRecord) -> None:
-    """A line kept here loses no turn: one that another overtook meanwhile goes on behind it.
+    """Return the record, moved behind a turn that overtook it in a stored conversation.
 
-    line: see `owners.standing`.
+    line: see `scopes.scope_status`.
     """
     head, first = line.head, r.nodes[0]
     if head is None or head in (first.parent, first.id, r.seen_head):
@@ -347,10 +347,10 @@ def _join(conn: Connection, line: Any, r: TurnRecord) -> None:
 
 
 def _move(conn: Connection, line: Any, r: TurnRecord, now: float) -> int:
-    """Move the conversation's head to this answer, and returns it.
+    """Move the conversation's head to this answer and return it.
 
-    The first continuation keeps the line: a later sibling does not move it. line: see
-    `owners.standing`.
+    The first continuation keeps the conversation: a later sibling does not move it. line: see
+    `scopes.scope_status`.
     """
     first, head = r.nodes[0], line.head
     sibling = (

@@ -1,6 +1,6 @@
-"""Brings a database to this version's schema.
+"""Migrates a database to this version's schema.
 
-The one place that knows Alembic; an empty database needs none of it.
+The only module that uses Alembic; an empty database does not need it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from memory.stores.sql import schema
 
 
 def upgrade(url: str) -> str:
-    """Run the migrations that the database lacks; made from nothing where it is empty.
+    """Run missing migrations, or create the schema; return the revision.
 
-    Blocks, and needs a thread without a running event loop. Returns the revision it is at. Raises
-    StoreUnavailable.
+    Blocks, and needs a thread without a running event loop. Raises StoreUnavailable.
     """
     try:
         if (target := make_url(url)).get_backend_name() == "sqlite":
@@ -35,8 +34,9 @@ def upgrade(url: str) -> str:
 
 
 def _here(url: URL) -> None:
-    """A file, by Python's own driver: a file that cannot be opened leaves the asynchronous one with
-    a thread of its own.
+    """Open a file with Python's own driver first.
+
+    If it fails, the asynchronous driver would leave a thread behind.
     """
     engine = create_engine(url.set(drivername="sqlite"))
     try:

@@ -1,4 +1,4 @@
-"""Leaves nothing of what was erased in the database's files."""
+"""Removes erased data from the database's files."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from memory.stores.sql import schema
 # In this order: an index keeps erased terms until it is merged, the file keeps freed pages until it
 # is rewritten, and the
 # log keeps old pages until it is cut.
-# tables of ours
+# our tables
 SQLITE = (*(f"INSERT INTO {name}({name}) VALUES ('optimize')" for name in schema.FTS), "VACUUM")
 
 
 async def vacuum(url: str) -> None:
-    """Rewrite the database; it may be in use meanwhile.
+    """Rewrite the database, which may be in use.
 
-    Raises StoreUnavailable, also when readers kept the log from being cut.
+    Raises StoreUnavailable, also if readers prevented truncating the log.
     """
     engine = create_async_engine(url, isolation_level="AUTOCOMMIT")
     lite = engine.dialect.name == "sqlite"

@@ -1,8 +1,7 @@
-"""Vectors of passages and messages: kept beside them in SQL, found missing by a join, read back for
-one scope at a time.
+"""Vectors of passages and messages, in SQL: store, find missing ones, read a scope's.
 
-A text that the embedder refused has an empty one, of a model of its own name: it is missing no
-more, and no vector of its scope.
+A text that the embedder refused has an empty vector of a model name of its own: it is not missing,
+and not among the scope's vectors.
 """
 
 from __future__ import annotations
@@ -17,17 +16,15 @@ from memory.stores.sql import schema as t
 from memory.stores.sql.jobs import QueuedJob
 from memory.stores.sql.statements import execute, put_row
 
-REFUSED = "refused by "  # before the name of a model
-MAX_TEXT_CHARACTERS = (
-    2000  # characters of a text that are embedded: within what small embedding models take
-)
+REFUSED = "refused by "  # prefix of a model's name
+MAX_TEXT_CHARACTERS = 2000  # embedded characters of a text, within the limit of small models
 
 
 @dataclass(frozen=True, slots=True)
 class VectorKind:
     """What has vectors.
 
-    key: the column of `vectors` that names the row. worth: which rows are embedded.
+    key: the column of `vectors` with the row's key. worth: which rows are embedded.
     """
 
     name: str
@@ -58,7 +55,7 @@ ALL = {
 
 @dataclass(frozen=True, slots=True)
 class VectorSet:
-    """The vectors of one kind in one scope, by one model: they alone are compared."""
+    """The vectors of one kind in one scope by one model; only these are compared."""
 
     kind: VectorKind
     scope_id: int
@@ -71,15 +68,15 @@ class VectorSet:
 
     @property
     def refused(self) -> str:
-        """The model whose vectors are those texts that this one refused."""
+        """The model name of texts that this model refused."""
         return f"{REFUSED}{self.model}"
 
 
 def job_of(scope_id: int, *, whole: bool = False) -> QueuedJob:
-    """Have a scope's missing vectors made.
+    """Return the job that makes a scope's missing vectors.
 
-    One waits at a time, so that what comes together is embedded together. whole: every row is
-    looked at, and a large scope is put into the index anew.
+    One waits at a time, so that new rows are embedded together. whole: check every row, and index a
+    large scope again.
     """
     return QueuedJob(
         "embed",
@@ -92,9 +89,7 @@ def job_of(scope_id: int, *, whole: bool = False) -> QueuedJob:
 def find_missing(
     conn: Connection, part: VectorSet, after: int, limit: int
 ) -> list[tuple[int, str]]:
-    """(row key, text) of those of the scope that have no vector of this model yet and were not
-    refused, in order, after a row key.
-    """
+    """Return (row key, text) of rows without a vector of this model, after a row key."""
     kind, rows = part.kind, part.kind.rows.c
     # + 0: by scope, not by walking through everyone's rows in the order of their keys.
     query = (
@@ -111,12 +106,12 @@ def find_missing(
 
 
 def newest(conn: Connection, part: VectorSet) -> int:
-    """Return the last row that has a vector; 0 when none has."""
+    """Return the last row with a vector; 0 if there is none."""
     return int(conn.execute(select(func.max(part.kind.key)).where(part.mine)).scalar() or 0)
 
 
 def store(conn: Connection, part: VectorSet, found: Mapping[int, bytes]) -> None:
-    """Keep vectors by row key. Those whose row is gone by now are left out."""
+    """Store vectors by row key, skipping rows that are gone."""
     rows = part.kind.rows.c
     for key in conn.execute(
         select(rows.id).where(rows.scope_id == part.scope_id, rows.id.in_(found))
@@ -133,14 +128,14 @@ def store(conn: Connection, part: VectorSet, found: Mapping[int, bytes]) -> None
 
 
 def pass_over(conn: Connection, part: VectorSet, key: int) -> None:
-    """Keep that the model refused the text of a row."""
+    """Record that the model refused the text of a row."""
     store(conn, replace(part, model=part.refused), {key: b""})
 
 
 def ask_again(conn: Connection, most: int = 500) -> int:
-    """Have the texts that were refused, of everyone's, asked for once more: so many of each kind.
+    """Make refused texts of all scopes missing again, so many of each kind.
 
-    Returns how many.
+    Returns their number.
     """
     done = 0
     for kind in KINDS:  # looked up in an index, not in the vectors themselves
@@ -150,7 +145,7 @@ def ask_again(conn: Connection, most: int = 500) -> int:
 
 
 def drop(conn: Connection, kind: VectorKind, keys: Collection[int]) -> dict[int, list[int]]:
-    """Remove the vectors of rows. Returns the row keys that had one, by scope."""
+    """Remove the vectors of rows; return the keys of those that had one, by scope."""
     out: dict[int, list[int]] = {}
     for row in conn.execute(select(kind.key, kind.vectors.c.scope_id).where(kind.key.in_(keys))):
         out.setdefault(row[1], []).append(row[0])
@@ -160,7 +155,7 @@ def drop(conn: Connection, kind: VectorKind, keys: Collection[int]) -> dict[int,
 
 
 def owner(conn: Connection, scope_id: int) -> tuple[str, bool] | None:
-    """(the scope's tenant, whether it names a user); None when it is gone."""
+    """Return (the scope's tenant, whether it names a user); None if it is gone."""
     row = conn.execute(
         select(t.scopes.c.tenant, t.scopes.c.user).where(t.scopes.c.id == scope_id)
     ).first()
@@ -168,16 +163,16 @@ def owner(conn: Connection, scope_id: int) -> tuple[str, bool] | None:
 
 
 def count(conn: Connection, part: VectorSet, most: int, allowed: Any = None) -> int:
-    """Return how many vectors there are, counted up to `most`.
+    """Return the number of vectors, counted up to `most`.
 
-    allowed: a query of the row keys that count, None for all.
+    allowed: query of row keys to count, None for all.
     """
     query = select(part.kind.key).where(_within(part, allowed)).limit(most).subquery()
     return int(conn.execute(select(func.count()).select_from(query)).scalar() or 0)
 
 
 def of_scope(conn: Connection, part: VectorSet, allowed: Any = None) -> dict[int, bytes]:
-    """Row key to vector. allowed: a query of the row keys that count, None for all."""
+    """Return vectors by row key. allowed: query of row keys, None for all."""
     if allowed is None:
         rows = execute(conn, ALL[part.kind.name], {"scope": part.scope_id, "model": part.model})
     else:
@@ -188,7 +183,7 @@ def of_scope(conn: Connection, part: VectorSet, allowed: Any = None) -> dict[int
 
 
 def page(conn: Connection, part: VectorSet, after: int, limit: int) -> dict[int, bytes]:
-    """Row key to vector, in order, after a row key."""
+    """Return vectors by row key, in order, after a row key."""
     key = part.kind.key
     return {
         row[0]: row[1]
@@ -202,7 +197,7 @@ def page(conn: Connection, part: VectorSet, after: int, limit: int) -> dict[int,
 
 
 def count_made(conn: Connection, model: str) -> int:
-    """Return how many texts of everyone's have a vector of this model."""
+    """Return how many texts of all scopes have a vector of this model."""
     return sum(
         int(
             conn.execute(
@@ -215,13 +210,14 @@ def count_made(conn: Connection, model: str) -> int:
 
 
 def count_refused(conn: Connection, model: str) -> int:
-    """Return how many texts of everyone's this model refused."""
+    """Return how many texts of all scopes this model refused."""
     return count_made(conn, f"{REFUSED}{model}")
 
 
 def count_wanted(conn: Connection) -> int:
-    """Return how many texts are to have one: every passage, and what named users and their
-    assistants said.
+    """Return how many texts should have a vector.
+
+    These are all passages, and the messages of named users and their assistants.
     """
     kept = select(func.count()).select_from(t.passages).where(PASSAGES.worth)
     named = select(t.scopes.c.id).where(t.scopes.c.user.is_not(None))

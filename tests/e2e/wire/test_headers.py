@@ -100,7 +100,7 @@ async def test_the_headers_that_mean_something_upstream_get_there(data, way, str
     ],
 )
 async def test_a_header_that_must_stay_cannot_be_configured_to_go(data, name):
-    with pytest.raises(ConfigError, match="never goes upstream"):
+    with pytest.raises(ConfigError, match="never sent upstream"):
         async with running("http://127.0.0.1:9/v1", data, {"server.forward_headers": [name]}):
             pass
 

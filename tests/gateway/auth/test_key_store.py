@@ -157,12 +157,12 @@ async def test_what_a_key_cannot_be_is_refused_with_its_member(live, members, pa
 @pytest.mark.parametrize(
     ("members", "message"),
     [
-        ({"tenant": 1}, "tenant: this is a string, not 1"),
-        ({"trusted": "yes"}, "trusted: this is true or false, not 'yes'"),
-        ({"users": "ada"}, """users: this is a list, such as ["a", "b"], not 'ada'"""),
-        ({"users": {"ada": 1}}, 'users: this is a list, such as ["a", "b"], not an object'),
+        ({"tenant": 1}, "tenant: this must be a string, not 1"),
+        ({"trusted": "yes"}, "trusted: this must be true or false, not 'yes'"),
+        ({"users": "ada"}, """users: this must be a list, such as ["a", "b"], not 'ada'"""),
+        ({"users": {"ada": 1}}, 'users: this must be a list, such as ["a", "b"], not an object'),
         ({"limits": {"rpm": -1}}, "limits.rpm: Input should be greater than or equal to 0, not -1"),
-        ({"limits": {"rpm": 1.5}}, "limits.rpm: this is a whole number, not 1.5"),
+        ({"limits": {"rpm": 1.5}}, "limits.rpm: this must be a whole number, not 1.5"),
         ({"limits": {"rps": 1}}, "limits.rps: there is no such setting, did you mean rpm?"),
         (
             {"budget": {"colour": 1}},
@@ -178,12 +178,12 @@ async def test_what_a_key_cannot_be_is_refused_with_its_member(live, members, pa
         ),
         (
             {"name": "a\nb"},
-            "name: give printable characters, neither blanks alone nor a lone * (which means "
+            "name: use printable characters, not only blanks, and not * alone (it means "
             "all), not 'a\\nb'",
         ),
         (
             {"tenant": 1, "admin": 2},
-            "tenant: this is a string, not 1; admin: this is true or false, not 2",
+            "tenant: this must be a string, not 1; admin: this must be true or false, not 2",
         ),
     ],
 )
@@ -264,7 +264,7 @@ async def test_revoking_tells_what_it_cannot_do_and_what_it_did(live):
     mine = await live.memory("DELETE", "/keys/ops", **as_key(made["key"]))
     assert (mine.status_code, mine.json()["note"]) == (
         200,
-        "It is the key that this request came with.",
+        "This request used that key.",
     )
     assert (await live.memory("GET", "/keys", **as_key(made["key"]))).status_code == 401
     again = await live.memory("DELETE", f"/keys/{made['id']}", **ROOT)
@@ -441,6 +441,6 @@ async def test_while_the_store_fails_the_keys_last_read_stay_and_it_is_told_once
             await asyncio.sleep(0.2)
             assert [await status(live, k) for k in (key, "wrong")] == [200, 401]
             monkeypatch.setattr(Database, "read", read)
-        assert sum("keys cannot be read anew" in r.message for r in caplog.records) == 1
+        assert sum("keys cannot be read again" in r.message for r in caplog.records) == 1
         assert live.gateway.keys.made._task is not None
         assert not live.gateway.keys.made._task.done()

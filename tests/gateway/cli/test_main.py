@@ -130,7 +130,7 @@ def test_the_docs_name_only_what_there_is():
 def test_more_than_one_worker_is_refused_in_words():
     done = CliRunner().invoke(cli, ["serve", "--workers", "4"])
     assert done.exit_code == 2
-    assert "serves with one worker" in done.output
+    assert "supports one worker" in done.output
 
 
 def test_a_configuration_that_cannot_be_used_exits_2_without_a_traceback(tmp_path):
@@ -193,7 +193,7 @@ def test_the_start_tells_the_mode_and_whom_a_key_names():
     assert "single-user" not in lines
     alone = "\n".join(startup_lines(load(None, {}), "http://x"))
     assert "own-key" in alone
-    assert "single-user: this machine alone" in alone
+    assert "single-user: this machine only" in alone
     assert "warning" not in alone
     assert "keys name nobody" in "\n".join(
         startup_lines(load(None, {}, {"server.host": "0.0.0.0"}), "http://x")
@@ -264,8 +264,8 @@ def test_a_provider_that_would_be_called_without_a_key_is_warned_of(url, warned)
         return [line for line in start if "api_key" in line]
 
     text = (
-        f"  warning    providers.a has no api_key, and no client's key is sent on: {url} is "
-        "called without one. Set providers.a.api_key, unless that server wants none"
+        f"  warning    providers.a has no api_key, and clients' keys are not forwarded: {url} is "
+        "called without one. Set providers.a.api_key, unless that server needs none"
     )
     assert (
         lines(**KEYED)
@@ -289,7 +289,7 @@ def test_a_tool_call_is_shown_on_one_line():
     }
     assert tool_lines(record) == ['core_memory_append(label="human", content="Name:\\nAda")']
     assert tool_lines({"tools": []}) == []
-    assert "not available" in tool_lines(None)[0]
+    assert "is unknown" in tool_lines(None)[0]
     assert len(arguments({"content": "x" * 1000})) == 110
     assert arguments("not json") == "not json"
 
@@ -500,8 +500,8 @@ def test_a_demo_whose_upstream_has_no_scheme_gives_the_corrected_address(tmp_pat
     for key in ({}, {"OPENAI_API_KEY": "sk-mine"}):
         done = mnemogate(tmp_path, "demo", "--once", MNEMOGATE_UPSTREAM="127.0.0.1:9/v1", **key)
         assert done.returncode == 1
-        assert "MNEMOGATE_UPSTREAM: this is an address with its scheme" in done.stderr
-        assert "give http://127.0.0.1:9/v1" in done.stderr
+        assert "MNEMOGATE_UPSTREAM: the URL needs a scheme" in done.stderr
+        assert "write http://127.0.0.1:9/v1" in done.stderr
 
 
 def test_a_chat_starts_its_own_gateway_where_none_runs(tmp_path):

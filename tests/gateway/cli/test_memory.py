@@ -64,10 +64,10 @@ def test_an_empty_input_is_refused_and_an_empty_value_empties_a_block(memory):
 
 def test_show_of_nobody_says_who_is_known_and_makes_nobody(memory):
     memory("edit", "human", "--value", "Name: Ada")
-    assert "Nothing is stored of the user 'grace'. Known here: ada." in memory(
+    assert "Nothing is stored about the user 'grace'. Known users: ada." in memory(
         "show", user="grace", code=1
     )
-    assert "Known here: ada." in memory("show", "--json", user="grace", code=1)
+    assert "Known users: ada." in memory("show", "--json", user="grace", code=1)
     assert "human  (0/4000 characters" in memory(
         "show", "--agent", "cook"
     )  # of somebody who is known
@@ -76,9 +76,9 @@ def test_show_of_nobody_says_who_is_known_and_makes_nobody(memory):
 def test_erasing_nobody_says_who_is_known(memory):
     memory("edit", "human", "--value", "Name: Ada")
     told = memory("erase", "--yes", user="grace", code=1)
-    assert "Nothing is stored of the user 'grace'. Known here: ada." in told
+    assert "Nothing is stored about the user 'grace'. Known users: ada." in told
     assert json.loads(memory("erase", "--yes"))["erased"]["blocks"] == 1
-    assert "Nobody is known here yet" in memory("erase", "--yes", code=1)
+    assert "There are no users yet" in memory("erase", "--yes", code=1)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_an_export_is_taken_back_after_an_erasure(memory, tmp_path):
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert memory("export").splitlines()[0][:1] == "{"
     assert len(lines) >= 2
-    assert "cannot be taken back" in memory("erase", stdin="n\n", code=1)
+    assert "cannot be undone" in memory("erase", stdin="n\n", code=1)
     receipt = json.loads(memory("erase", "--yes"))
     assert (receipt["erased"]["blocks"], receipt["erased"]["passages"]) == (1, 1)
     assert "Nothing is stored" in memory("show", code=1)
@@ -188,7 +188,7 @@ def test_any_name_is_a_user(memory, user):
 def test_refusals_are_told_without_a_traceback(memory):
     assert "4000" in memory("edit", "human", "--value", "x" * 5000, code=1)
     assert memory("undo", "nothing_here", code=1).startswith("Error: ")
-    assert "Nothing is stored of the user 'nobody_here'" in memory(
+    assert "Nothing is stored about the user 'nobody_here'" in memory(
         "export", user="nobody_here", code=1
     )
     assert "--user is empty" in memory("show", user="", code=1)
@@ -270,4 +270,4 @@ def test_a_gateways_address_without_its_scheme_is_corrected(tmp_path, way):
     )
     done = mnemogate(tmp_path, "memory", "show", *option, **env)
     assert done.returncode == 2
-    assert "give http://127.0.0.1:9" in " ".join(done.stderr.split())
+    assert "write http://127.0.0.1:9" in " ".join(done.stderr.split())

@@ -258,7 +258,7 @@ def test_the_doctor_asks_each_kind_of_provider_as_the_gateway_does(tmp_path):
     assert "refuses providers.wrong.api_key" in found["wrong"][1]
     assert "set providers.none.api_key" in found["none"][1]
     assert states(own)["upstream"] == "ok"  # each client brings its own
-    assert "it wants a key, and none was tried" in own.stdout
+    assert "it needs a key; none was sent" in own.stdout
     assert "start it, or correct base_url" in found["gone"][1]
 
 
@@ -423,14 +423,14 @@ def test_the_search_index_is_made_anew_and_says_how_far_it_is(tmp_path):
     assert "Rex is a dog." in mnemogate(tmp_path, "memory", "search", "dog", "--user", "ada").stdout
     (tmp_path / "index-rebuild").write_text('{"kind": "passages", "after": 0}')
     assert mnemogate(tmp_path, "index", "rebuild").stdout.startswith(
-        "going on in the passages after 0\n"
+        "resuming in the passages after 0\n"
     )
     assert not (tmp_path / "index-rebuild").exists()
     fresh = mnemogate(
         tmp_path, "index", "rebuild", "--fresh", MNEMOGATE_MEMORY__EMBEDDER="upstream:e"
     )
     assert (
-        "vectors: 0 of 1\nvectors: 1 users are queued; the gateway looks after them at its "
+        "vectors: 0 of 1\nvectors: 1 users are queued; the gateway will process them at its "
         "next start" in fresh.stdout
     )
     assert "Rex is a dog." in mnemogate(tmp_path, "memory", "search", "dog", "--user", "ada").stdout
@@ -491,11 +491,11 @@ def test_a_job_that_gave_up_is_listed_without_its_words_and_tried_again(tmp_path
     assert jobs.STATES == job_admin.STATES
     done = mnemogate(tmp_path, "jobs", "list")
     assert done.stdout == (
-        "42  erase of the gateway itself\n  dead after 16 attempts, made 1970-01-01T00:00: "
+        "42  erase of the gateway itself\n  dead after 16 attempts, created 1970-01-01T00:00: "
         "RuntimeError\n"
-        "41  embed of local/ada\n  dead after 16 attempts, made 1970-01-01T00:00: RuntimeError\n"
+        "41  embed of local/ada\n  dead after 16 attempts, created 1970-01-01T00:00: RuntimeError\n"
     ), done.stderr
-    assert mnemogate(tmp_path, "jobs", "retry", "42").stdout == "42 is tried again\n"
+    assert mnemogate(tmp_path, "jobs", "retry", "42").stdout == "42 will be retried\n"
     assert [j["id"] for j in json.loads(mnemogate(tmp_path, "jobs", "list", "--json").stdout)] == [
         "41"
     ]

@@ -75,7 +75,7 @@ def test_a_memory_of_another_mode_is_told_of_and_moves_whole(tmp_path, upstream)
             tmp_path, "users", "move", "me", "ada", **MANAGED
         )  # beside the running gateway; the tenants are the only ones there are
         assert moved.returncode == 0, moved.stderr
-        assert "what was remembered of me (local) is ada's (acme) now" in moved.stdout
+        assert "the memory of me (local) now belongs to ada (acme)" in moved.stdout
         assert (
             "Ada"
             in said(
@@ -151,8 +151,8 @@ def test_a_move_that_cannot_be_is_refused_in_words(tmp_path):
         return done.stderr
 
     assert "has a memory already" in refused("ada", "eve")
-    assert "Nothing is stored of the user 'bob'" in refused("bob", "carol")
-    assert "Nothing is stored of the user 'ada' of the tenant 'acme'" in refused(
+    assert "Nothing is stored about the user 'bob'" in refused("bob", "carol")
+    assert "Nothing is stored about the user 'ada' of the tenant 'acme'" in refused(
         "ada", "bob", "--from-tenant", "acme"
     )
     assert "is that user already" in refused("ada", "ada")
@@ -177,7 +177,7 @@ def test_users_are_listed(tmp_path):
         assert (
             "ada  0 blocks, 1 passages" in mnemogate(tmp_path, "users", "--url", process.url).stdout
         )
-    assert "Give a user's memory another name" in mnemogate(tmp_path, "users", "--help").stdout
+    assert "Move a user's memory to another name" in mnemogate(tmp_path, "users", "--help").stdout
 
 
 def test_the_default_configuration_is_printed_as_it_can_be_used(tmp_path):
@@ -221,7 +221,7 @@ def test_a_backup_is_whole_beside_a_log_that_is_written(tmp_path, upstream):
     before = copy.read_bytes()
     again = mnemogate(tmp_path, "db", "backup", str(copy))
     assert again.returncode == 1
-    assert "is there already, and nothing is overwritten" in again.stderr
+    assert "exists already and is not overwritten" in again.stderr
     assert copy.read_bytes() == before
     assert (
         "cannot be written"

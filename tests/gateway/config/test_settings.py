@@ -175,8 +175,11 @@ def test_an_unset_variable_stops_the_start_by_name_and_path(tmp_path, env):
             "storage.vectors: use chroma:embedded, chroma:http://host:8000 or none",
         ),
         ('[storage]\nvectors = "pinecone"\n', "storage.vectors: use "),
-        ('[server]\ncors_origins = "https://a.example"\n', "server.cors_origins: this is a list"),
-        ("[memory]\nreflect = 3\n", "memory.reflect: this is a table"),
+        (
+            '[server]\ncors_origins = "https://a.example"\n',
+            "server.cors_origins: this must be a list",
+        ),
+        ("[memory]\nreflect = 3\n", "memory.reflect: this must be a table"),
         ("[server\n", "is not valid TOML"),
         (
             '[providers.o]\nbase_url = "http://x/v1"\napi_key = "sk-secret"\n',
@@ -208,14 +211,14 @@ def test_an_unset_variable_stops_the_start_by_name_and_path(tmp_path, env):
         ('[[keys]]\nname = "a"\nkey = "k"\ntenant = ""\n', "keys.0.tenant"),
         (
             '[[keys]]\nname = "a"\nkey_hash = "sk-secret"\ntenant = "t"\n',
-            "keys.0: `key_hash` is no sha256 in hex, which has 64 digits",
+            "keys.0: `key_hash` is not a SHA-256 hash in hex (64 digits)",
         ),
         (
             '[[keys]]\nname = "a"\nkey = "sk-secret"\ntenant = "t"\n[[keys]]\nname = "b"\n'
             "key "
             "= "
             '"sk-secret"\ntenant = "u"\n',
-            "the keys 'a' and 'b' are one and the same",
+            "'a' and 'b' are the same key",
         ),
         (
             '[providers.o]\nbase_url = "http://x/v1"\n[models."gpt-*"]\ntargets = [{ '
@@ -235,8 +238,8 @@ def test_an_unset_variable_stops_the_start_by_name_and_path(tmp_path, env):
         ),
         (
             '[[memory.blocks]]\nlabel = "Human"\n',
-            "memory.blocks.0.label: this must match [a-z][a-z0-9_]{0,62} and be none of ours, "
-            "not 'Human'",
+            "memory.blocks.0.label: a label must match [a-z][a-z0-9_]{0,62} and must not be a "
+            "reserved name, not 'Human'",
         ),
         ('[[memory.blocks]]\nlabel = "human"\nlimit = 2\nvalue = "abc"\n', "its limit is 2"),
     ],
@@ -255,24 +258,23 @@ def test_what_cannot_be_used_is_refused_with_its_path(tmp_path, text, told):
             "[server]\nport = 70000\n",
             "server.port: Input should be less than or equal to 65535, not 70000",
         ),
-        ('[server]\nport = "many"\n', "server.port: this is a whole number, not 'many'"),
-        ("[server]\nport = [1]\n", "server.port: this is a whole number, not a list"),
-        ('[server]\nopen = "perhaps"\n', "server.open: this is true or false, not 'perhaps'"),
+        ('[server]\nport = "many"\n', "server.port: this must be a whole number, not 'many'"),
+        ("[server]\nport = [1]\n", "server.port: this must be a whole number, not a list"),
+        ('[server]\nopen = "perhaps"\n', "server.open: this must be true or false, not 'perhaps'"),
         (
             '[server]\nsingle_user = "perhaps"\n',
             "server.single_user: use auto, true or false, not 'perhaps'",
         ),
-        ("[server]\nhost = true\n", "server.host: this is a string, not true"),
-        ("[server]\nhost = 2026-03-01\n", "server.host: this is a string, not 2026-03-01"),
+        ("[server]\nhost = true\n", "server.host: this must be a string, not true"),
+        ("[server]\nhost = 2026-03-01\n", "server.host: this must be a string, not 2026-03-01"),
         (
             '[server]\nforward_headers = ["x-a", "Cookie"]\n',
-            "server.forward_headers.1: it never goes upstream: credentials, cookies, "
-            "hop-by-hop "
-            "headers and Mnemogate's own stay here; name another header, not 'Cookie'",
+            "server.forward_headers.1: this header is never sent upstream: credentials, cookies, "
+            "hop-by-hop and Mnemogate's own headers stay here; name another one, not 'Cookie'",
         ),
         (
             '[server]\ncors_origins = "https://a.example"\n',
-            """server.cors_origins: this is a list, such as ["a", "b"], not 'https://a.example'""",
+            """server.cors_origins: this must be a list, such as ["a", "b"], not 'https://a.example'""",
         ),
         (
             '[storage]\nsynchronous = "OFF"\n',
@@ -293,7 +295,7 @@ def test_what_cannot_be_used_is_refused_with_its_path(tmp_path, text, told):
         ),
         (
             '[memory]\nignore = ["a\\n", "("]\n',
-            "memory.ignore.1: this is a regular expression (missing ), unterminated "
+            "memory.ignore.1: this must be a regular expression (missing ), unterminated "
             "subpattern), not '('",
         ),
         (
@@ -302,33 +304,33 @@ def test_what_cannot_be_used_is_refused_with_its_path(tmp_path, text, told):
         ),
         (
             '[providers.o]\nbase_url = "localhost:11434/v1"\n',
-            "providers.o.base_url: this is an address with its scheme, http or https: give "
+            "providers.o.base_url: the URL needs a scheme, http or https: write "
             "http://localhost:11434/v1, not",
         ),
         (
             '[providers.o]\nbase_url = "api.openai.com/v1"\n',
-            "give https://api.openai.com/v1, not 'api.openai.com/v1'",
+            "write https://api.openai.com/v1, not 'api.openai.com/v1'",
         ),
         (
             '[providers.o]\nbase_url = "//192.168.1.5:8000/v1"\n',
-            "give http://192.168.1.5:8000/v1, not '//192.168.1.5:8000/v1'",
+            "write http://192.168.1.5:8000/v1, not '//192.168.1.5:8000/v1'",
         ),
         (
             '[providers.o]\nbase_url = "ftp://models.example"\n',
-            "give https://models.example, not 'ftp://models.example'",
+            "write https://models.example, not 'ftp://models.example'",
         ),
         (
             '[providers.o]\nbase_url = "http:models.example/v1"\n',
-            "give https://models.example/v1, not",
+            "write https://models.example/v1, not",
         ),
         (
             '[providers.o]\nbase_url = "bob:sk-secret@models.example/v1"\n',
-            "give https://models.example/v1, not",
+            "write https://models.example/v1, not",
         ),
-        ('[providers.o]\nbase_url = ""\n', "give http://host, not ''"),
-        ('[providers.o]\nbase_url = "http://"\n', "give http://host, not 'http://'"),
+        ('[providers.o]\nbase_url = ""\n', "write http://host, not ''"),
+        ('[providers.o]\nbase_url = "http://"\n', "write http://host, not 'http://'"),
         ('[providers.o]\nbase_url = "http://[/v1"\n', "providers.o.base_url: Invalid IPv6 URL"),
-        ('[providers."a.b"]\nkind = "openai"\n', "providers.a.b.base_url: this is needed"),
+        ('[providers."a.b"]\nkind = "openai"\n', "providers.a.b.base_url: this is required"),
         (
             'identity = ["headers"]\n',
             "identity.order.0: Input should be 'header', 'path', 'user', 'safety_identifier' "
@@ -336,7 +338,7 @@ def test_what_cannot_be_used_is_refused_with_its_path(tmp_path, text, told):
         ),
         (
             "providers = 3\n",
-            "providers: this is a table of tables, such as [providers.name], not a number",
+            "providers: this must be a table of tables, such as [providers.name], not a number",
         ),
         (
             "[server]\nPrt = 1\n",
@@ -374,27 +376,36 @@ def test_the_value_is_named_with_what_is_allowed_and_what_may_be_meant(tmp_path,
         ),
         (
             '[providers.o]\nbase_url = "http://x"\napi_key = ["sk-secret"]\n',
-            "providers.o.api_key: this is a string, not a list",
+            "providers.o.api_key: this must be a string, not a list",
         ),
         (
             '[providers.o]\nbase_url = "http://x"\napi_key = 5318008\n',
-            "providers.o.api_key: this is a string, not a number",
+            "providers.o.api_key: this must be a string, not a number",
         ),
         (
             '[[keys]]\nname = "a"\ntenant = "t"\nkey_hash = 5318008\n',
-            "keys.0.key_hash: this is a string, not a number",
+            "keys.0.key_hash: this must be a string, not a number",
         ),
         (
             '[providers]\no = "sk-secret"\n',
-            "providers.o: this is a table, in JSON an object, not a string",
+            "providers.o: this must be a table (in JSON, an object), not a string",
         ),
-        ('keys = "sk-secret"\n', 'keys: this is a list, such as ["a", "b"], not a string'),
-        ('keys = ["sk-secret"]\n', "keys.0: this is a table, in JSON an object, not a string"),
-        ('[keys]\napp = "sk-secret"\n', 'keys: this is a list, such as ["a", "b"], not an object'),
-        ('[server]\nport = "${SECRET}"\n', "server.port: this is a whole number, not '${SECRET}'"),
+        ('keys = "sk-secret"\n', 'keys: this must be a list, such as ["a", "b"], not a string'),
+        (
+            'keys = ["sk-secret"]\n',
+            "keys.0: this must be a table (in JSON, an object), not a string",
+        ),
+        (
+            '[keys]\napp = "sk-secret"\n',
+            'keys: this must be a list, such as ["a", "b"], not an object',
+        ),
+        (
+            '[server]\nport = "${SECRET}"\n',
+            "server.port: this must be a whole number, not '${SECRET}'",
+        ),
         (
             '[server]\nforward_headers = ["Cookie${SECRET}", "${COOKIE}"]\n',
-            "name another header, not '${COOKIE}'",
+            "name another one, not '${COOKIE}'",
         ),
         (
             '[storage]\nvectors = "at ${SECRET}"\n',
@@ -402,10 +413,13 @@ def test_the_value_is_named_with_what_is_allowed_and_what_may_be_meant(tmp_path,
             "${SECRET}'",
         ),
         ('[memory]\nignore = ["(${SECRET}"]\n', "not '(${SECRET}'"),
-        ('[[memory.blocks]]\nlabel = "${SECRET}"\n', "and be none of ours, not '${SECRET}'"),
+        (
+            '[[memory.blocks]]\nlabel = "${SECRET}"\n',
+            "and must not be a reserved name, not '${SECRET}'",
+        ),
         (
             '[[keys]]\nname = "${SECRET}\\u0000"\ntenant = "t"\nkey = "k"\n',
-            "(which means all), not '${SECRET}\\x00'",
+            "(it means all), not '${SECRET}\\x00'",
         ),
     ],
 )
@@ -434,7 +448,7 @@ def test_every_member_that_holds_a_secret_is_known_as_one():
     [
         (
             {"MNEMOGATE_SERVER__PORT": "many"},
-            "server.port: this is a whole number, not 'many' (from MNEMOGATE_SERVER__PORT)",
+            "server.port: this must be a whole number, not 'many' (from MNEMOGATE_SERVER__PORT)",
         ),
         (
             {"MNEMOGATE_SERVR__PORT": "1"},
@@ -443,15 +457,15 @@ def test_every_member_that_holds_a_secret_is_known_as_one():
         ),
         (
             {"MNEMOGATE_KEYS": "sk-secret"},
-            'keys: this is a list, such as ["a", "b"], not a string (from MNEMOGATE_KEYS)',
+            'keys: this must be a list, such as ["a", "b"], not a string (from MNEMOGATE_KEYS)',
         ),
         (
             {"MNEMOGATE_KEYS": '[{"name": "a", "tenant": "t", "key": 5318008}]'},
-            "keys.0.key: this is a string, not a number (from MNEMOGATE_KEYS)",
+            "keys.0.key: this must be a string, not a number (from MNEMOGATE_KEYS)",
         ),
         (
             {"MNEMOGATE_PROVIDERS__O__API_KEY": '["sk-secret"]'},
-            "providers.o.api_key: this is a string, not a list (from "
+            "providers.o.api_key: this must be a string, not a list (from "
             "MNEMOGATE_PROVIDERS__O__API_KEY)",
         ),
     ],

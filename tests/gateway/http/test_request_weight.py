@@ -1,4 +1,4 @@
-"""Long requests: memory looks at what it can in time and stands aside from the rest; the bytes go
+"""Long requests: memory handles what it can in time and stands aside from the rest; the bytes go
 through.
 """
 
@@ -61,7 +61,7 @@ def test_what_is_promised_is_looked_at(messages):
     ],
 )
 def test_what_is_more_is_told_with_its_limit(messages):
-    with pytest.raises(TooHeavy, match="memory looks at"):
+    with pytest.raises(TooHeavy, match="memory handles"):
         check_weight(len(json.dumps(messages)), messages)
 
 
@@ -150,5 +150,5 @@ async def test_a_request_that_needs_its_memory_is_refused_with_the_limit(
             f"{live.url}/chat/completions", content=body(MANY), headers=headers
         )
         assert response.status_code == 400
-        assert f"memory looks at {request_weight.MESSAGES}" in response.json()["error"]["message"]
+        assert f"memory handles {request_weight.MESSAGES}" in response.json()["error"]["message"]
         assert up.requests == []

@@ -229,21 +229,22 @@ async def test_what_is_wrong_is_told_in_openais_shape(live, method, path, option
             "PUT",
             "/users/ada/blocks/human",
             {"value": "x", "limt": 1},
-            "`limt` is no member of this body, did you mean limit?",
+            "`limt` is not a member of this body, did you mean limit?",
             "limt",
         ),
         (
             "PUT",
             "/users/ada/blocks/human",
             {"value": "x", "colour": 1},
-            "`colour` is no member of this body; there are: description, limit, read_only, value",
+            "`colour` is not a member of this body; there are: description, limit, read_only, "
+            "value",
             "colour",
         ),
         (
             "PUT",
             "/users/ada/blocks/human",
             {"a` - at `$.b": 1},
-            "`a` - at `$.b` is no member of this body; there are: description, limit, "
+            "`a` - at `$.b` is not a member of this body; there are: description, limit, "
             "read_only, value",
             "a` - at `$.b",
         ),

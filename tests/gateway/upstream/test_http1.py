@@ -240,7 +240,7 @@ async def test_garbage_in_a_body_breaks_it_off(pool, data):
 async def test_a_refused_connection_and_an_unknown_host_are_unreachable(pool):
     async with answering(OK) as server:
         pass
-    unknown = "'s name is not known"
+    unknown = "'s host name could not be resolved"
     bases = {
         server.url: " refused the connection",
         "http://no.such.host.invalid": unknown,

@@ -144,7 +144,7 @@ async def test_a_full_queue_keeps_the_oldest_counts_the_rest_and_warns_once(db, 
             log.add(record(f"r{i}"))
     assert log.dropped == 7
     assert [r.getMessage() for r in caplog.records] == [
-        "usage records are dropped, 1 so far: 3 of them wait for the store already"
+        "usage records are dropped, 1 so far: 3 of them are already waiting for the store"
     ]
     await log.flush()
     log.add(record("again"))

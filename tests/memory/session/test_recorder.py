@@ -230,7 +230,7 @@ async def test_a_failure_that_cannot_be_noted_is_a_remark():
     await recorder.open(prompt)
     turn.services.db.faults = [late()]
     await recorder.fail(prompt)
-    assert turn.progress.trace.notes == ["the failed attempt could not be noted"]
+    assert turn.progress.trace.notes == ["the failed attempt could not be recorded"]
     assert not held(turn)
 
 

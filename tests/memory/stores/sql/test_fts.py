@@ -451,7 +451,7 @@ async def test_an_index_pass_that_meets_a_defect_is_logged_without_words_and_goe
         while await memory.db.read(lambda conn: message_index.index_waits(conn, ada)):
             await sleep(0.01)
     assert {0.01, 0.02, 0.04} <= set(pauses)
-    assert "not brought up to date for 0 s: RuntimeError in failing, line" in caplog.text
+    assert "of new messages pauses for 0 s: RuntimeError in failing, line" in caplog.text
     assert "what the user said" not in caplog.text
     assert await asked(memory, ada, "kettle") == ["a kettle"]
     await memory.close()
@@ -487,7 +487,7 @@ async def test_a_message_that_cannot_be_indexed_waits_while_no_other_can_be(memo
     await spoken(memory, "ada", {"role": "user", "content": "a cup"})
     await damaged(memory, ada)
     assert (await asked(memory, ada, "kettle"))[0] == "a kettle"
-    assert "a search goes on without what was said last: DecodeError" in caplog.text
+    assert "a search continues without the newest messages: DecodeError" in caplog.text
     with pytest.raises(ValueError, match="truncated"):
         await memory.db.write(lambda conn: message_index.index_pending(conn, 16))
     await spoken(memory, "bob", {"role": "user", "content": "a teapot"})

@@ -1,0 +1,170 @@
+"""Tests mirror the sources: a module has a test of its name, or is named here with its tests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.test_architecture import FILES, ROOT
+
+# Modules without a test file of their name, by the tests that cover them.
+COVERED = {
+    # one suite over every implementation of a port
+    "contract/test_cooldowns": """
+        gateway.routing.cooldowns gateway.routing.redis_cooldowns gateway.redis_client
+    """,
+    "contract/test_counters": "gateway.limits.counters gateway.limits.redis_counters",
+    "contract/test_upstreams": """
+        gateway.upstream.base gateway.upstream.anthropic gateway.upstream.azure
+        gateway.upstream.scripted gateway.routing.failures
+    """,
+    "contract/test_wires": """
+        gateway.upstream.connection_errors gateway.upstream.deadlines gateway.upstream.factory
+        gateway.upstream.httpx_transport gateway.upstream.tls_trust
+    """,
+    # a whole gateway over sockets: wiring, lifecycle, HTTP at both ends
+    "contract/test_gateway": """
+        gateway.app gateway.pipeline gateway.server.exception_handlers gateway.server.openapi
+        gateway.server.routes gateway.state
+    """,
+    "e2e/wire/test_storage_and_start": "gateway.server.lifespan memory.embed.telemetry",
+    "e2e/wire/test_shutdown": "gateway.server.uvicorn_server gateway.http.asgi",
+    "e2e/wire/test_request_bounds": "gateway.server.http_protocol",
+    "e2e/wire/test_request_body": """
+        gateway.http.request_body gateway.http.json_thread gateway.wire.compression
+    """,
+    "e2e/wire/test_request_messages": "gateway.wire.chat_request",
+    "e2e/wire/test_headers": "gateway.http.response gateway.wire.headers",
+    "e2e/wire/test_clocks": "gateway.chat.opening gateway.chat.round_stream",
+    "e2e/wire/test_other_endpoints": "gateway.http.paths gateway.server.middleware",
+    "e2e/wire/test_other_relay": """
+        gateway.relay.endpoint gateway.relay.passthrough gateway.wire.model_field
+        gateway.wire.multipart
+    """,
+    "e2e/test_fence": "gateway.relay.path_policy",
+    "e2e/wire/test_stream_endings": "gateway.wire.stream_endings gateway.routing.replies",
+    "e2e/wire/test_targets": """
+        gateway.chat.capabilities gateway.models.facts gateway.routing.router
+    """,
+    "e2e/wire/test_shares": "gateway.routing.account_shares",
+    "e2e/wire/test_places": "gateway.routing.concurrency",
+    "e2e/wire/test_upstream_faults": "gateway.chat.round_sender gateway.cli.doctor",
+    "e2e/wire/test_errors": "gateway.errors gateway.upstream.probe",
+    "e2e/test_turns": """
+        gateway.chat.endpoint gateway.chat.hidden_exchange gateway.chat.producer memory.service
+    """,
+    "e2e/wire/test_memory_faults": "gateway.chat.degraded memory.errors",
+    "e2e/test_identity": "gateway.auth.user_resolver",
+    "e2e/test_background": "gateway.memory_adapters.background_model memory.jobs.background_model",
+    "e2e/test_fit": "gateway.memory_adapters.summarizer memory.session.kept_summaries",
+    "e2e/test_recall": "gateway.memory_adapters.embedder",
+    "e2e/test_reflection": "memory.jobs.reflection",
+    # one test drives several modules of its package
+    "gateway/test_accounting": "gateway.routing.caller gateway.usage.meter",
+    "gateway/test_caches": """
+        gateway.auth.credential_cache gateway.server.router_caches memory.cache
+        memory.session.conversation_cache
+    """,
+    "gateway/auth/test_key_store": "gateway.config.keys gateway.storage.key_probe",
+    "gateway/chat/test_interceptor": "gateway.wire.fast_path",
+    "gateway/config/test_settings": """
+        gateway.config.loader gateway.config.memory_settings gateway.config.section
+        gateway.config.validation
+    """,
+    "gateway/demo_model/test_engine": """
+        gateway.demo_model.request_view gateway.demo_model.schema_values
+        gateway.demo_model.sentences
+    """,
+    "gateway/demo_model/test_server": "gateway.demo_model.responses",
+    "gateway/management/test_router": """
+        gateway.management.blocks gateway.management.context gateway.management.conversations
+        gateway.management.passages gateway.management.query_params gateway.management.schemas
+        gateway.management.users
+    """,
+    "e2e/test_books": "gateway.management.usage",
+    "e2e/test_keys": "gateway.cli.keys gateway.management.keys",
+    "gateway/cli/test_operations": """
+        gateway.cli.fetch gateway.cli.index gateway.cli.jobs gateway.management.jobs
+        gateway.models.tokenizers memory.stores.sql.job_admin
+    """,
+    "gateway/server/test_log_output": "gateway.http.access_log",
+    "gateway/upstream/test_http1": "gateway.upstream.dialer",
+    "gateway/wire/anthropic/test_messages": """
+        gateway.wire.anthropic.request gateway.wire.anthropic.response
+    """,
+    "gateway/wire/test_chat": "gateway.wire.merge",
+    "memory/context/test_compaction": "memory.context.fitted",
+    "memory/embed/test_onnx": "memory.embed.base",
+    "memory/jobs/test_extraction": "memory.jobs.fact_prompt",
+    "memory/jobs/test_maintenance_of_models": "memory.jobs.maintenance",
+    "memory/context/test_summary": "memory.jobs.summarization",
+    "memory/management/test_users": """
+        memory.export_format memory.management.reading memory.management.renaming
+        memory.stores.sql.exporter memory.stores.sql.rename_owner memory.stores.sql.scope_probe
+    """,
+    "memory/session/test_recorder": """
+        memory.session.context memory.session.request memory.session.turn_record
+        memory.session.turn_store
+    """,
+    "memory/stores/test_chroma": "memory.stores.chroma_child",
+    "memory/test_tools": "memory.core.tool_definitions",
+    "memory/search/test_ranking": "memory.search.similarity memory.search.vocabulary",
+    # rows, over a real database: a transaction is tested by what it leaves
+    "memory/stores/sql/test_fts": """
+        memory.jobs.reindex memory.retrieval.indexer memory.stores.sql.message_index
+    """,
+    "memory/stores/sql/test_migrations": """
+        memory.stores.sql.schema memory.stores.sql.upgrade memory.stores.sql.vacuum
+    """,
+    "memory/stores/sql/test_sqlite": "memory.stores.sql.database memory.stores.sql.statements",
+    "gateway/management/test_bulk_laws": """
+        memory.stores.sql.import_manifest memory.stores.sql.importer memory.stores.sql.transcripts
+    """,
+    "gateway/storage/test_usage": "memory.stores.sql.application_tables",
+    "memory/management/test_blocks": """
+        memory.stores.sql.blocks memory.stores.sql.management_context
+    """,
+    "memory/management/test_conversations": "memory.stores.sql.conversations",
+    "memory/management/test_passages": """
+        memory.stores.sql.passage_lifecycle memory.stores.sql.passages
+    """,
+    "memory/jobs/test_worker": "memory.stores.sql.jobs",
+    "memory/retrieval/test_retriever": "memory.stores.sql.messages",
+    "e2e/test_erasure": "memory.stores.sql.erasure memory.stores.sql.row_removal",
+    "e2e/test_chores_killed": "memory.stores.sql.retention memory.stores.sql.scopes",
+    "e2e/test_conversations": "memory.stores.sql.turn_reader memory.stores.sql.turn_writer",
+    # commands, run as a user runs them
+    "gateway/cli/test_main": """
+        gateway.__main__ gateway.cli.chat gateway.cli.client gateway.cli.config gateway.cli.demo
+        gateway.cli.embedded gateway.cli.formatting gateway.cli.lockfile gateway.cli.options
+        gateway.cli.serve
+    """,
+    "gateway/cli/test_users": "gateway.cli.db gateway.cli.tenants memory.stores.sql.backup",
+}
+LISTED = Counter(name for names in COVERED.values() for name in names.split())
+
+
+def test_file(name: str) -> Path:
+    *package, module = name.split(".")
+    return ROOT.joinpath("tests", *package, f"test_{module}.py")
+
+
+test_file.__test__ = False
+MODULES = [n for n, path in FILES.items() if path.name != "__init__.py"]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_has_a_test_of_its_name_or_is_listed_with_its_tests(name):
+    assert test_file(name).exists() or name in LISTED, f"write {test_file(name)}, or list {name}"
+
+
+def test_the_list_names_each_module_once_and_none_that_has_its_own_test():
+    assert [n for n, times in LISTED.items() if times > 1] == []
+    assert [n for n in LISTED if n not in FILES or test_file(n).exists()] == []
+
+
+@pytest.mark.parametrize("where", COVERED)
+def test_the_listed_tests_exist(where):
+    assert (ROOT / "tests" / f"{where}.py").exists()
