@@ -199,7 +199,7 @@ class Memory:
         patience = StoreDeadline(max(TURN_SECONDS, policy.read_deadline))
         try:
             takes = ask.mode == "full" and ask.records  # what another turn left for the next
-            shelf = self.lines.shelf(ask.scope.key) if takes else None
+            entries = self.lines.shelf(ask.scope.key) if takes else None
             snapshot = self._snapshot_from_cache(
                 ask, turn, await self._find_cached(ask, turn, entries, patience)
             )
