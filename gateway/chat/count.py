@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from gateway.chat.producer import ask_of
+from gateway.chat.memory_request import ask_of
 from gateway.chat.request import TurnInput
 from gateway.http.response import GatewayResponse
 from gateway.pipeline import RequestInfo, accounted_response

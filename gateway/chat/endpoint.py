@@ -5,15 +5,14 @@ A turn answers where memory has a part, the relay where it has none.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
-from urllib.parse import quote
 
 from gateway.chat.body import ModelMissing
 from gateway.chat.count import count_response
+from gateway.chat.passing import query_of, relay_nameless, relay_turn
 from gateway.chat.producer import begin_turn
 from gateway.chat.request import TurnInput, read_turn_input
 from gateway.chat.stored_responses import link_response
@@ -21,12 +20,9 @@ from gateway.errors import GatewayError, TooLarge
 from gateway.http.asgi import UNEXPECTED, EarlyErrorResponse, Receive, Send, respond_error
 from gateway.http.response import GatewayResponse
 from gateway.pipeline import RequestInfo, accounted_response, affinity_key, new_dispatcher
-from gateway.relay.endpoint import PRINTABLE, pass_on
-from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
 from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState, request_id
 from gateway.usage.meter import guess_tokens
-from gateway.wire.headers import Pairs
 from gateway.wires.base import WireFormat
 from gateway.wires.chat.format import CHAT
 
@@ -64,7 +60,7 @@ async def serve(
         request = await link_response(gateway, request)
         response = response_to(gateway, request, path.count)
     except ModelMissing as e:
-        await _relay_nameless(gateway, scope, e.body, send, path)
+        await relay_nameless(gateway, scope, e.body, send, 1 if path.user is None else 3)
     except TooLarge as e:
         await EarlyErrorResponse(e, base)(scope, receive, send)
     except GatewayError as e:
@@ -72,28 +68,6 @@ async def serve(
     except Exception:
         log.exception("unexpected failure (%s)", name)
         await respond_error(send, GatewayError(UNEXPECTED, code="internal_error"), base)
-    else:
-        await response(scope, receive, send)
-
-
-async def _relay_nameless(
-    gateway: GatewayState, scope: Any, body: bytes, send: Send, path: MemoryPath
-) -> None:
-    """Relay a request without a model: the provider may have it (a stored prompt)."""
-    plain = [h for h in scope["headers"] if h[0] != b"content-encoding"]
-    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
-
-    async def receive() -> Any:
-        if (message := next(messages, None)) is not None:
-            return message
-        return await asyncio.Event().wait()
-
-    name = [(b"x-mnemogate-request-id", request_id(scope).encode())]
-    try:
-        skip = 1 if path.user is None else 3
-        response = await pass_on(gateway, {**scope, "headers": plain}, receive, skip)
-    except GatewayError as e:
-        await respond_error(send, e, name)
     else:
         await response(scope, receive, send)
 
@@ -120,7 +94,7 @@ def response_to(gateway: GatewayState, request: TurnInput, count: str = "") -> G
     begin = (
         partial(begin_turn, gateway, request, forward)
         if request.uses_memory
-        else _relay(request, forward).ready
+        else relay_turn(request, forward).ready
     )
     return accounted_response(gateway, forward, entry, begin)
 
@@ -131,29 +105,9 @@ def _dispatcher(gateway: GatewayState, request: TurnInput) -> Dispatcher:
     forward = new_dispatcher(gateway, request.route, request.headers, principal)
     forward.wire = request.wire
     if request.wire is not CHAT:  # as the relay does; what chat completions take is known
-        forward.query = quote(request.query, safe=PRINTABLE)
+        forward.query = query_of(request)
     forward.meter.guess = guess_tokens(len(request.raw))
     if gateway.settings.routing.sticky:
         whose = f"{principal.tenant}\x00{request.user}"
         forward.conversation = affinity_key(request.messages, request.conversation, whose)
     return forward
-
-
-def _relay(request: TurnInput, forward: Dispatcher) -> PassthroughProducer:
-    """Return what passes the request on as it came, without memory."""
-    state, reason = (
-        ("degraded", f"degraded: {request.too_heavy}")
-        if request.too_heavy
-        else ("off", "request" if request.asked_off else "background")
-    )
-    query = quote(request.query, safe=PRINTABLE)
-    status: Pairs = [(b"x-memory-status", state.encode()), (b"x-memory-reason", reason.encode())]
-    passing = RelayedRequest(
-        "POST",
-        request.wire.path + (f"?{query}" if query else ""),
-        request.raw,
-        several=request.body.get("n") not in (None, 1),
-        named=status,
-        started=request.started,
-    )
-    return PassthroughProducer(forward, passing, request.wants_stream)

@@ -8,32 +8,26 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
-
-from gateway.chat.capabilities import capabilities_of, record_rejection
+from gateway.chat.capabilities import record_rejection
 from gateway.chat.degraded import DegradedProducer
+from gateway.chat.memory_request import ask_of
 from gateway.chat.request import TurnInput
 from gateway.chat.round_sender import TargetOptions
 from gateway.chat.stored_responses import keeper_of
 from gateway.chat.turn import Turn, TurnLimits
 from gateway.errors import GatewayError, Unavailable
 from gateway.http.response import CompletionProducer, ResponseHead
-from gateway.memory_adapters.summarizer import Summarizer
 from gateway.routing.dispatcher import Dispatcher
-from gateway.routing.router import Target
 from gateway.state import GatewayState
-from gateway.wire.chat import Json
 from gateway.wire.headers import Pairs
 from gateway.wires.chat.format import CHAT
-from memory import MemoryFault, TurnRequest, keyed_hash
+from memory import MemoryFault
 
 HEAVY_SECONDS = 0.8  # that an answer waits for the store to take a long request
 NOBODY = (
     "nobody was named, so what is remembered is this conversation's alone: send `user` in the "
     "body, the header X-Memory-User, or name the user in the path, /u/{user}/v1"
 )
-SORTED = msgspec.json.Encoder(order="sorted")
-NOT_IDENTITY = ("messages", "input", "stream", "stream_options")  # members that a retry may change
 
 
 async def begin_turn(
@@ -84,46 +78,6 @@ def _turn_limits(gateway: GatewayState, request: TurnInput) -> TurnLimits:
     patience = HEAVY_SECONDS if request.facts.history.heavy else memory.read_deadline_ms / 1000
     sums = request.wire.sums_usage and memory.usage == "sum"
     return TurnLimits(memory.max_rounds, until, sums, patience)
-
-
-async def ask_of(
-    gateway: GatewayState, request: TurnInput, forward: Dispatcher, target: Target
-) -> TurnRequest:
-    """Put a request as the memory is asked about it."""
-    memory, body = gateway.settings.memory, request.body
-    takes = capabilities_of(gateway, request.facts, body, target)
-    return TurnRequest(
-        scope=gateway.memory.scope(request.principal.tenant, request.user, request.agent),
-        messages=request.facts.history,
-        model=body["model"],
-        request_id=request.id,
-        mode=request.mode,
-        explicit=request.conversation,
-        client_tools=body.get("tools"),
-        offer=takes.tools,
-        inject=takes.additions,
-        recall=memory.recall == "auto" or not takes.searches,
-        window=None if request.facts.manages_context else target.window,
-        tokenizer=gateway.vocabularies.start_loading(target.tokenizer),
-        max_output=request.max_output,
-        complete=Summarizer(gateway, forward, body["model"]),
-        rest=await _digest_rest(body, heavy=request.facts.history.heavy),
-        idempotency=request.idempotency_key,
-        certain=request.is_retry,
-        extract=memory.extract == "auto" and not takes.searches,
-        size=len(request.raw),
-    )
-
-
-async def _digest_rest(body: Json, *, heavy: bool) -> bytes:
-    """Return what tells a request from another of the same messages."""
-    members = {k: v for k, v in body.items() if k not in NOT_IDENTITY}
-    digest = partial(_digest, members)
-    return await asyncio.to_thread(digest) if heavy else digest()
-
-
-def _digest(members: Json) -> bytes:
-    return keyed_hash(b"rest", SORTED.encode(members))
 
 
 class TurnProducer(CompletionProducer):

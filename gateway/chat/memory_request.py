@@ -1,0 +1,60 @@
+"""A request as the memory is asked about it."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import msgspec
+
+from gateway.chat.capabilities import capabilities_of
+from gateway.chat.request import TurnInput
+from gateway.memory_adapters.summarizer import Summarizer
+from gateway.routing.dispatcher import Dispatcher
+from gateway.routing.router import Target
+from gateway.state import GatewayState
+from gateway.wire.chat import Json
+from memory import TurnRequest, keyed_hash
+
+SORTED = msgspec.json.Encoder(order="sorted")
+NOT_IDENTITY = ("messages", "input", "stream", "stream_options")  # members that a retry may change
+
+
+async def ask_of(
+    gateway: GatewayState, request: TurnInput, forward: Dispatcher, target: Target
+) -> TurnRequest:
+    """Put a request as the memory is asked about it."""
+    memory, body = gateway.settings.memory, request.body
+    takes = capabilities_of(gateway, request.facts, body, target)
+    return TurnRequest(
+        scope=gateway.memory.scope(request.principal.tenant, request.user, request.agent),
+        messages=request.facts.history,
+        model=body["model"],
+        request_id=request.id,
+        mode=request.mode,
+        explicit=request.conversation,
+        client_tools=body.get("tools"),
+        offer=takes.tools,
+        inject=takes.additions,
+        recall=memory.recall == "auto" or not takes.searches,
+        window=None if request.facts.manages_context else target.window,
+        tokenizer=gateway.vocabularies.start_loading(target.tokenizer),
+        max_output=request.max_output,
+        complete=Summarizer(gateway, forward, body["model"]),
+        rest=await _digest_rest(body, heavy=request.facts.history.heavy),
+        idempotency=request.idempotency_key,
+        certain=request.is_retry,
+        extract=memory.extract == "auto" and not takes.searches,
+        size=len(request.raw),
+    )
+
+
+async def _digest_rest(body: Json, *, heavy: bool) -> bytes:
+    """Return what tells a request from another of the same messages."""
+    members = {k: v for k, v in body.items() if k not in NOT_IDENTITY}
+    digest = partial(_digest, members)
+    return await asyncio.to_thread(digest) if heavy else digest()
+
+
+def _digest(members: Json) -> bytes:
+    return keyed_hash(b"rest", SORTED.encode(members))

@@ -1,0 +1,65 @@
+"""Requests of a path with memory in which memory has no part: they go on as they came."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from urllib.parse import quote
+
+from gateway.chat.request import TurnInput
+from gateway.errors import GatewayError
+from gateway.http.asgi import Send, respond_error
+from gateway.relay.endpoint import PRINTABLE, pass_on
+from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
+from gateway.routing.dispatcher import Dispatcher
+from gateway.state import GatewayState, request_id
+from gateway.wire.headers import Pairs
+
+
+def query_of(request: TurnInput) -> str:
+    """Return the query of a request's URL, as it goes on."""
+    return quote(request.query, safe=PRINTABLE)
+
+
+async def relay_nameless(
+    gateway: GatewayState, scope: Any, body: bytes, send: Send, skip: int
+) -> None:
+    """Relay a request without a model: the provider may have it (a stored prompt).
+
+    skip: segments of the path that are ours.
+    """
+    plain = [h for h in scope["headers"] if h[0] != b"content-encoding"]
+    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def receive() -> Any:
+        if (message := next(messages, None)) is not None:
+            return message
+        return await asyncio.Event().wait()
+
+    name = [(b"x-mnemogate-request-id", request_id(scope).encode())]
+    try:
+        response = await pass_on(gateway, {**scope, "headers": plain}, receive, skip)
+    except GatewayError as e:
+        await respond_error(send, e, name)
+    else:
+        await response(scope, receive, send)
+
+
+def relay_turn(request: TurnInput, forward: Dispatcher) -> PassthroughProducer:
+    """Return what passes the request on as it came, without memory."""
+    state, reason = (
+        ("degraded", f"degraded: {request.too_heavy}")
+        if request.too_heavy
+        else ("off", "request" if request.asked_off else "background")
+    )
+    query = query_of(request)
+    status: Pairs = [(b"x-memory-status", state.encode()), (b"x-memory-reason", reason.encode())]
+    passing = RelayedRequest(
+        "POST",
+        request.wire.path + (f"?{query}" if query else ""),
+        request.raw,
+        several=request.body.get("n") not in (None, 1),
+        named=status,
+        started=request.started,
+    )
+    return PassthroughProducer(forward, passing, request.wants_stream)
