@@ -53,9 +53,23 @@ COVERED = {
     "e2e/wire/test_upstream_faults": "gateway.chat.round_sender gateway.cli.doctor",
     "e2e/wire/test_errors": "gateway.errors gateway.upstream.probe",
     "e2e/test_turns": """
-        gateway.chat.endpoint gateway.chat.hidden_exchange gateway.chat.producer memory.service
+        gateway.chat.endpoint gateway.chat.memory_request gateway.chat.producer memory.service
+        gateway.wires.base gateway.wires.chat.format gateway.wires.round_result
     """,
     "e2e/wire/test_memory_faults": "gateway.chat.degraded memory.errors",
+    "gateway/chat/test_turn": "gateway.wires.chat.hidden_exchange",
+    "gateway/http/test_request_weight": "gateway.chat.body",
+    "e2e/responses/test_turn": """
+        gateway.wires.responses.format gateway.wires.responses.items
+        gateway.wires.responses.reply gateway.wires.envelope gateway.wires.native
+    """,
+    "e2e/responses/test_stored": """
+        gateway.chat.stored_endpoint gateway.chat.stored_responses gateway.storage.responses
+    """,
+    "e2e/messages/test_count": "gateway.chat.count gateway.wires.messages.blocks",
+    "e2e/messages/test_faults": "gateway.wires.messages.errors gateway.wires.messages.reply",
+    "e2e/messages/test_requests": "gateway.wires.messages.format gateway.chat.passing",
+    "e2e/test_large_messages": "memory.stores.sql.message_pieces",
     "e2e/test_identity": "gateway.auth.user_resolver",
     "e2e/test_background": "gateway.memory_adapters.background_model memory.jobs.background_model",
     "e2e/test_fit": "gateway.memory_adapters.summarizer memory.session.kept_summaries",
