@@ -154,7 +154,7 @@ async def test_a_sighup_swaps_what_it_can_and_an_invalid_file_changes_nothing(tm
         file.unlink()
         await gateway.reloaded("keeps its running configuration.*cannot read")
         file.write_text(config(other.url, "mg-two", "n"))
-        await gateway.reloaded("anew")
+        await gateway.reloaded("Mnemogate reloaded")
         assert [
             await status(client, "mg-one"),
             await status(client, "mg-two", "m"),
