@@ -508,9 +508,9 @@ def test_with_no_gateway_running_the_command_needs_no_key(tmp_path, monkeypatch)
         for k in json.loads(run("list", "--all", "--json").stdout)
     ] == [("root", False), ("ops", True), ("phone", False)]
     for arguments, fault in (
-        (("revoke", "nobody"), "no key of the id or name 'nobody'"),
+        (("revoke", "nobody"), "no key with the id or name 'nobody'"),
         (("revoke", "root"), "is part of the configuration"),
-        (("create", "--name", "phone", "--tenant", "t"), "'phone' already"),
+        (("create", "--name", "phone", "--tenant", "t"), "'phone' exists already"),
         (("create", "--name", "", "--tenant", "t"), "name: "),
     ):
         refused = run(*arguments, code=1)
