@@ -352,7 +352,7 @@ async def test_the_start_and_the_doctor_tell_how_many_keys_there_are_and_what_th
         assert (lines()[1], "keys   " in lines()[0]) == (None, False)
         await made(up, data)
         start, finding = lines()
-        assert "keys       0 in the configuration, 1 made" in start
+        assert "keys       0 in the configuration, 1 created" in start
         assert "there is no admin key" in start
         assert (finding.state, "there is no admin key" in finding.told) == ("note", True)
         async with running(up.url, data, {"keys": [ROOT]}) as live:
@@ -364,7 +364,7 @@ async def test_the_start_and_the_doctor_tell_how_many_keys_there_are_and_what_th
             )
             start, finding = lines()
             assert (
-                "0 in the configuration, 2 made" in start,
+                "0 in the configuration, 2 created" in start,
                 "admin's" in start,
                 finding.state,
             ) == (True, False, "ok")
@@ -406,7 +406,7 @@ async def test_the_command_makes_the_first_key_and_steers_the_gateway_that_then_
             "shown only once" in done.stderr,
         ) == (True, False, False, True)
         with started(data, "serve", "--port", "0", **env) as process:
-            process.waited("keys +0 in the configuration, 1 made")
+            process.waited("keys +0 in the configuration, 1 created")
             async with httpx.AsyncClient(base_url=process.url) as client:
 
                 async def asked(key, user="ada"):
@@ -495,9 +495,9 @@ def test_with_no_gateway_running_the_command_needs_no_key(tmp_path, monkeypatch)
     shown = run("list").stdout
     for line in (
         "root  of ops, in the configuration",
-        "ops  of acme, made ",
+        "ops  of acme, created ",
         "admin; any user",
-        "phone  of acme, made ",
+        "phone  of acme, created ",
         "users ada; models gpt-*; rpm 60; 2.5 USD a month",
     ):
         assert line in shown
@@ -508,9 +508,9 @@ def test_with_no_gateway_running_the_command_needs_no_key(tmp_path, monkeypatch)
         for k in json.loads(run("list", "--all", "--json").stdout)
     ] == [("root", False), ("ops", True), ("phone", False)]
     for arguments, fault in (
-        (("revoke", "nobody"), "no key of the id or name 'nobody'"),
+        (("revoke", "nobody"), "no key with the id or name 'nobody'"),
         (("revoke", "root"), "is part of the configuration"),
-        (("create", "--name", "phone", "--tenant", "t"), "'phone' already"),
+        (("create", "--name", "phone", "--tenant", "t"), "'phone' exists already"),
         (("create", "--name", "", "--tenant", "t"), "name: "),
     ):
         refused = run(*arguments, code=1)

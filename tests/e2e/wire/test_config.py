@@ -154,7 +154,7 @@ async def test_a_sighup_swaps_what_it_can_and_an_invalid_file_changes_nothing(tm
         file.unlink()
         await gateway.reloaded("keeps its running configuration.*cannot read")
         file.write_text(config(other.url, "mg-two", "n"))
-        await gateway.reloaded("anew")
+        await gateway.reloaded("Mnemogate reloaded")
         assert [
             await status(client, "mg-one"),
             await status(client, "mg-two", "m"),
@@ -162,7 +162,7 @@ async def test_a_sighup_swaps_what_it_can_and_an_invalid_file_changes_nothing(tm
         ] == [401, 404, 200]
         assert len(other.requests) == 1
         file.write_text(config(other.url, "mg-two", "n", 'host = "0.0.0.0"'))
-        await gateway.reloaded(r"anew\n.*server\.host")
+        await gateway.reloaded(r"Mnemogate reloaded [^\n]*\n.*server\.host")
         assert await status(client, "mg-two", "n") == 200
         assert "Traceback" not in gateway.said
         assert not re.search("mg-one|mg-two|sk-provider", gateway.said)
