@@ -82,7 +82,7 @@ COVERED = {
         memory.session.conversation_cache
     """,
     "gateway/auth/test_key_store": "gateway.config.keys gateway.storage.key_probe",
-    "gateway/chat/test_interceptor": "gateway.wire.fast_path",
+    "gateway/wires/chat/test_interceptor": "gateway.wire.fast_path",
     "gateway/config/test_settings": """
         gateway.config.loader gateway.config.memory_settings gateway.config.section
         gateway.config.validation

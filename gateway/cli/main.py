@@ -17,6 +17,7 @@ from gateway.cli.jobs import jobs
 from gateway.cli.keys import keys
 from gateway.cli.memory import memory
 from gateway.cli.options import CommandFailed, installed_version
+from gateway.cli.run import run
 from gateway.cli.serve import serve
 from gateway.cli.users import users
 
@@ -48,7 +49,21 @@ def cli() -> None:
     """
 
 
-for command in (serve, demo, chat, memory, users, keys, jobs, db, index, fetch, config, doctor):
+for command in (
+    serve,
+    run,
+    demo,
+    chat,
+    memory,
+    users,
+    keys,
+    jobs,
+    db,
+    index,
+    fetch,
+    config,
+    doctor,
+):
     cli.add_command(command)
 
 

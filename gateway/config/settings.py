@@ -80,6 +80,7 @@ class ServerSettings(Section):
     port: int = Field(8080, ge=0, le=65535)
     max_body_mib: float = Field(64, gt=0)
     cors_origins: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
     open: bool = False
     single_user: Literal["auto"] | bool = "auto"
     drain_seconds: float = Field(600, ge=0)

@@ -225,6 +225,10 @@ class GatewayMiddleware:
                 headers=[(b"retry-after", b"1"), (b"connection", b"close")],
             )
 
+    def _more_hosts(self) -> list[str]:
+        """Return the names that the operator lets single-user mode answer to."""
+        return [host.lower() for host in self.gateway.settings.server.hosts]
+
     def _guard(
         self, scope: Any, headers: Mapping[bytes, bytes], origin: str, allowed: bool
     ) -> None:
@@ -240,10 +244,10 @@ class GatewayMiddleware:
             )
         host = headers.get(b"host", b"").decode("latin-1")
         name = host.rsplit(":", 1)[0] if not host.endswith("]") and ":" in host else host
-        if name.lower() not in LOCAL_HOSTS:
+        if name.lower() not in LOCAL_HOSTS and name.lower() not in self._more_hosts():
             raise Forbidden(
-                "Mnemogate runs in single-user mode and serves 127.0.0.1 and localhost, "
-                f"not to {host[:80]!r}."
+                "Mnemogate runs in single-user mode and answers to 127.0.0.1 and localhost, "
+                f"not to {host[:80]!r}. If that is this machine, list it in server.hosts."
             )
         if origin and not allowed and origin not in (f"http://{host}", f"https://{host}"):
             raise Forbidden(f"The origin {origin[:80]!r} is not listed in server.cors_origins.")
