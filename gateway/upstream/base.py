@@ -44,7 +44,8 @@ class UpstreamRequest:
     model: the name its target knows the model by, "" where the body names none. frozen: the first
     system message ends with core text that stays the same for a while, so a provider whose prompt
     cache wants marks may be told so there. stream: events were asked for, so silence is limited;
-    else the total time alone is. written: called once the request leaves.
+    else the total time alone is. written: called once the request leaves. composed: it may hold
+    other things than the one before it did at the same place, since memory changes.
     """
 
     path: str
@@ -56,6 +57,7 @@ class UpstreamRequest:
     until: float = float("inf")  # the loop's time by which the caller's own limit ends it
     stream: bool = False
     written: Callable[[], None] = _ignore
+    composed: bool = False
 
     @property
     def body(self) -> bytes | None:
