@@ -296,7 +296,7 @@ def test_the_docs_name_the_clients_and_their_versions():
     pins = {(name, version, "Node") for name, version in node["dependencies"].items()}
     pins |= {
         (*pin, "Python")
-        for place in ("openai2", "openai3")
+        for place in ("openai2", "openai3", "anthropic2")
         for pin in pinned(f"tests/clients/{place}.txt")
     }
     rows = re.findall(

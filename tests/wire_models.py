@@ -307,6 +307,8 @@ class MessagesModel(WireModel):
     def __init__(self, *script: Any) -> None:
         super().__init__(*script)
         self.signed: dict[str, str] = {}
+        self.binds = False  # thinking is refused once something before it has changed
+        self.before: dict[str, list[str]] = {}  # what stood before it, by signature
 
     async def _behave(self, seen: Seen, wire: Wire) -> None:
         if not seen.path.partition("?")[0].endswith("/messages/count_tokens"):
@@ -325,6 +327,7 @@ class MessagesModel(WireModel):
             yield f"{marks} cache marks"
         if body["messages"][0]["role"] != "user":
             yield "messages: the first is not the user's"
+        yield from self._check_binding(body)
         system = body.get("system")
         yield from self._check_blocks(system if isinstance(system, list) else [])
         yield from self._check_messages(body)
@@ -356,6 +359,16 @@ class MessagesModel(WireModel):
             yield f"an id twice: {ids}"
         if ids and not body.get("tools"):
             yield "calls in the messages, and no tools"
+
+    def _check_binding(self, body: Json) -> Iterable[str]:
+        binding = (body.get("thinking") or {}).get("block_binding") or {}
+        if not self.binds or binding.get("prefix_mismatch_behavior") == "drop_block":
+            return
+        found = _prefix_of(body)
+        for block in (b for m in self._merged(body["messages"]) for b in m["content"]):
+            before = self.before.get(block.get("signature"), [])
+            if found[: len(before)] != before:
+                yield f"something before {block['signature']} has changed"
 
     def _check_blocks(self, blocks: list[Json]) -> Iterable[str]:
         for block in blocks:
@@ -410,6 +423,8 @@ class MessagesModel(WireModel):
 
     def reply(self, parts: list[Part], body: Json) -> Json:
         content = [b for b in (self._block(p) for p in parts) if b]
+        prefix = _prefix_of(body)
+        self.before |= {b["signature"]: prefix for b in content if "signature" in b}
         calls = any(b["type"] == "tool_use" for b in content)
         reason = next((p.text for p in parts if p.kind == "stop"), None)
         return {
@@ -487,6 +502,22 @@ def tokens_of(body: Json) -> int:
     """The tokens of a prompt, as this API counts them: a cache mark costs nothing."""
     prompt = [body.get(name) for name in ("system", "tools", "messages")]
     return CACHED + len(json.dumps(prompt)) // 4
+
+
+def _prefix_of(body: Json) -> list[str]:
+    """A prompt block by block, its cache marks aside."""
+    system = body.get("system")
+    system = [{"type": "text", "text": system}] if isinstance(system, str) else system or []
+    out = [json.dumps(["system", _unmarked(b)]) for b in system]
+    for message in body["messages"]:
+        content = message["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        out += [json.dumps([message["role"], _unmarked(b)], sort_keys=True) for b in blocks]
+    return out
+
+
+def _unmarked(block: Json) -> Json:
+    return {k: v for k, v in block.items() if k != "cache_control"}
 
 
 def _is_tool(tool: Json) -> bool:

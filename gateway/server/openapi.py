@@ -71,6 +71,13 @@ CHAT_ANSWER: Json = {
         "text/event-stream": {"schema": {}},
     },
 }
+# Paths with memory, and what they take; their errors have the shapes of their own APIs.
+TURNS: dict[str, Json] = {
+    "/v1/chat/completions": CHAT,
+    "/v1/responses": {},
+    "/v1/messages": CHAT,
+    "/v1/messages/count_tokens": CHAT,
+}
 
 MODEL: Json = {
     "type": "object",
@@ -106,8 +113,9 @@ def complete_schema(schema: Json) -> Json:
         path: {method: _operation(path, operation) for method, operation in item.items()}
         for path, item in schema["paths"].items()
     }
-    chat = paths["/v1/chat/completions"]["post"]
-    chat |= {"requestBody": CHAT, "responses": {"200": CHAT_ANSWER, "default": UPSTREAM_ERROR}}
+    for path, asked in TURNS.items():
+        turn = {"responses": {"200": CHAT_ANSWER, "default": UPSTREAM_ERROR}}
+        paths[path]["post"] |= turn | ({"requestBody": asked} if asked else {})
     paths["/v1/models"]["get"]["responses"]["200"] = MODELS
     schemas = {**components.get("schemas", {}), "Error": ERROR}
     schemes = {"key": {"type": "http", "scheme": "bearer"}}

@@ -27,7 +27,13 @@ from gateway.upstream.base import (
     UpstreamRequest,
     UpstreamResponse,
 )
-from gateway.wire.anthropic.request import BINDING, messages_request, thoughts_in_loop
+from gateway.wire.anthropic.request import (
+    BINDING,
+    binds_thinking,
+    messages_request,
+    thoughts_in_loop,
+    with_stale_thinking_dropped,
+)
 from gateway.wire.anthropic.response import StreamedAnswer, WholeAnswer, answer, refusal
 from gateway.wire.chat import Json, decode, encode
 from gateway.wire.json_weight import LIGHT_BYTES, MOST_VALUES, is_readable
@@ -89,6 +95,8 @@ class AnthropicUpstream:
         request = replace(request, headers=self._headers(request.headers))
         path, mark, query = request.path.partition("?")
         if path != CHAT or request.method != "POST":
+            if request.composed and binds_thinking(self._facts(request.model)):
+                request = await _tolerate_changes(request)
             return _with_request_id(await self._wire.send(request))
         original = request.body or b""
         asked = await run_by_weight(original, self._translate_request, original, request)
@@ -119,6 +127,15 @@ class AnthropicUpstream:
             if any(k == b"anthropic-version" for k, _ in out)
             else [*out, (b"anthropic-version", self._version)]
         )
+
+
+async def _tolerate_changes(request: UpstreamRequest) -> UpstreamRequest:
+    """Return a request of the API's own that is not refused for what changed before thinking."""
+    told = request.body or b""
+    found = await run_by_weight(told, lambda: with_stale_thinking_dropped(decode(told)))
+    if found is None:
+        return request
+    return replace(request, content=encode(found), headers=_with_beta(request.headers, BINDING))
 
 
 def _key_header(authorization: bytes) -> tuple[bytes, bytes]:

@@ -46,7 +46,8 @@ class UpstreamRequest:
     the model by; "" if the body names none. frozen: the first system message ends with core text
     that stays the same for a while, so a provider whose prompt cache needs marks may set one there.
     stream: events were asked for, so silence is limited; otherwise only the total time is. written:
-    called when the request is being sent.
+    called when the request is being sent. composed: it may hold other things than the one before
+    it did at the same place, since memory changes.
     """
 
     path: str
@@ -58,6 +59,7 @@ class UpstreamRequest:
     until: float = float("inf")  # the caller's own deadline, by the loop's time
     stream: bool = False
     written: Callable[[], None] = _ignore
+    composed: bool = False
 
     @property
     def body(self) -> bytes | None:

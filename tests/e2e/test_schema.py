@@ -31,7 +31,7 @@ def lines(ctx, value):
 
 
 async def answered(seen, wire):
-    """An upstream that completes any chat and lists no models."""
+    """An upstream that answers in every API it is asked in, and lists no models."""
     choice = {
         "index": 0,
         "message": {"role": "assistant", "content": "ok"},
@@ -45,6 +45,11 @@ async def answered(seen, wire):
             "model": "m",
             "choices": [choice],
             "data": [],
+            "content": [{"type": "text", "text": "ok"}],
+            "stop_reason": "end_turn",
+            "output": [],
+            "status": "completed",
+            "input_tokens": 1,
         }
     )
 

@@ -67,7 +67,7 @@ def messages_request(
     refuses = facts.get("refuses", ())
     limit = _limit(body, facts, max_tokens)
     reasoning = _reasoning_members(body, facts, limit, choice)
-    if "changed_history" in refuses and talk.thoughtful:
+    if binds_thinking(facts) and talk.thoughtful:
         _tolerate_changed_history(reasoning)
     if _kind(reasoning) == "enabled" and _began_without_thoughts(loop, undeclared):
         reasoning["thinking"] = None
@@ -129,6 +129,25 @@ def _tolerate_changed_history(reasoning: Json) -> None:
             "block_binding": {"prefix_mismatch_behavior": "drop_block"},
             **(reasoning["thinking"] or {}),
         }
+
+
+def binds_thinking(facts: Mapping[str, Any]) -> bool:
+    """Tell whether a model refuses thinking once something before it has changed."""
+    return "changed_history" in facts.get("refuses", ())
+
+
+def with_stale_thinking_dropped(body: Json) -> Json | None:
+    """Return a request of the API's own that has such thinking dropped, in place of a refusal.
+
+    None where the client says how it is, or thinks by a budget or not at all.
+    """
+    own = body.get("thinking")
+    thoughtful = own is not None or b'"thinking"' in encode(body.get("messages"))
+    if not thoughtful or (isinstance(own, dict) and "block_binding" in own):
+        return None
+    reasoning = {"thinking": own}
+    _tolerate_changed_history(reasoning)
+    return None if reasoning["thinking"] is own else {**body, **reasoning}
 
 
 def _kind(reasoning: Json) -> Any:

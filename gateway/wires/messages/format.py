@@ -88,7 +88,7 @@ class MessagesFormat:
     ) -> tuple[UpstreamRequest, SentPieces]:
         content = encode({**composed, "model": target.model})
         stream = bool(composed.get("stream"))
-        return UpstreamRequest(self.path, content, stream=stream), ()
+        return UpstreamRequest(self.path, content, stream=stream, composed=True), ()
 
     def event_error(self, data: bytes) -> Any:
         if b'"error"' not in data:

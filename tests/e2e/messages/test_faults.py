@@ -25,6 +25,7 @@ from tests.e2e.messages.client import (
     text_in,
     user,
 )
+from tests.e2e.test_crash import spawned
 from tests.wire_models import MessagesModel, say, think
 
 OVERLOADED = {
@@ -374,3 +375,27 @@ async def test_a_silent_stream_is_kept_alive_by_pings(data):
         assert events[-1]["type"] == "message_stop"
         assert isinstance(response, httpx.Response)
         assert "One" in text_in(events)
+
+
+async def test_a_gateway_that_was_killed_goes_on_from_finished_rounds(data):
+    """As long as the request is the same, be it with a stream or without."""
+    asked = asyncio.Event()
+
+    async def hangs(seen, wire):
+        asked.set()
+        await seen.gone.wait()
+
+    body = request("I like tea", stream=True)
+    async with MessagesModel([think("Hm."), REMEMBER], hangs, "Noted.") as up:
+        async with spawned(up.url, data) as (child, client):
+            asking = asyncio.create_task(client.post("/v1/messages", json=body))
+            await asyncio.wait_for(asked.wait(), 20)
+            child.kill()
+            with pytest.raises(httpx.HTTPError):
+                await asking
+        async with spawned(up.url, data) as (_, client):
+            response = await client.post("/v1/messages", json={**body, "stream": False})
+        found = response.json()
+        assert [b["type"] for b in found["content"]] == ["thinking", "text"]
+        assert len(up.bodies) == 3
+        assert up.bodies[2]["messages"] == up.bodies[1]["messages"]

@@ -315,6 +315,7 @@ async def test_a_long_turn_of_tools_keeps_its_prefix(data, stream):
         }.get(i % 5, [[think("On."), OSLO]])
         script += more
     async with MessagesModel(*script, "Done.", "Sure.") as up, running(up.url, data) as live:
+        up.binds = True
         system = [BILLING, PROMPT]
         body = {"stream": stream, "system": system, "tools": [WEATHER]}
         talk, before = [user("Go", text("on", **MARK))], None
