@@ -263,7 +263,8 @@ def check(body: Any) -> None:
         json.dumps(body).count('"cache_control": {') <= 4,
         "A maximum of 4 blocks with cache_control may be provided.",
     )
-    for i, block in enumerate(body.get("system", [])):
+    system = body.get("system", [])
+    for i, block in enumerate([] if isinstance(system, str) else system):
         need(block.get("type") == "text", f"system.{i}.type: Input should be 'text'")
         _block(block, f"system.{i}")
     _tools(body)
