@@ -40,7 +40,7 @@ METHODS = [
 ]
 
 
-COUNT_TOKENS = "/messages/count_tokens"
+COUNT_TOKENS, INPUT_TOKENS = "/messages/count_tokens", "/responses/input_tokens"
 RELAYED = ("responses", "messages", "messages/count_tokens")  # by any method but POST
 
 
@@ -159,12 +159,18 @@ async def response_items(request: Request[Any, Any, Any], name: FromPath[str]) -
     return await _stored(request, name, None, "input_items")
 
 
-@post(
-    ["/v1/responses/input_tokens", "/v1/responses/compact"],
-    status_code=200,
-    include_in_schema=False,
-)
-async def relay_response_tools(request: Request[Any, Any, Any]) -> ASGIApp:
+@post("/v1/responses/input_tokens", status_code=200, summary="The tokens of a response with memory")
+async def input_tokens(request: Request[Any, Any, Any]) -> ASGIApp:
+    return _serve(request, None, RESPONSES, INPUT_TOKENS)
+
+
+@post("/u/{user:str}/v1/responses/input_tokens", status_code=200, include_in_schema=False)
+async def user_input_tokens(request: Request[Any, Any, Any], user: FromPath[str]) -> ASGIApp:
+    return _serve(request, segment(user), RESPONSES, INPUT_TOKENS)
+
+
+@post("/v1/responses/compact", status_code=200, include_in_schema=False)
+async def relay_compact(request: Request[Any, Any, Any]) -> ASGIApp:
     return await _relay(request, 1)
 
 
@@ -279,7 +285,9 @@ HANDLERS = (
     count_tokens,
     user_count_tokens,
     relay_other_methods,
-    relay_response_tools,
+    input_tokens,
+    user_input_tokens,
+    relay_compact,
     stored_response,
     user_stored_response,
     delete_response,
