@@ -45,8 +45,8 @@ class RequestOpening:
     async def wait(self, patience: float) -> bool:
         """Tell whether the store has taken the request by now, or within `patience` seconds.
 
-        The upstream has answered, and what goes to the client is not held up: it is told
-        `degraded`, and the store goes on trying until its answer is needed.
+        The answer is not held up longer: it is then marked `degraded`, and the store goes on trying
+        until the turn ends.
         """
         self._cancel_timer()
         if (task := self._task) is None:

@@ -41,10 +41,10 @@ class TurnLimits:
 
 
 class Turn:
-    """One client request from composing to its last chunk.
+    """One client request, from composing to its last event.
 
-    reply: the upstream's newest. used: the usage of each round, as it was told. finished: nothing
-    is to be recorded any more.
+    reply: the upstream's newest. used: the usage of each round, as reported. finished: nothing is
+    left to record.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class Turn:
     def _replay(self) -> tuple[bytes, bool]:
         """Return what a retry shows again of the rounds that an earlier attempt finished.
 
-        False where the last of them ended the turn: then nothing goes upstream.
+        The flag is False if the last of them ended the turn: then nothing goes upstream.
         """
         out = b""
         for entry in self.session.rounds:

@@ -97,9 +97,9 @@ class ResponseProducer(Protocol):
 
 
 class CompletionProducer(ABC):
-    """What all producers of chat completions share.
+    """What producers of turns share.
 
-    `chunks` are the events of a stream, `whole` is the body for who wants none.
+    `chunks` yields the events of a stream; `whole` is the body for a client that wants no stream.
     """
 
     def __init__(self, *, stream: bool) -> None:
@@ -108,7 +108,10 @@ class CompletionProducer(ABC):
 
     @abstractmethod
     def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Yield the events to show, up to `[DONE]`; for who wants no stream, for their effect."""
+        """Yield the events to show, up to the last.
+
+        For a client that wants no stream it is run to its end, and `whole` is sent.
+        """
 
     @abstractmethod
     def whole(self) -> bytes:
@@ -155,7 +158,7 @@ Prepare = Callable[[], Awaitable[Prepared]]
 
 
 class ResponseCallbacks(Protocol):
-    """What is told of a response while it runs, for its books."""
+    """What is notified while a response runs, to account for it."""
 
     def on_first_byte(self, status: int, *, committed: bool) -> None:
         """Take note that the head leaves. committed: nothing is known of the upstream yet."""

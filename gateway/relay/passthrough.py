@@ -91,8 +91,9 @@ class PassthroughProducer:
             await passed.incoming.close()
 
     async def _bytes(self, incoming: UpstreamResponse) -> AsyncGenerator[bytes, None]:
-        """Yield a body that is no event stream: as it comes, or whole where it is JSON with
-        something in it to replace.
+        """Yield a body that is no event stream.
+
+        It goes on as it comes; JSON in which something is replaced is read whole first.
         """
         alias = self._forward.alias
         first = await anext(incoming.body, b"")
@@ -145,7 +146,7 @@ class PassthroughProducer:
             )
 
     async def _edit_events(self, events: list[SseEvent]) -> bytes:
-        """Return what is shown for events, made in a thread where one of them is long to read."""
+        """Return what to show for these events; long ones are read in a thread."""
         if all(is_light(e.raw) for e in events):
             return self._show(events)
         return await asyncio.to_thread(self._show_heavy, events)
@@ -250,7 +251,8 @@ def _with_requested_model(body: bytes, model: str) -> bytes:
 
 
 def _is_endless(body: bytes) -> bool:
-    """Tell whether an object may have more members than are read in one step; numbers, as
-    embeddings have, are none.
+    """Tell whether an object may have more members than are read in one step.
+
+    Numbers are no members, so embeddings pass.
     """
     return body.count(b":") > MOST_VALUES and not is_readable(body)

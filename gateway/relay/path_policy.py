@@ -89,9 +89,10 @@ def check_path(principal: Principal, method: str, path: str) -> None:
 def model_asked(
     principal: Principal, method: str, path: str, query: str, body: tuple[bytes, bytes]
 ) -> str | None:
-    """Return the model that a request is for, None where it names none. body: and its content type.
+    """Return the model that a request is for, None if it names none.
 
-    For a key that is limited it is certain. Raises BadRequest, Forbidden.
+    For a limited key no server can read another model out of the request. body: with its content
+    type. Raises BadRequest, Forbidden.
     """
     data, content_type = body
     if not principal.limited:

@@ -132,8 +132,8 @@ class Dispatcher:
     async def complete_message(self, body: Json) -> Json:
         """Return the assistant's message of a completion that no client sees.
 
-        Its usage is told to the meter. Raises GatewayError, and LookupError, TypeError or
-        DecodeError for what is no such message.
+        Its usage is metered. Raises GatewayError, and LookupError, TypeError or DecodeError for an
+        answer without such a message.
         """
         reply = await self.complete(lambda _: self.wire.own_request(body, None))
         await reply.incoming.close()
@@ -147,9 +147,9 @@ class Dispatcher:
     async def passthrough(
         self, make: Callable[[Target, Pairs], Awaitable[UpstreamRequest]]
     ) -> RawReply:
-        """Return the same for an answer that is passed on.
+        """Try targets until one answers, for an answer that is passed on as it is.
 
-        make: the request for a target, from it and its headers (no content type).
+        make: builds the request from a target and its headers (without a content type).
         """
         passed = await self._with_retries(lambda target: self._read_raw_reply(target, make))
         self.meter.record_call(passed.target, passed.framer)
@@ -164,9 +164,9 @@ class Dispatcher:
         return self.route.name if target.model != self.route.name else None
 
     def target_headers(self, started: float) -> Pairs:
-        """Return the headers that tell who answered, or failed last, and at which attempt.
+        """Return the headers that name the target, the attempts and the gateway's own time.
 
-        They also tell the time that was not spent waiting since `started` (perf_counter).
+        started: by perf_counter; time spent waiting for the upstream is left out.
         """
         who = (
             [(b"x-mnemogate-upstream", header_value(target.label))]
@@ -181,7 +181,7 @@ class Dispatcher:
         ]
 
     async def _with_retries(self, send: Callable[[Target], Awaitable[Answered]]) -> Answered:
-        """Return one loop for every call: another target first, else the same after a pause."""
+        """Send until a target answers: to another target first, else to the same after a pause."""
         await self.first_target()
         loop = asyncio.get_running_loop()
         ready: dict[str, float] = {}  # the loop's time at which what was tried may be tried again
@@ -224,9 +224,9 @@ class Dispatcher:
     async def _attempt(
         self, trial: Attempt, send: Callable[[Target], Awaitable[Answered]]
     ) -> Answered:
-        """Return one try, and what it tells of its target.
+        """Make one attempt, and report to the selector how its target did.
 
-        A caller who leaves tells nothing, and pays for what was begun for it.
+        A caller who leaves says nothing about the target, but pays for a request that was sent.
         """
         started, target = time.perf_counter(), trial.candidate.target
         self._written = False
@@ -281,9 +281,9 @@ class Dispatcher:
             ]
 
     async def _dispatch(self, target: Target, outgoing: UpstreamRequest) -> UpstreamResponse:
-        """Return the target's answer, which holds one of its places where those are limited.
+        """Send a request to a target, holding a slot where its concurrency is limited.
 
-        Raises Unavailable where none was free in time.
+        Raises Unavailable if no slot is free in time.
         """
         outgoing.until, outgoing.model, outgoing.written = self.deadline, target.model, self._leaves
         places = await self._take_slots(target) if target.concurrent or self.among_many else None
@@ -306,9 +306,9 @@ class Dispatcher:
         return self.caller.among_many
 
     async def _take_slots(self, target: Target) -> ExitStack:
-        """Return what gives back the places that the call has, of its account and at its target.
+        """Take the slots a call needs, of its account and of its target.
 
-        Raises Unavailable.
+        Returns what gives them back. Raises Unavailable.
         """
         left, choice = self.deadline - asyncio.get_running_loop().time(), self.choice
         with ExitStack() as places:
@@ -324,10 +324,7 @@ class Dispatcher:
             return places.pop_all()
 
     def _leaves(self) -> None:
-        """Note that a request has begun to leave.
-
-        From now on it costs something, whoever waits for its answer.
-        """
+        """Note that the request is being sent: from now on it may cost something."""
         self._written = True
 
     def log_failure(self, error: GatewayError, target: Target) -> None:

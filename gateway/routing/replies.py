@@ -183,13 +183,11 @@ def _error(data: bytes) -> Any:
 
 
 class EventReader:
-    """The events of a stream, those together that arrived together.
+    """Reads the events of a stream, in batches as they arrived.
 
-    Raises GatewayError from the body.
-
-    What follows the last blank line when the stream ends is one event more; when it breaks, it is
-    nothing. An object, not a generator: a stream pays for it with every event, and who leaves it
-    has nothing to close.
+    What follows the last blank line counts as an event if the stream ends, and is dropped if it
+    breaks. An object and not a generator: a stream pays for it with every event, and whoever stops
+    reading has nothing to close. Raises GatewayError.
     """
 
     __slots__ = ("_body", "_framer")

@@ -66,17 +66,16 @@ def replace_lone_surrogates(data: bytes) -> bytes:
 
 
 def has_no_lone_surrogates(data: bytes) -> bool:
-    """Tell whether no half of a surrogate pair is in a JSON text, so that it may be sent on as it
-    came.
-    """
+    """Tell whether a JSON text is free of halves of surrogate pairs, so that it may be sent on."""
     # A search for what begins with a backslash would be slow in a text of nothing else.
     escaped = any(_holds(data, mark[1:]) and _holds(data, mark) for mark in (b"\\ud", b"\\uD"))
     return not escaped or next(_halves(data), None) is None
 
 
 def _holds(data: bytes, mark: bytes) -> bool:
-    """Tell whether a mark of few bytes is in a text, which is searched in steps: in a thread,
-    others have their turn between two.
+    """Tell whether a short mark is in a text.
+
+    The text is searched in steps, so that other threads run between two of them.
     """
     return any(
         data.find(mark, at, at + _SEARCH_STEP_BYTES + len(mark)) >= 0
@@ -109,10 +108,10 @@ class MalformedCompletion(MalformedReply):
 
 @dataclass(slots=True)
 class ChunkIdentity:
-    """What is the same on every chunk of one answer: each member from the first chunk that tells
-    it, then imposed on the rest.
+    """The members that every chunk of one answer shares.
 
-    model: the alias the client asked for, when one is configured.
+    Each comes from the first chunk that has it, and is then written into all others. model: the
+    alias the client asked for, when one is configured.
     """
 
     model: str | None = None
@@ -338,8 +337,9 @@ def lift(completion: Json) -> Json:
 
 
 def unlift(body: Json) -> Json:
-    """Return the completion that was lifted to this chunk, where its choices are in order and hold
-    no call.
+    """Return the completion that was lifted to this chunk.
+
+    Its choices must be in order and hold no call.
     """
     return {**body, "object": "chat.completion", "choices": [_whole(c) for c in body["choices"]]}
 
@@ -360,11 +360,10 @@ def _lift_choice(choice: Json) -> Json:
 
 
 class CompletionBuilder:
-    """The completion that chunks add up to, kept as they come.
+    """Adds chunks up to a completion, as they come.
 
-    Top-level members: the first value that is not null stays.
-
-    lean: without the tokens' probabilities, for who keeps only what was said.
+    Of a member at the top the first value that is not null stays. lean: leaves the tokens'
+    probabilities out.
     """
 
     def __init__(self, *, lean: bool = False) -> None:
@@ -392,11 +391,11 @@ class CompletionBuilder:
         return out
 
     def more(self, lane: int, delta: Json) -> None:
-        """More of a lane, in a chunk that says nothing else that the one before did not say."""
+        """Add a delta to a choice whose other members have not changed."""
         merge(self._lanes[lane], {"delta": delta})
 
     def finish(self, lane: int) -> Any:
-        """Return the finish that a lane was told so far."""
+        """Return the finish reason of a choice so far."""
         return self._lanes.get(lane, {}).get("finish_reason")
 
     def whole(self) -> Json:

@@ -25,8 +25,9 @@ class Decompressor:
         return b"".join(self.pieces(data))
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """Yield the same in pieces of at most `PIECE` bytes, so that a little that becomes much can
-        be stopped.
+        """Yield what the next bytes unpack to, in pieces of at most `CHUNK_BYTES`.
+
+        So a small body that unpacks to a large one can be stopped on the way.
         """
         while data:
             if self._one.eof:

@@ -31,7 +31,7 @@ _text = msgspec.json.Decoder(str).decode
 
 
 class Around(NamedTuple):
-    """Bytes around a text: before it, after it, and after the padding where there is some."""
+    """The bytes before a text, after it, and after its padding if it has any."""
 
     before: bytes
     after: bytes
@@ -39,14 +39,13 @@ class Around(NamedTuple):
 
 
 class ChunkTemplate:
-    """lane: whose text it is.
+    """The fixed bytes of an event, around the text that changes from one event to the next.
 
-    delta: what a chunk says, by its text. ends: what an event begins and ends with, up to the
-    quotes of its text. padded: where it has padding, what is between its text and that, quotes
-    included. shown: before the text, after it, and after the padding, of the event to show, where
-    that is another.
-
-    texts: what was poured since it was made, for who keeps the mould to take.
+    lane: the choice the text belongs to. delta: makes the delta that says a text. ends: what an
+    event begins and ends with, up to the quotes of its text. padded: the bytes between its text and
+    its padding, quotes included, where it has padding. shown: the bytes around the text in the
+    event to show, where that is another. texts: those matched since it was made; its owner takes
+    them.
     """
 
     __slots__ = ("_after", "_before", "_from", "_padded", "_shown", "_to", "delta", "lane", "texts")
@@ -91,10 +90,10 @@ class ChunkTemplate:
 def make_template(
     chunk: Chunk, head: ChunkIdentity, roles: set[int], bare: bool
 ) -> ChunkTemplate | None:
-    """Make a template of a chunk that is one more piece of one text.
+    """Make a template of a chunk that holds a piece of one text and nothing else.
 
-    None for a chunk that says more, or that could add up to more the next time.
-    head, roles, bare: see `Chunk.render`.
+    Returns None for a chunk that says more, or whose like could say more the next time. head,
+    roles, bare: see `Chunk.render`.
     """
     said = _text_template(chunk)
     if said is None or said[0] == TEXT or (around := _cut_around(chunk)) is None:
@@ -143,7 +142,10 @@ def _fill(around: Around) -> Chunk | None:
 
 
 def _cut_shown(out: bytes | None, padded: bool) -> Around | None:
-    """Cut an event that is shown around its text and its padding; None where that is not plain."""
+    """Cut an event to show around its text and its padding.
+
+    Returns None where the text is not found exactly once.
+    """
     if out is None or out.count(TEXT.encode()) != 1 or out.count(PAD.encode()) != padded:
         return None
     start, _, rest = out.partition(encode(TEXT))
@@ -154,8 +156,9 @@ def _cut_shown(out: bytes | None, padded: bool) -> Around | None:
 
 
 def _text_template(chunk: Chunk) -> tuple[str, Delta] | None:
-    """Return the text of a piece of one text for one choice, in which all else says the same
-    however often it is said; and the delta of any other.
+    """Return a chunk's one text, and what makes its delta of any other text.
+
+    Returns None where the chunk says anything that may differ in the next one.
     """
     if len(chunk.segments) != 1 or len(chunk.body["choices"]) != 1 or chunk.usage is not None:
         return None
@@ -176,7 +179,7 @@ def _text_template(chunk: Chunk) -> tuple[str, Delta] | None:
 
 
 def _arguments_template(calls: Any) -> tuple[str, Delta] | None:
-    """Return the same for a piece of a call's arguments."""
+    """Do what `_text_template` does, for a piece of a call's arguments."""
     call = calls[0]
     function = call.get("function")
     if (

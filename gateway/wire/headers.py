@@ -101,8 +101,9 @@ def client_side(
 
 
 def with_tenant_idempotency_key(client: Pairs, secret: bytes, tenant: str) -> Pairs:
-    """Return the headers with an Idempotency-Key, if there is one, that no other tenant of the same
-    account can send.
+    """Return the headers with the Idempotency-Key, if any, bound to its tenant.
+
+    Another tenant that shares the provider's account cannot send the same one.
     """
 
     def mine(key: bytes) -> bytes:
@@ -125,9 +126,9 @@ def with_body_idempotency_key(client: Pairs, body: bytes) -> Pairs:
 def upstream_headers(
     client: Pairs, authorization: bytes | None, content_type: bytes | None = b"application/json"
 ) -> Pairs:
-    """Return what the upstream gets.
+    """Return the headers of an upstream request.
 
-    client: see `client_side`. authorization: the credential that is right there.
+    client: see `client_side`. authorization: the credential for this upstream.
     """
     out = [*client, (b"accept-encoding", b"identity"), (b"user-agent", b"mnemogate")]
     if content_type is not None:

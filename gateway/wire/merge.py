@@ -18,7 +18,7 @@ NAME = 1024  # characters up to which a name may be repeated whole; what is long
 
 
 class Items(list[Any]):
-    """A list that grows by the `index` of its items; `places` finds the newest of each."""
+    """A list of deltas, added up by their `index`; `places` maps an index to its newest item."""
 
     __slots__ = ("places",)
 
@@ -28,8 +28,9 @@ class Items(list[Any]):
 
 
 class TextBuffer(list[str]):
-    """A text that grows: a piece more costs that piece, not the whole text again, and not a string
-    object for ever.
+    """A text that grows in pieces.
+
+    Adding a piece costs that piece only, and the pieces are joined now and then.
     """
 
     joined = 0  # so many at the front are pieces put together
@@ -70,9 +71,9 @@ def grown_name(have: str, more: str) -> str:
 
 
 def plain_text(value: Any) -> Any:
-    """Return what deltas were merged into, with its texts as strings.
+    """Return what deltas were merged into, with strings for its texts.
 
-    What is given stays as it is, to grow on.
+    The original stays as it is, and may grow further.
     """
     if isinstance(value, dict):
         return {k: plain_text(v) for k, v in value.items()}
@@ -134,8 +135,9 @@ def _grown(have: list[Any], more: list[Any]) -> list[Any]:
 
 
 def usage_sum(one: Json | None, other: Json | None) -> Json | None:
-    """Usage of several rounds: numbers add up at every level, anything else keeps its newest
-    value.
+    """Add the usage of two rounds.
+
+    Numbers add up at every level; of anything else the newest value stays.
     """
     if one is None or other is None:
         return one or other

@@ -52,9 +52,9 @@ def model_of(body: bytes, content_type: bytes) -> str | None:
 
 
 def model_for_certain(body: bytes, content_type: bytes) -> str | None:
-    """Return the same, where no server may read another one.
+    """Return the model of a body that no server can read as another.
 
-    None where there is none. Raises BadRequest.
+    Returns None where the body names none. Raises BadRequest.
     """
     if is_form(content_type):
         return _model_of_form(body, content_type)

@@ -126,9 +126,10 @@ Piece = (
 def message_spans(
     messages: Sequence[Json], client: Messages | None, before: Sequence[Piece]
 ) -> list[Piece]:
-    """Return what goes upstream for these messages after what went for those before them.
+    """Return what goes upstream for these messages, after what was sent for those before them.
 
-    client: the request they are of; those that are its very own are sent on as they came.
+    client: the request they are from. Messages of the client that were not changed are sent as the
+    bytes that came.
     """
     out = list(before)
     spans, text = (client.spans(), client.text) if client is not None else ({}, b"")
@@ -160,9 +161,10 @@ def _ours(piece: Piece) -> bool:
 def encode_request(
     body: Json, found: Sequence[Piece], client: Messages | None
 ) -> list[bytes | memoryview]:
-    """Return the request as JSON in parts, with the pieces for its messages: a large one is a part
-    of its own, and not copied. Raises ValueError for a piece of the client's text that is not
-    there.
+    """Return the request as JSON, in parts.
+
+    A large piece is a part of its own and is not copied. Raises ValueError for a piece that lies
+    outside the client's text.
     """
     text = memoryview(client.text if client is not None else b"")
     if any(p[1] > len(text) for p in found if type(p) is tuple):
@@ -215,9 +217,9 @@ def _native(message: Json, label: str, thoughts: bool) -> Json:
 
 
 def _is_adapted(blocks: Any) -> bool:
-    """Tell whether these are blocks that our adapter told: it numbers them.
+    """Tell whether our Messages adapter made these blocks, which it numbers.
 
-    Those of another gateway behind us are not ours to take out.
+    Blocks of another gateway behind us must not be removed.
     """
     return isinstance(blocks, list) and any(isinstance(b, dict) and "position" in b for b in blocks)
 
@@ -233,8 +235,9 @@ def with_text(message: Json, text: str) -> Json:
 
 
 def without_tools(body: Json, client: Json) -> Json:
-    """Return the request with our tools taken out again, never leaving `tools: []` or a
-    `tool_choice` without tools.
+    """Return the request without our tools.
+
+    It never leaves `tools: []`, nor a `tool_choice` without tools.
     """
     if client.get("tools"):
         return {**body, "tools": client["tools"]}

@@ -28,7 +28,7 @@ class StreamEnding:
 
     @property
     def ended(self) -> bool:
-        """An event said that nothing more is to come."""
+        """Whether an event said that nothing more follows."""
         return self.whole and type(self) is not StreamEnding
 
     def see(self, event: SseEvent) -> None:

@@ -123,7 +123,7 @@ class Interceptor:
 
     @property
     def ended(self) -> bool:
-        """Every choice of this round has told its finish."""
+        """Whether every choice of this round has a finish reason."""
         return bool(self._lanes) and all(lane.reason for lane in self._lanes.values())
 
     @property
@@ -166,8 +166,9 @@ class Interceptor:
             self._shown = self._received.copy()
 
     def fast_forward(self, raw: bytes) -> bytes:
-        """Take an event as it came, where that is one more piece of the text being shown; returns
-        the event to show, b"" for one that has to be read and fed.
+        """Return the event to show for one that only continues the text being shown.
+
+        It is matched by its bytes. Returns b"" for an event that must be read and fed.
         """
         if (known := self._mould) is None:
             return b""
@@ -289,8 +290,9 @@ class Interceptor:
             call.ours = False
 
     def _release(self, lane: ChoiceState, out: list[bytes]) -> None:
-        """Show the held deltas of the client's calls, in their order: none before a call that
-        could still become ours.
+        """Show the held deltas of the client's calls, in order.
+
+        None is shown before a call that could still be one of ours.
         """
         while (
             lane.released < len(lane.calls) and (call := lane.calls[lane.released]).ours is not None
@@ -341,9 +343,9 @@ class Interceptor:
             out.append(payload)
 
     def finish_round(self) -> list[bytes]:
-        """End the round, since all has come.
+        """Return what to show when the whole round has come.
 
-        A choice whose finish the upstream told as "" has ended as well; what to show for that.
+        A choice with an empty finish reason has ended as well.
         """
         out: list[bytes] = []
         for lane, state in self._lanes.items():
@@ -389,8 +391,10 @@ class Interceptor:
         return out, result
 
     def whole(self, chunk: Chunk | None) -> RoundResult | None:
-        """Return what a round came to that was answered at once and holds no call: nothing of it is
-        hidden and nothing edited, so it is not taken apart. None where it must be fed.
+        """Return what a round came to whose answer came whole and holds no call.
+
+        Nothing of it is hidden or edited, so it is not taken apart. Returns None where it must be
+        fed.
         """
         if (
             chunk is None
@@ -427,7 +431,10 @@ class Interceptor:
             lane.hid = True
 
     def finish(self) -> list[bytes]:
-        """No round follows: the finish that was kept back, told as what the client can act on."""
+        """Return the finishes that were held back, now that no round follows.
+
+        A finish for calls of ours alone becomes one that the client can act on.
+        """
         out: list[bytes] = []
         for lane in self._lanes.values():
             if lane.waiting is None or lane.finish:
