@@ -104,6 +104,8 @@ def _dispatcher(gateway: GatewayState, request: TurnInput) -> Dispatcher:
     principal = request.principal
     forward = new_dispatcher(gateway, request.route, request.headers, principal)
     forward.wire = request.wire
+    long = request.found is not None and request.found.history.heavy
+    forward.writes_off_loop = long and request.wire is not CHAT
     if request.wire is not CHAT:  # as the relay does; what chat completions take is known
         forward.query = query_of(request)
     forward.meter.guess = guess_tokens(len(request.raw))

@@ -50,7 +50,7 @@ async def ask_of(
 
 
 async def _digest_rest(body: Json, *, heavy: bool) -> bytes:
-    """Return a digest of all members but the messages, to tell requests with equal messages apart."""
+    """Return a digest that tells requests with equal messages apart."""
     members = {k: v for k, v in body.items() if k not in NOT_IDENTITY}
     digest = partial(_digest, members)
     return await asyncio.to_thread(digest) if heavy else digest()

@@ -74,6 +74,7 @@ class Dispatcher:
     caller: whom they are made for. conversation: what stays the same in it, to stay with its
     target. retries: tries after the first, over all targets and rounds. deadline: the loop's time
     by which all of it ends. request: its name, for the log. wire: the format of its rounds.
+    writes_off_loop: its requests are long, and written whole.
     query: of its URL, which its rounds have too.
     """
 
@@ -91,6 +92,7 @@ class Dispatcher:
     waited: float = 0.0
     request: str = ""
     wire: WireFormat = CHAT
+    writes_off_loop: bool = False
     query: str = ""
     _written: bool = False
     _candidates: list[Candidate] = field(default_factory=list)
@@ -122,9 +124,15 @@ class Dispatcher:
             request.path += self.query and f"?{self.query}"
             return request
 
-        reply = await self._with_retries(
-            lambda target: self._send(target, build_request(target), another)
-        )
+        async def send(target: Target) -> CompletionReply:
+            # A long request takes longer to write than others may wait.
+            heavy = self.writes_off_loop
+            request = (
+                await asyncio.to_thread(build_request, target) if heavy else build_request(target)
+            )
+            return await self._send(target, request, another)
+
+        reply = await self._with_retries(send)
         reply.messages = found
         self.meter.record_call(reply.target, reply.framer, len(reply.plain or b""))
         return reply
