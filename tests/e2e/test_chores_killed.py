@@ -27,10 +27,10 @@ JOBS = {
     "fade": {},
     "reindex": {"kind": "messages", "after": 0},
 }
-# Writes: erase has one a scope before it turns to the vectors, expire four before its first batch,
+# Writes: erase has one a scope before it turns to the vectors, expire five before its first batch,
 # reindex
 # one without a row.
-AFTER = {"erase": 3, "expire": 5, "fade": 1, "reindex": 3}
+AFTER = {"erase": 3, "expire": 6, "fade": 1, "reindex": 3}
 P = t.passages.c
 
 

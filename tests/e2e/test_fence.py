@@ -362,7 +362,7 @@ async def test_what_the_account_keeps_is_for_keys_whose_paths_list_it(line):
 
 async def test_what_keeps_nothing_needs_no_leave(line):
     up, live = line
-    for path in sorted(STATELESS - {"/chat/completions", "/responses"}):
+    for path in sorted(STATELESS - {"/chat/completions", "/responses", "/responses/input_tokens"}):
         body = {"model": "cheap", "previous_response_id": "resp_1"}
         asked = by("other", **{"x-memory": "off"})
         found = await live.http.post(live.url + path, json=body, headers=asked)

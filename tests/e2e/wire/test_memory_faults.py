@@ -197,6 +197,8 @@ async def test_a_retry_while_the_first_is_on_its_way_waits_and_writes_once(data)
             asyncio.create_task(live.chat("hi", {"idempotency-key": "k"}, user="ada"))
             for _ in range(3)
         ]
+        while not up.requests:
+            await asyncio.sleep(0.05)
         await asyncio.sleep(0.3)
         assert len(up.requests) == 1
         go.set()

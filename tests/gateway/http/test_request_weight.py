@@ -103,7 +103,7 @@ async def test_memory_stands_aside_and_the_bytes_go_through(tmp_path, stream):
         assert response.headers["x-memory-status"] == "degraded"
         assert (
             response.headers["x-memory-reason"]
-            == f"degraded: {len(MANY)} messages; memory looks at {MESSAGES}"
+            == f"degraded: {len(MANY)} messages; memory handles {MESSAGES}"
         )
         assert up.requests[-1].body == sent
 

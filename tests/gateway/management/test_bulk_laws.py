@@ -204,7 +204,7 @@ async def test_an_erasure_that_was_cut_short_is_readable_by_nobody_and_goes_on(s
         ).status_code == 200
     db = slow.gateway.memory.db
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(db, "write", failing_at(db, 2))
+        patch.setattr(db, "write", failing_at(db, 3))
         assert (await slow.memory("DELETE", "/users/ada")).status_code == 409
     assert (await rows(slow))["messages"] > 12
     assert [u["id"] for u in (await slow.memory("GET", "/users")).json()["data"]] == ["bob"]

@@ -231,6 +231,7 @@ async def test_export_erase_import_is_a_round_trip(data):
             "vectors",
             "explain",
             "jobs",
+            "responses",
         }
         assert receipt["erased"] | {"jobs": 0} == {
             "blocks": 4,
@@ -242,6 +243,7 @@ async def test_export_erase_import_is_a_round_trip(data):
             "vectors": 0,
             "explain": 3,
             "jobs": 0,
+            "responses": 0,
         }
         await live.gateway.worker.drain()
         left = {k: n for k, n in (await rows(live)).items() if n}

@@ -505,6 +505,7 @@ async def test_after_an_erasure_and_a_vacuum_the_name_is_nowhere_and_the_bill_st
             "vectors",
             "explain",
             "jobs",
+            "responses",
         }
         log.add(record("was running", user="sentinelada", created_at=began, cost=0.125))
         assert [

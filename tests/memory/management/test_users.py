@@ -24,6 +24,8 @@ EVERYTHING = VisibleScopes(None)
 class Application:
     """Tables of an application: two rows name the user, one more comes meanwhile."""
 
+    counted = ""
+
     def __init__(self, fails=False):
         self.rows, self.fails, self.calls = 2, fails, []
 
