@@ -229,6 +229,7 @@ def relayed(make: Callable[[int], list[bytes]], model: str = "m") -> Callable[[i
     return lambda n: Exchange(
         f'{{"model":"{model}","input":"x","stream":true}}'.encode(),
         path="/v1/responses",
+        headers=[("x-memory", "off")],
         answers=[make(n)],
     )
 
