@@ -14,7 +14,7 @@ import msgspec
 
 from gateway.errors import BadRequest, GatewayError
 from gateway.upstream.base import UpstreamRequest
-from gateway.wire.chat import Json, MalformedReply, decode, encode
+from gateway.wire.chat import Json, MalformedReply, encode
 from gateway.wire.json_weight import MOST_VALUES, is_readable
 from gateway.wires.base import (
     Composed,
@@ -27,7 +27,7 @@ from gateway.wires.base import (
 from gateway.wires.messages.blocks import blocks_of, transcript_of
 from gateway.wires.messages.errors import error_body
 from gateway.wires.messages.reply import MessagesMask
-from gateway.wires.native import HiddenParts, NativeView, flat_tools, place
+from gateway.wires.native import HiddenParts, NativeView, flat_tools, place, read_object
 from gateway.wires.round_result import RoundResult
 from memory import Messages, ToolCall
 
@@ -93,13 +93,13 @@ class MessagesFormat:
     def event_error(self, data: bytes) -> Any:
         if b'"error"' not in data:
             return None
-        found = _object(data)
+        found = read_object(data)
         return found.get("error") if found.get("type") in ("error", None) else None
 
     def read_whole(self, data: bytes) -> tuple[Json, Any]:
         if not is_readable(data):
             raise MalformedReply(f"more than {MOST_VALUES} values")
-        found = _object(data)
+        found = read_object(data)
         if isinstance(found.get("content"), list):
             return found, None
         if found.get("error"):
@@ -337,13 +337,3 @@ def _tool_names(body: Json) -> frozenset[str]:
 def _arguments(value: Any) -> str:
     """Return a call's input as JSON text; what was no JSON is told as it came."""
     return value if isinstance(value, str) else msgspec.json.encode(value or {}).decode()
-
-
-def _object(data: bytes) -> Json:
-    try:
-        found = decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
-        raise MalformedReply(f"the upstream sent what is not JSON: {e}") from e
-    if not isinstance(found, dict):
-        raise MalformedReply("the upstream sent what is not a JSON object")
-    return found

@@ -12,11 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from gateway.errors import BadRequest, GatewayError
 from gateway.upstream.base import UpstreamRequest
-from gateway.wire.chat import Json, MalformedReply, decode, encode
+from gateway.wire.chat import Json, MalformedReply, encode
 from gateway.wire.json_weight import MOST_VALUES, is_readable
 from gateway.wires.base import (
     Composed,
@@ -26,7 +24,7 @@ from gateway.wires.base import (
     SentPieces,
     TargetFacts,
 )
-from gateway.wires.native import HiddenParts, NativeView, flat_tools, place
+from gateway.wires.native import HiddenParts, NativeView, flat_tools, place, read_object
 from gateway.wires.responses.items import SYSTEM, transcript_of
 from gateway.wires.responses.reply import Echo, ResponsesMask
 from gateway.wires.round_result import RoundResult
@@ -94,7 +92,7 @@ class ResponsesFormat:
     def event_error(self, data: bytes) -> Any:
         if b'"error"' not in data:
             return None
-        found = _object(data)
+        found = read_object(data)
         if found.get("type") == "error":
             return found.get("error") or {k: v for k, v in found.items() if k != "type"}
         return found.get("error") if "response" not in found else None
@@ -102,7 +100,7 @@ class ResponsesFormat:
     def read_whole(self, data: bytes) -> tuple[Json, Any]:
         if not is_readable(data):
             raise MalformedReply(f"more than {MOST_VALUES} values")
-        found = _object(data)
+        found = read_object(data)
         if isinstance(found.get("output"), list):
             return found, None
         if found.get("error"):
@@ -287,13 +285,3 @@ def _tools(offered: Sequence[Json]) -> list[Json]:
 
 def _turn_metadata(headers: Mapping[bytes, bytes]) -> bytes:
     return headers.get(b"x-codex-turn-metadata", b"").replace(b" ", b"")
-
-
-def _object(data: bytes) -> Json:
-    try:
-        found = decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
-        raise MalformedReply(f"the upstream sent what is not JSON: {e}") from e
-    if not isinstance(found, dict):
-        raise MalformedReply("the upstream sent what is not a JSON object")
-    return found
