@@ -35,6 +35,10 @@ class TurnKeeper(Protocol):
         """Return what is written in the transaction that records the turn."""
         ...
 
+    async def save(self, turn: Any) -> None:
+        """Write it by itself, where the turn is not recorded."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class TargetOptions:

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from gateway.chat.stored_responses import client_items, find_own
-from gateway.errors import UpstreamRefused, UpstreamUnreachable
+from gateway.errors import BadRequest, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
 from gateway.http.response import SSE
 from gateway.pipeline import new_dispatcher
 from gateway.routing.router import Route, Target
@@ -51,8 +51,7 @@ class StoredVerb:
         shown = row.shown or await self._ask(row, "GET", row.rounds[-1], "")
         shown = self._restored(row, shown)
         if parse_qs(self._query).get("stream") == ["true"]:
-            after = int((parse_qs(self._query).get("starting_after") or ["-1"])[0])
-            return b"".join(_events(shown, after)), [*SSE, *NO_MEMORY]
+            return b"".join(_events(shown, self._starting_after())), [*SSE, *NO_MEMORY]
         return encode(shown), _json_headers()
 
     async def cancel(self) -> tuple[bytes, Pairs]:
@@ -82,6 +81,16 @@ class StoredVerb:
         told = {"id": row.id, "object": "response", "deleted": True}
         return encode(told), _json_headers()
 
+    def _starting_after(self) -> int:
+        """Return the number of the event behind which to begin. Raises BadRequest."""
+        told = (parse_qs(self._query).get("starting_after") or ["-1"])[0]
+        if told != "-1" and not (told.isascii() and told.isdigit() and len(told) < 10):
+            raise BadRequest(
+                f"`starting_after` is {told[:40]!r}: give an event's sequence_number.",
+                param="starting_after",
+            )
+        return int(told)
+
     async def _row(self) -> StoredResponse:
         return await find_own(self._gateway, self._principal, self._user, self._name)
 
@@ -93,12 +102,14 @@ class StoredVerb:
         )
         credential = forward.caller.credential(target)
         headers = upstream_headers(forward.caller.headers, credential, None)
-        async with asyncio.timeout(target.settings.timeouts.total):
-            incoming = await target.upstream.send(
-                UpstreamRequest(f"/responses/{name}{verb}", None, headers, method)
-            )
-            data = await incoming.read(ANSWER_BYTES)
-            await incoming.close()
+        request = UpstreamRequest(f"/responses/{name}{verb}", None, headers, method)
+        try:
+            async with asyncio.timeout(target.settings.timeouts.total):
+                incoming = await target.upstream.send(request)
+                data = await incoming.read(ANSWER_BYTES)
+                await incoming.close()
+        except TimeoutError as e:
+            raise UpstreamTimeout("The provider did not answer in time. Try again.") from e
         if not 200 <= incoming.status < 300:
             told = client_headers(incoming.headers)
             raise UpstreamRefused(incoming.status, forward.redact_key(data, target), told)

@@ -7,7 +7,7 @@ what the client was shown. A response without a row of the caller's is unknown: 
 
 from __future__ import annotations
 
-import re
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,13 +24,12 @@ from gateway.state import GatewayState
 from gateway.storage import responses
 from gateway.storage.responses import StoredResponse
 from gateway.wire.chat import Json
+from gateway.wires.envelope import EnvelopeMask
 from gateway.wires.native import HiddenParts, NativeView
 from gateway.wires.responses.format import RESPONSES, input_items
 from memory import StoreUnavailable, without_spans
 
 ECHOED = ("instructions", "previous_response_id", "include")
-STORED_PATH = re.compile(r"/responses/(?P<id>[^/?]+)(?P<verb>/cancel|/input_items)?")
-NOT_AN_ID = ("input_tokens", "compact")
 
 
 async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
@@ -109,7 +108,7 @@ async def find_own(
 def _is_own(row: StoredResponse, principal: Principal, user: str | None) -> bool:
     """Tell whether a response is of the user who asks, or of one the key may speak for."""
     if user is not None or row.user is None:
-        return row.user == user or row.user is None
+        return row.user == user
     return principal.may_name(row.user)
 
 
@@ -136,9 +135,15 @@ class ResponseKeeper:
         found = self.row(turn)
         return None if found is None else responses.writer(found)
 
+    async def save(self, turn: Turn) -> None:
+        """Write what a turn leaves by itself, where the memory records nothing of it."""
+        if (found := self.row(turn)) is not None:
+            with contextlib.suppress(StoreUnavailable):  # the answer must not wait for it
+                await responses.save(self.gateway.memory.db, found)
+
     def row(self, turn: Turn) -> StoredResponse | None:
         """Return the row of a turn's response; None where the provider stores nothing."""
-        shown = turn.mask.merged() if hasattr(turn.mask, "merged") else {}
+        shown = turn.mask.merged() if isinstance(turn.mask, EnvelopeMask) else {}
         rounds = [str(r["id"]) for r in turn.replies if r.get("id")]
         served = self.forward.served
         if not rounds or served is None or shown.get("store") is not True:

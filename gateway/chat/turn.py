@@ -159,7 +159,10 @@ class Turn:
             return
         explain = {"status": "degraded" if self.degraded else "ok"}
         hidden = self._sender.hidden.recorded
-        beside = self._keeper.beside(self) if self._keeper is not None else None
+        keeper = self._keeper
+        if keeper is not None and not self.session.is_recording:
+            await keeper.save(self)
+        beside = keeper.beside(self) if keeper is not None else None
         outcome = TurnOutcome(answers, hidden, prove=True, explain=explain, beside=beside)
         if not await self.session.finish(outcome):
             self._unrecorded = True

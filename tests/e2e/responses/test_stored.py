@@ -128,3 +128,30 @@ async def test_erasing_a_user_takes_their_responses_and_counts_them(data):
             f"{live.url}/responses/{shown['id']}", headers={"x-memory-user": "ada"}
         )
         assert http.status_code == 404
+
+
+async def test_what_the_memory_does_not_record_can_be_gone_on_from(data):
+    async with ResponsesModel("Yes.") as up, running(up.url, data) as live:
+        only_read = {"x-memory": "read"}
+        first, _ = await ask(live, "Hi", headers=only_read)
+        await ask(live, "And?", headers=only_read, previous_response_id=first["id"])
+        assert up.bodies[1]["previous_response_id"] == first["id"]
+
+
+async def test_a_response_of_nobody_is_no_named_users(data):
+    config = {"server.single_user": False}
+    async with ResponsesModel("Yes.") as up, running(up.url, data, config) as live:
+        shown, _ = await ask(live, "Hi", user=None)
+        path = f"{live.url}/responses/{shown['id']}"
+        assert (await live.http.get(path)).status_code == 200
+        assert (await live.http.get(path, headers={"x-memory-user": "ada"})).status_code == 404
+
+
+async def test_a_place_in_the_stream_that_is_no_number_is_told(data):
+    async with ResponsesModel("Yes.") as up, running(up.url, data) as live:
+        shown, _ = await ask(live, "Hi")
+        query = {"stream": "true", "starting_after": "soon"}
+        http = await live.http.get(
+            f"{live.url}/responses/{shown['id']}", params=query, headers={"x-memory-user": "ada"}
+        )
+        assert (http.status_code, http.json()["error"]["param"]) == (400, "starting_after")
