@@ -36,7 +36,7 @@ from gateway.wire.anthropic.request import (
 )
 from gateway.wire.anthropic.response import StreamedAnswer, WholeAnswer, answer, refusal
 from gateway.wire.chat import Json, decode, encode
-from gateway.wire.json_weight import LIGHT_BYTES, MOST_VALUES, is_readable
+from gateway.wire.json_weight import LIGHT_BYTES, UNREADABLE, is_readable
 from gateway.wire.sse import EventTooLarge
 
 CHAT = "/chat/completions"
@@ -217,8 +217,8 @@ class _TranslatedBody:
 def _object(data: bytes) -> Json:
     if not is_readable(data):
         raise BadRequest(
-            f"The body has more than {MOST_VALUES} JSON values, the limit of the translation "
-            "for this provider. Send fewer."
+            f"The body has {UNREADABLE}: that is the limit of the translation for this provider. "
+            "Send fewer."
         )
     try:
         body = decode(data)
