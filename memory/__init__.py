@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from memory.scope import Scope
     from memory.search.query import iso, parse_time
     from memory.service import Memory
+    from memory.session.policies import MODES, strictest
     from memory.session.request import Policy, TurnRequest
     from memory.session.session import Session
     from memory.stores.chroma import ChromaIndex
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LABEL",
+    "MODES",
     "RESERVED",
     "AmbiguousName",
     "ApplicationTables",
@@ -142,6 +144,7 @@ __all__ = [
     "keyed_hash",
     "new_id",
     "parse_time",
+    "strictest",
     "text_of",
     "without_spans",
 ]
@@ -186,6 +189,7 @@ _HOMES = {
     "memory.jobs.reflection": ("ReflectionSchedule",),
     "memory.jobs.worker": ("Worker",),
     "memory.management.conversations": ("ConversationName",),
+    "memory.session.policies": ("MODES", "strictest"),
     "memory.retrieval.retriever": ("SemanticSearch", "VectorIndex"),
     "memory.scope": ("Scope",),
     "memory.search.query": ("iso", "parse_time"),

@@ -31,6 +31,7 @@ from memory.session.conversation_cache import (
     named_conversation_key,
 )
 from memory.session.in_flight import InFlight
+from memory.session.policies import UserPolicies
 from memory.session.recovery_log import RecoveryLog
 from memory.session.request import Policy, TurnRequest
 from memory.session.session import Session, begin_session
@@ -95,6 +96,7 @@ class Memory:
         self.counters: dict[str, TokenCounter] = {}
         self.lines = ConversationCache(db)
         self.seen = DigestCache()
+        self.policies = UserPolicies(db)
         self.scopes: Cache[tuple[str, str | None, str], Scope] = Cache(
             SCOPES_BYTES, SCOPES_EACH, lambda name, _: sum(map(getsizeof, name))
         )
@@ -127,6 +129,7 @@ class Memory:
                 )
                 self.spill.set_aside(record)
         self.spill.clear()
+        await self.policies.load()
         self.retrieval.indexing.start()
         self._ready.set()
 
@@ -172,6 +175,12 @@ class Memory:
                 raise StoreUnavailable("the memory store is not ready") from e
         if time.monotonic() < self._closed_until:
             raise StoreUnavailable("the memory store failed repeatedly; trying again shortly")
+
+    async def user_policy(self, tenant: str, user: str) -> str:
+        """Return what the memory may do for a user, one of `MODES`. Raises StoreUnavailable."""
+        if not self.policies.loaded:
+            await self.wait_until_ready()
+        return await self.policies.find((tenant, user))
 
     async def begin(self, ask: TurnRequest) -> Session:
         """Read what the request needs, within the deadline, and compose its prompt.

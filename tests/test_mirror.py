@@ -37,6 +37,10 @@ COVERED = {
     """,
     "e2e/wire/test_request_messages": "gateway.wire.chat_request",
     "e2e/wire/test_headers": "gateway.http.response gateway.wire.headers",
+    "e2e/test_policies": """
+        gateway.chat.memory_mode gateway.management.policies memory.management.policies
+        memory.stores.sql.policies
+    """,
     "e2e/wire/test_clocks": "gateway.chat.opening gateway.chat.round_stream",
     "e2e/wire/test_other_endpoints": "gateway.http.paths gateway.server.middleware",
     "e2e/wire/test_other_relay": """

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import msgspec
 
 from gateway.auth.authenticator import Principal
 from gateway.auth.user_resolver import header_text
 from gateway.chat.body import BodySource, ReadBody, read_members
-from gateway.errors import BadRequest, Forbidden
+from gateway.chat.memory_mode import UNREADABLE, MemoryMode, lowered, mode_at_most, mode_in_force
+from gateway.errors import BadRequest, Forbidden, Unavailable
 from gateway.http.asgi import Receive
 from gateway.http.json_thread import run_by_weight
 from gateway.http.request_body import read_body
@@ -29,7 +31,6 @@ from gateway.wire.model_field import model_for_certain
 from gateway.wires.base import RequestFacts, WireFormat
 from gateway.wires.chat.format import CHAT
 
-MODES = ("full", "read", "write", "off")
 CONVERSATION_CHARACTERS = AGENT_CHARACTERS = 256
 
 Headers = Mapping[bytes, bytes]
@@ -42,10 +43,10 @@ class TurnInput(msgspec.Struct, frozen=True):
     the body's bytes, decompressed. started: by perf_counter. body: what the bytes say. mode: the
     one in force, "off" for a chat UI's own prompts too. user: None where nobody is named.
     conversation: the one that the client names. too_heavy: why memory cannot look at the request in
-    time, "" where it can. agent, idempotency_key, is_retry (the client says that it tried before):
-    empty where memory has no part. wire: its format. found: what that says of it, None where the
-    body was not read whole. query: of its URL. chained: the stored response it goes on from, by the
-    name that the client knows.
+    time, "" where it can. off_reason: why its memory is off. agent, idempotency_key, is_retry (the
+    client says that it tried before): empty where memory has no part. wire: its format. found: what
+    that says of it, None where the body was not read whole. query: of its URL. chained: the stored
+    response it goes on from, by the name that the client knows.
 
     A Struct, since a dataclass of so many members takes six times as long to make.
     """
@@ -67,6 +68,7 @@ class TurnInput(msgspec.Struct, frozen=True):
     is_retry: bool
     wire: WireFormat
     found: RequestFacts | None
+    off_reason: str = ""
     query: bytes = b""
     chained: str = ""
 
@@ -81,11 +83,6 @@ class TurnInput(msgspec.Struct, frozen=True):
     def uses_memory(self) -> bool:
         """Whether memory has a part in the answer."""
         return self.mode != "off" and not self.too_heavy
-
-    @property
-    def asked_off(self) -> bool:
-        """Whether the client asked for no memory, rather than its request being no turn."""
-        return self.found is None
 
     @property
     def messages(self) -> object:
@@ -157,29 +154,62 @@ async def read_turn_input(
     principal = gateway.keys.caller(headers)
     limit = int(gateway.settings.server.max_body_mib * 1024 * 1024)
     raw = await read_body(receive, headers, limit)
-    mode = mode_of(headers)
+    mode = mode_at_most(headers, principal)
     whose = principal.tenant, principal.key, headers.get(b"x-memory-user"), path_user
     read = await read_members(
-        gateway, BodySource(name, wire, headers, whose), raw, whole=mode != "off"
+        gateway, BodySource(name, wire, headers, whose), raw, whole=mode.name != "off"
     )
     route = await _route(gateway, read, principal, raw)
     user = gateway.names.user(principal, headers, path_user, wire.identity(read.members))
-    mode = "off" if _is_utility(gateway, read) else mode
-    conversation = _conversation(read, mode, principal, user, headers)
-    if read.too_heavy and (conversation or gateway.settings.memory.on_error == "fail"):
-        raise _memory_needed(read.too_heavy)
-    without = mode == "off" or read.too_heavy
+    mode, conversation, read = await _decide(
+        gateway, read, mode, _Asker(principal, user, route, headers)
+    )
+    without = mode.name == "off" or read.too_heavy
     signals = ("", "", False) if without else (agent_of(headers), *retry_signals(headers))
     asked = (name, principal, headers, path_user, raw, started, read.members)
-    found = (route, mode, user, conversation, read.too_heavy)
+    found = (route, mode.name, user, conversation, read.too_heavy)
     return TurnInput(
         *asked,
         *found,
         *signals,
         wire,
         read.facts,
+        mode.off_reason,
         scope.get("query_string", b""),
     )
+
+
+class _Asker(NamedTuple):
+    principal: Principal
+    user: str | None
+    route: Route
+    headers: Headers
+
+
+async def _decide(
+    gateway: GatewayState, read: ReadBody, mode: MemoryMode, asker: _Asker
+) -> tuple[MemoryMode, str | None, ReadBody]:
+    """Return the mode in force, the conversation that is named, and what counts of the body.
+
+    Raises BadRequest, Forbidden, Unavailable.
+    """
+    principal, user, route, headers = asker
+    settings = gateway.settings.memory
+    if _is_utility(gateway, read):
+        return MemoryMode("off", "background"), None, read
+    heavy, unread = read.too_heavy, None
+    try:
+        mode = await mode_in_force(gateway, mode, principal, route, user)
+    except Unavailable as e:
+        heavy, unread = UNREADABLE, e
+    conversation = _conversation(read, mode.name, principal, user, headers)
+    if mode.name != "off" and heavy and (conversation or settings.on_error == "fail"):
+        raise unread or _memory_needed(heavy)
+    if settings.conversations == "named" and user is not None and conversation is None:
+        mode = lowered(mode, "read")
+    if mode.name == "off":
+        return mode, None, replace(read, facts=None, too_heavy="")
+    return mode, conversation, replace(read, too_heavy=heavy) if heavy else read
 
 
 def _conversation(
@@ -192,16 +222,6 @@ def _conversation(
     if named or read.facts is None or (user is None and not principal.trusted):
         return named
     return read.facts.conversation or None
-
-
-def mode_of(headers: Headers) -> str:
-    """Return the request's `X-Memory`. Raises BadRequest."""
-    mode = headers.get(b"x-memory", b"full").decode("latin-1").strip().lower()
-    if mode not in MODES:
-        raise BadRequest(
-            f"X-Memory is {mode[:40]!r}: use one of {', '.join(MODES)}.", param="x-memory"
-        )
-    return mode
 
 
 def agent_of(headers: Headers) -> str:

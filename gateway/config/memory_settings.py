@@ -68,6 +68,7 @@ class MemorySettings(Section):
     on_error: Literal["bypass", "fail"] = "bypass"
     recall: Literal["tools", "auto"] = "tools"
     placement: Literal["cache_stable", "live"] = "cache_stable"
+    conversations: Literal["all", "named"] = "all"
     extract: Literal["off", "auto"] = "off"
     embedder: str = "none"
     summarizer: str = ""

@@ -27,7 +27,7 @@ from pydantic import (
 )
 
 from gateway.config.addresses import complete_url
-from gateway.config.keys import Budget, KeyGrant, KeySettings, LimitSettings
+from gateway.config.keys import Budget, KeyGrant, KeySettings, LimitSettings, MemoryMode
 from gateway.config.memory_settings import BlockDefault, MemorySettings, ReflectSettings
 from gateway.config.section import Section
 from gateway.config.validation import describe_validation_errors
@@ -164,6 +164,7 @@ class ModelSettings(Section):
     fallbacks: tuple[str, ...] = ()
     context_window: int | None = Field(None, gt=0)
     supports_tools: bool | None = None
+    memory: MemoryMode = "full"
     price: Price | None = None
 
 

@@ -25,6 +25,7 @@ from memory.export_format import (
     MessageLine,
     NodeLine,
     PassageLine,
+    PolicyLine,
     TooManyLines,
     VersionLine,
     bad_line,
@@ -89,12 +90,13 @@ class ImportLimits:
 
 
 class ImportManifest:
-    """The lines of an import by agent."""
+    """The lines of an import by agent. policy: the user's, None where no line tells it."""
 
     def __init__(self, body: bytes, rules: ImportLimits) -> None:
         self._body, self._rules = body, rules
         self._rows = 0
         self.parts: dict[str, ImportPart] = {}
+        self.policy: str | None = None
 
     async def examine(self) -> None:
         """Read every line, letting other requests run in between.
@@ -113,6 +115,9 @@ class ImportManifest:
 
     def _take(self, number: int, at: int, line: Any_Line) -> None:
         if isinstance(line, Export | ExportEnd):
+            return
+        if isinstance(line, PolicyLine):
+            self.policy = line.memory
             return
         self._rows += 1
         if self._rules.most is not None and self._rows > self._rules.most:

@@ -416,6 +416,16 @@ response_items = Table(
     Index("ix_response_items_response", "tenant", "response"),
 )
 
+# What the memory may do for a user, where that is less than everything.
+user_policies = Table(
+    "user_policies",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("user", Text, primary_key=True),
+    text("memory", "full"),
+    at("updated_at"),
+)
+
 # Columns: scope, and with the scope before each word (memory.search.indexed): body, speaker,
 # previous message, date.
 FTS = ("messages_fts", "passages_fts")
@@ -426,4 +436,4 @@ FTS_SQL = (
 for _name in FTS:
     event.listen(metadata, "after_create", DDL(FTS_SQL.format(_name)).execute_if(dialect="sqlite"))  # type: ignore[no-untyped-call]
 
-REVISION = "0004"
+REVISION = "0006"
