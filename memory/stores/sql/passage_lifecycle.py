@@ -21,7 +21,7 @@ from memory.stores.sql import schema as t
 from memory.stores.sql.jobs import enqueue
 from memory.stores.sql.messages import SearchQuery
 
-p, m = t.passages.c, t.messages.c
+p = t.passages.c
 NEIGHBOURS = 10
 SELECT_CANDIDATES = select(p.id, p.content).where(
     p.id.in_(bindparam("keys", expanding=True)),
@@ -29,32 +29,6 @@ SELECT_CANDIDATES = select(p.id, p.content).where(
     p.node == bindparam("node"),
     p.deleted_at.is_(None),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class TurnMessage:
-    """A message of one turn. id: its public id."""
-
-    id: str
-    role: str
-    content: str
-    at: float
-
-
-def messages_of_turn(conn: Connection, scope_id: int, node: int) -> list[TurnMessage]:
-    """Return the user's and assistant's messages of a turn, in order, without tool results."""
-    query = (
-        select(m.public_id, m.role, m.content, m.created_at)
-        .where(
-            m.scope_id == scope_id,
-            m.node == node,
-            m.role.in_(("user", "assistant")),
-            m.source.in_(("chat", "answer")),
-            m.content != "",
-        )
-        .order_by(m.id)
-    )
-    return [TurnMessage(r.public_id, r.role, r.content, r.created_at) for r in conn.execute(query)]
 
 
 def neighbours(
