@@ -101,7 +101,12 @@ def _is_pasted(line: str) -> bool:
 
 def has_statement(text: str) -> bool:
     """Tell whether any sentence tells something: no question, request or small talk."""
-    return any(_is_statement(s) for s in _SENTENCE.split(text.strip()))
+    return any(_is_statement(s) for s in sentences(text))
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences and lines of a text."""
+    return [s for s in _SENTENCE.split(text.strip()) if s]
 
 
 def _is_statement(sentence: str) -> bool:

@@ -55,6 +55,7 @@ def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
     history, tag = snapshot.turn, turn.ask.scope.tag
     node = new_node(identity.node_id, identity.conversation.id, history, snapshot.past, prompt.plan)
     node.at, node.recall = time.time(), prompt.recall
+    node.recalled = prompt.recalled.keys_after(node.recalled)
     if turn.ask.mode == "write" or not prompt.core:
         node.epoch = None
     fresh = list(
@@ -106,7 +107,7 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         turn.keeps_history,
         identity.adopted,
         contents=contents,
-        used=list(prompt.recalled),
+        used=list(prompt.recalled.passages),
         scope_id=turn.progress.scope_id,
         parent_turn=past.node.turn if past.node else None,
         unread=turn.ask.unread and turn.is_new_message and not outcome.aborted,
@@ -124,6 +125,7 @@ def _answered_node(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome, inde
         prompt.plan,
     )
     node.turn, node.recall = identity.node_id, prompt.recall
+    node.recalled = prompt.recalled.keys_after(node.recalled)
     digest, chain = turn.services.seen.extend_chain(turn.ask.scope.key, node.asked, answer)
     complete_node(node, snapshot.past.node, digest, chain)
     if outcome.aborted:

@@ -79,6 +79,9 @@ class FakeRetrieval:
     def jobs(self, scope_id):
         return []
 
+    async def list_outdated(self, scope_id):
+        return []
+
     async def passages(self, scope_id, wanted):
         self.asked.append(wanted)
         return self.found_passages
