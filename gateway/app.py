@@ -48,6 +48,7 @@ from memory import (
     ChromaIndex,
     Database,
     EpochPolicy,
+    ExtractionRules,
     Memory,
     OnnxEmbed,
     Policy,
@@ -214,6 +215,12 @@ def _policy(settings: Settings) -> Policy:
         summary_seconds=part.summary_seconds,
         ahead=part.summarize_ahead,
         reflect=reflection.ReflectionSchedule(part.reflect.every_turns, part.reflect.idle_seconds),
+        extraction=ExtractionRules(
+            part.extraction.every_turns,
+            part.extraction.idle_seconds,
+            part.extraction.instructions,
+            part.extraction.categories,
+        ),
     )
 
 
@@ -231,7 +238,12 @@ def _register(worker: Worker, memory: Memory, background_model: BackgroundModelC
     )
     worker.register(
         extraction.KIND,
-        extraction.extraction_handler(memory.db, background_model, lambda: memory.policy.blocks),
+        extraction.extraction_handler(
+            memory.db,
+            background_model,
+            lambda: memory.policy.blocks,
+            lambda: memory.policy.extraction,
+        ),
         slow=True,
     )
     worker.register(

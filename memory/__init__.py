@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         conversation_key,
     )
     from memory.conversation.messages import is_system, keyed_hash, text_of
+    from memory.core.autonomy import decide
     from memory.core.blocks import LABEL, RESERVED, Block, without_spans
     from memory.core.edits import BlockEdit, Edit
     from memory.embed.base import Embed, EmbedRefused, EmbedUnavailable
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     )
     from memory.ids import new_id
     from memory.jobs.background_model import BackgroundCall, BackgroundModel
+    from memory.jobs.fact_prompt import ExtractionRules
     from memory.jobs.reflection import ReflectionSchedule
     from memory.jobs.worker import Worker
     from memory.management.conversations import ConversationName
@@ -99,6 +101,7 @@ __all__ = [
     "EmbedUnavailable",
     "EpochPolicy",
     "Erased",
+    "ExtractionRules",
     "FoundConversation",
     "ImportLimits",
     "ImportManifest",
@@ -138,6 +141,7 @@ __all__ = [
     "Worker",
     "array_elements",
     "conversation_key",
+    "decide",
     "is_installed",
     "is_system",
     "iso",
@@ -163,6 +167,7 @@ _HOMES = {
         "conversation_key",
     ),
     "memory.conversation.messages": ("is_system", "keyed_hash", "text_of"),
+    "memory.core.autonomy": ("decide",),
     "memory.core.blocks": ("Block", "LABEL", "RESERVED", "without_spans"),
     "memory.core.edits": ("BlockEdit", "Edit"),
     "memory.embed.base": ("Embed", "EmbedRefused", "EmbedUnavailable"),
@@ -186,6 +191,7 @@ _HOMES = {
     ),
     "memory.ids": ("new_id",),
     "memory.jobs.background_model": ("BackgroundCall", "BackgroundModel"),
+    "memory.jobs.fact_prompt": ("ExtractionRules",),
     "memory.jobs.reflection": ("ReflectionSchedule",),
     "memory.jobs.worker": ("Worker",),
     "memory.management.conversations": ("ConversationName",),

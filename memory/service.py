@@ -31,12 +31,13 @@ from memory.session.conversation_cache import (
     named_conversation_key,
 )
 from memory.session.in_flight import InFlight
+from memory.session.model_records import ModelRecords
 from memory.session.policies import UserPolicies
 from memory.session.recovery_log import RecoveryLog
 from memory.session.request import Policy, TurnRequest
 from memory.session.session import Session, begin_session
 from memory.session.store_deadline import TURN_SECONDS, StoreDeadline
-from memory.stores.sql import scopes, turn_reader, turn_writer
+from memory.stores.sql import model_records, scopes, turn_reader, turn_writer
 from memory.stores.sql.database import Database
 from memory.stores.sql.server_history import MAX_HISTORY_BYTES
 
@@ -101,6 +102,7 @@ class Memory:
             SCOPES_BYTES, SCOPES_EACH, lambda name, _: sum(map(getsizeof, name))
         )
         self.in_flight = InFlight()
+        self.models = ModelRecords()
         self.retrieval = Retriever(db, meaning, self.in_flight.nodes)
         self.spill = RecoveryLog(data / "spill.ndjson" if data else None, secret)
         self._ready = asyncio.Event()
@@ -129,6 +131,7 @@ class Memory:
                 )
                 self.spill.set_aside(record)
         self.spill.clear()
+        self.models.load(await self.db.read(model_records.load))
         await self.policies.load()
         self.retrieval.indexing.start()
         self._ready.set()
@@ -226,6 +229,7 @@ class Memory:
                 self.retrieval,
                 self.spill,
                 self.counter(ask.tokenizer),
+                self.models,
             )
             return await begin_session(start_turn(services, ask, snapshot, attempt, policy))
         except BaseException:

@@ -115,6 +115,7 @@ COVERED = {
     "gateway/wire/test_chat": "gateway.wire.merge",
     "memory/context/test_compaction": "memory.context.fitted",
     "memory/embed/test_onnx": "memory.embed.base",
+    "e2e/test_extraction": "memory.jobs.extraction_input memory.stores.sql.unread_turns",
     "memory/jobs/test_extraction": "memory.jobs.fact_prompt",
     "memory/jobs/test_maintenance_of_models": "memory.jobs.maintenance",
     "memory/context/test_summary": "memory.jobs.summarization",
@@ -122,6 +123,7 @@ COVERED = {
         memory.export_format memory.management.reading memory.management.renaming
         memory.stores.sql.exporter memory.stores.sql.rename_owner memory.stores.sql.scope_probe
     """,
+    "memory/session/test_model_records": "memory.stores.sql.model_records",
     "memory/session/test_recorder": """
         memory.session.context memory.session.request memory.session.turn_record
         memory.session.turn_store

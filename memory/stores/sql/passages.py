@@ -203,6 +203,7 @@ def search(
             "importance": h["importance"],
             "created_at": h["created_at"],
             "score": h["score"],
+            "coverage": h["coverage"],
             "why": h["why"],
         }
         for h in found
