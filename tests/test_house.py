@@ -107,6 +107,7 @@ def test_no_parameter_is_a_bare_tuple_of_three():
 WIDE = {
     "Dispatcher": "one request on its way: who, where to, by when, what became of it",
     "GatewayState": "what the application is wired of",
+    "Key": "members of the API",
     "Interceptor": "one stream's state, each part used by one step",
     "Memory": "the parts of a memory, and how its store fares",
     "MemorySettings": "a setting each",
@@ -121,6 +122,7 @@ WIDE = {
 }
 REACHING = {
     "gateway.app": "the wiring",
+    "gateway.chat.request": "everything that a client can say, read once",
     "memory": "the public face",
     "memory.service": "opens all parts of a memory",
     "memory.jobs.extraction": "reads turns, asks a model, writes blocks and passages",

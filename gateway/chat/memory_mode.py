@@ -42,10 +42,10 @@ def mode_at_most(headers: Headers, principal: Principal) -> MemoryMode:
     asked = mode_of(headers)
     if asked == "off":
         return MemoryMode("off", "request")
-    return lowered(MemoryMode(asked), principal.memory)
+    return lower(MemoryMode(asked), principal.memory)
 
 
-def lowered(mode: MemoryMode, *policies: str) -> MemoryMode:
+def lower(mode: MemoryMode, *policies: str) -> MemoryMode:
     """Return what these policies leave of a mode."""
     if mode.name == "off":
         return mode
@@ -60,10 +60,10 @@ async def mode_in_force(
 
     Raises Unavailable if the user's cannot be read: the caller decides what that means.
     """
-    mode = lowered(mode, route.memory)
+    mode = lower(mode, route.memory)
     if mode.name == "off" or user is None:
         return mode
     try:
-        return lowered(mode, await gateway.memory.user_policy(principal.tenant, user))
+        return lower(mode, await gateway.memory.user_policy(principal.tenant, user))
     except StoreUnavailable as e:
         raise Unavailable(f"The memory is unavailable: {UNREADABLE}. Try again shortly.") from e

@@ -17,7 +17,7 @@ import msgspec
 from gateway.auth.authenticator import Principal
 from gateway.auth.user_resolver import header_text
 from gateway.chat.body import BodySource, ReadBody, read_members
-from gateway.chat.memory_mode import UNREADABLE, MemoryMode, lowered, mode_at_most, mode_in_force
+from gateway.chat.memory_mode import UNREADABLE, MemoryMode, lower, mode_at_most, mode_in_force
 from gateway.errors import BadRequest, Forbidden, Unavailable
 from gateway.http.asgi import Receive
 from gateway.http.json_thread import run_by_weight
@@ -206,7 +206,7 @@ async def _decide(
     if mode.name != "off" and heavy and (conversation or settings.on_error == "fail"):
         raise unread or _memory_needed(heavy)
     if settings.conversations == "named" and user is not None and conversation is None:
-        mode = lowered(mode, "read")
+        mode = lower(mode, "read")
     if mode.name == "off":
         return mode, None, replace(read, facts=None, too_heavy="")
     return mode, conversation, replace(read, too_heavy=heavy) if heavy else read

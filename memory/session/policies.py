@@ -11,7 +11,7 @@ from memory.stores.sql.database import Database
 from memory.stores.sql.scopes import UserName
 
 MODES = ("full", "read", "write", "off")
-KNOWN_BYTES, KNOWN_EACH = 1 << 20, 200  # size of the cache: some 5,000 users
+KNOWN_BYTES, KNOWN_EACH = 1 << 19, 200  # size of the cache: some 1,500 users
 READ_SECONDS = 1.0
 
 
