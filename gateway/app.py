@@ -44,6 +44,7 @@ from gateway.upstream.factory import ConnectionOptions, connection_options
 from gateway.usage.log import UsageLog
 from gateway.wire.ui_prompts import UiPromptDetector
 from memory import (
+    PATTERNS,
     Block,
     ChromaIndex,
     Database,
@@ -52,6 +53,7 @@ from memory import (
     Memory,
     OnnxEmbed,
     Policy,
+    Screen,
     SemanticSearch,
     Worker,
     is_installed,
@@ -208,6 +210,7 @@ def _policy(settings: Settings) -> Policy:
     blocks = {
         b.label: Block(b.label, b.value, b.description, b.limit, b.read_only) for b in part.blocks
     }
+    screen = Screen({**PATTERNS, **part.screen_patterns} if part.screen else {})
     return Policy(
         blocks,
         EpochPolicy(part.cache_idle_seconds, live=part.placement == "live"),
@@ -220,7 +223,10 @@ def _policy(settings: Settings) -> Policy:
             part.extraction.idle_seconds,
             part.extraction.instructions,
             part.extraction.categories,
+            screen=screen,
         ),
+        screen=screen,
+        model_blocks=part.model_blocks,
     )
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from memory.core.autonomy import decide
     from memory.core.blocks import LABEL, RESERVED, Block, without_spans
     from memory.core.edits import BlockEdit, Edit
+    from memory.core.screen import PATTERNS, Screen
     from memory.embed.base import Embed, EmbedRefused, EmbedUnavailable
     from memory.embed.onnx import OnnxEmbed, is_installed
     from memory.errors import (
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LABEL",
     "MODES",
+    "PATTERNS",
     "RESERVED",
     "AmbiguousName",
     "ApplicationTables",
@@ -123,6 +125,7 @@ __all__ = [
     "QuickRead",
     "ReflectionSchedule",
     "Scope",
+    "Screen",
     "SearchQuery",
     "SemanticSearch",
     "Session",
@@ -170,6 +173,7 @@ _HOMES = {
     "memory.core.autonomy": ("decide",),
     "memory.core.blocks": ("Block", "LABEL", "RESERVED", "without_spans"),
     "memory.core.edits": ("BlockEdit", "Edit"),
+    "memory.core.screen": ("PATTERNS", "Screen"),
     "memory.embed.base": ("Embed", "EmbedRefused", "EmbedUnavailable"),
     "memory.embed.onnx": ("OnnxEmbed", "is_installed"),
     "memory.errors": (

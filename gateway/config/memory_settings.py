@@ -78,6 +78,9 @@ class MemorySettings(Section):
     extract: Literal["off", "auto", "always"] = "auto"
     extraction: ExtractionSettings = ExtractionSettings()
     conversations: Literal["all", "named"] = "all"
+    model_blocks: bool = False
+    screen: bool = True
+    screen_patterns: dict[str, Annotated[str, AfterValidator(_pattern)]] = {}
     embedder: str = "none"
     summarizer: str = ""
     summarize_ahead: bool = True

@@ -139,6 +139,8 @@ class _FactWriter:
 
     def _is_wanted(self, fact: fact_prompt.ProposedFact) -> bool:
         categories = self._rules.categories
+        if self._rules.screen.mask(fact.text)[1]:
+            return False
         return not categories or not fact.text or fact.category in categories
 
     def _keep(self, conn: Connection, fact: fact_prompt.ProposedFact, source: str) -> None:

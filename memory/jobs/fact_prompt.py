@@ -10,6 +10,7 @@ import msgspec
 
 from memory.conversation.messages import Json, collapse_whitespace
 from memory.core.blocks import escape
+from memory.core.screen import Screen
 from memory.search.dedup import words
 from memory.search.own_words import has_statement
 from memory.search.vocabulary import STOP
@@ -41,7 +42,7 @@ class ExtractionRules:
 
     every_turns, idle_seconds: when, whichever comes first. instructions: the operator's own.
     categories: name to description; where there are any, each fact has one, as its tag. prompt: the
-    text that asks, with the placeholders {categories} and {instructions}.
+    text that asks, with the placeholders {categories} and {instructions}. screen: what is not kept.
     """
 
     every_turns: int = 6
@@ -49,6 +50,7 @@ class ExtractionRules:
     instructions: str = ""
     categories: Mapping[str, str] = field(default_factory=dict)
     prompt: str = PROMPT
+    screen: Screen = field(default_factory=Screen)
 
 
 class ProposedFact(msgspec.Struct):

@@ -205,7 +205,9 @@ class Composer:
         turn, ask = self._turn, self._turn.ask
         if not (ask.offer and turn.injects and not turn.stranger):
             return []
-        return tool_definitions.tools_to_offer(ask.client_tools, write=ask.mode == "full")
+        return tool_definitions.tools_to_offer(
+            ask.client_tools, write=ask.mode == "full", named=ask.scope.is_named
+        )
 
     def _plan(self, shown: Sequence[Block]) -> epochs.PlacementPlan:
         turn, snapshot = self._turn, self._turn.snapshot

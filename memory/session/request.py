@@ -10,6 +10,7 @@ from memory.context.summary import Complete
 from memory.conversation.history import Messages
 from memory.core.autonomy import Decision
 from memory.core.blocks import Block
+from memory.core.screen import Screen
 from memory.jobs.fact_prompt import ExtractionRules
 from memory.jobs.reflection import ReflectionSchedule
 from memory.scope import Scope
@@ -20,6 +21,7 @@ class Policy:
     """How this memory behaves.
 
     Times are in seconds. ahead: make summaries in the background before they are needed.
+    screen: what is not kept. model_blocks: whether a model may make blocks.
     """
 
     blocks: Mapping[str, Block] = field(default_factory=dict)
@@ -30,6 +32,8 @@ class Policy:
     ahead: bool = False
     reflect: ReflectionSchedule = field(default_factory=ReflectionSchedule)
     extraction: ExtractionRules = field(default_factory=ExtractionRules)
+    screen: Screen = field(default_factory=Screen)
+    model_blocks: bool = False
 
 
 @dataclass(slots=True)

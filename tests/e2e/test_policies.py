@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 
 import pytest
@@ -129,3 +130,28 @@ async def test_only_named_conversations_are_kept_where_that_is_set(data):
         assert "nodes" not in rows_of(data)
         await live.chat("Hello", {"x-memory-conversation": "c1"}, user="ada")
     assert rows_of(data)["nodes"] == 1
+
+
+KEY_OF_AN_API = "sk-" + "a1b2c3d4" * 4
+
+
+async def test_no_secret_enters_by_the_api_or_an_import(data):
+    async with Model("Hi.") as up, gateway(up, data) as live:
+        said = f"My key is {KEY_OF_AN_API}"
+        for path, body in (
+            ("/users/ada/blocks/human", {"value": said}),
+            ("/users/ada/passages", {"content": said}),
+        ):
+            method = "PUT" if "blocks" in path else "POST"
+            answer = await live.memory(method, path, json=body)
+            assert answer.status_code == 400
+            assert "API key" in answer.json()["error"]["message"]
+        lines = (
+            {"object": "passage", "content": said},
+            {"object": "block", "label": "human", "value": said},
+        )
+        text = "\n".join(json.dumps(line) for line in lines)
+        assert (await live.memory("POST", "/users/ada/import", content=text)).status_code == 200
+        found = (await live.memory("GET", "/users/ada/export")).text
+        assert KEY_OF_AN_API not in found
+        assert found.count("[removed: API key]") >= 2
