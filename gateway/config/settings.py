@@ -147,7 +147,6 @@ class TargetSettings(Section):
     model: str | None = None
     weight: float = Field(1, gt=0)
     concurrent: int = Field(0, ge=0)
-    stateful: bool = True
 
 
 class Price(Section):

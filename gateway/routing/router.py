@@ -15,7 +15,6 @@ from gateway.config.settings import ModelSettings, Price, ProviderSettings, Sett
 from gateway.errors import Forbidden, UnknownModel
 from gateway.models.facts import ModelFacts
 from gateway.upstream.base import Upstream
-from gateway.upstream.bridged import BridgedUpstream
 from gateway.usage.pricing import price_of
 from memory import Cache
 
@@ -25,7 +24,7 @@ class Target:
     """One upstream, with the name by which it knows the model.
 
     concurrent: limit of concurrent requests, 0 for none. price: None if unknown. window: in tokens,
-    None if unknown. stateful: it may store responses.
+    None if unknown.
     """
 
     provider: str
@@ -38,19 +37,10 @@ class Target:
     window: int | None = None
     supports_tools: bool = True
     tokenizer: str = "estimate"
-    stateful: bool = True
     label: str = field(init=False)  # its name in headers and errors, without the URL
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", f"{self.provider}/{self.model}")
-
-    @property
-    def keeps_responses(self) -> bool:
-        """Whether a response can be stored there; else it is stored here."""
-        server = self.upstream
-        return self.stateful and (
-            not isinstance(server, BridgedUpstream) or server.keeps_responses()
-        )
 
     @property
     def address(self) -> str:
@@ -170,7 +160,6 @@ class Router:
                     model.context_window or facts.get("context_window"),
                     tools,
                     facts.get("tokenizer", "estimate"),
-                    t.stateful,
                 )
             )
         return tuple(out)

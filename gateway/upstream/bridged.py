@@ -94,10 +94,6 @@ class BridgedUpstream:
     def __init__(self, server: Upstream, spoken: SpokenFormats, options: BridgeOptions) -> None:
         self._server, self._spoken, self._options = server, spoken, options
 
-    def keeps_responses(self) -> bool:
-        """Tell whether the server may store responses; one that is known to have none does not."""
-        return self._spoken.speaks(RESPONSES) is not False
-
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         """Send a request, see the port.
 
