@@ -18,7 +18,7 @@ COVERED = {
     "contract/test_counters": "gateway.limits.counters gateway.limits.redis_counters",
     "contract/test_upstreams": """
         gateway.upstream.base gateway.upstream.anthropic gateway.upstream.azure
-        gateway.upstream.scripted gateway.routing.failures
+        gateway.upstream.scripted gateway.upstream.translated_body gateway.routing.failures
     """,
     "contract/test_wires": """
         gateway.upstream.connection_errors gateway.upstream.deadlines gateway.upstream.factory
@@ -69,6 +69,14 @@ COVERED = {
     """,
     "e2e/responses/test_stored": """
         gateway.chat.stored_endpoint gateway.chat.stored_responses gateway.storage.responses
+    """,
+    "gateway/wire/bridge/test_responses_request": """
+        gateway.wire.bridge.chat_messages gateway.wire.bridge.chat_tools
+        gateway.wire.bridge.losses gateway.wire.bridge.responses_items
+    """,
+    "gateway/wire/bridge/test_chat_reply": """
+        gateway.wire.bridge.carried gateway.wire.bridge.messages_reply
+        gateway.wire.bridge.reply_stream gateway.wire.bridge.responses_reply
     """,
     "e2e/messages/test_count": "gateway.chat.count gateway.wires.messages.blocks",
     "e2e/messages/test_faults": "gateway.wires.messages.errors gateway.wires.messages.reply",

@@ -80,7 +80,9 @@ class MemorySettings(Section):
     conversations: Literal["all", "named"] = "all"
     model_blocks: bool = False
     screen: bool = True
-    screen_patterns: dict[str, Annotated[str, AfterValidator(_pattern)]] = {}
+    screen_patterns: dict[str, Annotated[str, AfterValidator(_pattern)]] = Field(
+        default_factory=dict
+    )
     embedder: str = "none"
     summarizer: str = ""
     summarize_ahead: bool = True

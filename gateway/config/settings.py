@@ -32,6 +32,7 @@ from gateway.config.memory_settings import BlockDefault, MemorySettings, Reflect
 from gateway.config.section import Section
 from gateway.config.validation import describe_validation_errors
 from gateway.storage.key_probe import NONE, KeyCounts
+from gateway.wire.bridge.losses import DROPPED
 from gateway.wire.headers import may_forward
 
 __all__ = [
@@ -135,6 +136,8 @@ class ProviderSettings(Section):
     client_cert: str = ""
     http2: bool = False
     stream_usage: bool = True
+    wires: tuple[Literal["chat", "responses", "messages"], ...] = ()
+    drop: tuple[str, ...] = DROPPED
     api_version: str = ""
     default_max_tokens: int = Field(4096, gt=0)
 

@@ -51,14 +51,14 @@ class Screen:
         found: list[str] = []
         for name, pattern in self._patterns.items():
 
-            def replaced(m: re.Match[str], name: str = name) -> str:
+            def replace(m: re.Match[str], name: str = name) -> str:
                 if not _is_secret(m):
                     return m[0]
                 found.append(name)
                 begin = m.start("secret") if "secret" in m.re.groupindex else m.start()
                 return m[0][: begin - m.start()] + MASK.format(name)
 
-            text = pattern.sub(replaced, text)
+            text = pattern.sub(replace, text)
         return text, found
 
     def check(self, name: str, text: str | None) -> None:

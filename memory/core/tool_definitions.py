@@ -70,7 +70,7 @@ WRITING = (
 CURATING = (
     _tool(
         "archival_memory_update",
-        "Replace a stored detail by its id.",
+        "Replace a stored detail.",
         ["id", "content"],
         id=STRING,
         content=STRING,

@@ -31,5 +31,5 @@ def test_what_every_request_pays_for_stays_small():
         Block(b.label, b.value, b.description, b.limit, b.read_only)
         for b in Settings().memory.blocks
     ]
-    assert len(msgspec.json.encode(tools_to_offer(None, write=True))) <= 2300
+    assert len(msgspec.json.encode(tools_to_offer(None, write=True))) <= 2400
     assert len(compile_core(defaults, "0123456789")) <= 720

@@ -161,7 +161,7 @@ async def test_a_reply_has_so_many_calls(db):
 
 
 async def test_searches_are_told_as_data():
-    hit = {"key": 5, "content": "<b>Tom</b>", "tags": ["cat"], "created_at": 0.0}
+    hit = {"key": 5, "id": "passage_5", "content": "<b>Tom</b>", "tags": ["cat"], "created_at": 0.0}
     finder = Finder(hit)
     hands = context(finder=finder)
     made = call("archival_memory_search", query="cat", tags=["cat"], limit=3)
@@ -260,9 +260,8 @@ async def stored(db):
 async def test_a_stored_detail_is_corrected_by_its_id_and_the_older_wording_can_be_restored(db):
     await edit(db, call("archival_memory_insert", content="Lives in Bonn.", tags=["home"]))
     old = (await stored(db))["Lives in Bonn."]
-    told = (await edit(db, call("archival_memory_update", id=old["id"], content="Lives in Ulm.")))[
-        0
-    ]
+    update = call("archival_memory_update", id=old["id"], content="Lives in Ulm.")
+    told = (await edit(db, update))[0]
     found = await stored(db)
     assert list(found) == ["Lives in Ulm."]
     assert found["Lives in Ulm."]["tags"] == ["home"]
@@ -306,8 +305,9 @@ async def test_what_cannot_be_forgotten_or_corrected_says_why(db, made, says):
 
 
 async def test_secrets_are_left_out_of_what_is_saved_and_the_receipt_says_so(db):
-    line = call("core_memory_append", label="human", content="Pin code, password: q7w8e9")
-    (told,), blocks, _ = await edit(db, line)
+    line = call("core_memory_append", label="human", content="password: q7w8e9")
+    roomy = [call("core_memory_replace", label="human", old_content="Likes tea.", new_content="")]
+    (_, told), blocks, _ = await edit(db, *roomy, line)
     assert told.endswith("Left out: password; secrets are not kept.")
     assert "q7w8e9" not in blocks["human"].value
     key = call("archival_memory_insert", content="sk-" + "a1b2c3d4" * 4)
