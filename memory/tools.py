@@ -286,18 +286,17 @@ def _forget(conn: Connection, call: ToolCall, arguments: Arguments, context: Too
     """Set aside the passage of this id or of exactly this text, or take such a line out of a
     block.
     """
-    name = "id" if arguments.get("id") else "content" if arguments.get("content") else "text"
+    name = next((n for n in ("text", "content") if arguments.get(n)), "id")
     asked = _text(arguments, name)
-    ident = asked if name == "id" else passages.find_exact(conn, context.scope_id, asked)
-    if ident and fact_rows.set_aside(conn, context.scope_id, ident, context.actor):
-        return "Forgotten: no search finds it any more. The user can have it restored."
-    if name == "id":
-        raise BadArguments(UNKNOWN_ID.format(asked[:80]))
+    for ident in (asked, passages.find_exact(conn, context.scope_id, asked)):
+        if ident and fact_rows.set_aside(conn, context.scope_id, ident, context.actor):
+            return "Forgotten: no search finds it any more. The user can have it restored."
     blocks = block_rows.all_of(conn, context.shelf)
     held = [b for b in blocks.values() if has_line(b, asked)]
     if not held:
         raise BadArguments(
-            f"Nothing is stored that reads exactly {asked:.80}. Search, and give the id of a hit."
+            f"Nothing stored has the id {asked!r:.80}, or reads exactly so. Search, and give the "
+            "id of a hit."
         )
     source = block_rows.EditSource(context.actor, context.request_id, call.id)
     for block in held:

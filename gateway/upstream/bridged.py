@@ -34,7 +34,7 @@ from gateway.wire.bridge.reply_stream import BridgedStream, refusal, whole_reply
 from gateway.wire.chat import Json, encode
 from gateway.wire.chat_request import parse
 from gateway.wire.headers import with_body_idempotency_key
-from gateway.wire.json_weight import MOST_VALUES, is_readable
+from gateway.wire.json_weight import UNREADABLE, is_readable
 
 FORMATS = {"/responses": RESPONSES, "/messages": MESSAGES}
 CHAT_PATH = "/chat/completions"
@@ -133,7 +133,7 @@ class BridgedUpstream:
     def _translate(self, original: bytes, name: str) -> _Carried:
         if not is_readable(original):
             raise BadRequest(
-                f"The body has more than {MOST_VALUES} JSON values, the limit of what is carried "
+                f"The body has {UNREADABLE}: that is the limit of what is carried "
                 "to this model's server. Send fewer."
             )
         body, options = parse(original), self._options

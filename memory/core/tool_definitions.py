@@ -78,9 +78,8 @@ CURATING = (
     _tool(
         "memory_forget",
         "Forget a stored detail, by id or exact text.",
-        [],
+        ["id"],
         id=STRING,
-        text=STRING,
     ),
 )
 

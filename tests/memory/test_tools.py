@@ -290,10 +290,10 @@ async def test_a_line_of_a_block_is_forgotten_by_its_exact_text(db):
 @pytest.mark.parametrize(
     ("made", "says"),
     [
-        (call("memory_forget", id="passage_0"), "No stored detail has the id"),
-        (call("memory_forget", text="Likes"), "Nothing is stored that reads exactly"),
+        (call("memory_forget", id="passage_0"), "Nothing stored has the id"),
+        (call("memory_forget", text="Likes"), "or reads exactly so"),
         (call("memory_forget", text="Be kind."), "read-only"),
-        (call("memory_forget"), "`text` is None"),
+        (call("memory_forget"), "`id` is None"),
         (call("archival_memory_update", id="passage_0", content="x"), "No stored detail has"),
     ],
 )

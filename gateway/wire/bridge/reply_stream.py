@@ -11,7 +11,7 @@ import msgspec
 
 from gateway.wire.bridge.chat_reply import ReplyWriter
 from gateway.wire.chat import Json, MalformedReply, decode, encode, lift
-from gateway.wire.json_weight import MOST_VALUES, is_readable
+from gateway.wire.json_weight import UNREADABLE, is_readable
 from gateway.wire.sse import DONE, SseEvent, SseFramer
 
 
@@ -79,7 +79,7 @@ def refusal(data: bytes, writer: ReplyWriter, status: int) -> bytes:
 def _chunk(data: bytes) -> Json:
     """Read a chunk. Raises MalformedReply."""
     if not is_readable(data):
-        raise MalformedReply(f"an event of more than {MOST_VALUES} values")
+        raise MalformedReply(f"an event of {UNREADABLE}")
     try:
         found = decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
