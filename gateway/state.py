@@ -19,6 +19,7 @@ from gateway.routing.router import Router
 from gateway.routing.selector import TargetSelector
 from gateway.usage.log import UsageLog
 from gateway.wire.ui_prompts import UiPromptDetector
+from gateway.wires.client_profiles import ClientProfiles
 from memory import Cache, Memory, Worker
 
 REQUEST_ID = "mnemogate.request_id"
@@ -71,10 +72,12 @@ class GatewayState:
     shared: RedisClient | None = None
     process: ServerState = field(default_factory=ServerState)
     lacks: Lacks = field(default_factory=no_lacks)
+    clients: ClientProfiles = field(init=False)
     prefixes: RequestParseCache = field(default_factory=RequestParseCache)
     local: bool = field(init=False)  # single-user mode, which `GatewayMiddleware` guards
 
     def __post_init__(self) -> None:
+        self.clients = ClientProfiles(self.settings)
         self.local = self.settings.server.loopback and self.settings.single_user
 
 

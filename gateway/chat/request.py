@@ -8,15 +8,20 @@ agent.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from gateway.auth.authenticator import Principal
-from gateway.auth.user_resolver import header_text
 from gateway.chat.body import BodySource, ReadBody, read_members
-from gateway.errors import BadRequest, Forbidden
+from gateway.chat.request_headers import (
+    Headers,
+    agent_of,
+    conversation_of,
+    mode_of,
+    retry_signals,
+)
+from gateway.errors import BadRequest
 from gateway.http.asgi import Receive
 from gateway.http.json_thread import run_by_weight
 from gateway.http.request_body import read_body
@@ -29,11 +34,6 @@ from gateway.wire.model_field import model_for_certain
 from gateway.wires.base import RequestFacts, WireFormat
 from gateway.wires.chat.format import CHAT
 
-MODES = ("full", "read", "write", "off")
-CONVERSATION_CHARACTERS = AGENT_CHARACTERS = 256
-
-Headers = Mapping[bytes, bytes]
-
 
 class TurnInput(msgspec.Struct, frozen=True):
     """A request as the gateway understands it.
@@ -41,11 +41,12 @@ class TurnInput(msgspec.Struct, frozen=True):
     headers: by lower-case name, for what of them goes upstream. path_user: from `/u/{user}`. raw:
     the body's bytes, decompressed. started: by perf_counter. body: what the bytes say. mode: the
     one in force, "off" for a chat UI's own prompts too. user: None where nobody is named.
-    conversation: the one that the client names. too_heavy: why memory cannot look at the request in
-    time, "" where it can. agent, idempotency_key, is_retry (the client says that it tried before):
-    empty where memory has no part. wire: its format. found: what that says of it, None where the
-    body was not read whole. query: of its URL. chained: the stored response it goes on from, by the
-    name that the client knows.
+    conversation: the one that the client names. resends: its program names it, and sends the
+    history itself. too_heavy: why memory cannot look at the request in time, "" where it can.
+    agent, idempotency_key, is_retry (the client says that it tried before): empty where memory has
+    no part. wire: its format. found: what that says of it, None where the body was not read whole.
+    query: of its URL. chained: the stored response it goes on from, by the name that the client
+    knows.
 
     A Struct, since a dataclass of so many members takes six times as long to make.
     """
@@ -68,6 +69,7 @@ class TurnInput(msgspec.Struct, frozen=True):
     wire: WireFormat
     found: RequestFacts | None
     query: bytes = b""
+    resends: bool = False
     chained: str = ""
 
     @property
@@ -135,10 +137,13 @@ async def _route(gateway: GatewayState, read: ReadBody, principal: Principal, ra
     return found
 
 
-def _is_utility(gateway: GatewayState, read: ReadBody) -> bool:
+def _is_utility(gateway: GatewayState, read: ReadBody, headers: Headers) -> bool:
     """Tell whether a program asks for itself: it has no part in the memory."""
     facts = read.facts
-    return facts is not None and (facts.utility or gateway.background.matches(facts.history))
+    if facts is None:
+        return False
+    own = gateway.clients.find(headers).asks_for_itself(headers, read.members, facts)
+    return own or gateway.background.matches(facts.history)
 
 
 async def read_turn_input(
@@ -159,86 +164,24 @@ async def read_turn_input(
     raw = await read_body(receive, headers, limit)
     mode = mode_of(headers)
     whose = principal.tenant, principal.key, headers.get(b"x-memory-user"), path_user
-    read = await read_members(
-        gateway, BodySource(name, wire, headers, whose), raw, whole=mode != "off"
-    )
+    client = gateway.clients.find(headers)
+    source = BodySource(name, wire, client, whose)
+    read = await read_members(gateway, source, raw, whole=mode != "off")
     route = await _route(gateway, read, principal, raw)
     user = gateway.names.user(principal, headers, path_user, wire.identity(read.members))
-    mode = "off" if _is_utility(gateway, read) else mode
-    conversation = _conversation(read, mode, principal, user, headers)
+    mode = "off" if _is_utility(gateway, read, headers) else mode
+    conversation, resends = None, False
+    if mode != "off":
+        program = client if read.facts is not None else None
+        conversation, resends = conversation_of(headers, principal, user, program)
     if read.too_heavy and (conversation or gateway.settings.memory.on_error == "fail"):
         raise _memory_needed(read.too_heavy)
     without = mode == "off" or read.too_heavy
     signals = ("", "", False) if without else (agent_of(headers), *retry_signals(headers))
     asked = (name, principal, headers, path_user, raw, started, read.members)
     found = (route, mode, user, conversation, read.too_heavy)
-    return TurnInput(
-        *asked,
-        *found,
-        *signals,
-        wire,
-        read.facts,
-        scope.get("query_string", b""),
-    )
-
-
-def _conversation(
-    read: ReadBody, mode: str, principal: Principal, user: str | None, headers: Headers
-) -> str | None:
-    """Return the conversation that is named, by the client or by its program."""
-    if mode == "off":
-        return None
-    named = conversation_of(headers, principal, user)
-    if named or read.facts is None or (user is None and not principal.trusted):
-        return named
-    return read.facts.conversation or None
-
-
-def mode_of(headers: Headers) -> str:
-    """Return the request's `X-Memory`. Raises BadRequest."""
-    mode = headers.get(b"x-memory", b"full").decode("latin-1").strip().lower()
-    if mode not in MODES:
-        raise BadRequest(
-            f"X-Memory is {mode[:40]!r}: use one of {', '.join(MODES)}.", param="x-memory"
-        )
-    return mode
-
-
-def agent_of(headers: Headers) -> str:
-    """Return the request's agent. Raises BadRequest."""
-    agent = header_text(headers, b"x-memory-agent") or "default"
-    if len(agent) > AGENT_CHARACTERS:
-        raise BadRequest(
-            f"X-Memory-Agent has {len(agent)} characters; at most {AGENT_CHARACTERS} are allowed.",
-            param="x-memory-agent",
-        )
-    return agent
-
-
-def conversation_of(headers: Headers, principal: Principal, user: str | None) -> str | None:
-    """Return the conversation that the client names. Raises BadRequest, Forbidden."""
-    name = header_text(headers, b"x-memory-conversation")
-    if not name:
-        return None
-    if len(name) > CONVERSATION_CHARACTERS:
-        raise BadRequest(
-            f"X-Memory-Conversation has {len(name)} characters; at most "
-            f"{CONVERSATION_CHARACTERS} are allowed.",
-            param="x-memory-conversation",
-        )
-    if user is None and not principal.trusted:
-        raise Forbidden("X-Memory-Conversation needs a named user or a trusted key.")
-    return name
-
-
-def retry_signals(headers: Headers) -> tuple[str, bool]:
-    """Return the idempotency key, and whether the client says that it tried before.
-
-    A key says so, and so does the count that OpenAI's SDKs send.
-    """
-    key = headers.get(b"idempotency-key", b"").decode("latin-1")
-    count = headers.get(b"x-stainless-retry-count", b"0")
-    return key, bool(key) or (count.isdigit() and bool(count.strip(b"0")))
+    query = scope.get("query_string", b"")
+    return TurnInput(*asked, *found, *signals, wire, read.facts, query, resends)
 
 
 def _memory_needed(too_heavy: str) -> BadRequest:
