@@ -28,6 +28,9 @@ REQUEST_ID = "mnemogate.request_id"
 LACKS_BYTES, LACKS_EACH = 1 << 19, 200  # bounded: behind `*`, clients choose the names
 
 
+MOST_TOLD = 500  # then no more: whoever invents names must not fill the log
+
+
 Lacks = Cache[str, tuple[int, float]]
 
 
@@ -40,12 +43,14 @@ def no_lacks() -> Lacks:
 class ServerState:
     """What survives a reload.
 
-    busy: number of requests in progress. live: their responses.
+    busy: number of requests in progress. live: their responses. relayed: programs and paths
+    without memory that the log has told of, at most `MOST_TOLD`.
     """
 
     draining: bool = False
     busy: int = 0
     live: set[GatewayResponse] = field(default_factory=set)
+    relayed: set[tuple[str, str]] = field(default_factory=set)
 
 
 @dataclass(slots=True)

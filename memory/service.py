@@ -239,15 +239,14 @@ class Memory:
         entries: ScopeEntries | None,
         patience: StoreDeadline,
     ) -> turn_reader.Snapshot | None:
-        """Return the cached snapshot that the turn continues.
-
-        It is found by the exact history, or, if a user's history was trimmed, by its newest answer.
+        """Return the cached snapshot that the turn continues: by the exact history, or, if a user's
+        history was trimmed, by its newest answer.
         """
         if ask.certain or entries is None:
             return None
         if turn.newest < 0:
-            named = ask.explicit if not ask.resends else None
-            return self.lines.take(entries, named_conversation_key(named or ""))
+            named = "" if ask.resends else ask.explicit or ""
+            return self.lines.take(entries, named_conversation_key(named))
         found, digest = (
             self.lines.take(entries, turn.chain.link(turn.newest)),
             turn.chain.digest(turn.newest),

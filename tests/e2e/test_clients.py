@@ -120,3 +120,34 @@ async def test_claude_code_goes_on_after_its_own_summary(data, stream, apart):
             ("user", "And now?"),
             ("assistant", "Tea."),
         ]
+
+
+async def test_the_log_tells_once_of_a_program_and_path_without_memory(data, caplog):
+    caplog.set_level("INFO", "mnemogate")
+
+    def lines():
+        return [r.getMessage() for r in caplog.records if "no memory" in r.getMessage()]
+
+    async with Model("Hi.") as up, running(up.url, data) as live:
+        for agent, path in (("legacy/1.0 x", "completions"), ("legacy/2.0", "completions")):
+            sent = {"model": "m", "prompt": "Hi"}
+            headers = {"user-agent": agent}
+            http = await live.http.post(f"{live.url}/{path}", json=sent, headers=headers)
+            assert http.headers["x-memory-reason"] == "path"
+        (line,) = lines()
+        assert line.startswith("legacy calls /v1/completions, which has no memory")
+        for i in range(3):
+            await live.http.post(f"{live.url}/batches/{i}/cancel", headers={"user-agent": ""})
+        assert len(lines()) == 2
+        assert lines()[1].startswith("a client without a name calls /v1/batches/.../cancel, ")
+        await live.http.get(f"{live.url}/files")
+        assert len(lines()) == 2
+
+
+async def test_whoever_invents_programs_cannot_fill_the_log(data, caplog, monkeypatch):
+    monkeypatch.setattr("gateway.relay.endpoint.MOST_TOLD", 3)
+    caplog.set_level("INFO", "mnemogate")
+    async with Model("Hi.") as up, running(up.url, data) as live:
+        for i in range(6):
+            await live.http.post(f"{live.url}/x", headers={"user-agent": f"p{i}"})
+        assert sum("no memory" in r.getMessage() for r in caplog.records) == 3
