@@ -19,12 +19,16 @@ from gateway.routing.router import Router
 from gateway.routing.selector import TargetSelector
 from gateway.usage.log import UsageLog
 from gateway.wire.ui_prompts import UiPromptDetector
+from gateway.wires.client_profiles import ClientProfiles
 from memory import Cache, Memory, Worker
 
 REQUEST_ID = "mnemogate.request_id"
 
 
 LACKS_BYTES, LACKS_EACH = 1 << 19, 200  # bounded: behind `*`, clients choose the names
+
+
+MOST_TOLD = 500  # then no more: whoever invents names must not fill the log
 
 
 Lacks = Cache[str, tuple[int, float]]
@@ -39,12 +43,14 @@ def no_lacks() -> Lacks:
 class ServerState:
     """What survives a reload.
 
-    busy: number of requests in progress. live: their responses.
+    busy: number of requests in progress. live: their responses. relayed: programs and paths
+    without memory that the log has told of, at most `MOST_TOLD`.
     """
 
     draining: bool = False
     busy: int = 0
     live: set[GatewayResponse] = field(default_factory=set)
+    relayed: set[tuple[str, str]] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -71,10 +77,12 @@ class GatewayState:
     shared: RedisClient | None = None
     process: ServerState = field(default_factory=ServerState)
     lacks: Lacks = field(default_factory=no_lacks)
+    clients: ClientProfiles = field(init=False)
     prefixes: RequestParseCache = field(default_factory=RequestParseCache)
     local: bool = field(init=False)  # single-user mode, which `GatewayMiddleware` guards
 
     def __post_init__(self) -> None:
+        self.clients = ClientProfiles(self.settings)
         self.local = self.settings.server.loopback and self.settings.single_user
 
 

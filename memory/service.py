@@ -218,7 +218,7 @@ class Memory:
             if snapshot is None:
                 room = ask.window * WINDOW_BYTES if ask.window else MAX_HISTORY_BYTES
                 asked = turn_reader.SnapshotQuery(
-                    ask.scope, turn, policy.blocks, ask.explicit, key, room
+                    ask.scope, turn, policy.blocks, ask.explicit, key, room, ask.resends
                 )
                 snapshot = await self._read_snapshot(asked, patience)
             attempt = RequestAttempt(claim, entries, patience=patience)
@@ -252,14 +252,14 @@ class Memory:
         entries: ScopeEntries | None,
         patience: StoreDeadline,
     ) -> turn_reader.Snapshot | None:
-        """Return the cached snapshot that the turn continues.
-
-        It is found by the exact history, or, if a user's history was trimmed, by its newest answer.
+        """Return the cached snapshot that the turn continues: by the exact history, or, if a user's
+        history was trimmed, by its newest answer.
         """
         if ask.certain or entries is None:
             return None
         if turn.newest < 0:
-            return self.lines.take(entries, named_conversation_key(ask.explicit or ""))
+            named = "" if ask.resends else ask.explicit or ""
+            return self.lines.take(entries, named_conversation_key(named))
         found, digest = (
             self.lines.take(entries, turn.chain.link(turn.newest)),
             turn.chain.digest(turn.newest),
@@ -325,7 +325,7 @@ class Memory:
 
         A request whose history is stored here cannot continue without it, and waits longer.
         """
-        needed = asked.explicit is not None and asked.turn.newest < 0
+        needed = asked.explicit is not None and not asked.resends and asked.turn.newest < 0
         small = not needed and len(asked.turn.messages) <= SMALL_HISTORY_MESSAGES
         own = StoreDeadline(NEEDED_SECONDS) if needed else patience
         try:

@@ -61,6 +61,7 @@ COVERED = {
         gateway.wires.base gateway.wires.chat.format gateway.wires.round_result
     """,
     "e2e/wire/test_memory_faults": "gateway.chat.degraded memory.errors",
+    "gateway/chat/test_request": "gateway.chat.request_headers",
     "gateway/chat/test_turn": "gateway.wires.chat.hidden_exchange",
     "gateway/http/test_request_weight": "gateway.chat.body",
     "e2e/responses/test_turn": """

@@ -22,7 +22,9 @@ class UserResolver:
 
     def __init__(self, settings: Settings) -> None:
         self._order = settings.identity.order
-        self._alias = [h.lower().encode() for h in settings.identity.alias_headers]
+        clients = [name for c in settings.clients.values() for name in c.user_headers]
+        named = dict.fromkeys(h.lower() for h in (*settings.identity.alias_headers, *clients))
+        self._alias = [name.encode() for name in named]
         self._placeholders = frozenset(p.casefold() for p in settings.identity.placeholders)
 
     def user(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gateway.http.json_thread import run_by_weight
@@ -20,6 +19,7 @@ from gateway.wire.chat_request import check_model, parse
 from gateway.wire.json_weight import is_light
 from gateway.wires.base import RequestFacts, WireFormat
 from gateway.wires.chat.format import CHAT
+from gateway.wires.client_profiles import ClientProfile
 
 log = logging.getLogger("mnemogate")
 
@@ -36,12 +36,13 @@ class ModelMissing(Exception):
 class BodySource:
     """Where a body comes from.
 
-    request: its name, for the log. whose: whose other requests it may share its beginning with.
+    request: its name, for the log. client: who sent it. whose: whose other requests it may share
+    its beginning with.
     """
 
     request: str
     wire: WireFormat
-    headers: Mapping[bytes, bytes]
+    client: ClientProfile
     whose: object
 
 
@@ -87,7 +88,7 @@ async def _read_for_memory(gateway: GatewayState, source: BodySource, raw: bytes
     if source.wire is not CHAT:
         return await run_by_weight(raw, _read_whole, raw, source)
     body = await gateway.prefixes.parse_async(source.whose, raw)
-    return ReadBody(body, CHAT.facts(body, source.headers))
+    return ReadBody(body, CHAT.facts(body))
 
 
 def _read_whole(raw: bytes, source: BodySource) -> ReadBody:
@@ -97,7 +98,7 @@ def _read_whole(raw: bytes, source: BodySource) -> ReadBody:
     if source.wire is not CHAT and members.get("model") is None:
         raise ModelMissing(raw)
     check_model(members)
-    facts = source.wire.facts(members, source.headers)
+    facts = source.wire.facts(members, source.client.summaries)
     check_weight(len(raw), facts.history)
     facts.history.heavy = not is_light(raw)
     return ReadBody(members, facts)

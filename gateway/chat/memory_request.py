@@ -37,6 +37,7 @@ async def ask_of(
         request_id=request.id,
         mode=request.mode,
         explicit=request.conversation,
+        resends=request.resends,
         client_tools=body.get("tools"),
         offer=takes.tools,
         inject=takes.additions,

@@ -45,7 +45,8 @@ async def begin_turn(
     try:
         session = await gateway.memory.begin(await ask_of(gateway, request, forward, target))
     except MemoryFault as e:
-        kept = request.conversation and request.wire is CHAT  # else it is not sent from here
+        named = request.conversation and not request.resends
+        kept = named and request.wire is CHAT  # else it is not sent from here
         resumes = kept and request.facts.history.after.newest < 0
         if memory.on_error == "fail" or resumes:
             raise Unavailable(

@@ -8,17 +8,16 @@ agent.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgspec
 
 from gateway.auth.authenticator import Principal
-from gateway.auth.user_resolver import header_text
 from gateway.chat.body import BodySource, ReadBody, read_members
 from gateway.chat.memory_mode import UNREADABLE, MemoryMode, lower, mode_at_most, mode_in_force
-from gateway.errors import BadRequest, Forbidden, Unavailable
+from gateway.chat.request_headers import Headers, agent_of, conversation_of, retry_signals
+from gateway.errors import BadRequest, Unavailable
 from gateway.http.asgi import Receive
 from gateway.http.json_thread import run_by_weight
 from gateway.http.request_body import read_body
@@ -30,10 +29,7 @@ from gateway.wire.headers import merge_headers
 from gateway.wire.model_field import model_for_certain
 from gateway.wires.base import RequestFacts, WireFormat
 from gateway.wires.chat.format import CHAT
-
-CONVERSATION_CHARACTERS = AGENT_CHARACTERS = 256
-
-Headers = Mapping[bytes, bytes]
+from gateway.wires.client_profiles import ClientProfile
 
 
 class TurnInput(msgspec.Struct, frozen=True):
@@ -42,11 +38,12 @@ class TurnInput(msgspec.Struct, frozen=True):
     headers: by lower-case name, for what of them goes upstream. path_user: from `/u/{user}`. raw:
     the body's bytes, decompressed. started: by perf_counter. body: what the bytes say. mode: the
     one in force, "off" for a chat UI's own prompts too. user: None where nobody is named.
-    conversation: the one that the client names. too_heavy: why memory cannot look at the request in
-    time, "" where it can. off_reason: why its memory is off. agent, idempotency_key, is_retry (the
-    client says that it tried before): empty where memory has no part. wire: its format. found: what
-    that says of it, None where the body was not read whole. query: of its URL. chained: the stored
-    response it goes on from, by the name that the client knows.
+    conversation: the one that the client names. resends: its program names it, and sends the
+    history itself. too_heavy: why memory cannot look at the request in time, "" where it can.
+    off_reason: why its memory is off. agent, idempotency_key, is_retry (the client says that it
+    tried before): empty where memory has no part. wire: its format. found: what that says of it,
+    None where the body was not read whole. query: of its URL. chained: the stored response it goes
+    on from, by the name that the client knows.
 
     A Struct, since a dataclass of so many members takes six times as long to make.
     """
@@ -70,6 +67,7 @@ class TurnInput(msgspec.Struct, frozen=True):
     found: RequestFacts | None
     off_reason: str = ""
     query: bytes = b""
+    resends: bool = False
     chained: str = ""
 
     @property
@@ -132,10 +130,13 @@ async def _route(gateway: GatewayState, read: ReadBody, principal: Principal, ra
     return found
 
 
-def _is_utility(gateway: GatewayState, read: ReadBody) -> bool:
+def _is_utility(gateway: GatewayState, read: ReadBody, headers: Headers) -> bool:
     """Tell whether a program asks for itself: it has no part in the memory."""
     facts = read.facts
-    return facts is not None and (facts.utility or gateway.background.matches(facts.history))
+    if facts is None:
+        return False
+    own = gateway.clients.find(headers).asks_for_itself(headers, read.members, facts)
+    return own or gateway.background.matches(facts.history)
 
 
 async def read_turn_input(
@@ -156,109 +157,67 @@ async def read_turn_input(
     raw = await read_body(receive, headers, limit)
     mode = mode_at_most(headers, principal)
     whose = principal.tenant, principal.key, headers.get(b"x-memory-user"), path_user
-    read = await read_members(
-        gateway, BodySource(name, wire, headers, whose), raw, whole=mode.name != "off"
-    )
+    client = gateway.clients.find(headers)
+    source = BodySource(name, wire, client, whose)
+    read = await read_members(gateway, source, raw, whole=mode.name != "off")
     route = await _route(gateway, read, principal, raw)
     user = gateway.names.user(principal, headers, path_user, wire.identity(read.members))
-    mode, conversation, read = await _decide(
-        gateway, read, mode, _Asker(principal, user, route, headers)
-    )
-    without = mode.name == "off" or read.too_heavy
+    asker = _Asker(principal, user, route, headers, client)
+    decided = await _decide(gateway, read, mode, asker)
+    without = decided.mode.name == "off" or decided.read.too_heavy
     signals = ("", "", False) if without else (agent_of(headers), *retry_signals(headers))
     asked = (name, principal, headers, path_user, raw, started, read.members)
-    found = (route, mode.name, user, conversation, read.too_heavy)
-    return TurnInput(
-        *asked,
-        *found,
-        *signals,
-        wire,
-        read.facts,
-        mode.off_reason,
-        scope.get("query_string", b""),
-    )
+    found = (route, decided.mode.name, user, decided.conversation, decided.read.too_heavy)
+    query = scope.get("query_string", b"")
+    more = (decided.mode.off_reason, query, decided.resends)
+    return TurnInput(*asked, *found, *signals, wire, decided.read.facts, *more)
 
 
 class _Asker(NamedTuple):
+    """Who asks, for which model, and in which program."""
+
     principal: Principal
     user: str | None
     route: Route
     headers: Headers
+    client: ClientProfile
+
+
+class _Decided(NamedTuple):
+    """The mode in force, what counts of the body, and the conversation that is named.
+
+    resends: see `TurnInput`.
+    """
+
+    mode: MemoryMode
+    read: ReadBody
+    conversation: str | None = None
+    resends: bool = False
 
 
 async def _decide(
     gateway: GatewayState, read: ReadBody, mode: MemoryMode, asker: _Asker
-) -> tuple[MemoryMode, str | None, ReadBody]:
-    """Return the mode in force, the conversation that is named, and what counts of the body.
-
-    Raises BadRequest, Forbidden, Unavailable.
-    """
-    principal, user, route, headers = asker
-    settings = gateway.settings.memory
-    if _is_utility(gateway, read):
-        return MemoryMode("off", "background"), None, read
-    heavy, unread = read.too_heavy, None
+) -> _Decided:
+    """Decide what memory may do. Raises BadRequest, Forbidden, Unavailable."""
+    principal, user, route, headers, client = asker
+    settings, heavy, unread = gateway.settings.memory, read.too_heavy, None
+    if _is_utility(gateway, read, headers):
+        return _Decided(MemoryMode("off", "background"), read)
     try:
         mode = await mode_in_force(gateway, mode, principal, route, user)
     except Unavailable as e:
         heavy, unread = UNREADABLE, e
-    conversation = _conversation(read, mode.name, principal, user, headers)
-    if mode.name != "off" and heavy and (conversation or settings.on_error == "fail"):
+    if mode.name == "off":
+        return _Decided(mode, replace(read, facts=None, too_heavy=""))
+    program = client if read.facts is not None else None
+    conversation, resends = conversation_of(headers, principal, user, program)
+    if heavy and (conversation or settings.on_error == "fail"):
         raise unread or _memory_needed(heavy)
     if settings.conversations == "named" and user is not None and conversation is None:
         mode = lower(mode, "read")
     if mode.name == "off":
-        return mode, None, replace(read, facts=None, too_heavy="")
-    return mode, conversation, replace(read, too_heavy=heavy) if heavy else read
-
-
-def _conversation(
-    read: ReadBody, mode: str, principal: Principal, user: str | None, headers: Headers
-) -> str | None:
-    """Return the conversation that is named, by the client or by its program."""
-    if mode == "off":
-        return None
-    named = conversation_of(headers, principal, user)
-    if named or read.facts is None or (user is None and not principal.trusted):
-        return named
-    return read.facts.conversation or None
-
-
-def agent_of(headers: Headers) -> str:
-    """Return the request's agent. Raises BadRequest."""
-    agent = header_text(headers, b"x-memory-agent") or "default"
-    if len(agent) > AGENT_CHARACTERS:
-        raise BadRequest(
-            f"X-Memory-Agent has {len(agent)} characters; at most {AGENT_CHARACTERS} are allowed.",
-            param="x-memory-agent",
-        )
-    return agent
-
-
-def conversation_of(headers: Headers, principal: Principal, user: str | None) -> str | None:
-    """Return the conversation that the client names. Raises BadRequest, Forbidden."""
-    name = header_text(headers, b"x-memory-conversation")
-    if not name:
-        return None
-    if len(name) > CONVERSATION_CHARACTERS:
-        raise BadRequest(
-            f"X-Memory-Conversation has {len(name)} characters; at most "
-            f"{CONVERSATION_CHARACTERS} are allowed.",
-            param="x-memory-conversation",
-        )
-    if user is None and not principal.trusted:
-        raise Forbidden("X-Memory-Conversation needs a named user or a trusted key.")
-    return name
-
-
-def retry_signals(headers: Headers) -> tuple[str, bool]:
-    """Return the idempotency key, and whether the client says that it tried before.
-
-    A key says so, and so does the count that OpenAI's SDKs send.
-    """
-    key = headers.get(b"idempotency-key", b"").decode("latin-1")
-    count = headers.get(b"x-stainless-retry-count", b"0")
-    return key, bool(key) or (count.isdigit() and bool(count.strip(b"0")))
+        return _Decided(mode, replace(read, facts=None, too_heavy=""))
+    return _Decided(mode, replace(read, too_heavy=heavy) if heavy else read, conversation, resends)
 
 
 def _memory_needed(too_heavy: str) -> BadRequest:

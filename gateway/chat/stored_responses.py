@@ -77,7 +77,8 @@ async def _resolve_references(gateway: GatewayState, request: TurnInput) -> Turn
     except StoreUnavailable:
         return request
     told = [known.get(str(i.get("id")), i) if _is_reference(i) else i for i in items]
-    found = RESPONSES.facts({**request.body, "input": told}, request.headers)
+    summaries = gateway.clients.find(request.headers).summaries
+    found = RESPONSES.facts({**request.body, "input": told}, summaries)
     found.history.heavy = request.facts.history.heavy
     return msgspec.structs.replace(request, found=found)
 

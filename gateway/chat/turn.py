@@ -56,7 +56,7 @@ class Turn:
         options: TargetOptions,
     ) -> None:
         wire = forward.wire
-        facts = wire.facts(body, {}) if options.facts is None else options.facts
+        facts = wire.facts(body) if options.facts is None else options.facts
         self.session = session
         self.replies: list[Json] = []  # what each round came to, as received
         self._keeper = options.keeper

@@ -27,6 +27,7 @@ from pydantic import (
 )
 
 from gateway.config.addresses import complete_url
+from gateway.config.clients import Clients
 from gateway.config.keys import Budget, KeyGrant, KeySettings, LimitSettings, MemoryMode
 from gateway.config.memory_settings import BlockDefault, MemorySettings, ReflectSettings
 from gateway.config.section import Section
@@ -221,6 +222,7 @@ class Settings(Section):
     server: ServerSettings = ServerSettings()
     storage: StorageSettings = StorageSettings()
     identity: IdentitySettings = IdentitySettings()
+    clients: Clients = Field({}, validate_default=True)
     providers: dict[str, ProviderSettings] = Field({})
     models: dict[str, ModelSettings] = Field({})
     routing: RoutingSettings = RoutingSettings()

@@ -5,8 +5,10 @@ one.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -19,9 +21,9 @@ from gateway.http.request_body import read_body
 from gateway.http.response import GatewayResponse
 from gateway.pipeline import RequestInfo, accounted_response, new_dispatcher
 from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
-from gateway.relay.path_policy import check_path, model_asked, plain
+from gateway.relay.path_policy import READING, check_path, model_asked, plain
 from gateway.routing.router import Route, is_model_allowed
-from gateway.state import GatewayState, request_id
+from gateway.state import MOST_TOLD, GatewayState, request_id
 from gateway.upstream.base import UpstreamRequest
 from gateway.usage.meter import guess_tokens
 from gateway.wire.chat import Json, decode
@@ -34,6 +36,11 @@ BY_TOKENS = frozenset(
     {"/chat/completions", "/completions", "/responses", "/messages", "/embeddings", "/moderations"}
 )  # whose calls are billed by the tokens of texts
 STREAMS = re.compile(rb'"stream"\s*:\s*true')
+PRODUCT = re.compile(r"[\w.-]{1,40}", re.ASCII)  # what a User-Agent begins with
+WORD = re.compile(r"[a-z_]{0,30}")  # of a path, where an id is none
+SEGMENTS = 4
+
+log = logging.getLogger("mnemogate")
 
 
 async def pass_on(gateway: GatewayState, scope: Any, receive: Any, skip: int) -> GatewayResponse:
@@ -68,6 +75,7 @@ async def pass_on(gateway: GatewayState, scope: Any, receive: Any, skip: int) ->
     output = 0 if path == "/embeddings" else None
     entry = RequestInfo(request_id(scope), principal, path, started, model or "", output=output)
     streams = b"json" in content_type and STREAMS.search(body[: 1 << 20]) is not None
+    _tell_of_no_memory(gateway, scope["method"], headers, known)
     producer = PassthroughProducer(forward, passing, streams)
     return accounted_response(gateway, forward, entry, producer.ready)
 
@@ -110,6 +118,30 @@ async def upstream_models(gateway: GatewayState, principal: Principal) -> list[J
         TypeError,
     ):
         return []
+
+
+def _tell_of_no_memory(
+    gateway: GatewayState, method: str, headers: Mapping[bytes, bytes], path: str
+) -> None:
+    """Tell the log once a program and path that it goes without memory."""
+    told = gateway.process.relayed
+    if method in READING or len(told) >= MOST_TOLD:
+        return
+    agent = headers.get(b"user-agent", b"").decode("ascii", "replace")
+    program = PRODUCT.match(agent)
+    client = program[0] if program else "a client without a name"
+    place = "/".join(
+        s if WORD.fullmatch(s) else "..." for s in path.split("/", SEGMENTS)[:SEGMENTS]
+    )
+    if (client, place) not in told:
+        told.add((client, place))
+        log.info(
+            "%s calls /v1%s, which has no memory: its requests go on as they came. Memory has a "
+            "part in /v1/chat/completions, /v1/responses and /v1/messages; if it can, let it use "
+            "one of these.",
+            client,
+            place,
+        )
 
 
 def _below(path: bytes, skip: int) -> bytes:

@@ -35,9 +35,7 @@ class RequestFacts:
 
     history: as the memory sees it. tool_names: the client's own. takes_tools: ours may be offered.
     wants_json: the answer is to be one JSON text. manages_context: the client or the provider
-    keeps the context small, so nothing is cut here. utility: a call of the client's program for
-    itself, which has no part in the memory. conversation: the one the client's program names, ""
-    for none. view: the format's own, for `compose`.
+    keeps the context small, so nothing is cut here. view: the format's own, for `compose`.
     """
 
     history: Messages
@@ -45,8 +43,6 @@ class RequestFacts:
     takes_tools: bool = True
     wants_json: bool = False
     manages_context: bool = False
-    utility: bool = False
-    conversation: str = ""
     view: Any = None
 
 
@@ -211,8 +207,12 @@ class WireFormat(Protocol):
         """Return the members of a request that may name its user, as chat completions have them."""
         ...
 
-    def facts(self, body: Json, headers: Mapping[bytes, bytes]) -> RequestFacts:
-        """Return what the gateway needs to know of a request."""
+    def facts(self, body: Json, summaries: Sequence[str] = ()) -> RequestFacts:
+        """Return what the gateway needs to know of a request.
+
+        summaries: beginnings of messages in which the client sends a summary of its own in place
+        of the history. Raises BadRequest.
+        """
         ...
 
     def own_request(self, body: Json, history: Messages | None) -> Composed:

@@ -138,7 +138,8 @@ class TurnContext:
     @property
     def keeps_history(self) -> bool:
         """Whether the client only sends its newest messages, and the rest is stored here."""
-        return self.ask.explicit is not None and self.ask.messages.after.newest < 0
+        ask = self.ask
+        return ask.explicit is not None and not ask.resends and ask.messages.after.newest < 0
 
     @property
     def is_new_message(self) -> bool:

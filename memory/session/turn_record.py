@@ -97,7 +97,7 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         identity.conversation.id,
         nodes,
         list(outcome.answers),
-        history.newest >= 0 and not snapshot.prepended,
+        turn.ask.resends or (history.newest >= 0 and not snapshot.prepended),
         plan.epoch if begins_epoch else None,
         (identity.explain_id, explain_record(turn, prompt, outcome.explain)),
         evicted,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from gateway.errors import GatewayError, StreamIncomplete
@@ -57,7 +57,7 @@ class ChatFormat:
     def identity(self, body: Json) -> Json:
         return body
 
-    def facts(self, body: Json, headers: Mapping[bytes, bytes]) -> RequestFacts:
+    def facts(self, body: Json, summaries: Sequence[str] = ()) -> RequestFacts:
         several = isinstance(body.get("n"), int) and body["n"] > 1
         return RequestFacts(
             body["messages"],

@@ -33,17 +33,35 @@ class BlockTranscript:
         self.spans.append((start, end))
 
 
-def transcript_of(native: Sequence[Any]) -> BlockTranscript:
-    """Return the messages that native ones say."""
+def transcript_of(native: Sequence[Any], summaries: tuple[str, ...] = ()) -> BlockTranscript:
+    """Return the messages that native ones say.
+
+    summaries: beginnings of texts in user messages that are a program's summary: not what its user
+    said, but what stands for the answers before it.
+    """
     out = BlockTranscript()
     for at, message in enumerate(native):
         if not isinstance(message, dict):
             out.add({"role": "system", "content": None}, at, at + 1)
         elif message.get("role") == "assistant":
             _add_assistant(message, at, out)
+        elif summaries and (summary := _count_summary(message, summaries)):
+            blocks = blocks_of(message.get("content"))
+            out.add(assistant_message(blocks[:summary]), at, at + 1)
+            if rest := blocks[summary:]:
+                _add_other({**message, "content": rest}, at, out)
         else:
             _add_other(message, at, out)
     return out
+
+
+def _count_summary(message: Json, summaries: tuple[str, ...]) -> int:
+    """Return how many blocks of a user message end with a program's own summary; 0 without one."""
+    if message.get("role") != "user":
+        return 0
+    texts = [b.get("text") for b in blocks_of(message.get("content"))]
+    found = [isinstance(t, str) and t.lstrip().startswith(summaries) for t in texts]
+    return found.index(True) + 1 if True in found else 0
 
 
 def _add_assistant(message: Json, at: int, out: BlockTranscript) -> None:

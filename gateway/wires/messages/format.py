@@ -7,7 +7,7 @@ tools behind the client's. No cache mark is ours. Thinking and signatures go bac
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -51,19 +51,16 @@ class MessagesFormat:
         user = user_of(told) if isinstance(told, str) else told
         return {"user": user} if user else {}
 
-    def facts(self, body: Json, headers: Mapping[bytes, bytes]) -> RequestFacts:
-        found = transcript_of(native_messages(body))
+    def facts(self, body: Json, summaries: Sequence[str] = ()) -> RequestFacts:
+        found = transcript_of(native_messages(body), tuple(summaries))
         lead = [{"role": "system", "content": b.get("text")} for b in blocks_of(body.get("system"))]
         view = NativeView(found.messages, found.spans, lead)
-        session = headers.get(b"x-claude-code-session-id", b"").decode("latin-1")
         return RequestFacts(
             view.history(),
             _tool_names(body),
             _takes_tools(body),
             _has_form(body),
             manages_context=True,
-            utility=_is_utility(body, headers),
-            conversation=session[:256],
             view=view,
         )
 
@@ -319,13 +316,6 @@ def _has_form(body: Json) -> bool:
     """Tell whether the answer is to be one JSON text."""
     config = body.get("output_config")
     return bool((isinstance(config, dict) and config.get("format")) or body.get("output_format"))
-
-
-def _is_utility(body: Json, headers: Mapping[bytes, bytes]) -> bool:
-    """Tell whether Claude Code asks for itself: a title, or whether it may ask at all."""
-    if not headers.get(b"user-agent", b"").startswith(b"claude-cli") or body.get("tools"):
-        return False
-    return _has_form(body) or body.get("max_tokens") == 1
 
 
 def _tool_names(body: Json) -> frozenset[str]:

@@ -9,7 +9,7 @@ provider's own state where that is kept, else everything is sent again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from gateway.errors import BadRequest, GatewayError
@@ -48,9 +48,9 @@ class ResponsesFormat:
     def identity(self, body: Json) -> Json:
         return body
 
-    def facts(self, body: Json, headers: Mapping[bytes, bytes]) -> RequestFacts:
+    def facts(self, body: Json, summaries: Sequence[str] = ()) -> RequestFacts:
         items = input_items(body)
-        found = transcript_of(items)
+        found = transcript_of(items, tuple(summaries))
         told = [body["instructions"]] if has_instructions(body) else []
         lead = [{"role": "system", "content": text} for text in told]
         view = NativeView(found.messages, found.spans, lead)
@@ -59,8 +59,6 @@ class ResponsesFormat:
             frozenset(client_names(body.get("tools"))),
             _takes_tools(body),
             manages_context=True,
-            utility=b'"request_kind":"compaction"' in _turn_metadata(headers),
-            conversation=headers.get(b"thread-id", b"").decode("latin-1")[:256],
             view=view,
         )
 
@@ -281,7 +279,3 @@ def _needs_encrypted(body: Json) -> bool:
 def _tools(offered: Sequence[Json]) -> list[Json]:
     """Return our tools flat; not strict, as optional parameters are."""
     return [{"type": "function", **t, "strict": False} for t in flat_tools(offered, "parameters")]
-
-
-def _turn_metadata(headers: Mapping[bytes, bytes]) -> bytes:
-    return headers.get(b"x-codex-turn-metadata", b"").replace(b" ", b"")

@@ -32,13 +32,19 @@ class Transcript:
     spans: list[Span] = field(default_factory=list)
 
 
-def transcript_of(items: Sequence[Any]) -> Transcript:
-    """Return the messages that items say."""
+def transcript_of(items: Sequence[Any], summaries: tuple[str, ...] = ()) -> Transcript:
+    """Return the messages that items say.
+
+    summaries: beginnings of user messages that are a program's summary: not what its user said, but
+    what stands for the answers before it.
+    """
     out = Transcript()
     run: list[Json] = []
     for at, item in enumerate(items):
         said = message_of(item)
         if said is not None:
+            if summaries and is_summary(said, summaries):
+                said = {"role": "assistant", "content": said["content"]}
             _end_run(run, at, out)
             out.messages.append(said)
             out.spans.append((at, at + 1))
@@ -46,6 +52,15 @@ def transcript_of(items: Sequence[Any]) -> Transcript:
             run.append(item)
     _end_run(run, len(items), out)
     return out
+
+
+def is_summary(message: Json, summaries: tuple[str, ...]) -> bool:
+    """Tell whether a message is a program's own summary."""
+    content = message["content"]
+    if isinstance(content, list) and content:
+        content = content[0].get("text")
+    user = message["role"] == "user"
+    return user and isinstance(content, str) and content.lstrip().startswith(summaries)
 
 
 def message_of(item: Any) -> Json | None:

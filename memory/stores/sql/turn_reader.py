@@ -70,7 +70,8 @@ class SnapshotQuery:
     """What a turn asks the store.
 
     explicit: name of the conversation, if the client gave one. request: key of the request among
-    its retries. room: bytes of stored history that fit the model's window.
+    its retries. room: bytes of stored history that fit the model's window. resends: see
+    `TurnRequest`.
     """
 
     scope: Scope
@@ -79,6 +80,7 @@ class SnapshotQuery:
     explicit: str | None = None
     request: bytes | None = None
     room: int = server_history.MAX_HISTORY_BYTES
+    resends: bool = False
 
 
 @dataclass(slots=True)
@@ -149,7 +151,7 @@ def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot:
     if ask.explicit:
         out.conversation = find_conversation(conn, scope_id, ask.explicit)
     line = out.conversation
-    if line and line.head and turn.newest < 0 and not line.resent:
+    if line and line.head and turn.newest < 0 and not (line.resent or ask.resends):
         out.turn = turn = _prepend_kept_history(conn, out, line.head, ask)
     node, at = recognise(turn, ask.scope.is_named, NodeRows(conn, scope_id))
     if node:

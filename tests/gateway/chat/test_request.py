@@ -9,7 +9,8 @@ import pytest
 
 from gateway.auth.authenticator import Principal
 from gateway.auth.user_resolver import UserResolver
-from gateway.chat.request import read_turn_input, retry_signals
+from gateway.chat.request import read_turn_input
+from gateway.chat.request_headers import retry_signals
 from gateway.config.settings import Settings
 from gateway.errors import (
     BadRequest,
@@ -23,6 +24,7 @@ from gateway.http.parse_cache import RequestParseCache
 from gateway.http.request_weight import TooHeavy
 from gateway.routing.router import Route
 from gateway.state import REQUEST_ID
+from gateway.wires.client_profiles import ClientProfiles
 from memory.errors import StoreUnavailable
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
@@ -75,6 +77,7 @@ def gateway():
         prefixes=RequestParseCache(),
         router=Models(),
         names=UserResolver(Settings()),
+        clients=ClientProfiles(Settings()),
         background=SimpleNamespace(matches=lambda messages: False),
     )
 

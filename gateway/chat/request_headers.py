@@ -1,0 +1,58 @@
+"""What a client says in its headers: the agent, the conversation, and that it retries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gateway.auth.authenticator import Principal
+from gateway.auth.user_resolver import header_text
+from gateway.errors import BadRequest, Forbidden
+from gateway.wires.client_profiles import CONVERSATION_CHARACTERS, ClientProfile
+
+AGENT_CHARACTERS = 256
+
+Headers = Mapping[bytes, bytes]
+
+
+def agent_of(headers: Headers) -> str:
+    """Return the request's agent. Raises BadRequest."""
+    agent = header_text(headers, b"x-memory-agent") or "default"
+    if len(agent) > AGENT_CHARACTERS:
+        raise BadRequest(
+            f"X-Memory-Agent has {len(agent)} characters; at most {AGENT_CHARACTERS} are allowed.",
+            param="x-memory-agent",
+        )
+    return agent
+
+
+def conversation_of(
+    headers: Headers, principal: Principal, user: str | None, program: ClientProfile | None
+) -> tuple[str | None, bool]:
+    """Return the conversation that is named, and whether only the client's program names it.
+
+    program: None where its word does not count. Raises BadRequest, Forbidden.
+    """
+    nobody = user is None and not principal.trusted
+    name = header_text(headers, b"x-memory-conversation")
+    if not name:
+        found = "" if program is None or nobody else program.conversation(headers)
+        return found or None, bool(found)
+    if len(name) > CONVERSATION_CHARACTERS:
+        raise BadRequest(
+            f"X-Memory-Conversation has {len(name)} characters; at most "
+            f"{CONVERSATION_CHARACTERS} are allowed.",
+            param="x-memory-conversation",
+        )
+    if nobody:
+        raise Forbidden("X-Memory-Conversation needs a named user or a trusted key.")
+    return name, False
+
+
+def retry_signals(headers: Headers) -> tuple[str, bool]:
+    """Return the idempotency key, and whether the client says that it tried before.
+
+    A key says so, and so does the count that OpenAI's SDKs send.
+    """
+    key = headers.get(b"idempotency-key", b"").decode("latin-1")
+    count = headers.get(b"x-stainless-retry-count", b"0")
+    return key, bool(key) or (count.isdigit() and bool(count.strip(b"0")))
