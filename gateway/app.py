@@ -58,7 +58,10 @@ from memory import (
     Worker,
     is_installed,
 )
+from memory.context.summary import PROMPT as SUMMARY_PROMPT
+from memory.core.blocks import INSTRUCTION
 from memory.jobs import extraction, maintenance, reflection, summarization
+from memory.jobs.fact_prompt import PROMPT as EXTRACTION_PROMPT
 
 if TYPE_CHECKING:
     import httpx
@@ -210,12 +213,18 @@ def _policy(settings: Settings) -> Policy:
     blocks = {
         b.label: Block(b.label, b.value, b.description, b.limit, b.read_only) for b in part.blocks
     }
+    prompts = part.prompts
     screen = Screen({**PATTERNS, **part.screen_patterns} if part.screen else {})
     return Policy(
         blocks,
-        EpochPolicy(part.cache_idle_seconds, live=part.placement == "live"),
+        EpochPolicy(
+            part.cache_idle_seconds,
+            live=part.placement == "live",
+            instruction=prompts.instruction or INSTRUCTION,
+        ),
         part.read_deadline_ms / 1000,
         summary_seconds=part.summary_seconds,
+        summary_prompt=prompts.summary or SUMMARY_PROMPT,
         ahead=part.summarize_ahead,
         reflect=reflection.ReflectionSchedule(part.reflect.every_turns, part.reflect.idle_seconds),
         extraction=ExtractionRules(
@@ -223,7 +232,8 @@ def _policy(settings: Settings) -> Policy:
             part.extraction.idle_seconds,
             part.extraction.instructions,
             part.extraction.categories,
-            screen=screen,
+            prompts.extraction or EXTRACTION_PROMPT,
+            screen,
         ),
         screen=screen,
         model_blocks=part.model_blocks,
@@ -238,7 +248,9 @@ def _register(worker: Worker, memory: Memory, background_model: BackgroundModelC
     maintenance.register(worker, memory.db, retention, memory.retrieval)
     worker.register(
         summarization.KIND,
-        summarization.summary_handler(memory.db, background_model),
+        summarization.summary_handler(
+            memory.db, background_model, lambda: memory.policy.summary_prompt
+        ),
         slow=True,
         small=True,
     )

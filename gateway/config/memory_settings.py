@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
+from string import Formatter
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from gateway.config.section import Section
 from memory import LABEL, RESERVED
@@ -64,6 +71,40 @@ def _pattern(text: str) -> str:
     return text
 
 
+PLACEHOLDERS = {
+    "instruction": {"tag"},
+    "summary": {"words"},
+    "extraction": {"categories", "instructions"},
+}
+
+
+class PromptSettings(Section):
+    """Texts in place of the shipped ones; empty: the shipped one."""
+
+    instruction: str = ""
+    summary: str = ""
+    extraction: str = ""
+
+    @field_validator("*")
+    @classmethod
+    def _has_its_placeholders(cls, text: str, info: ValidationInfo) -> str:
+        wanted = PLACEHOLDERS[info.field_name or ""]
+        try:
+            found = {name for _, name, _, _ in Formatter().parse(text) if name is not None}
+        except ValueError as e:
+            raise ValueError(f"{e}: write {{{{ and }}}} for braces that are no placeholder") from e
+        if text and found != wanted:
+            raise ValueError(
+                f"it has the placeholders {_names(found)}, and needs {_names(wanted)}; write "
+                "{{ and }} for other braces"
+            )
+        return text
+
+
+def _names(placeholders: set[str]) -> str:
+    return ", ".join(f"{{{name}}}" for name in sorted(placeholders)) or "none"
+
+
 class MemorySettings(Section):
     tools: Literal["always", "with_client_tools", "never"] = "always"
     ignore: tuple[Annotated[str, AfterValidator(_pattern)], ...] = ()
@@ -77,6 +118,7 @@ class MemorySettings(Section):
     placement: Literal["cache_stable", "live"] = "cache_stable"
     extract: Literal["off", "auto", "always"] = "auto"
     extraction: ExtractionSettings = ExtractionSettings()
+    prompts: PromptSettings = PromptSettings()
     conversations: Literal["all", "named"] = "all"
     model_blocks: bool = False
     screen: bool = True

@@ -29,7 +29,7 @@ from memory.context.fitted import (
     UncompactedMessages,
     message_size,
 )
-from memory.context.summary import Piece, length_of, pieces, summarise
+from memory.context.summary import Piece, SummaryRules, length_of, pieces, summarise
 from memory.context.tokens import TokenCounter, length
 from memory.context.window import (
     HARD,
@@ -358,8 +358,8 @@ class _Compactor:
                 context_budget.blocks,
                 context_budget.tag,
                 context_budget.edits,
-                summary=summary,
-                cut=link,
+                (link, summary),
+                context_budget.instruction,
             ),
             elide=self.elide,
         )
@@ -427,7 +427,7 @@ class _Compactor:
             before,
             [messages[i] for i in gone],
             allowance,
-            context_budget.seconds,
+            SummaryRules(context_budget.seconds, context_budget.prompt),
         )
         if gone and not coming:
             await context_budget.save(self.link(at - 1), text, len(gone))

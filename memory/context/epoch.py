@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from memory.conversation.matching import RequestHistory, TurnNode, locate_node
 from memory.conversation.messages import Json
-from memory.core.blocks import Block, compile_core, note
+from memory.core.blocks import INSTRUCTION, Block, compile_core, note
 from memory.ids import new_id
 
 Overlay = dict[str, str | None]
@@ -46,12 +46,14 @@ class EpochPolicy:
     """When epochs end.
 
     idle: seconds after which a provider's cache is assumed cold. note_chars: most characters of the
-    notes of one epoch. live: a new epoch for every request.
+    notes of one epoch. live: a new epoch for every request. instruction: what the core text begins
+    with.
     """
 
     idle: float = 300
     note_chars: int = 6000
     live: bool = False
+    instruction: str = INSTRUCTION
 
 
 @dataclass(slots=True)
@@ -99,12 +101,18 @@ def apply_overrides(base: Mapping[str, str], told: Mapping[str, str | None]) -> 
 
 
 def new_epoch(
-    blocks: Sequence[Block], tag: str, edits: int, *, summary: str = "", cut: bytes | None = None
+    blocks: Sequence[Block],
+    tag: str,
+    edits: int,
+    behind: tuple[bytes | None, str] = (None, ""),
+    instruction: str = INSTRUCTION,
 ) -> Epoch:
-    """Return a new epoch with these blocks, compiled now."""
-    return Epoch(
-        new_id("epoch"), compile_core(blocks, tag, summary), block_values(blocks), edits, cut
-    )
+    """Return a new epoch with these blocks, compiled now.
+
+    behind: link of the last evicted message, and the summary of them.
+    """
+    core = compile_core(blocks, tag, behind[1], instruction)
+    return Epoch(new_id("epoch"), core, block_values(blocks), edits, behind[0])
 
 
 @dataclass(slots=True)
@@ -130,10 +138,9 @@ def plan(
     if isinstance(placed, PlacementPlan):
         placed = _add_note(placed, turn, past.node, present, rules)
     if isinstance(placed, str):
-        cut, summary = present.behind or (None, "")
-        return PlacementPlan(
-            new_epoch(present.blocks, present.tag, present.edits, summary=summary, cut=cut), placed
-        )
+        behind = present.behind or (None, "")
+        epoch = new_epoch(present.blocks, present.tag, present.edits, behind, rules.instruction)
+        return PlacementPlan(epoch, placed)
     return placed
 
 
@@ -149,6 +156,8 @@ def _continue_epoch(  # noqa: C901 - a table of reasons, one after the other
         return "live placement"
     if node is None or epoch is None:
         return "new conversation"
+    if epoch.core and not epoch.core.startswith(rules.instruction.format(tag=present.tag)):
+        return "instruction changed"
     if epoch.edits != present.edits:
         return "edited outside the conversation"
     if present.at - node.at > rules.idle:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from memory.context.epoch import PlacementPlan
-from memory.context.summary import Complete
+from memory.context.summary import PROMPT, Complete
 from memory.context.tokens import TokenCounter
 from memory.context.window import (
     NOTHING_LEFT_OUT,
@@ -16,7 +16,7 @@ from memory.context.window import (
 from memory.conversation.history import Messages, PrefixInfo, Span
 from memory.conversation.matching import RequestHistory
 from memory.conversation.messages import EMPTY, Json, is_system
-from memory.core.blocks import Block
+from memory.core.blocks import INSTRUCTION, Block
 
 Kept = tuple[bytes, str]  # chain link of the last message a summary covers, and its text
 
@@ -31,7 +31,8 @@ class ContextBudget:
     budget: tokens for the prompt, None if the model's window is unknown. other: tokens of what is
     not a message (tools). load, save: access to the scope's stored summaries. seconds: timeout of a
     summary. coming: whether a summary of this conversation is being made. most: upper bound for the
-    request's tokens, None if only counting can tell.
+    request's tokens, None if only counting can tell. instruction: what the core text begins with.
+    prompt: for a summary.
     """
 
     counter: TokenCounter
@@ -47,6 +48,8 @@ class ContextBudget:
     seconds: float = 30
     coming: Callable[[], Awaitable[bool]] | None = None
     most: int | None = None
+    instruction: str = INSTRUCTION
+    prompt: str = PROMPT
 
     @property
     def certainly_fits(self) -> bool:

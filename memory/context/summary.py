@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from memory.context.tokens import estimate
 from memory.conversation.messages import Json, text_of
@@ -118,55 +118,73 @@ def _element(role: str, words: str, room: int) -> tuple[str, int]:
         words = words[: len(words) // 2]
 
 
-def summary_prompt(before: str, piece: Piece, tokens: int) -> list[Json]:
-    """Return the prompt for a summary of about `tokens` tokens. before: the summary so far."""
+def summary_prompt(before: str, piece: Piece, tokens: int, prompt: str = PROMPT) -> list[Json]:
+    """Return the prompt for a summary of about `tokens` tokens.
+
+    before: the summary so far. prompt: with the placeholder {words}.
+    """
     if (size := estimate(before)) > 3 * tokens // 2:
         before = before[: len(before) * 3 * tokens // (2 * size)]
     earlier = f"<earlier_summary>\n{escape(before)}\n</earlier_summary>\n" if before else ""
     conversation = "<conversation>\n" + "\n".join(piece) + "\n</conversation>"
     return [
-        {"role": "system", "content": PROMPT.format(words=tokens * 3 // 4)},
+        {"role": "system", "content": prompt.format(words=tokens * 3 // 4)},
         {"role": "user", "content": earlier + conversation},
     ]
 
 
-async def step(ask: Asked, before: str, piece: Piece, tokens: int, halved: int = 0) -> str:
+async def step(ask: Asked, before: str, piece: Piece, tokens: int, prompt: str = PROMPT) -> str:
     """Return the summary so far extended by one piece.
 
     Raises TooLong if the model accepts no part of the piece, Unusable if it returns no text, and
     what `ask` raises.
     """
-    try:
-        text = (await ask(summary_prompt(before, piece, tokens), tokens)).strip()
-    except TooLong:
-        if halved == HALVED or len(piece) < 2:
-            raise
-    else:
-        if not text:
-            raise Unusable("the summariser gave no text")
-        return text
-    middle = len(piece) // 2
-    for half in (piece[:middle], piece[middle:]):
-        before = await step(ask, before, half, tokens, halved + 1)
-    return before
+
+    async def extend(before: str, piece: Piece, halved: int) -> str:
+        try:
+            text = (await ask(summary_prompt(before, piece, tokens, prompt), tokens)).strip()
+        except TooLong:
+            if halved == HALVED or len(piece) < 2:
+                raise
+        else:
+            if not text:
+                raise Unusable("the summariser gave no text")
+            return text
+        middle = len(piece) // 2
+        for half in (piece[:middle], piece[middle:]):
+            before = await extend(before, half, halved + 1)
+        return before
+
+    return await extend(before, piece, 0)
+
+
+class SummaryRules(NamedTuple):
+    """How a summary is made: in at most so many seconds, asked for with this text."""
+
+    seconds: float
+    prompt: str = PROMPT
 
 
 async def summarise(
-    complete: Complete | None, before: str, evicted: Sequence[Json], tokens: int, timeout: float
+    complete: Complete | None,
+    before: str,
+    evicted: Sequence[Json],
+    tokens: int,
+    rules: SummaryRules,
 ) -> tuple[str, bool]:
     """Return (new summary, whether a model made it), in about `tokens` tokens.
 
     It merges the old summary with what is newly evicted. Without a model, or if it fails or takes
-    longer than `timeout` seconds: what was summarised by then, and the beginnings of the newest
+    longer than the rules allow: what was summarised by then, and the beginnings of the newest
     messages.
     """
     made = before
     if complete is not None:
         room, most = length_of(getattr(complete, "window", None), tokens)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(rules.seconds):
                 for piece in pieces(evicted, room):
-                    made = await step(complete, made, piece, most)
+                    made = await step(complete, made, piece, most, rules.prompt)
             if made != before:
                 return f"{made}\n{HINT}", True
         except Exception as e:  # any failure of a model leads to the fallback below

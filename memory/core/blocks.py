@@ -174,14 +174,16 @@ def remove_line(block: Block, line: str) -> Block:
     return rewrite_value(block, "\n".join(kept))
 
 
-def compile_core(blocks: Sequence[Block], tag: str, summary: str = "") -> str:
+def compile_core(
+    blocks: Sequence[Block], tag: str, summary: str = "", instruction: str = INSTRUCTION
+) -> str:
     """Return the core text: instruction, blocks, and the summary of evicted messages.
 
-    Empty if there are neither blocks nor a summary.
+    Empty if there are neither blocks nor a summary. instruction: with the placeholder {tag}.
     """
     if not blocks and not summary:
         return ""
-    parts = [INSTRUCTION.format(tag=tag)]
+    parts = [instruction.format(tag=tag)]
     if blocks:
         parts.append(f'<memory_blocks tag="{tag}">\n{elements(blocks)}\n</memory_blocks>')
     if summary:

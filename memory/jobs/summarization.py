@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, select
 
 from memory.context.compaction import SummaryTask
-from memory.context.summary import HINT, step
+from memory.context.summary import HINT, PROMPT, step
 from memory.conversation.messages import Json
 from memory.core.blocks import escape
 from memory.errors import TooLong, Unusable
@@ -48,11 +48,14 @@ def job_of(ahead: SummaryTask, conversation: int, model: str) -> QueuedJob:
     )
 
 
-def summary_handler(db: Database, model: BackgroundModel) -> Handler:
+def summary_handler(
+    db: Database, model: BackgroundModel, prompt: Callable[[], str] = lambda: PROMPT
+) -> Handler:
     """Return the job that makes and stores a summary, unless it exists.
 
     A retry continues after the last piece that was summarised. A piece that no model can summarise
-    is left out, with a line that says so; the following ones continue from there.
+    is left out, with a line that says so; the following ones continue from there. prompt: with the
+    placeholder {words}.
     """
 
     async def run(job: QueuedJob) -> Effect | None:
@@ -68,25 +71,24 @@ def summary_handler(db: Database, model: BackgroundModel) -> Handler:
         left = payload["pieces"] if "pieces" in payload else [[escape(payload["text"])]]
         try:
             while left:
-                text = await step(ask, text, left[0], payload["tokens"])
+                text = await step(ask, text, left[0], payload["tokens"], prompt())
                 if left := left[1:]:
                     payload = {**payload, "pieces": left, "made": text}
                     await db.write(partial(advance, job=job, payload=payload), small=True)
         except (TooLong, Unusable) as e:
             if isinstance(e, Unusable) and job.held[1] < ANSWERS:
                 raise
-            log.warning(
-                "%d messages cannot be summarised (%s): they are left out",
-                payload["count"],
-                e,
-            )
-            text = (
-                f"{text.removesuffix(HINT).strip()}\n[{payload['count']} earlier messages were "
-                "left out.]"
-            ).strip()
+            text = _left_out(text, payload["count"], e)
         return lambda conn: _keep(conn, job, f"{text}\n{HINT}")
 
     return run
+
+
+def _left_out(summary: str, count: int, why: Exception) -> str:
+    """Return the summary with a line about the messages that no model summarised."""
+    log.warning("%d messages cannot be summarised (%s): they are left out", count, why)
+    said = f"[{count} earlier messages were left out.]"
+    return f"{summary.removesuffix(HINT).strip()}\n{said}".strip()
 
 
 def _read_request(conn: Connection, job: QueuedJob) -> tuple[BackgroundCall, str] | None:

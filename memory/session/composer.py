@@ -310,6 +310,8 @@ class Composer:
             turn.policy.summary_seconds,
             stored.is_coming,
             most,
+            turn.policy.rules.instruction,
+            turn.policy.summary_prompt,
         )
 
     def _trace_eviction(self, fitted: FittedContext) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from memory.context.epoch import EpochPolicy
-from memory.context.summary import Complete
+from memory.context.summary import PROMPT, Complete
 from memory.conversation.history import Messages
 from memory.core.autonomy import Decision
 from memory.core.blocks import Block
@@ -29,6 +29,7 @@ class Policy:
     read_deadline: float = 0.15
     start_wait: float = 5.0
     summary_seconds: float = 30.0
+    summary_prompt: str = PROMPT
     ahead: bool = False
     reflect: ReflectionSchedule = field(default_factory=ReflectionSchedule)
     extraction: ExtractionRules = field(default_factory=ExtractionRules)

@@ -246,11 +246,11 @@ async def test_after_a_refusal_the_next_plan_fits(data, told):
 
     It refuses once, or not even twice, and never again.
     """
-    refused = []
+    refused, roomy = [], 5000  # our tools and blocks count three times, too
 
     async def strict(seen, wire):
         true = 3 * size(seen.json)
-        if true <= WINDOW:
+        if true <= roomy:
             usage = {"prompt_tokens": true, "completion_tokens": 10, "total_tokens": true + 10}
             choice = {
                 "index": 0,
@@ -269,7 +269,7 @@ async def test_after_a_refusal_the_next_plan_fits(data, told):
             )
         refused.append(seen.json)
         text = (
-            f"maximum context length is {WINDOW} tokens. However, your messages resulted in "
+            f"maximum context length is {roomy} tokens. However, your messages resulted in "
             f"{true} tokens."
             if told
             else "maximum context length exceeded"
@@ -286,9 +286,10 @@ async def test_after_a_refusal_the_next_plan_fits(data, told):
             },
         )
 
+    config = {"models": {"m": {"targets": [{"provider": "openai"}], "context_window": roomy}}}
     async with (
         Model(strict) as up,
-        running(up.url, data, {**CONFIG, "memory.summarize_ahead": False}) as live,
+        running(up.url, data, {**config, "memory.summarize_ahead": False}) as live,
     ):
         history = long_chat(14)
         for i in range(12):

@@ -142,8 +142,7 @@ class Life(RuleBasedStateMachine):
                 list(blocks.values()),
                 store.scope.tag,
                 store.edits,
-                summary="so far",
-                cut=turn.chain.before(last),
+                (turn.chain.before(last), "so far"),
             )
             made.reason, made.notes, made.splices, made.places, made.note, made.told = (
                 "compaction",

@@ -176,9 +176,7 @@ async def test_a_cut_whose_summary_is_not_kept_gets_another_where_nothing_more_c
     messages = [*long_turn().messages[:30], {"role": "user", "content": "words " * 4000}]
     turn = RequestHistory.of(KEY, messages)
     shelf = Shelf(turn, 9)
-    plan = PlacementPlan(
-        new_epoch([], "tag", 0, summary="the fallback's", cut=turn.chain.link(29)), ""
-    )
+    plan = PlacementPlan(new_epoch([], "tag", 0, (turn.chain.link(29), "the fallback's")), "")
     fitted = await fit(turn, plan, room(turn, shelf, 2))
     assert fitted.cut == 29
     assert "SUMMARY to 9" in fitted.plan.epoch.core

@@ -13,7 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from memory.context.summary import HALVED, STEPS, length_of, pieces, summarise, summary_prompt
+from memory.context.summary import (
+    HALVED,
+    STEPS,
+    SummaryRules,
+    length_of,
+    pieces,
+    summarise,
+    summary_prompt,
+)
 from memory.context.tokens import estimate
 from memory.errors import TooLong
 from memory.jobs import summarization
@@ -29,6 +37,8 @@ TEXTS = {
     "emoji": "🙂🎉",
     "base64": "aGVsbG8gd29ybGQhIQ",
 }
+
+RULES = SummaryRules(30)
 
 
 class Model:
@@ -56,7 +66,7 @@ def said(count, words="some words about it ", times=20):
 @pytest.mark.parametrize("window", [1000, 4000, 32_000])
 async def test_no_prompt_of_a_summary_passes_its_models_window(kind, window):
     model = Model(window)
-    text, by_model = await summarise(model, "EARLIER " * 300, said(3000, TEXTS[kind]), 1200, 30)
+    text, by_model = await summarise(model, "EARLIER " * 300, said(3000, TEXTS[kind]), 1200, RULES)
     assert by_model
     assert text.startswith("SUMMARY")
     assert max(size for size, _ in model.asked) <= window
@@ -65,7 +75,7 @@ async def test_no_prompt_of_a_summary_passes_its_models_window(kind, window):
 
 async def test_a_long_chat_is_summarised_from_its_beginning_to_its_end():
     model = Model(4000)
-    await summarise(model, "", said(400), 300, 30)
+    await summarise(model, "", said(400), 300, RULES)
     numbers = [int(n) for _, asked in model.asked for n in re.findall(r"\bm(\d+) ", asked)]
     assert numbers == sorted(numbers)
     assert numbers[0] == 0
@@ -74,7 +84,7 @@ async def test_a_long_chat_is_summarised_from_its_beginning_to_its_end():
 
 async def test_an_overflow_is_never_asked_again_unchanged():
     model = Model(1500, told=False)
-    _, by_model = await summarise(model, "", said(60), 100, 30)
+    _, by_model = await summarise(model, "", said(60), 100, RULES)
     assert by_model
     prompts = [asked for _, asked in model.asked]
     assert len(set(prompts)) == len(prompts)
@@ -82,7 +92,7 @@ async def test_an_overflow_is_never_asked_again_unchanged():
 
 async def test_a_model_that_takes_nothing_is_asked_a_few_times():
     model = Model(0, told=False)
-    text, by_model = await summarise(model, "EARLIER", said(60), 100, 30)
+    text, by_model = await summarise(model, "EARLIER", said(60), 100, RULES)
     assert not by_model
     assert "EARLIER" in text
     assert len(model.asked) <= HALVED + 1
@@ -95,7 +105,7 @@ async def test_what_was_summarised_before_the_time_was_over_is_kept():
                 await asyncio.sleep(30)
             return await super().__call__(messages, max_tokens)
 
-    text, by_model = await summarise(Slow(2000), "", said(200), 100, 0.5)
+    text, by_model = await summarise(Slow(2000), "", said(200), 100, SummaryRules(0.5))
     assert not by_model
     assert "SUMMARY 1" in text
 
