@@ -105,11 +105,13 @@ class ResponsesEnding(StreamEnding):
             "status": "failed",
             "error": fault,
         }
-        return b"event: response.failed\n" + frame(
-            encode(
-                {"type": "response.failed", "sequence_number": self._number + 1, "response": failed}
-            )
-        )
+        told = {
+            "type": "response.failed",
+            "sequence_number": self._number + 1,
+            "response": failed,
+            "error": fault,  # which OpenAI's own clients raise on: of the response's they do not
+        }
+        return b"event: response.failed\n" + frame(encode(told))
 
 
 class MessagesEnding(StreamEnding):

@@ -10,6 +10,7 @@ import sys
 URL, MODE, USER, WHICH = sys.argv[1:5]
 HEADERS = {"X-Memory": MODE, "X-Memory-User": USER}
 TOLD, ASKED, WEATHER = "I like tea.", "What do I like?", "What is the weather in Oslo?"
+BREAK_OFF = "Break off, please."
 CITIES = []
 
 
@@ -113,10 +114,59 @@ async def langchain(prompt):
     return found["messages"][-1].text
 
 
+async def read_openai_raw():
+    async for _ in await client().responses.create(model="m", input=BREAK_OFF, stream=True):
+        pass
+
+
+async def read_openai_chained():
+    async with client().responses.stream(model="m", input=BREAK_OFF) as stream:
+        async for _ in stream:
+            pass
+        await stream.get_final_response()
+
+
+async def read_agents():
+    await agents_streamed(BREAK_OFF)
+
+
+async def read_agents_streamed():
+    await agents_streamed(BREAK_OFF)
+
+
+async def read_pydantic_ai():
+    from pydantic_ai import Agent
+    from pydantic_ai.models.openai import OpenAIResponsesModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    model = OpenAIResponsesModel("m", provider=OpenAIProvider(openai_client=client()))
+    async with Agent(model).run_stream(BREAK_OFF) as answer:
+        async for _ in answer.stream_text():
+            pass
+
+
+async def read_langchain():
+    from langchain_openai import ChatOpenAI
+
+    options = {"base_url": URL, "api_key": "sk-sentinel-4f1d", "default_headers": HEADERS}
+    async for _ in ChatOpenAI(model="m", use_responses_api=True, **options).astream(BREAK_OFF):
+        pass
+
+
+async def fault():
+    """What a stream that breaks off ends in."""
+    try:
+        await globals()[f"read_{WHICH}"]()
+    except Exception as e:
+        return f"{type(e).__name__}: {e}"
+    return "nothing was raised"
+
+
 async def main():
     ask = globals()[WHICH]
     facts = {"scene": "all", "told": await ask(TOLD), "asked": await ask(ASKED)}
     facts["weather"] = await ask(WEATHER)
+    facts["fault"] = await fault()
     print(json.dumps({**facts, "cities": CITIES}))
 
 
