@@ -44,13 +44,16 @@ from gateway.upstream.factory import ConnectionOptions, connection_options
 from gateway.usage.log import UsageLog
 from gateway.wire.ui_prompts import UiPromptDetector
 from memory import (
+    PATTERNS,
     Block,
     ChromaIndex,
     Database,
     EpochPolicy,
+    ExtractionRules,
     Memory,
     OnnxEmbed,
     Policy,
+    Screen,
     SemanticSearch,
     Worker,
     is_installed,
@@ -207,6 +210,7 @@ def _policy(settings: Settings) -> Policy:
     blocks = {
         b.label: Block(b.label, b.value, b.description, b.limit, b.read_only) for b in part.blocks
     }
+    screen = Screen({**PATTERNS, **part.screen_patterns} if part.screen else {})
     return Policy(
         blocks,
         EpochPolicy(part.cache_idle_seconds, live=part.placement == "live"),
@@ -214,6 +218,15 @@ def _policy(settings: Settings) -> Policy:
         summary_seconds=part.summary_seconds,
         ahead=part.summarize_ahead,
         reflect=reflection.ReflectionSchedule(part.reflect.every_turns, part.reflect.idle_seconds),
+        extraction=ExtractionRules(
+            part.extraction.every_turns,
+            part.extraction.idle_seconds,
+            part.extraction.instructions,
+            part.extraction.categories,
+            screen=screen,
+        ),
+        screen=screen,
+        model_blocks=part.model_blocks,
     )
 
 
@@ -231,7 +244,12 @@ def _register(worker: Worker, memory: Memory, background_model: BackgroundModelC
     )
     worker.register(
         extraction.KIND,
-        extraction.extraction_handler(memory.db, background_model, lambda: memory.policy.blocks),
+        extraction.extraction_handler(
+            memory.db,
+            background_model,
+            lambda: memory.policy.blocks,
+            lambda: memory.policy.extraction,
+        ),
         slow=True,
     )
     worker.register(

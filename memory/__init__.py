@@ -24,8 +24,10 @@ if TYPE_CHECKING:
         conversation_key,
     )
     from memory.conversation.messages import is_system, keyed_hash, text_of
+    from memory.core.autonomy import decide
     from memory.core.blocks import LABEL, RESERVED, Block, without_spans
     from memory.core.edits import BlockEdit, Edit
+    from memory.core.screen import PATTERNS, Screen
     from memory.embed.base import Embed, EmbedRefused, EmbedUnavailable
     from memory.embed.onnx import OnnxEmbed, is_installed
     from memory.errors import (
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     )
     from memory.ids import new_id
     from memory.jobs.background_model import BackgroundCall, BackgroundModel
+    from memory.jobs.fact_prompt import ExtractionRules
     from memory.jobs.reflection import ReflectionSchedule
     from memory.jobs.worker import Worker
     from memory.management.conversations import ConversationName
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from memory.scope import Scope
     from memory.search.query import iso, parse_time
     from memory.service import Memory
+    from memory.session.policies import MODES, strictest
     from memory.session.request import Policy, TurnRequest
     from memory.session.session import Session
     from memory.stores.chroma import ChromaIndex
@@ -74,6 +78,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LABEL",
+    "MODES",
+    "PATTERNS",
     "RESERVED",
     "AmbiguousName",
     "ApplicationTables",
@@ -97,6 +103,7 @@ __all__ = [
     "EmbedUnavailable",
     "EpochPolicy",
     "Erased",
+    "ExtractionRules",
     "FoundConversation",
     "ImportLimits",
     "ImportManifest",
@@ -118,6 +125,7 @@ __all__ = [
     "QuickRead",
     "ReflectionSchedule",
     "Scope",
+    "Screen",
     "SearchQuery",
     "SemanticSearch",
     "Session",
@@ -136,12 +144,14 @@ __all__ = [
     "Worker",
     "array_elements",
     "conversation_key",
+    "decide",
     "is_installed",
     "is_system",
     "iso",
     "keyed_hash",
     "new_id",
     "parse_time",
+    "strictest",
     "text_of",
     "without_spans",
 ]
@@ -160,8 +170,10 @@ _HOMES = {
         "conversation_key",
     ),
     "memory.conversation.messages": ("is_system", "keyed_hash", "text_of"),
+    "memory.core.autonomy": ("decide",),
     "memory.core.blocks": ("Block", "LABEL", "RESERVED", "without_spans"),
     "memory.core.edits": ("BlockEdit", "Edit"),
+    "memory.core.screen": ("PATTERNS", "Screen"),
     "memory.embed.base": ("Embed", "EmbedRefused", "EmbedUnavailable"),
     "memory.embed.onnx": ("OnnxEmbed", "is_installed"),
     "memory.errors": (
@@ -183,9 +195,11 @@ _HOMES = {
     ),
     "memory.ids": ("new_id",),
     "memory.jobs.background_model": ("BackgroundCall", "BackgroundModel"),
+    "memory.jobs.fact_prompt": ("ExtractionRules",),
     "memory.jobs.reflection": ("ReflectionSchedule",),
     "memory.jobs.worker": ("Worker",),
     "memory.management.conversations": ("ConversationName",),
+    "memory.session.policies": ("MODES", "strictest"),
     "memory.retrieval.retriever": ("SemanticSearch", "VectorIndex"),
     "memory.scope": ("Scope",),
     "memory.search.query": ("iso", "parse_time"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -51,6 +51,12 @@ class Export(ExportLine, tag="export"):
 
     version: Count = 1
     user: Told = ""
+
+
+class PolicyLine(ExportLine, tag="policy"):
+    """What the memory may do for the user, of all agents."""
+
+    memory: Literal["full", "read", "write", "off"]
 
 
 class BlockLine(ExportLine, tag="block"):
@@ -148,6 +154,7 @@ class ExportEnd(ExportLine, tag="end"):
 
 Any_Line = (
     Export
+    | PolicyLine
     | BlockLine
     | VersionLine
     | PassageLine

@@ -31,11 +31,13 @@ from memory.session.conversation_cache import (
     named_conversation_key,
 )
 from memory.session.in_flight import InFlight
+from memory.session.model_records import ModelRecords
+from memory.session.policies import UserPolicies
 from memory.session.recovery_log import RecoveryLog
 from memory.session.request import Policy, TurnRequest
 from memory.session.session import Session, begin_session
 from memory.session.store_deadline import TURN_SECONDS, StoreDeadline
-from memory.stores.sql import scopes, turn_reader, turn_writer
+from memory.stores.sql import model_records, scopes, turn_reader, turn_writer
 from memory.stores.sql.database import Database
 from memory.stores.sql.server_history import MAX_HISTORY_BYTES
 
@@ -95,10 +97,12 @@ class Memory:
         self.counters: dict[str, TokenCounter] = {}
         self.lines = ConversationCache(db)
         self.seen = DigestCache()
+        self.policies = UserPolicies(db)
         self.scopes: Cache[tuple[str, str | None, str], Scope] = Cache(
             SCOPES_BYTES, SCOPES_EACH, lambda name, _: sum(map(getsizeof, name))
         )
         self.in_flight = InFlight()
+        self.models = ModelRecords()
         self.retrieval = Retriever(db, meaning, self.in_flight.nodes)
         self.spill = RecoveryLog(data / "spill.ndjson" if data else None, secret)
         self._ready = asyncio.Event()
@@ -127,6 +131,8 @@ class Memory:
                 )
                 self.spill.set_aside(record)
         self.spill.clear()
+        self.models.load(await self.db.read(model_records.load))
+        await self.policies.load()
         self.retrieval.indexing.start()
         self._ready.set()
 
@@ -173,6 +179,12 @@ class Memory:
         if time.monotonic() < self._closed_until:
             raise StoreUnavailable("the memory store failed repeatedly; trying again shortly")
 
+    async def user_policy(self, tenant: str, user: str) -> str:
+        """Return what the memory may do for a user, one of `MODES`. Raises StoreUnavailable."""
+        if not self.policies.loaded:
+            await self.wait_until_ready()
+        return await self.policies.find((tenant, user))
+
     async def begin(self, ask: TurnRequest) -> Session:
         """Read what the request needs, within the deadline, and compose its prompt.
 
@@ -217,6 +229,7 @@ class Memory:
                 self.retrieval,
                 self.spill,
                 self.counter(ask.tokenizer),
+                self.models,
             )
             return await begin_session(start_turn(services, ask, snapshot, attempt, policy))
         except BaseException:

@@ -16,7 +16,17 @@ import msgspec
 from sqlalchemy import Connection
 
 from memory.conversation.messages import Json
-from memory.core.blocks import Block, append_line, escape, replace_text, rewrite_value
+from memory.core.blocks import (
+    Block,
+    append_line,
+    escape,
+    has_line,
+    new_block,
+    remove_line,
+    replace_text,
+    rewrite_value,
+)
+from memory.core.screen import Screen, receipt
 from memory.core.tool_definitions import HABITS, OURS, SEARCHES
 from memory.errors import BadArguments, MemoryFault, ToolError
 from memory.search import decay
@@ -48,6 +58,9 @@ TOO_MANY_CALLS = (
 )
 
 
+UNKNOWN_ID = "No stored detail has the id {!r}. Search, and give the id of a hit."
+
+
 Arguments = dict[str, Any]
 
 
@@ -67,7 +80,7 @@ class ToolContext:
 
     seen: label to the version that the model was shown, updated by its own edits. skip: the node of
     this request, whose messages are not "earlier". within: the conversation's end for an unnamed
-    user.
+    user. model_blocks: whether the model may make blocks.
     """
 
     scope_id: int
@@ -82,6 +95,8 @@ class ToolContext:
     inserted: list[int] = field(default_factory=list)
     actor: str = "model"
     found: list[int] = field(default_factory=list)  # keys of passages that a search returned
+    screen: Screen = field(default_factory=Screen)
+    model_blocks: bool = False
 
 
 @dataclass(slots=True)
@@ -163,21 +178,36 @@ def _run_edit(conn: Connection, call: ToolCall, context: ToolContext, seen: dict
     if call.name not in context.allowed:
         raise BadArguments("Memory cannot be changed in this request.")
     arguments = parse_arguments(call)
-    if call.name == "archival_memory_insert":
-        return _insert(conn, arguments, context)
+    left_out = receipt(context.screen.mask_arguments(arguments))
+    if (change := PASSAGE_EDITS.get(call.name)) is not None:
+        return change(conn, arguments, context) + left_out
+    if call.name == "memory_forget":
+        return _forget(conn, call, arguments, context)
+    return _edit_block(conn, call, arguments, context, seen) + left_out
+
+
+def _edit_block(
+    conn: Connection,
+    call: ToolCall,
+    arguments: Arguments,
+    context: ToolContext,
+    seen: dict[str, int],
+) -> str:
     label = _text(arguments, "label")
     before = block_rows.all_of(conn, context.shelf)
     how = _edit_function(call.name, arguments, label, seen)
 
     def edit(found: Block | None) -> Block:
+        if found is None and context.model_blocks and call.name == "core_memory_append":
+            found = new_block(label, len(before))
         return how(block_rows.require_block(found, label, before))
 
     source = block_rows.EditSource(context.actor, context.request_id, call.id)
     now = block_rows.edit(conn, context.shelf, label, edit, source)
     assert now is not None  # noqa: S101 - these edits never delete
-    if now == before[label]:
+    if now == before.get(label):
         return f"Already there: {label} is unchanged ({len(now.value)}/{now.limit} characters)."
-    if seen.get(label, -1) == before[label].version:
+    if label not in before or seen.get(label, -1) == before[label].version:
         seen[label] = now.version
     context.edited = True
     return f"Saved: {label} now holds {len(now.value)}/{now.limit} characters."
@@ -238,6 +268,52 @@ def _insert(conn: Connection, arguments: Arguments, context: ToolContext) -> str
     )
 
 
+def _update(conn: Connection, arguments: Arguments, context: ToolContext) -> str:
+    ident, content = _text(arguments, "id"), _text(arguments, "content")
+    old = passages.get(conn, [context.scope_id], ident)
+    if old is None:
+        raise BadArguments(UNKNOWN_ID.format(ident[:80]))
+    new = passages.NewPassage(content, old["tags"], old["type"], old["importance"], context.actor)
+    stored, _ = passages.add(conn, context.scope_id, new)
+    if any(s["id"] == old["id"] for s in stored):
+        return "Already stored: nothing was changed."
+    context.inserted += [s["key"] for s in stored]
+    fact_rows.set_aside(conn, context.scope_id, old["id"], context.actor, stored[0]["id"])
+    return f"Updated: {stored[0]['id']} now stands for {old['id']}."
+
+
+def _forget(conn: Connection, call: ToolCall, arguments: Arguments, context: ToolContext) -> str:
+    """Set aside the passage of this id or of exactly this text, or take such a line out of a
+    block.
+    """
+    name = next((n for n in ("text", "content") if arguments.get(n)), "id")
+    asked = _text(arguments, name)
+    for ident in (asked, passages.find_exact(conn, context.scope_id, asked)):
+        if ident and fact_rows.set_aside(conn, context.scope_id, ident, context.actor):
+            return "Forgotten: no search finds it any more. The user can have it restored."
+    blocks = block_rows.all_of(conn, context.shelf)
+    held = [b for b in blocks.values() if has_line(b, asked)]
+    if not held:
+        raise BadArguments(
+            f"Nothing stored has the id {asked!r:.80}, or reads exactly so. Search, and give the "
+            "id of a hit."
+        )
+    source = block_rows.EditSource(context.actor, context.request_id, call.id)
+    for block in held:
+        block_rows.edit(
+            conn,
+            context.shelf,
+            block.label,
+            lambda b: b and remove_line(b, asked),
+            source,
+        )
+    context.edited = True
+    return f"Forgotten: the line is gone from {', '.join(b.label for b in held)}."
+
+
+PASSAGE_EDITS = {"archival_memory_insert": _insert, "archival_memory_update": _update}
+
+
 async def _archival_search(arguments: Arguments, context: ToolContext) -> str:
     wanted = passages.PassageFilter(
         _query(arguments, context, _text(arguments, "query")), _tags(arguments)
@@ -247,6 +323,7 @@ async def _archival_search(arguments: Arguments, context: ToolContext) -> str:
     return _render_hits(
         [
             {
+                "id": h["id"],
                 "content": h["content"],
                 "time": iso(h["created_at"]),
                 **({"tags": h["tags"]} if h["tags"] else {}),

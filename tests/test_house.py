@@ -107,7 +107,9 @@ def test_no_parameter_is_a_bare_tuple_of_three():
 WIDE = {
     "Dispatcher": "one request on its way: who, where to, by when, what became of it",
     "GatewayState": "what the application is wired of",
+    "Key": "members of the API",
     "Interceptor": "one stream's state, each part used by one step",
+    "Memory": "the parts of a memory, and how its store fares",
     "MemorySettings": "a setting each",
     "Snapshot": "what one read finds",
     "TurnInput": "everything that a client can say, read once",
@@ -120,8 +122,11 @@ WIDE = {
 }
 REACHING = {
     "gateway.app": "the wiring",
+    "gateway.chat.request": "everything that a client can say, read once",
     "memory": "the public face",
     "memory.service": "opens all parts of a memory",
+    "memory.jobs.extraction": "reads turns, asks a model, writes blocks and passages",
+    "memory.session.context": "what the parts of a turn share",
     "memory.session.recorder": "writes what every part of a turn leaves",
     "memory.stores.sql.importer": "an import has lines of every kind",
 }

@@ -18,7 +18,7 @@ COVERED = {
     "contract/test_counters": "gateway.limits.counters gateway.limits.redis_counters",
     "contract/test_upstreams": """
         gateway.upstream.base gateway.upstream.anthropic gateway.upstream.azure
-        gateway.upstream.scripted gateway.routing.failures
+        gateway.upstream.scripted gateway.upstream.translated_body gateway.routing.failures
     """,
     "contract/test_wires": """
         gateway.upstream.connection_errors gateway.upstream.deadlines gateway.upstream.factory
@@ -37,6 +37,10 @@ COVERED = {
     """,
     "e2e/wire/test_request_messages": "gateway.wire.chat_request",
     "e2e/wire/test_headers": "gateway.http.response gateway.wire.headers",
+    "e2e/test_policies": """
+        gateway.chat.memory_mode gateway.management.policies memory.management.policies
+        memory.stores.sql.policies
+    """,
     "e2e/wire/test_clocks": "gateway.chat.opening gateway.chat.round_stream",
     "e2e/wire/test_other_endpoints": "gateway.http.paths gateway.server.middleware",
     "e2e/wire/test_other_relay": """
@@ -66,6 +70,14 @@ COVERED = {
     """,
     "e2e/responses/test_stored": """
         gateway.chat.stored_endpoint gateway.chat.stored_responses gateway.storage.responses
+    """,
+    "gateway/wire/bridge/test_responses_request": """
+        gateway.wire.bridge.chat_messages gateway.wire.bridge.chat_tools
+        gateway.wire.bridge.losses gateway.wire.bridge.responses_items
+    """,
+    "gateway/wire/bridge/test_chat_reply": """
+        gateway.wire.bridge.carried gateway.wire.bridge.messages_reply
+        gateway.wire.bridge.reply_stream gateway.wire.bridge.responses_reply
     """,
     "e2e/messages/test_count": "gateway.chat.count gateway.wires.messages.blocks",
     "e2e/messages/test_faults": "gateway.wires.messages.errors gateway.wires.messages.reply",
@@ -112,6 +124,7 @@ COVERED = {
     "gateway/wire/test_chat": "gateway.wire.merge",
     "memory/context/test_compaction": "memory.context.fitted",
     "memory/embed/test_onnx": "memory.embed.base",
+    "e2e/test_extraction": "memory.jobs.extraction_input memory.stores.sql.unread_turns",
     "memory/jobs/test_extraction": "memory.jobs.fact_prompt",
     "memory/jobs/test_maintenance_of_models": "memory.jobs.maintenance",
     "memory/context/test_summary": "memory.jobs.summarization",
@@ -119,6 +132,7 @@ COVERED = {
         memory.export_format memory.management.reading memory.management.renaming
         memory.stores.sql.exporter memory.stores.sql.rename_owner memory.stores.sql.scope_probe
     """,
+    "memory/session/test_model_records": "memory.stores.sql.model_records",
     "memory/session/test_recorder": """
         memory.session.context memory.session.request memory.session.turn_record
         memory.session.turn_store

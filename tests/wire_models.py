@@ -88,8 +88,15 @@ class WireModel(RawServer):
             return
         await wire.start_stream(f"x-request-id: up-{self.n}")
         for event in self.events(reply):
-            await wire.part(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+            await self.write_event(wire, event)
+        await self.write_end(wire)
         await wire.end()
+
+    async def write_event(self, wire: Wire, event: Json) -> None:
+        await wire.part(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+
+    async def write_end(self, wire: Wire) -> None:
+        """Write what follows the last event."""
 
     async def serve_other(self, seen: Seen, wire: Wire) -> bool:
         """Answer what is no turn; False for a turn."""

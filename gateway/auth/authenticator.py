@@ -29,7 +29,8 @@ UNLIMITED, UNBOUNDED = LimitSettings(), Budget()
 class Principal(msgspec.Struct, frozen=True):
     """Whom a key stands for. authorization: the client's own, to go upstream in own-key mode only.
 
-    paths: what it may reach on the relay beyond the stateless paths; None: everything.
+    paths: what it may reach on the relay beyond the stateless paths; None: everything. memory: the
+    mode that its requests have at most.
 
     A Struct, since a frozen dataclass of so many members takes six times as long to make.
     """
@@ -45,6 +46,7 @@ class Principal(msgspec.Struct, frozen=True):
     limits: LimitSettings = UNLIMITED
     budget: Budget = UNBOUNDED
     paths: tuple[str, ...] | None = None
+    memory: str = "full"
 
     @property
     def limited(self) -> bool:
@@ -171,6 +173,7 @@ class Authenticator:
             limits=key.limits,
             budget=key.budget,
             paths=key.paths,
+            memory=key.memory,
         )
 
 

@@ -43,7 +43,7 @@ async def _begin(
     gateway: GatewayState, request: TurnInput, forward: Dispatcher, path: str
 ) -> PassthroughProducer:
     """Compose what would be sent; return what asks the upstream."""
-    content, state, reason = request.raw, "off", "request" if request.asked_off else "background"
+    content, state, reason = request.raw, "off", request.off_reason
     if request.too_heavy:
         state, reason = "degraded", f"degraded: {request.too_heavy}"
     elif request.uses_memory:

@@ -14,7 +14,7 @@ from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.wire.chat import Json
-from memory import TurnRequest, keyed_hash
+from memory import TurnRequest, decide, keyed_hash
 
 SORTED = msgspec.json.Encoder(order="sorted")
 NOT_IDENTITY = ("messages", "input", "stream", "stream_options")  # members that a retry may change
@@ -26,6 +26,10 @@ async def ask_of(
     """Put a request as the memory is asked about it."""
     memory, body = gateway.settings.memory, request.body
     takes = capabilities_of(gateway, request.facts, body, target)
+    record = gateway.memory.models.of(target.label)
+    takes_tools = takes.searches and memory.tools != "never"
+    recall = decide(memory.recall, takes_tools=takes_tools, record=record)
+    extract = decide(memory.extract, takes_tools=takes_tools, record=record)
     return TurnRequest(
         scope=gateway.memory.scope(request.principal.tenant, request.user, request.agent),
         messages=request.facts.history,
@@ -37,7 +41,7 @@ async def ask_of(
         client_tools=body.get("tools"),
         offer=takes.tools,
         inject=takes.additions,
-        recall=memory.recall == "auto" or not takes.searches,
+        recall=recall.on,
         window=None if request.facts.manages_context else target.window,
         tokenizer=gateway.vocabularies.start_loading(target.tokenizer),
         max_output=request.max_output,
@@ -45,7 +49,9 @@ async def ask_of(
         rest=await _digest_rest(body, heavy=request.facts.history.heavy),
         idempotency=request.idempotency_key,
         certain=request.is_retry,
-        extract=memory.extract == "auto" and not takes.searches,
+        extract=extract.on,
+        unread=extract.on or extract.open,
+        decisions={"recall": recall, "extract": extract},
         size=len(request.raw),
     )
 

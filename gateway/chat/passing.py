@@ -50,7 +50,7 @@ def relay_turn(request: TurnInput, forward: Dispatcher) -> PassthroughProducer:
     state, reason = (
         ("degraded", f"degraded: {request.too_heavy}")
         if request.too_heavy
-        else ("off", "request" if request.asked_off else "background")
+        else ("off", request.off_reason)
     )
     query = query_of(request)
     status: Pairs = [(b"x-memory-status", state.encode()), (b"x-memory-reason", reason.encode())]

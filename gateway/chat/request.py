@@ -8,20 +8,16 @@ agent.
 from __future__ import annotations
 
 import time
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import msgspec
 
 from gateway.auth.authenticator import Principal
 from gateway.chat.body import BodySource, ReadBody, read_members
-from gateway.chat.request_headers import (
-    Headers,
-    agent_of,
-    conversation_of,
-    mode_of,
-    retry_signals,
-)
-from gateway.errors import BadRequest
+from gateway.chat.memory_mode import UNREADABLE, MemoryMode, lower, mode_at_most, mode_in_force
+from gateway.chat.request_headers import Headers, agent_of, conversation_of, retry_signals
+from gateway.errors import BadRequest, Unavailable
 from gateway.http.asgi import Receive
 from gateway.http.json_thread import run_by_weight
 from gateway.http.request_body import read_body
@@ -33,6 +29,7 @@ from gateway.wire.headers import merge_headers
 from gateway.wire.model_field import model_for_certain
 from gateway.wires.base import RequestFacts, WireFormat
 from gateway.wires.chat.format import CHAT
+from gateway.wires.client_profiles import ClientProfile
 
 
 class TurnInput(msgspec.Struct, frozen=True):
@@ -43,10 +40,10 @@ class TurnInput(msgspec.Struct, frozen=True):
     one in force, "off" for a chat UI's own prompts too. user: None where nobody is named.
     conversation: the one that the client names. resends: its program names it, and sends the
     history itself. too_heavy: why memory cannot look at the request in time, "" where it can.
-    agent, idempotency_key, is_retry (the client says that it tried before): empty where memory has
-    no part. wire: its format. found: what that says of it, None where the body was not read whole.
-    query: of its URL. chained: the stored response it goes on from, by the name that the client
-    knows.
+    off_reason: why its memory is off. agent, idempotency_key, is_retry (the client says that it
+    tried before): empty where memory has no part. wire: its format. found: what that says of it,
+    None where the body was not read whole. query: of its URL. chained: the stored response it goes
+    on from, by the name that the client knows.
 
     A Struct, since a dataclass of so many members takes six times as long to make.
     """
@@ -68,6 +65,7 @@ class TurnInput(msgspec.Struct, frozen=True):
     is_retry: bool
     wire: WireFormat
     found: RequestFacts | None
+    off_reason: str = ""
     query: bytes = b""
     resends: bool = False
     chained: str = ""
@@ -83,11 +81,6 @@ class TurnInput(msgspec.Struct, frozen=True):
     def uses_memory(self) -> bool:
         """Whether memory has a part in the answer."""
         return self.mode != "off" and not self.too_heavy
-
-    @property
-    def asked_off(self) -> bool:
-        """Whether the client asked for no memory, rather than its request being no turn."""
-        return self.found is None
 
     @property
     def messages(self) -> object:
@@ -162,26 +155,69 @@ async def read_turn_input(
     principal = gateway.keys.caller(headers)
     limit = int(gateway.settings.server.max_body_mib * 1024 * 1024)
     raw = await read_body(receive, headers, limit)
-    mode = mode_of(headers)
+    mode = mode_at_most(headers, principal)
     whose = principal.tenant, principal.key, headers.get(b"x-memory-user"), path_user
     client = gateway.clients.find(headers)
     source = BodySource(name, wire, client, whose)
-    read = await read_members(gateway, source, raw, whole=mode != "off")
+    read = await read_members(gateway, source, raw, whole=mode.name != "off")
     route = await _route(gateway, read, principal, raw)
     user = gateway.names.user(principal, headers, path_user, wire.identity(read.members))
-    mode = "off" if _is_utility(gateway, read, headers) else mode
-    conversation, resends = None, False
-    if mode != "off":
-        program = client if read.facts is not None else None
-        conversation, resends = conversation_of(headers, principal, user, program)
-    if read.too_heavy and (conversation or gateway.settings.memory.on_error == "fail"):
-        raise _memory_needed(read.too_heavy)
-    without = mode == "off" or read.too_heavy
+    asker = _Asker(principal, user, route, headers, client)
+    decided = await _decide(gateway, read, mode, asker)
+    without = decided.mode.name == "off" or decided.read.too_heavy
     signals = ("", "", False) if without else (agent_of(headers), *retry_signals(headers))
     asked = (name, principal, headers, path_user, raw, started, read.members)
-    found = (route, mode, user, conversation, read.too_heavy)
+    found = (route, decided.mode.name, user, decided.conversation, decided.read.too_heavy)
     query = scope.get("query_string", b"")
-    return TurnInput(*asked, *found, *signals, wire, read.facts, query, resends)
+    more = (decided.mode.off_reason, query, decided.resends)
+    return TurnInput(*asked, *found, *signals, wire, decided.read.facts, *more)
+
+
+class _Asker(NamedTuple):
+    """Who asks, for which model, and in which program."""
+
+    principal: Principal
+    user: str | None
+    route: Route
+    headers: Headers
+    client: ClientProfile
+
+
+class _Decided(NamedTuple):
+    """The mode in force, what counts of the body, and the conversation that is named.
+
+    resends: see `TurnInput`.
+    """
+
+    mode: MemoryMode
+    read: ReadBody
+    conversation: str | None = None
+    resends: bool = False
+
+
+async def _decide(
+    gateway: GatewayState, read: ReadBody, mode: MemoryMode, asker: _Asker
+) -> _Decided:
+    """Decide what memory may do. Raises BadRequest, Forbidden, Unavailable."""
+    principal, user, route, headers, client = asker
+    settings, heavy, unread = gateway.settings.memory, read.too_heavy, None
+    if _is_utility(gateway, read, headers):
+        return _Decided(MemoryMode("off", "background"), read)
+    try:
+        mode = await mode_in_force(gateway, mode, principal, route, user)
+    except Unavailable as e:
+        heavy, unread = UNREADABLE, e
+    if mode.name == "off":
+        return _Decided(mode, replace(read, facts=None, too_heavy=""))
+    program = client if read.facts is not None else None
+    conversation, resends = conversation_of(headers, principal, user, program)
+    if heavy and (conversation or settings.on_error == "fail"):
+        raise unread or _memory_needed(heavy)
+    if settings.conversations == "named" and user is not None and conversation is None:
+        mode = lower(mode, "read")
+    if mode.name == "off":
+        return _Decided(mode, replace(read, facts=None, too_heavy=""))
+    return _Decided(mode, replace(read, too_heavy=heavy) if heavy else read, conversation, resends)
 
 
 def _memory_needed(too_heavy: str) -> BadRequest:

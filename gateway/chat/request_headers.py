@@ -1,4 +1,4 @@
-"""What a client says in its headers: the mode, the agent, the conversation, and that it retries."""
+"""What a client says in its headers: the agent, the conversation, and that it retries."""
 
 from __future__ import annotations
 
@@ -9,20 +9,9 @@ from gateway.auth.user_resolver import header_text
 from gateway.errors import BadRequest, Forbidden
 from gateway.wires.client_profiles import CONVERSATION_CHARACTERS, ClientProfile
 
-MODES = ("full", "read", "write", "off")
 AGENT_CHARACTERS = 256
 
 Headers = Mapping[bytes, bytes]
-
-
-def mode_of(headers: Headers) -> str:
-    """Return the request's `X-Memory`. Raises BadRequest."""
-    mode = headers.get(b"x-memory", b"full").decode("latin-1").strip().lower()
-    if mode not in MODES:
-        raise BadRequest(
-            f"X-Memory is {mode[:40]!r}: use one of {', '.join(MODES)}.", param="x-memory"
-        )
-    return mode
 
 
 def agent_of(headers: Headers) -> str:

@@ -171,6 +171,11 @@ class RoundSender:
     def _note_sent(self, reply: CompletionReply) -> None:
         if self.injection is not Injection.NONE and not self.hidden.messages:
             self._session.remember_sent_prompt(reply.target.label, reply.messages)
+        if (lost := reply.incoming.lost) is not None:
+            dropped = f"; dropped: {', '.join(lost)}" if lost else ""
+            note = f"{reply.target.label} was sent a chat completion{dropped}"
+            notes = self._session.trace.notes
+            notes += [note] if note not in notes else []
 
     def _note_given_up(self, target: Target, rejected: bool) -> None:
         """Note that a target took the client's own body. rejected: our additions are why."""

@@ -163,7 +163,9 @@ class Turn:
         if keeper is not None and not self.session.is_recording:
             await keeper.save(self)
         beside = keeper.beside(self) if keeper is not None else None
-        outcome = TurnOutcome(answers, hidden, prove=True, explain=explain, beside=beside)
+        outcome = TurnOutcome(
+            answers, hidden, prove=True, explain=explain, beside=beside, served=self._by
+        )
         if not await self.session.finish(outcome):
             self._unrecorded = True
 

@@ -118,6 +118,11 @@ class Money(click.FloatRange):
     multiple=True,
     help="A relayed path it may use beyond the stateless ones, such as '/v1/files*'. Repeatable.",
 )
+@click.option(
+    "--memory",
+    type=click.Choice(["full", "read", "write", "off"]),
+    help="What its requests may do with memory at most.  [default: full]",
+)
 @click.option("--rpm", type=click.IntRange(0), help="Requests a minute.  [default: no limit]")
 @click.option("--tpm", type=click.IntRange(0), help="Tokens a minute.  [default: no limit]")
 @click.option(
@@ -182,6 +187,7 @@ def may(key: dict[str, Any]) -> str:
     )
     told += [] if key["models"] == ["*"] else [f"models {', '.join(key['models'])}"]
     told += [f"paths {', '.join(key['paths'])}"] if key["paths"] else []
+    told += [f"memory {key['memory']}"] if key["memory"] != "full" else []
     told += [f"{name} {key['limits'][name]}" for name in LIMITS if key["limits"][name]]
     return "; ".join(
         told

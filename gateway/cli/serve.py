@@ -167,10 +167,33 @@ def startup_lines(settings: Settings, url: str) -> list[str]:
         for name, provider in settings.providers.items()
     ]
     lines += [
-        f"  memory     {settings.data} ({settings.database.partition('+')[0].partition(':')[0]})"
+        f"  memory     {settings.data} ({settings.database.partition('+')[0].partition(':')[0]})",
+        *unasked_costs(settings),
     ]
     lines += [f"  warning    {text}" for text in warnings(settings)]
     return lines
+
+
+def unasked_costs(settings: Settings) -> list[str]:
+    """Return what the memory may spend without being asked."""
+    memory = settings.memory
+    whom = {
+        "auto": "for models that take no tools, or called none in their last 8 turns with them",
+        "always": "for every model",
+    }
+    out = []
+    if memory.extract in whom:
+        out.append(
+            f"  extract    {memory.extract}: {whom[memory.extract]}, "
+            f"{memory.summarizer or 'the same model'} reads what a user told in "
+            f"{memory.extraction.every_turns} turns, in one call of some 1,000 to 3,000 tokens"
+        )
+    if memory.recall in whom:
+        out.append(
+            f"  recall     {memory.recall}: {whom[memory.recall]}, at most 5 remembered "
+            "items, of 600 tokens together, are added to a message"
+        )
+    return out
 
 
 def warnings(settings: Settings) -> list[str]:

@@ -11,6 +11,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from gateway.config.section import Section
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
+MemoryMode = Literal["full", "read", "write", "off"]
 KEY_CHARACTERS = 16  # a shorter key could be guessed from its hash
 
 
@@ -36,6 +37,7 @@ class KeyGrant(Section):
     admin: bool = False
     models: tuple[str, ...] = ("*",)
     paths: tuple[str, ...] = ()
+    memory: MemoryMode = "full"
     limits: LimitSettings = LimitSettings()
     budget: Budget = Budget()
 

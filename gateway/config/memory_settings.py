@@ -49,6 +49,13 @@ class ReflectSettings(Section):
     idle_seconds: float = Field(0, ge=0)
 
 
+class ExtractionSettings(Section):
+    every_turns: int = Field(6, ge=1)
+    idle_seconds: float = Field(600, ge=0)
+    instructions: str = Field("", max_length=4000)
+    categories: dict[str, str] = Field(default_factory=dict)
+
+
 def _pattern(text: str) -> str:
     try:
         re.compile(text)
@@ -66,9 +73,16 @@ class MemorySettings(Section):
     explain_days: float = Field(7, ge=0)
     unnamed_days: float = Field(30, ge=0)
     on_error: Literal["bypass", "fail"] = "bypass"
-    recall: Literal["tools", "auto"] = "tools"
+    recall: Literal["tools", "auto", "always"] = "auto"
     placement: Literal["cache_stable", "live"] = "cache_stable"
-    extract: Literal["off", "auto"] = "off"
+    extract: Literal["off", "auto", "always"] = "auto"
+    extraction: ExtractionSettings = ExtractionSettings()
+    conversations: Literal["all", "named"] = "all"
+    model_blocks: bool = False
+    screen: bool = True
+    screen_patterns: dict[str, Annotated[str, AfterValidator(_pattern)]] = Field(
+        default_factory=dict
+    )
     embedder: str = "none"
     summarizer: str = ""
     summarize_ahead: bool = True

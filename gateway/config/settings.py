@@ -28,11 +28,12 @@ from pydantic import (
 
 from gateway.config.addresses import complete_url
 from gateway.config.clients import Clients
-from gateway.config.keys import Budget, KeyGrant, KeySettings, LimitSettings
+from gateway.config.keys import Budget, KeyGrant, KeySettings, LimitSettings, MemoryMode
 from gateway.config.memory_settings import BlockDefault, MemorySettings, ReflectSettings
 from gateway.config.section import Section
 from gateway.config.validation import describe_validation_errors
 from gateway.storage.key_probe import NONE, KeyCounts
+from gateway.wire.bridge.losses import DROPPED
 from gateway.wire.headers import may_forward
 
 __all__ = [
@@ -136,6 +137,8 @@ class ProviderSettings(Section):
     client_cert: str = ""
     http2: bool = False
     stream_usage: bool = True
+    wires: tuple[Literal["chat", "responses", "messages"], ...] = ()
+    drop: tuple[str, ...] = DROPPED
     api_version: str = ""
     default_max_tokens: int = Field(4096, gt=0)
 
@@ -165,6 +168,7 @@ class ModelSettings(Section):
     fallbacks: tuple[str, ...] = ()
     context_window: int | None = Field(None, gt=0)
     supports_tools: bool | None = None
+    memory: MemoryMode = "full"
     price: Price | None = None
 
 

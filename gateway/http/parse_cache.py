@@ -23,7 +23,7 @@ from gateway.http.pacing import rest
 from gateway.http.request_weight import check_values, check_weight
 from gateway.wire.chat import Json, decode, has_no_lone_surrogates
 from gateway.wire.chat_request import check_messages, check_model, parse
-from gateway.wire.json_weight import is_light
+from gateway.wire.json_weight import brackets, is_light
 from memory import Cache, Messages, PrefixInfo, SourceText, TextRange, array_elements
 
 STANDIN = f"mnemogate-{secrets.token_hex(16)}"
@@ -194,7 +194,7 @@ def _parse_new_part(
     check_messages(data, prefix.count)
     if heavy:
         check_weight(len(short), data["messages"])
-    if not has_no_lone_surrogates(short) or short.count(b"[") + short.count(b"{") > BRACKETS:
+    if not has_no_lone_surrogates(short) or brackets(short) > BRACKETS:
         span, new = None, NOWHERE
     elif known is None:
         span, new = _messages_span(body) if len(body) > MIN_PREFIX_BYTES else None, NOWHERE

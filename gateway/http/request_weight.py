@@ -15,7 +15,7 @@ import msgspec
 from gateway.errors import BadRequest
 from gateway.wire.chat import Json, decode
 from gateway.wire.chat_request import check_model, parse
-from gateway.wire.json_weight import is_readable
+from gateway.wire.json_weight import MOST_MEMBERS, is_readable
 from memory import text_of
 
 VALUES = 500_000  # JSON values in the new part of a body
@@ -76,7 +76,7 @@ def _member(name: str, raw: msgspec.Raw) -> Any:
 def check_values(text: bytes) -> None:
     """Raise TooHeavy if the text has more JSON values than are decoded in one step."""
     if not is_readable(text, VALUES):
-        raise TooHeavy(f"more than {VALUES} JSON values")
+        raise TooHeavy(f"more than {VALUES} JSON values, or {MOST_MEMBERS} members of one object")
 
 
 def check_weight(size: int, messages: Sequence[Json]) -> None:

@@ -90,6 +90,7 @@ async def put_block(desk: AtDesk, label: FromPath[str]) -> Response[schemas.Bloc
     new = await desk.asked(BlockPut)
     change = BlockEdit(new.value, new.description, new.limit, new.read_only)
     with translate_errors():
+        desk.memory.policy.screen.check("value", new.value)
         how = management.blocks.put_block(label, change, desk.hand().defaults)
     now = await _edit(desk, label, how)
     assert now is not None  # noqa: S101 - a put never deletes
@@ -104,6 +105,8 @@ async def put_block(desk: AtDesk, label: FromPath[str]) -> Response[schemas.Bloc
 async def patch_block(desk: AtDesk, label: FromPath[str]) -> Response[schemas.Block]:
     new = await desk.asked(BlockPatch)
     change = BlockEdit(new.value, new.description, new.limit, new.read_only)
+    with translate_errors():
+        desk.memory.policy.screen.check("value", new.value)
     now = await _edit(
         desk, label, management.blocks.patch_block(label, change, desk.hand().defaults)
     )

@@ -161,6 +161,7 @@ async def caller(
     principal = gateway.keys.manager(dict(request.scope["headers"]))
     if tenant is not None and tenant != principal.tenant and not principal.admin:
         raise Forbidden("Only an admin key may name a tenant with ?tenant=.", param="tenant")
+    _check_policy(principal, request.method)
     with translate_errors():
         await gateway.memory.wait_until_ready()
     found = ManagementRequest(request, principal, tenant)
@@ -175,6 +176,17 @@ async def caller(
             "Send a chat completion with it first."
         )
     return found
+
+
+def _check_policy(principal: Principal, method: str) -> None:
+    """Raise Forbidden for what the key's own policy does not allow."""
+    needed = "read" if method in ("GET", "HEAD") else "write"
+    if not principal.admin and principal.memory not in ("full", needed):
+        raise Forbidden(
+            f"The memory policy of this key is {principal.memory!r}: it may not {needed} a memory. "
+            "Use another key, or ask the operator.",
+            code="policy",
+        )
 
 
 async def desk(

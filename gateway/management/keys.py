@@ -196,6 +196,7 @@ def _to_schema(
         admin=grant.admin,
         models=list(grant.models),
         paths=list(grant.paths),
+        memory=grant.memory,
         limits=grant.limits.model_dump(),
         budget=grant.budget.model_dump(),
         source="made" if row else "config",

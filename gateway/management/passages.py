@@ -70,6 +70,7 @@ async def make_passage(desk: AtDesk) -> Page[Passage]:
     hand = desk.hand()
     with translate_errors():
         management.passages.check_passage(new.content, new.type, new.importance)
+        desk.memory.policy.screen.check("content", new.content)
     insert = NewPassage(
         new.content,
         new.tags,

@@ -10,7 +10,7 @@ import binascii
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody
@@ -170,6 +170,17 @@ class WholeConversation(Conversation, kw_only=True):
     messages: Page[Message]
 
 
+class PolicyPut(msgspec.Struct, forbid_unknown_fields=True):
+    """memory: what the memory may do for the user, at most."""
+
+    memory: Literal["full", "read", "write", "off"]
+
+
+class UserPolicy(msgspec.Struct):
+    memory: str
+    object: str = "policy"
+
+
 class Erased(msgspec.Struct):
     """A receipt: rows removed by kind."""
 
@@ -205,6 +216,7 @@ class Key(msgspec.Struct, kw_only=True):
     admin: bool
     models: list[str]
     paths: list[str]
+    memory: str
     limits: dict[str, int]
     budget: dict[str, float | str]
     source: str

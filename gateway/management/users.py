@@ -139,7 +139,8 @@ async def import_user(desk: AtDesk, importing: NamedDependency[Importing]) -> Im
     caller, hand = desk.caller, desk.hand("import")
     with importing.of(desk.scope.tenant):
         manifest = ImportManifest(
-            await caller.much(), ImportLimits(hand.defaults, desk.agent, caller.rows)
+            await caller.much(),
+            ImportLimits(hand.defaults, desk.agent, caller.rows, desk.memory.policy.screen),
         )
         with translate_errors():
             await manifest.examine()

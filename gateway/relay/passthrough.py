@@ -29,7 +29,7 @@ from gateway.routing.replies import EventReader, RawReply
 from gateway.routing.router import Target
 from gateway.upstream.base import UpstreamRequest, UpstreamResponse
 from gateway.wire.headers import Pairs, client_headers
-from gateway.wire.json_weight import MOST_VALUES, is_light, is_readable
+from gateway.wire.json_weight import MOST_MEMBERS, UNREADABLE, is_light, is_readable
 from gateway.wire.model_field import replace_model, usage_of
 from gateway.wire.multipart import is_form
 from gateway.wire.sse import COMMENT, DONE, SseEvent, frame
@@ -154,8 +154,7 @@ class PassthroughProducer:
     def _show_heavy(self, events: list[SseEvent]) -> bytes:
         if not all(is_readable(e.raw) for e in events):
             raise StreamIncomplete(
-                f"The stream broke off: the upstream sent an event of more than {MOST_VALUES} "
-                "values. Try again."
+                f"The stream broke off: the upstream sent an event of {UNREADABLE}. Try again."
             )
         return self._show(events)
 
@@ -234,19 +233,14 @@ def _usage(data: bytes) -> Any:
 def _with_target_model(body: bytes, model: str, content_type: bytes) -> bytes:
     """Put the target's name for the model into a request. Raises BadRequest."""
     if not is_form(content_type) and _is_endless(body):
-        raise BadRequest(
-            f"The body has more than {MOST_VALUES} JSON values, too many to replace its "
-            "`model`. Send fewer."
-        )
+        raise BadRequest(f"The body has {UNREADABLE}: too many to replace its `model`. Send fewer.")
     return replace_model(body, model, content_type)
 
 
 def _with_requested_model(body: bytes, model: str) -> bytes:
     """Put the name that was asked for into an answer. Raises UpstreamUnreachable."""
     if _is_endless(body):
-        raise UpstreamUnreachable(
-            f"The upstream answered with more than {MOST_VALUES} JSON values. Try again."
-        )
+        raise UpstreamUnreachable(f"The upstream answered with {UNREADABLE}. Try again.")
     return replace_model(body, model)
 
 
@@ -255,4 +249,4 @@ def _is_endless(body: bytes) -> bool:
 
     Numbers are no members, so embeddings pass.
     """
-    return body.count(b":") > MOST_VALUES and not is_readable(body)
+    return body.count(b":") > MOST_MEMBERS and not is_readable(body)

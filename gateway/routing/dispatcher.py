@@ -10,7 +10,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -51,6 +51,7 @@ from gateway.wire.chat import (
 )
 from gateway.wire.headers import (
     Pairs,
+    bridge_headers,
     client_headers,
     header_value,
     upstream_headers,
@@ -75,7 +76,8 @@ class Dispatcher:
     target. retries: tries after the first, over all targets and rounds. deadline: the loop's time
     by which all of it ends. request: its name, for the log. wire: the format of its rounds.
     writes_off_loop: its requests are long, and written whole.
-    query: of its URL, which its rounds have too.
+    query: of its URL, which its rounds have too. lost: what the newest round could not carry, see
+    `UpstreamResponse`.
     """
 
     route: Route
@@ -94,6 +96,7 @@ class Dispatcher:
     wire: WireFormat = CHAT
     writes_off_loop: bool = False
     query: str = ""
+    lost: Sequence[str] | None = None
     _written: bool = False
     _candidates: list[Candidate] = field(default_factory=list)
 
@@ -184,6 +187,7 @@ class Dispatcher:
         overhead = max(0.0, time.perf_counter() - started - self.waited) * 1000
         return [
             *who,
+            *bridge_headers(self.lost),
             (b"x-mnemogate-attempts", b"%d" % self.attempts),
             (b"x-mnemogate-overhead-ms", b"%.2f" % overhead),
         ]
@@ -302,6 +306,7 @@ class Dispatcher:
             if places is not None:
                 places.close()
             raise
+        self.lost = incoming.lost
         if places is not None:
             incoming.body = SlotBody(incoming.body, places.close)
         if incoming.is_events:

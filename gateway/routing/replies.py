@@ -22,7 +22,7 @@ from gateway.routing.router import Target
 from gateway.upstream.base import ANSWER_BYTES, ERROR_BYTES, UpstreamResponse
 from gateway.wire.chat import MalformedReply, encode
 from gateway.wire.headers import Pairs, client_headers
-from gateway.wire.json_weight import MOST_VALUES, is_light, is_readable
+from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
 from gateway.wire.placement import Piece
 from gateway.wire.sse import DONE, EventTooLarge, SseEvent, SseFramer
 from gateway.wire.stream_endings import error_of
@@ -95,7 +95,7 @@ async def _read_first_event(reply: CompletionReply, wire: WireFormat) -> None:
 def _readable(data: bytes, read: Callable[[bytes], Any]) -> Any:
     """Read an event's data, unless it has too many values. Raises MalformedReply."""
     if not is_light(data) and not is_readable(data):
-        raise MalformedReply(f"the upstream sent an event of more than {MOST_VALUES} values")
+        raise MalformedReply(f"the upstream sent an event of {UNREADABLE}")
     return read(data)
 
 

@@ -57,11 +57,13 @@ class Target:
 class Route:
     """The targets of a model.
 
-    tiers: the model's own targets, then those of each fallback. name: the requested model.
+    tiers: the model's own targets, then those of each fallback. name: the requested model. memory:
+    the mode that its requests have at most.
     """
 
     tiers: tuple[tuple[Target, ...], ...]
     name: str = ""
+    memory: str = "full"
 
     @property
     def targets(self) -> list[Target]:
@@ -137,7 +139,7 @@ class Router:
                 tiers.append(
                     tuple(t for t in self._targets(fallback, other[1]) if t.label not in taken)
                 )
-        return Route(tuple(filter(None, tiers)), name)
+        return Route(tuple(filter(None, tiers)), name, found[1].memory)
 
     def _targets(self, name: str, model: ModelSettings) -> tuple[Target, ...]:
         out = []

@@ -11,7 +11,7 @@ from litestar.types import ASGIApp
 
 from gateway.chat import endpoint
 from gateway.chat.endpoint import MemoryPath
-from gateway.chat.request_headers import mode_of
+from gateway.chat.memory_mode import mode_of
 from gateway.chat.stored_endpoint import StoredVerb
 from gateway.errors import ResourceNotFound
 from gateway.http.asgi import respond

@@ -7,18 +7,15 @@ Authorization, unless it is an OAuth token, which only works there.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
-from gateway.errors import BadRequest, StreamIncomplete
+from gateway.errors import BadRequest
 from gateway.http.json_thread import run_by_weight
-from gateway.http.pacing import PacedStream
 from gateway.upstream.base import (
     ANSWER_BYTES,
     ERROR_BYTES,
@@ -27,6 +24,7 @@ from gateway.upstream.base import (
     UpstreamRequest,
     UpstreamResponse,
 )
+from gateway.upstream.translated_body import Translation, translate_response
 from gateway.wire.anthropic.request import (
     BINDING,
     binds_thinking,
@@ -36,31 +34,12 @@ from gateway.wire.anthropic.request import (
 )
 from gateway.wire.anthropic.response import StreamedAnswer, WholeAnswer, answer, refusal
 from gateway.wire.chat import Json, decode, encode
-from gateway.wire.json_weight import LIGHT_BYTES, MOST_VALUES, is_readable
-from gateway.wire.sse import EventTooLarge
+from gateway.wire.json_weight import UNREADABLE, is_readable
 
 CHAT = "/chat/completions"
 VERSION = b"2023-06-01"
 OAUTH = b"sk-ant-oat"
 Facts = Callable[[str], Mapping[str, Any]]
-
-
-class TranslatedRequest(Protocol):
-    """Translates the bytes of a response as they arrive.
-
-    waiting: number of bytes that wait for the rest of their event or object.
-    """
-
-    @property
-    def waiting(self) -> int: ...
-
-    def feed(self, data: bytes) -> bytes:
-        """Take the next bytes, of any length; return what can be translated so far."""
-        ...
-
-    def end(self) -> bytes:
-        """Return the rest when no more bytes come."""
-        ...
 
 
 class _NativeRequest(NamedTuple):
@@ -104,7 +83,8 @@ class AnthropicUpstream:
         sent = replace(
             request, path=f"/messages{mark}{query}", content=asked.content, headers=headers
         )
-        return _translate_response(_with_request_id(await self._wire.send(sent)), asked)
+        incoming = _with_request_id(await self._wire.send(sent))
+        return translate_response(incoming, _into(incoming, asked))
 
     def _translate_request(self, original: bytes, request: UpstreamRequest) -> _NativeRequest:
         """Translate a request. Raises BadRequest."""
@@ -160,14 +140,7 @@ def _with_request_id(incoming: UpstreamResponse) -> UpstreamResponse:
     return incoming
 
 
-def _translate_response(incoming: UpstreamResponse, asked: _NativeRequest) -> UpstreamResponse:
-    headers = [(k, v) for k, v in incoming.headers if k.lower() != b"content-length"]
-    return UpstreamResponse(
-        incoming.status, headers, _TranslatedBody(incoming, _into(incoming, asked))
-    )
-
-
-def _into(incoming: UpstreamResponse, asked: _NativeRequest) -> TranslatedRequest:
+def _into(incoming: UpstreamResponse, asked: _NativeRequest) -> Translation:
     if not 200 <= incoming.status < 300:
         return WholeAnswer(refusal, ERROR_BYTES)
     created = int(time.time())
@@ -179,46 +152,11 @@ def _into(incoming: UpstreamResponse, asked: _NativeRequest) -> TranslatedReques
     return StreamedAnswer(created, asked.thoughts, asked.usage, is_readable)
 
 
-class _TranslatedBody:
-    """A translated response body.
-
-    An object, not a generator: closing one that was never iterated must work too.
-    """
-
-    def __init__(self, incoming: UpstreamResponse, into: TranslatedRequest) -> None:
-        self._incoming, self._into = incoming, into
-        self._pieces = PacedStream(incoming.body) if incoming.is_events else incoming.body
-        self._ended = False
-
-    def __aiter__(self) -> _TranslatedBody:
-        return self
-
-    async def __anext__(self) -> bytes:
-        out = b""
-        while not out:
-            if self._ended:
-                raise StopAsyncIteration
-            data = await anext(self._pieces, None)
-            self._ended = data is None
-            step = self._into.end if data is None else partial(self._into.feed, data)
-            try:
-                out = step() if self._into.waiting <= LIGHT_BYTES else await asyncio.to_thread(step)
-            except EventTooLarge as e:
-                raise StreamIncomplete(
-                    f"The stream broke off: the upstream sent {e}. Try again."
-                ) from e
-        return out
-
-    async def aclose(self) -> None:
-        self._ended = True
-        await self._incoming.close()
-
-
 def _object(data: bytes) -> Json:
     if not is_readable(data):
         raise BadRequest(
-            f"The body has more than {MOST_VALUES} JSON values, the limit of the translation "
-            "for this provider. Send fewer."
+            f"The body has {UNREADABLE}: that is the limit of the translation for this provider. "
+            "Send fewer."
         )
     try:
         body = decode(data)

@@ -71,12 +71,14 @@ class UpstreamRequest:
 class UpstreamResponse:
     """An upstream's response.
 
-    Iterate `body` to its end or call `close`, which frees the connection at once.
+    Iterate `body` to its end or call `close`, which frees the connection at once. lost: what of the
+    request could not be carried to a server of another format; None where it speaks the format.
     """
 
     status: int
     headers: Headers
     body: AsyncIterator[bytes]
+    lost: Sequence[str] | None = None
 
     def header(self, name: bytes) -> bytes | None:
         return next((v for k, v in self.headers if k.lower() == name), None)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from gateway.config.settings import ConfigError, Settings
 from gateway.models.facts import ModelFacts
-from gateway.upstream.anthropic import AnthropicUpstream
+from gateway.upstream.anthropic import AnthropicUpstream, Facts
 from gateway.upstream.azure import AzureUpstream
 from gateway.upstream.base import Upstream, Wire
+from gateway.upstream.bridged import BridgedUpstream, BridgeOptions, SpokenFormats
 from gateway.upstream.deadlines import Timeouts
 from gateway.upstream.openai import OpenAIUpstream
 
@@ -208,14 +209,31 @@ def open_wire(
 
 
 def build_upstreams(settings: Settings, wires: Mapping[str, Wire]) -> dict[str, Upstream]:
-    out: dict[str, Upstream] = {}
     facts = ModelFacts.load(facts_file()).of
-    for name, p in settings.providers.items():
-        timeouts = Timeouts(**p.timeouts.model_dump())
-        if p.kind == "azure":
-            out[name] = AzureUpstream(p.base_url, wires[name], timeouts, p.api_version)
-            continue
-        out[name] = OpenAIUpstream(p.base_url, wires[name], timeouts)
-        if p.kind == "anthropic":
-            out[name] = AnthropicUpstream(out[name], facts, p.default_max_tokens, p.api_version)
-    return out
+    return {
+        name: BridgedUpstream(
+            _open_server(p, wires[name], facts), _formats_of(p), _bridge_options(name, p)
+        )
+        for name, p in settings.providers.items()
+    }
+
+
+def _open_server(p: ProviderSettings, wire: Wire, facts: Facts) -> Upstream:
+    timeouts = Timeouts(**p.timeouts.model_dump())
+    if p.kind == "azure":
+        return AzureUpstream(p.base_url, wire, timeouts, p.api_version)
+    server = OpenAIUpstream(p.base_url, wire, timeouts)
+    if p.kind == "anthropic":
+        return AnthropicUpstream(server, facts, p.default_max_tokens, p.api_version)
+    return server
+
+
+def _formats_of(p: ProviderSettings) -> SpokenFormats:
+    own = ("chat", "messages") if p.kind == "anthropic" else ()
+    return SpokenFormats(p.wires or own)
+
+
+def _bridge_options(name: str, p: ProviderSettings) -> BridgeOptions:
+    newer = p.kind == "azure" or "//api.openai.com" in p.base_url
+    limit = "max_completion_tokens" if newer else "max_tokens"
+    return BridgeOptions(name, p.drop, limit, p.stream_usage)

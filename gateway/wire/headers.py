@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from urllib.parse import quote
 
@@ -186,3 +186,11 @@ def encode_user_header(name: str | None) -> bytes:
     if name is None:
         return b"none"
     return b"%6Eone" if name == "none" else quote(name, safe="").encode()
+
+
+def bridge_headers(lost: Sequence[str] | None) -> Pairs:
+    """Return what tells of a request that went as a chat completion. lost: what it has lost."""
+    if lost is None:
+        return []
+    told = [(b"x-mnemogate-dropped", ", ".join(lost).encode("ascii", "replace"))] if lost else []
+    return [(b"x-mnemogate-bridge", b"chat"), *told]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 from memory.conversation.history import string_end
 
 LIGHT_BYTES = 1 << 18  # that are read on the event loop
-
-
 LIGHT_VALUES = 10_000
-
-
 SURE_BYTES = 1 << 15  # so few are light, whatever they hold
-
-
-MOST_VALUES = 1_000_000  # read in one step of some 50 ms
+MOST_VALUES = 1_000_000  # read in one step of some 80 ms
+MOST_MEMBERS = 200_000  # of one object; a dictionary of so many takes some 60 ms
+USUAL_MEMBERS = 16  # of an object; no more is counted against the others
+COUNT_STEP_BYTES = 1 << 22
+SCAN_STEP_BYTES = 1 << 18
+_string = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_whole_strings = re.compile(rb'(?:[^"]*+"[^"\\]*+(?:\\.[^"\\]*+)*+")*+[^"]*+', re.DOTALL)
+UNREADABLE = f"more than {MOST_VALUES} JSON values, or {MOST_MEMBERS} members of one object"
 
 
 def is_light(text: bytes) -> bool:
@@ -24,22 +27,43 @@ def is_light(text: bytes) -> bool:
 
 def marks(text: bytes) -> int:
     """Count the commas and opening brackets: at least as many as there are values, but for one."""
-    return text.count(b",") + text.count(b"{") + text.count(b"[")
+    return count(text, b",") + brackets(text)
+
+
+def brackets(text: bytes) -> int:
+    """Count the opening brackets."""
+    return count(text, b"{") + count(text, b"[")
+
+
+def count(text: bytes, mark: bytes) -> int:
+    """Count a byte in a text, in steps: other threads run between two of them."""
+    steps = range(0, len(text), COUNT_STEP_BYTES)
+    return sum(text.count(mark, at, at + COUNT_STEP_BYTES) for at in steps)
 
 
 def is_readable(text: bytes, most: int = MOST_VALUES) -> bool:
-    """Tell whether a JSON text has at most so many values, whatever its strings hold.
+    """Tell whether a JSON text is decoded in one short step, whatever its strings hold.
 
-    Strings are looked into only where their commas could matter. Each is passed in steps of
-    `WINDOW` bytes, so that in a thread others have their turn between two.
+    It has at most `most` values, and no object of very many members: those cost five times as
+    much each. Strings are looked into only where their commas and colons could matter. Each is
+    passed in steps, so that in a thread others have their turn between two.
     """
-    if marks(text) <= most:
+    if marks(text) <= most and _has_few_members(count(text, b":"), count(text, b"{")):
         return True
-    values = at = 0
-    while (begin := text.find(b'"', at)) >= 0:
-        values += marks(text[at:begin])
+    values = members = objects = at = 0
+    while at < len(text):
+        end = at + len(_whole_strings.match(text, at, at + SCAN_STEP_BYTES)[0])  # type: ignore[index]
+        between, strings = _string.subn(b"", text[at:end])
+        if text[end : end + 1] == b'"':  # of a string that the step cuts
+            end, strings = string_end(text, end + 1), strings + 1
+        values += marks(between) + strings  # so that a text of nothing but short strings ends this
+        members += between.count(b":")
+        objects += between.count(b"{")
+        at = end
         if values > most:
             return False
-        at = string_end(text, begin + 1)
-        values += 1  # so that a text of nothing but short strings ends this too
-    return values + marks(text[at:]) <= most
+    return _has_few_members(members, objects)
+
+
+def _has_few_members(members: int, objects: int) -> bool:
+    return members <= MOST_MEMBERS + USUAL_MEMBERS * objects

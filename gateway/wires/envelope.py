@@ -20,7 +20,7 @@ import msgspec
 
 from gateway.errors import GatewayError, StreamIncomplete
 from gateway.wire.chat import Json, decode, encode
-from gateway.wire.json_weight import MOST_VALUES, is_light, is_readable
+from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
 from gateway.wire.merge import usage_sum
 from gateway.wire.sse import COMMENT, DONE, SseEvent
 from gateway.wires.round_result import RoundResult
@@ -227,7 +227,7 @@ def read_event(data: bytes) -> Json:
 
 def _read_heavy(data: bytes) -> Json:
     if not is_readable(data):
-        raise _broken(f"an event of more than {MOST_VALUES} values")
+        raise _broken(f"an event of {UNREADABLE}")
     return read_event(data)
 
 

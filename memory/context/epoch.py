@@ -231,4 +231,5 @@ def new_node(
         told=made.told,
         carriers=list(made.places),
         branch=parent.branch if parent else 0,
+        recalled=parent.recalled if parent else [],
     )

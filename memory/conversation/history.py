@@ -15,7 +15,13 @@ from typing import overload
 
 import msgspec
 
-from memory.conversation.messages import Json, canonical, is_system, keyed_hash
+from memory.conversation.messages import (
+    Json,
+    canonical,
+    condense_media,
+    is_system,
+    keyed_hash,
+)
 
 decode, encode = msgspec.json.decode, msgspec.json.encode
 _sorted = msgspec.json.Encoder(order="sorted").encode
@@ -97,7 +103,7 @@ class PrefixInfo:
 
 def conversation_key(message: Json) -> bytes:
     """Return what identifies a conversation by its first user message."""
-    return keyed_hash(b"", _sorted(message.get("content")))
+    return keyed_hash(b"", _sorted(condense_media(message).get("content")))
 
 
 _flat = re.compile(

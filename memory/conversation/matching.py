@@ -65,6 +65,8 @@ class TurnNode:
     recall: str | None = (
         None  # text of automatic recall at the newest user message; kept while tools run
     )
+    # keys of what recall showed in this conversation, this turn included, oldest first
+    recalled: list[int] = field(default_factory=list)
     turn: int = 0  # id of the first of several choices (n > 1); otherwise its own id
 
     def __post_init__(self) -> None:

@@ -29,6 +29,8 @@ _REASONING = (
 SYSTEM = frozenset({"system", "developer"})
 EMPTY = b"\x00" * 16
 SLICE_CHARACTERS = 1 << 16  # normalised at once
+LONG_STRING_CHARACTERS = 1 << 20  # a longer string of an image or a file counts by its digest
+MEDIA_DEPTH = 3  # of objects in a part in which such a string is looked for
 SEEN_BYTES, SEEN_EACH = 3 << 20, 320  # size of the cache: some 10,000 messages
 
 
@@ -99,6 +101,38 @@ def canonical(message: Json) -> bytes:
     return _sorted([str(role), message.get("name"), said, calls])
 
 
+def condense_media(message: Json) -> Json:
+    """Return the message with each very long string of its images, audio and files as its digest.
+
+    To encode and hash 60 MiB in one step holds the interpreter lock for a tenth of a second; the
+    digest is made in slices. A message without such strings is returned itself.
+    """
+    content = message.get("content")
+    if not isinstance(content, list):
+        return message
+    parts = [p if _text_part(p) is not None else _condense(p) for p in content]
+    same = all(new is old for new, old in zip(parts, content, strict=True))
+    return message if same else {**message, "content": parts}
+
+
+def _condense(value: Any, depth: int = MEDIA_DEPTH) -> Any:
+    """Return the value with each very long string in it as its digest; itself if there is none."""
+    if isinstance(value, str):
+        return _digest_of(value) if len(value) > LONG_STRING_CHARACTERS else value
+    if isinstance(value, dict) and depth:
+        items = {k: _condense(v, depth - 1) for k, v in value.items()}
+        return items if any(items[k] is not v for k, v in value.items()) else value
+    return value
+
+
+def _digest_of(text: str) -> str:
+    """Return the length and BLAKE2b digest of a long string, made in slices."""
+    h = hashlib.blake2b(digest_size=32)
+    for at in range(0, len(text), SLICE_CHARACTERS):
+        h.update(text[at : at + SLICE_CHARACTERS].encode("utf-8", "surrogatepass"))
+    return f"blake2b:{len(text)}:{h.hexdigest()}"
+
+
 def _parts(message: Json) -> list[Any]:
     content = message.get("content")
     parts = [content] if isinstance(content, str) else content if isinstance(content, list) else []
@@ -142,6 +176,7 @@ def _other_part(part: Any) -> Any:
         return part
     if part.get("type") in _REASONING:
         return None
+    part = _condense(part)
     if isinstance(image := part.get("image_url"), dict) and isinstance(
         url := image.get("url"), str
     ):
@@ -191,6 +226,7 @@ class DigestCache:
 
     def extend_chain(self, key: bytes, link: bytes, message: Json) -> tuple[bytes, bytes]:
         """See the function of the same name."""
+        message = condense_media(message)
         content = message.get("content")
         said: str | bytes = (
             content if type(content) is str and len(message) == 2 else _encode(message)

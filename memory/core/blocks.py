@@ -18,6 +18,8 @@ from itertools import islice
 from memory.conversation.messages import Json
 from memory.errors import BadArguments, BlockFull, BlockReadOnly
 
+MAX_BLOCKS = 20  # that a model may make, those of the operator included
+MODEL_BLOCK_CHARACTERS = 4000
 LABEL = re.compile(r"[a-z][a-z0-9_]{0,62}")
 SPANS = ("memory_blocks", "memory_updates", "conversation_summary", "recalled_memory")
 LINES_TOLD = 20  # line numbers listed for a text that occurs several times
@@ -146,6 +148,30 @@ def unescape(text: str) -> str:
     return (
         text.replace("&quot;", '"').replace("&gt;", ">").replace("&lt;", "<").replace("&amp;", "&")
     )
+
+
+def new_block(label: str, others: int) -> Block:
+    """Return an empty block that a model makes. others: the blocks that there are.
+
+    Raises BadArguments for a label that cannot be one, or for too many blocks.
+    """
+    check_label(label)
+    if others >= MAX_BLOCKS:
+        raise BadArguments(
+            f"There are {others} blocks already, and {MAX_BLOCKS} at most. Use one of them."
+        )
+    return Block(label, limit=MODEL_BLOCK_CHARACTERS)
+
+
+def has_line(block: Block, line: str) -> bool:
+    """Tell whether a line of the block reads exactly so, white space at its ends aside."""
+    return any(found.strip() == line.strip() for found in block.value.split("\n"))
+
+
+def remove_line(block: Block, line: str) -> Block:
+    """Return the block without the lines that read so. Raises BlockReadOnly."""
+    kept = [found for found in block.value.split("\n") if found.strip() != line.strip()]
+    return rewrite_value(block, "\n".join(kept))
 
 
 def compile_core(blocks: Sequence[Block], tag: str, summary: str = "") -> str:

@@ -67,6 +67,23 @@ WRITING = (
 )
 
 
+CURATING = (
+    _tool(
+        "archival_memory_update",
+        "Replace a stored detail.",
+        ["id", "content"],
+        id=STRING,
+        content=STRING,
+    ),
+    _tool(
+        "memory_forget",
+        "Forget a stored detail, by id or exact text.",
+        ["id"],
+        id=STRING,
+    ),
+)
+
+
 SEARCHING = (
     _tool(
         "archival_memory_search",
@@ -99,7 +116,7 @@ HABITS = {
 }
 
 
-WRITES = frozenset(t["function"]["name"] for t in WRITING)
+WRITES = frozenset(t["function"]["name"] for t in (*WRITING, *CURATING))
 
 
 SEARCHES = frozenset(t["function"]["name"] for t in SEARCHING)
@@ -108,21 +125,24 @@ SEARCHES = frozenset(t["function"]["name"] for t in SEARCHING)
 OURS = WRITES | SEARCHES | frozenset(HABITS)
 
 
-ALL, READ_ONLY = (
+ALL, UNNAMED, READ_ONLY = (
     sorted(found, key=lambda t: str(t["function"]["name"]))
-    for found in ([*WRITING, *SEARCHING], SEARCHING)
+    for found in ([*WRITING, *CURATING, *SEARCHING], [*WRITING, *SEARCHING], SEARCHING)
 )
 
 
-_texts = {id(found): msgspec.json.encode(found).decode() for found in (ALL, READ_ONLY)}
+_texts = {id(found): msgspec.json.encode(found).decode() for found in (ALL, UNNAMED, READ_ONLY)}
 
 
 _raw = {id(tool): msgspec.Raw(msgspec.json.encode(tool)) for tool in ALL}
 
 
-def tools_to_offer(client_tools: Any, *, write: bool) -> list[Json]:
-    """Return our tools for a request, sorted, without names that the client uses itself."""
-    found = ALL if write else READ_ONLY
+def tools_to_offer(client_tools: Any, *, write: bool, named: bool = True) -> list[Json]:
+    """Return our tools for a request, sorted, without names that the client uses itself.
+
+    named: whether a user is. What nobody's branches share, none of them may forget.
+    """
+    found = (ALL if named else UNNAMED) if write else READ_ONLY
     taken = client_names(client_tools) if client_tools else ()
     return [t for t in found if t["function"]["name"] not in taken] if taken else found
 

@@ -1,76 +1,87 @@
-"""Extracts facts from a user's messages, for models without tools; one job for each turn.
+"""Extracts facts from what a user said, for models that do not save them by themselves.
 
-Identity and preferences go to a line of the `human` block, which such a model always sees, if it
-fits; everything else goes to archival memory, with the message it came from. A duplicate adds
-nothing; a longer wording or a contradiction replaces the old fact, which stays in block versions or
-as a passage set aside.
+Some turns are read at once, each once: what the user wrote, without what they pasted. Identity and
+preferences go to a line of the `human` block, which a model always sees, if it fits; everything
+else goes to archival memory, with the message it came from. Nothing is stored without a literal
+quote of the user. A duplicate adds nothing; a fuller wording or a contradiction replaces the old
+fact, which stays in block versions or as a passage set aside.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
+from memory.conversation.messages import collapse_whitespace, keyed_hash
 from memory.core.blocks import Block, rewrite_value
 from memory.errors import ToolError, Unusable
 from memory.jobs import fact_prompt
-from memory.jobs.background_model import BackgroundCall, BackgroundModel, background_call
+from memory.jobs.background_model import BackgroundModel
+from memory.jobs.extraction_input import LABEL, ExtractionInput, KnownFacts, read_input
 from memory.jobs.worker import Handler
 from memory.search import dedup
 from memory.search.query import iso
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import passage_lifecycle as fact_rows
 from memory.stores.sql import passages as passage_rows
-from memory.stores.sql import scopes
+from memory.stores.sql import scopes, unread_turns
 from memory.stores.sql.database import Database
-from memory.stores.sql.jobs import Effect, QueuedJob
-from memory.stores.sql.messages import SearchQuery
+from memory.stores.sql.jobs import ANSWERS, Effect, QueuedJob, enqueue
 
 KIND = "extract"
 ACTOR = "extraction"
-LABEL = "human"
 LASTING = ("identity", "preference")
-MAX_KNOWN_NEWEST, MAX_KNOWN_ALIKE = 8, 12
 TOKENS = 1000
+MAX_HURRIED_CHARACTERS = 2000
 Blocks = Callable[[], Mapping[str, Block]]
+Rules = Callable[[], fact_prompt.ExtractionRules]
+_HURRIES = re.compile(
+    r"\b(?:forget|forgot that|delete|remove|erase|wrong|incorrect|not true|no longer|anymore"
+    r"|vergiss|vergessen sie|lösche|falsch|stimmt nicht|nicht mehr|olvida|olvídalo|borra"
+    r"|equivocad[oa]|incorrect[oa]|ya no|oublie|supprime|faux)\b|忘|删|不对|错了|不再",
+    re.IGNORECASE,
+)
 
 
-def job_of(node: int, conversation: int, model: str) -> QueuedJob:
-    return QueuedJob(
-        KIND, {"node": node, "model": model}, conversation=conversation, dedupe=f"{KIND}-{node}"
-    )
+def jobs_of(
+    rules: fact_prompt.ExtractionRules, scope_key: bytes, model: str, words: str
+) -> list[QueuedJob]:
+    """Return the jobs to queue after a turn: after so many turns, and when the user is idle.
+
+    words: what the user said. Who wants something corrected or forgotten does not wait.
+    """
+    name = keyed_hash(scope_key, b"extract").hex()
+    payload = {"model": model}
+    if _HURRIES.search(words[:MAX_HURRIED_CHARACTERS]):
+        return [QueuedJob(KIND, {**payload, "at_once": True}, dedupe=f"{KIND}-now-{name}")]
+    return [
+        QueuedJob(KIND, payload, dedupe=f"{KIND}-turns-{name}", unread=rules.every_turns),
+        QueuedJob(
+            KIND, payload, dedupe=f"{KIND}-idle-{name}", delay=rules.idle_seconds, again=True
+        ),
+    ]
 
 
-@dataclass(frozen=True, slots=True)
-class KnownFacts:
-    """An existing fact: a passage by its id, or a line of the block."""
-
-    text: str
-    passage: str | None = None
-
-
-@dataclass(slots=True)
-class ExtractionInput:
-    """What the model is shown."""
-
-    call: BackgroundCall
-    said: list[fact_rows.TurnMessage]
-    known: list[KnownFacts] = field(default_factory=list)
-
-
-def extraction_handler(db: Database, model: BackgroundModel, blocks: Blocks) -> Handler:
-    """Return the job that extracts and stores the facts of one turn.
+def extraction_handler(
+    db: Database, model: BackgroundModel, blocks: Blocks, rules: Rules
+) -> Handler:
+    """Return the job that extracts and stores the facts of some turns.
 
     blocks: the operator's.
     """
 
     async def run(job: QueuedJob) -> Effect | None:
-        found = await db.read(lambda conn: _read_input(conn, job, blocks()))
+        found = await db.read(lambda conn: read_input(conn, job, blocks()))
         if found is None:
             return None
+        keeper = _FactWriter(job, found, blocks(), rules())
+        if not found.said:
+            await keeper.keep_nothing(db)
+            return None
         request = fact_prompt.fact_prompt_messages(
+            rules(),
             [(s.role, s.content) for s in found.said],
             [k.text for k in found.known],
             iso(found.said[0].at)[:10],
@@ -78,38 +89,15 @@ def extraction_handler(db: Database, model: BackgroundModel, blocks: Blocks) -> 
         message = await model(found.call, request, TOKENS)
         proposed = fact_prompt.parse_facts(str(message.get("content") or ""))
         if proposed is None:
+            if job.held[1] >= ANSWERS:  # the last attempt: what follows is read without these turns
+                await keeper.keep_nothing(db)
             raise Unusable("the answer is not the requested JSON object")
-        keeper = _FactWriter(job, found, blocks())
+        if not proposed:
+            await keeper.keep_nothing(db)
+            return None
         return lambda conn: keeper.keep(conn, proposed)
 
     return run
-
-
-def _read_input(
-    conn: Connection, job: QueuedJob, blocks: Mapping[str, Block]
-) -> ExtractionInput | None:
-    """Return the input; None if the turn is gone, or the user said nothing in it."""
-    scope_id, call = job.scope_id, background_call(conn, KIND, job.scope_id, job.payload["model"])
-    if call is None or scope_id is None:
-        return None
-    said = fact_rows.messages_of_turn(conn, scope_id, job.payload["node"])
-    words = " ".join(s.content for s in said if s.role == "user")
-    if not words.strip():
-        return None
-    block = block_rows.all_of(conn, block_rows.BlockSet(scope_id, blocks)).get(LABEL)
-    known = [
-        KnownFacts(line.strip())
-        for line in (block.value.split("\n") if block else ())
-        if line.strip()
-    ]
-    found = [
-        *fact_rows.neighbours(conn, scope_id, words, MAX_KNOWN_ALIKE),
-        *passage_rows.search(
-            conn, scope_id, passage_rows.PassageFilter(SearchQuery(limit=MAX_KNOWN_NEWEST))
-        ),
-    ]
-    passages = {h["id"]: KnownFacts(h["content"][: fact_prompt.CHARACTERS], h["id"]) for h in found}
-    return ExtractionInput(call, said, [*known, *passages.values()])
 
 
 class _FactWriter:
@@ -118,69 +106,112 @@ class _FactWriter:
     It may run twice, so it keeps no state.
     """
 
-    def __init__(self, job: QueuedJob, found: ExtractionInput, blocks: Mapping[str, Block]) -> None:
-        self._found, self._scope = found, job.scope_id or 0
-        self._shelf = block_rows.BlockSet(job.scope_id, blocks)
-        self._source = block_rows.EditSource(ACTOR, f"job_{job.held[0]}")
+    def __init__(
+        self,
+        job: QueuedJob,
+        found: ExtractionInput,
+        blocks: Mapping[str, Block],
+        rules: fact_prompt.ExtractionRules,
+    ) -> None:
+        self._job, self._found, self._scope = job, found, job.scope_id or 0
+        self._shelf, self._rules = block_rows.BlockSet(job.scope_id, blocks), rules
+        self._request = f"job_{job.held[0]}"
 
-    def keep(self, conn: Connection, proposed: Sequence[fact_prompt.ExtractedFact]) -> None:
+    def keep(self, conn: Connection, proposed: Sequence[fact_prompt.ProposedFact]) -> None:
+        """Store what is supported by the user's words, and mark the turns as read."""
+        said = self._found.user_said
+        texts = [collapse_whitespace(s.content) for s in said]
         for fact in proposed:
-            if (
-                fact.source > len(self._found.said)
-                or self._found.said[fact.source - 1].role != "user"
-            ):
-                continue  # not from a user's message
-            known, count = self._found.known, len(self._found.known)
-            replaced = [
-                known[n - 1] for n in fact.replaces[: fact_prompt.REPLACED] if 0 < n <= count
-            ]
-            same = [
-                k
-                for k in self._alike(conn, fact.text)
-                if dedup.is_duplicate(k.text, fact.text) and k not in replaced
-            ]
-            if any(len(dedup.words(k.text)) >= len(dedup.words(fact.text)) for k in same):
-                continue
-            self._insert(conn, fact, [*replaced, *same])
+            index = fact_prompt.find_evidence(fact, texts)
+            if index is not None and self._is_wanted(fact):
+                self._keep(conn, fact, said[index].id)
+        self._end(conn)
         scopes.touch(conn, self._scope)
+
+    async def keep_nothing(self, db: Database) -> None:
+        """Mark the turns as read; what turns cache stays valid."""
+        await db.write(self._end, small=True)
+
+    def _end(self, conn: Connection) -> None:
+        unread_turns.mark_read(conn, self._scope, self._found.nodes)
+        if self._found.more:
+            enqueue(conn, QueuedJob(KIND, self._job.payload, self._scope))
+
+    def _is_wanted(self, fact: fact_prompt.ProposedFact) -> bool:
+        categories = self._rules.categories
+        if self._rules.screen.mask(fact.text)[1]:
+            return False
+        return not categories or not fact.text or fact.category in categories
+
+    def _keep(self, conn: Connection, fact: fact_prompt.ProposedFact, source: str) -> None:
+        known, replaced = self._found.known, list[KnownFacts]()
+        if fact.op != "add" and fact.id is not None and 0 < fact.id <= len(known):
+            replaced = [known[fact.id - 1]]
+        if not fact.text:
+            self._forget(conn, fact, replaced, source)
+            return
+        same = [
+            k
+            for k in self._alike(conn, fact.text)
+            if dedup.is_duplicate(k.text, fact.text) and k not in replaced
+        ]
+        if not any(len(dedup.words(k.text)) >= len(dedup.words(fact.text)) for k in same):
+            self._insert(conn, fact, [*replaced, *same], source)
+
+    def _forget(
+        self,
+        conn: Connection,
+        fact: fact_prompt.ProposedFact,
+        known: Sequence[KnownFacts],
+        source: str,
+    ) -> None:
+        """Set a known fact aside that the user wants forgotten, if they speak of it."""
+        for k in known:
+            if not fact_prompt.shares_word(k.text, fact.quote):
+                continue
+            if k.passage is None:
+                self._edit(conn, {k.text}, None, source)
+            else:
+                fact_rows.set_aside(conn, self._scope, k.passage, ACTOR)
 
     def _alike(self, conn: Connection, text: str) -> list[KnownFacts]:
         """Return current facts that may say the same, including new ones of this answer."""
-        lines = [KnownFacts(line.strip()) for line in self._value(conn).split("\n") if line.strip()]
+        block = block_rows.all_of(conn, self._shelf).get(LABEL)
+        lines = (block.value if block else "").split("\n")
         return [
-            *lines,
+            *(KnownFacts(line.strip()) for line in lines if line.strip()),
             *(
                 KnownFacts(h["content"], h["id"])
                 for h in fact_rows.near_duplicates(conn, self._scope, text)
             ),
         ]
 
-    def _value(self, conn: Connection) -> str:
-        block = block_rows.all_of(conn, self._shelf).get(LABEL)
-        return block.value if block else ""
-
     def _insert(
-        self, conn: Connection, fact: fact_prompt.ExtractedFact, replaced: Sequence[KnownFacts]
+        self,
+        conn: Connection,
+        fact: fact_prompt.ProposedFact,
+        replaced: Sequence[KnownFacts],
+        source: str,
     ) -> None:
         lines = {k.text for k in replaced if k.passage is None}
-        if fact.type in LASTING and self._edit(conn, lines, fact.text):
-            place = LABEL
-        else:
-            source = self._found.said[fact.source - 1].id
+        place = None
+        if fact.type not in LASTING or not self._edit(conn, lines, fact.text, source):
+            tags = (fact.category,) if self._rules.categories else ()
             new = passage_rows.NewPassage(
-                fact.text, (), fact.type, fact.importance, ACTOR, source=source
+                fact.text, tags, fact.type, fact.importance, ACTOR, source=source
             )
             place = passage_rows.add(conn, self._scope, new)[0][0]["id"]
             if lines:
-                self._edit(conn, lines, None)
+                self._edit(conn, lines, None, source)
         for k in replaced:
             if k.passage is not None and k.passage != place:
-                fact_rows.set_aside(conn, self._scope, k.passage, ACTOR, place)
+                fact_rows.set_aside(conn, self._scope, k.passage, ACTOR, place or LABEL)
 
-    def _edit(self, conn: Connection, gone: set[str], new: str | None) -> bool:
+    def _edit(self, conn: Connection, gone: set[str], new: str | None, source: str) -> bool:
         """Replace lines of the block by a new one.
 
-        Returns False if the block is missing, read-only or would be too long.
+        source: public id of the message. Returns False if the block is missing, read-only or would
+        be too long.
         """
 
         def edit(block: Block | None) -> Block | None:
@@ -189,7 +220,8 @@ class _FactWriter:
             kept = [line for line in block.value.split("\n") if line.strip() not in gone]
             return rewrite_value(block, "\n".join([*kept, new] if new else kept).strip("\n"))
 
+        by = block_rows.EditSource(ACTOR, self._request, source)
         try:
-            return block_rows.edit(conn, self._shelf, LABEL, edit, self._source) is not None
+            return block_rows.edit(conn, self._shelf, LABEL, edit, by) is not None
         except ToolError:
             return False

@@ -6,6 +6,6 @@ in the indexes beside the database. May import everything of `memory`; nothing o
 it.
 """
 
-from memory.management import blocks, conversations, jobs, passages, users
+from memory.management import blocks, conversations, jobs, passages, policies, users
 
-__all__ = ["blocks", "conversations", "jobs", "passages", "users"]
+__all__ = ["blocks", "conversations", "jobs", "passages", "policies", "users"]

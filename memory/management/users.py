@@ -41,6 +41,7 @@ async def erase_user(memory: Memory, tenant: str, user: str) -> dict[str, int]:
     """
     db = memory.db
     counts = await erasure.erase(db, memory.secret, (tenant, user), db.application_tables)
+    memory.policies.forget()
     await asyncio.to_thread(memory.spill.forget, tenant, user)
     return counts
 
@@ -60,4 +61,7 @@ async def import_user(
     Raises Erased, Conflict, StoreUnavailable: what was written by then stays, and doing it again
     writes the rest.
     """
-    return await importer.import_into(memory.db, actor, manifest)
+    receipt = await importer.import_into(memory.db, actor, manifest)
+    if manifest.policy is not None:
+        await memory.policies.put((actor.scope.tenant, actor.scope.user or ""), manifest.policy)
+    return receipt

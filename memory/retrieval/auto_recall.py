@@ -1,49 +1,113 @@
 """Automatic recall: finds what seems relevant to the newest user message, without a tool call.
 
-At most five items, each once, within a token budget; what the request contains already is left out.
+Only what covers enough of the message comes in: at most five items, each once in a conversation,
+within a token budget. What the request contains already is left out, and so is what was corrected
+since. For small talk nothing is searched.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
 from typing import Any
 
 from memory.context.tokens import TokenCounter
 from memory.conversation.messages import Json, collapse_whitespace, text_of
 from memory.core.blocks import escape
 from memory.retrieval.retriever import Retriever
+from memory.search.dedup import covers
+from memory.search.own_words import has_statement, own_words, sentences
 from memory.search.query import iso
+from memory.search.small_talk import is_small_talk
 from memory.stores.sql.messages import SearchQuery
 from memory.stores.sql.passages import PassageFilter
 
 ITEMS = 5
-TOKENS = 600
+TOKENS, WINDOW_SHARE = 600, 0.05  # of all items, and of a small context window
+MAX_QUERY_CHARACTERS = 2000
 MAX_SHOWN_CHARACTERS, MAX_INSPECTED_CHARACTERS = (
     1000,
     8000,
 )  # of an item, and of the text that it is taken from
+MAX_RECALLED = 100  # items that a conversation remembers to have shown
+# The gate, measured on LoCoMo (`make bench BENCH=junk`): the least share of the query's weight that
+# the best hit covers, and the least score of a hit relative to the best. Similarity counts instead
+# where an embedder finds what has no word in common.
+MIN_COVERAGE, MIN_SHARE, MIN_SIMILARITY = 0.25, 0.5, 0.5
+Hit = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What is added to a message.
+
+    keys: of all items shown. passages: of those in archival memory.
+    """
+
+    text: str = ""
+    keys: Sequence[int] = ()
+    passages: Sequence[int] = ()
+
+    def keys_after(self, before: Sequence[int]) -> list[int]:
+        """Return what the conversation was shown so far, the newest last."""
+        return [*before, *self.keys][-MAX_RECALLED:]
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyThere:
+    """What recall leaves out.
+
+    beginnings: of the request's messages. keys: shown earlier in this conversation. core: the text
+    of core memory. outdated: facts that were corrected or forgotten.
+    """
+
+    beginnings: Collection[str] = ()
+    keys: Collection[int] = ()
+    core: str = ""
+    outdated: Sequence[str] = ()
+
+    def holds(self, hit: Hit, shown: str) -> bool:
+        if _key(hit) in self.keys or shown in self.beginnings or escape(shown) in self.core:
+            return True
+        if "role" not in hit:
+            return False
+        # An earlier question answers nothing; an earlier message may tell what was corrected since.
+        if hit["role"] == "user" and not has_statement(own_words(hit["content"])):
+            return True
+        return any(covers(shown, fact) for fact in self.outdated)
+
+
+def recall_query(message: str) -> str:
+    """Return what to search for a user's message; empty for small talk and pasted text alone."""
+    words = own_words(message)
+    return " ".join(s for s in sentences(words) if not is_small_talk(s))[:MAX_QUERY_CHARACTERS]
 
 
 async def relevant(
     retrieval: Retriever, scope_id: int, words: str, within: int | None
-) -> list[dict[str, Any]]:
-    """Return candidates, best first: passages and earlier messages alternately.
+) -> list[Hit]:
+    """Return what passes the gate, best first: passages and earlier messages alternately.
 
     within: the conversation's end for an unnamed user.
     """
-    query = SearchQuery(words[:2000], ("user", "assistant"), limit=ITEMS * 2, within=within)
+    query = SearchQuery(words, ("user", "assistant"), limit=ITEMS * 2, within=within)
     passages = await retrieval.passages(scope_id, PassageFilter(query))
     messages = await retrieval.messages(scope_id, query)
+    pairs = zip_longest(pass_gate(passages), pass_gate(messages))
+    return [hit for hit in chain.from_iterable(pairs) if hit is not None]
+
+
+def pass_gate(hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits that are worth their tokens; none if the best covers too little."""
+    covered = max((h.get("coverage", 0.0) for h in hits[:ITEMS]), default=0.0) >= MIN_COVERAGE
+    best = hits[0]["score"] if hits else 0.0
     return [
-        hit
-        for pair in zip(_pad(passages, messages), _pad(messages, passages), strict=True)
-        for hit in pair
-        if hit
+        h
+        for h in hits
+        if (covered and h["score"] >= MIN_SHARE * best)
+        or h["why"].get("similarity", 0.0) >= MIN_SIMILARITY
     ]
-
-
-def _pad(one: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [*one, *({} for _ in range(len(other) - len(one)))]
 
 
 def beginnings(messages: Sequence[Json]) -> set[str]:
@@ -56,33 +120,41 @@ def _shown_beginning(text: str) -> str:
     return collapse_whitespace(text[:MAX_INSPECTED_CHARACTERS])[:MAX_SHOWN_CHARACTERS]
 
 
-def render_recall(
-    hits: Sequence[dict[str, Any]], present: Collection[str], tag: str, counter: TokenCounter
-) -> str:
-    """Return the hits as prompt text, escaped; empty if none is left.
+def _key(hit: Hit) -> int:
+    """Return the row key of a passage or message."""
+    return int(hit.get("key") or hit["id"])
 
-    present: beginnings of what the request contains already.
-    """
-    lines: list[str] = []
-    seen = set(present)
-    room = TOKENS
+
+def token_budget(window: int | None) -> int:
+    """Return the most tokens of the items. window: the model's, None if unknown."""
+    return TOKENS if window is None else min(TOKENS, int(WINDOW_SHARE * window))
+
+
+def render_recall(
+    hits: Sequence[Hit], there: AlreadyThere, tag: str, counter: TokenCounter, room: int = TOKENS
+) -> Recall:
+    """Return the hits as prompt text, escaped; empty if none is left. room: in tokens."""
+    lines: dict[str, str] = {}
+    kept: list[Hit] = []
     for hit in hits:
         words = _shown_beginning(hit["content"])
-        if words in seen or len(lines) == ITEMS:
+        if words in lines or there.holds(hit, words):
             continue
-        seen.add(words)
         line = (
             f"- ({iso(hit['created_at'])[:10]}{', ' + hit['role'] if 'role' in hit else ''}) "
             f"{escape(words)}"
         )
         room -= counter.text(line)
-        if room < 0:
+        if room < 0 or len(kept) == ITEMS:
             break
-        lines.append(line)
-    if not lines:
-        return ""
-    body = "\n".join(lines)
-    return (
+        lines[words] = line
+        kept.append(hit)
+    if not kept:
+        return Recall()
+    body = "\n".join(lines.values())
+    return Recall(
         f'<recalled_memory tag="{tag}">\nFound in memory; it may or may not matter here.\n{body}\n'
-        "</recalled_memory>"
+        "</recalled_memory>",
+        [_key(h) for h in kept],
+        [_key(h) for h in kept if "role" not in h],
     )

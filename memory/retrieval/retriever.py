@@ -26,6 +26,7 @@ from memory.search.query import QUERY, without_names
 from memory.search.ranking import NEAREST, SimilarityScores
 from memory.search.similarity import near, pack_vector, unpack_vector
 from memory.stores.sql import messages as message_rows
+from memory.stores.sql import passage_lifecycle
 from memory.stores.sql import passages as passage_rows
 from memory.stores.sql import vectors as vector_rows
 from memory.stores.sql.database import Database
@@ -119,6 +120,10 @@ class Retriever:
             PASSAGES, scope_id, wanted.query.text, passage_rows.filter_keys(scope_id, wanted)
         )
         return await self._db.read(lambda conn: passage_rows.search(conn, scope_id, wanted, near))
+
+    async def list_outdated(self, scope_id: int) -> list[str]:
+        """Return facts that were corrected or forgotten."""
+        return await self._db.read(lambda conn: passage_lifecycle.list_outdated(conn, scope_id))
 
     async def _near(
         self, kind: VectorKind, scope_id: int, words: str, allowed: Any

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memory.search.query import CJK, WORD, split_cjk
-from memory.search.vocabulary import DAYS, MONTHS
+from memory.search.vocabulary import DAYS, MONTHS, STOP
 
 # Words that change the meaning: two facts of which only one has such a word are never duplicates.
 TURNING = frozenset(
@@ -213,3 +213,23 @@ def _are_alike(one: list[tuple[str, bool]], other: list[tuple[str, bool]]) -> bo
         elif tells:
             return False
     return met == len(small)
+
+
+COVERED_SHARE = 0.6
+_COMMON = frozenset(_bare(w) for w in STOP | {"user"})
+
+
+def covers(text: str, fact: str) -> bool:
+    """Tell whether a text says what a fact says, in whatever order.
+
+    It has all of the fact's distinctive words, and most of its others that are not common.
+    """
+    found = [(bare, tells) for bare, tells in _words(fact) if bare not in _COMMON]
+    there = set(words(text))
+    share = sum(bare in there for bare, _ in found)
+    telling = [bare for bare, tells in found if tells]
+    return (
+        bool(found)
+        and share >= COVERED_SHARE * len(found)
+        and all(bare in there for bare in telling)
+    )

@@ -37,6 +37,7 @@ NEAREST = 50  # most rows by similarity, beside the keyword hits
 MEANING = 0.8  # score of the most similar row, relative to the best keyword score
 # share of the best keyword score, from which similarity adds nothing
 FADED = 0.5
+ASKED = 20.0  # weight of a query of some four rare words, beyond which no row need cover it
 EQUAL = 1e-6  # similarities that differ by less are equal
 _WHEN = re.compile(r"\s*(?:when\b|什么时候|什麼時候|何时|何時|いつ|언제)", re.IGNORECASE)
 TIME_WORDS = re.compile(
@@ -141,10 +142,14 @@ class SimilarityScores(dict[int, float]):
 
 @dataclass(slots=True)
 class Ranked:
-    """A hit's score and the parts that it is the sum of."""
+    """A hit's score and the parts that it is the sum of.
+
+    coverage: the share of the query's weight that its own words have, about 1 for all of them.
+    """
 
     score: float
     why: dict[str, float]
+    coverage: float = 0.0
 
 
 class Ranking:
@@ -216,9 +221,22 @@ class Ranking:
             self._found.keys() - scores.keys(), key=lambda k: (-self._near.get(k, 0.0), -k)
         )
         return {
-            k: Ranked(scores[k], {name: round(x, 4) for name, x in self._parts[k].items()})
+            k: Ranked(
+                scores[k],
+                {name: round(x, 4) for name, x in self._parts[k].items()},
+                self._coverage(k),
+            )
             for k in best
         } | {k: Ranked(0.0, {}) for k in last}
+
+    def _coverage(self, key: int) -> float:
+        """Return how much of the query a row's words cover.
+
+        Of a long query no row has all, so its weight counts up to a bound.
+        """
+        asked = min(self._matches.asked, ASKED)
+        # A query with only a speaker's name is covered by all their messages.
+        return self._matches.weight.get(key, 0.0) / asked if asked else float(key in self._weight)
 
     def _score_parts(
         self, keys: Iterable[int], similar: Mapping[int, float]

@@ -16,7 +16,15 @@ from memory.conversation.messages import Json, text_of
 from memory.core import tool_definitions
 from memory.core.blocks import Block
 from memory.errors import StoreUnavailable
-from memory.retrieval.auto_recall import ITEMS, beginnings, relevant, render_recall
+from memory.retrieval.auto_recall import (
+    AlreadyThere,
+    Recall,
+    beginnings,
+    recall_query,
+    relevant,
+    render_recall,
+    token_budget,
+)
 from memory.session.context import TurnContext
 from memory.session.kept_summaries import KeptSummaries
 from memory.session.turn_store import LIGHT
@@ -44,7 +52,7 @@ class Prompt:
     notes: dict[int, str]
     splices: dict[int, list[Json]]
     recall: str
-    recalled: Sequence[int]
+    recalled: Recall
     offered: list[Json]
     tools_tokens: int
     previous: SentPrompt | None
@@ -124,7 +132,8 @@ class Composer:
         tools_tokens = self._counter.text(tool_definitions.text_of(offered)) if offered else 0
         planned = self._plan(shown)
         wants_recall = ask.recall and shown and not turn.stranger
-        recall, recalled = await self._recall(planned) if wants_recall else ("", [])
+        recalled = await self._recall(planned) if wants_recall else Recall()
+        recall = recalled.text
         other = self._counter.tools(ask.client_tools) + tools_tokens + self._counter.text(recall)
         most = (
             None
@@ -196,7 +205,9 @@ class Composer:
         turn, ask = self._turn, self._turn.ask
         if not (ask.offer and turn.injects and not turn.stranger):
             return []
-        return tool_definitions.tools_to_offer(ask.client_tools, write=ask.mode == "full")
+        return tool_definitions.tools_to_offer(
+            ask.client_tools, write=ask.mode == "full", named=ask.scope.is_named
+        )
 
     def _plan(self, shown: Sequence[Block]) -> epochs.PlacementPlan:
         turn, snapshot = self._turn, self._turn.snapshot
@@ -227,8 +238,8 @@ class Composer:
         before = sent.fitted if sent is not None and known else None
         return await fit(self._turn.snapshot.turn, planned, budget_left, before)
 
-    async def _recall(self, planned: epochs.PlacementPlan) -> tuple[str, Sequence[int]]:
-        """Return the text of automatic recall, and the keys of its passages.
+    async def _recall(self, planned: epochs.PlacementPlan) -> Recall:
+        """Return what automatic recall adds.
 
         It is searched once for each user message, and stays the same while tools run.
         """
@@ -236,23 +247,30 @@ class Composer:
         messages, node, waiting = snapshot.turn.messages, snapshot.past.node, snapshot.waiting
         newest, scope_id = messages.after.user, turn.progress.scope_id
         if newest < 0 or scope_id is None:
-            return "", []
+            return Recall()
         if turn.identity.adopted and waiting is not None and waiting.recall is not None:
-            return waiting.recall, []
+            return Recall(waiting.recall)
         if newest < snapshot.past.at and node is not None:
-            return node.recall or "", []
+            return Recall(node.recall or "")
         within = node.id if node and not turn.ask.scope.is_named else None
-        words = text_of(messages[newest])
+        words = recall_query(text_of(messages[newest]))
+        if not words:
+            return Recall()
+        retrieval = turn.services.retrieval
         try:
-            found = await relevant(turn.services.retrieval, scope_id, words, within)
+            found = await relevant(retrieval, scope_id, words, within)
+            outdated = await retrieval.list_outdated(scope_id) if found else []
         except StoreUnavailable:
-            return "", []
+            return Recall()
         # This decodes and inspects the messages of the request.
         held = self._held_messages(planned)
         light = turn.ask.size <= LIGHT
         present = beginnings(held) if light else await asyncio.to_thread(beginnings, held)
-        keys = [h["key"] for h in found[:ITEMS] if "role" not in h]
-        return render_recall(found, present, turn.ask.scope.tag, self._counter), keys
+        there = AlreadyThere(
+            present, set(node.recalled) if node else (), planned.epoch.core, outdated
+        )
+        room = token_budget(turn.ask.window)
+        return render_recall(found, there, turn.ask.scope.tag, self._counter, room)
 
     def _held_messages(self, planned: epochs.PlacementPlan) -> Sequence[Json]:
         """Return the messages that the request sends, without those before the epoch's cut."""

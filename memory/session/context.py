@@ -22,6 +22,7 @@ from memory.session.conversation_cache import (
     named_conversation_key,
 )
 from memory.session.in_flight import TurnClaim
+from memory.session.model_records import ModelRecords
 from memory.session.recovery_log import RecoveryLog
 from memory.session.request import Policy, TurnRequest
 from memory.session.store_deadline import StoreDeadline
@@ -34,7 +35,10 @@ from memory.stores.sql.database import Database
 
 @dataclass(frozen=True, slots=True)
 class TurnServices:
-    """The parts of the memory that a turn uses. counter: counts tokens for its model."""
+    """The parts of the memory that a turn uses.
+
+    counter: counts tokens for its model. models: how models use the memory tools.
+    """
 
     db: Database
     lines: ConversationCache
@@ -42,6 +46,7 @@ class TurnServices:
     retrieval: Retriever
     spill: RecoveryLog
     counter: TokenCounter
+    models: ModelRecords
 
 
 @dataclass(slots=True)
@@ -135,6 +140,12 @@ class TurnContext:
         """Whether the client only sends its newest messages, and the rest is stored here."""
         ask = self.ask
         return ask.explicit is not None and not ask.resends and ask.messages.after.newest < 0
+
+    @property
+    def is_new_message(self) -> bool:
+        """Whether the user said something, so that this is no further step of a tool loop."""
+        newest = self.snapshot.turn.messages.after.user
+        return newest >= 0 and newest > self.snapshot.past.at
 
     @property
     def stranger(self) -> bool:

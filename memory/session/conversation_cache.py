@@ -29,6 +29,7 @@ LINE, SHELF, BLOCK, CARRIER, PIECE_BYTES = (
     1200,
     160,
 )  # bytes of one, without its texts
+KEY = 48  # bytes of a row key in a list
 SPREAD = 8  # most bytes of objects that a byte of JSON becomes
 
 
@@ -56,6 +57,7 @@ def own_bytes(line: Snapshot) -> int:
         + (getsizeof(behind[1]) if behind else 0)
     )
     found += sum(BLOCK + 2 * getsizeof(b.value) for b in line.blocks.values())
+    found += KEY * len(past.node.recalled) if past.node else 0
     found += sum(
         CARRIER + getsizeof(n.note) + (SPREAD * len(encode(n.hidden)) if n.hidden else 0)
         for n in past.carriers

@@ -13,7 +13,8 @@ from sqlalchemy import Connection
 
 from memory.context.compaction import plan_summary
 from memory.context.fitted import SentPrompt
-from memory.conversation.messages import Json
+from memory.conversation.messages import Json, text_of
+from memory.core.autonomy import ModelRecord
 from memory.core.blocks import Block
 from memory.errors import Erased, StoreUnavailable
 from memory.jobs import extraction, summarization
@@ -88,6 +89,7 @@ class TurnRecorder:
         try:
             record, opening = await store.look(self._rows, prompt, outcome)
             record.jobs = await self._jobs(prompt, outcome.answers)
+            record.models = self._count(prompt, outcome)
 
             def write(conn: Connection) -> tuple[int, dict[str, Block]]:
                 head = turn_writer.record(conn, record, opening)
@@ -173,6 +175,18 @@ class TurnRecorder:
         record = turn_record(self._turn, prompt, outcome)
         return record, None if self._turn.progress.opened else pending_turn(self._turn, prompt)
 
+    def _count(self, prompt: Prompt, outcome: TurnOutcome) -> dict[str, ModelRecord]:
+        """Count a named user's turn with tools, for the record of the model that answered.
+
+        Returns the records to write now.
+        """
+        turn, progress, models = self._turn, self._turn.progress, self._turn.services.models
+        offered = prompt.offered and turn.ask.mode == "full" and turn.ask.scope.is_named
+        called = bool(progress.rounds)
+        if offered and outcome.served and (called or turn.is_new_message):
+            models.count(outcome.served, called=called)
+        return models.take_unsaved()
+
     def _blocks(self, conn: Connection) -> dict[str, Block]:
         """Return the blocks as the turn leaves them."""
         turn, snapshot = self._turn, self._turn.snapshot
@@ -199,14 +213,19 @@ class TurnRecorder:
             jobs += turn.services.retrieval.jobs(turn.progress.scope_id)
         if ask.mode != "full":
             return jobs
-        conversation = turn.identity.conversation.id
         if ask.scope.is_named:
-            if ask.extract:
-                jobs.append(extraction.job_of(turn.identity.node_id, conversation, ask.model))
+            jobs += self._extraction_jobs()
             jobs += turn.policy.reflect.jobs(ask.scope.key, ask.model)
         if turn.policy.ahead and turn.injects:
             jobs += await self._summary_jobs(prompt, answers)
         return jobs
+
+    def _extraction_jobs(self) -> list[QueuedJob]:
+        turn, messages = self._turn, self._turn.snapshot.turn.messages
+        if not turn.ask.extract or not turn.is_new_message:
+            return []
+        words = text_of(messages[messages.after.user])
+        return extraction.jobs_of(turn.policy.extraction, turn.ask.scope.key, turn.ask.model, words)
 
     async def _summary_jobs(self, prompt: Prompt, answers: Sequence[Json]) -> list[QueuedJob]:
         turn = self._turn

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from memory.context.epoch import EpochPolicy
 from memory.context.summary import Complete
 from memory.conversation.history import Messages
+from memory.core.autonomy import Decision
 from memory.core.blocks import Block
+from memory.core.screen import Screen
+from memory.jobs.fact_prompt import ExtractionRules
 from memory.jobs.reflection import ReflectionSchedule
 from memory.scope import Scope
 
@@ -18,6 +21,7 @@ class Policy:
     """How this memory behaves.
 
     Times are in seconds. ahead: make summaries in the background before they are needed.
+    screen: what is not kept. model_blocks: whether a model may make blocks.
     """
 
     blocks: Mapping[str, Block] = field(default_factory=dict)
@@ -27,6 +31,9 @@ class Policy:
     summary_seconds: float = 30.0
     ahead: bool = False
     reflect: ReflectionSchedule = field(default_factory=ReflectionSchedule)
+    extraction: ExtractionRules = field(default_factory=ExtractionRules)
+    screen: Screen = field(default_factory=Screen)
+    model_blocks: bool = False
 
 
 @dataclass(slots=True)
@@ -42,9 +49,9 @@ class TurnRequest:
     searched and injected unasked. inject: False for a target that refuses every addition. window:
     the model's context in tokens, None when unknown. tokenizer: the model's family. max_output: the
     client's own limit. complete: the summariser, with this request's credentials. extract: facts
-    are gathered from this turn in the background. records: False for who asks only what would be
-    sent. size: of the request's body in bytes, 0 when
-    unknown.
+    are gathered in the background. unread: extraction may read this turn, now or later. decisions:
+    why recall and extraction are on or off, by their names. records: False for who asks only what
+    would be sent. size: of the request's body in bytes, 0 when unknown.
     """
 
     scope: Scope
@@ -66,5 +73,7 @@ class TurnRequest:
     idempotency: str = ""
     certain: bool = False
     extract: bool = False
+    unread: bool = False
+    decisions: Mapping[str, Decision] = field(default_factory=dict)
     records: bool = True
     size: int = 0

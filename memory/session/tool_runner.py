@@ -97,6 +97,8 @@ class ToolRunner:
             None if named else node_id,
             node_id,
             frozenset(x["function"]["name"] for x in offered),
+            screen=turn.policy.screen,
+            model_blocks=turn.policy.model_blocks,
         )
 
     def _trace(

@@ -37,7 +37,7 @@ class TurnOutcome:
     answers: one a choice, as the client was shown them. hidden: what stands for the first of them
     in the next turn, our calls included. aborted: they are not whole. prove: an upstream answered
     this tenant. explain: more for the explain record. beside: what the application writes in the
-    same transaction.
+    same transaction. served: the model that gave the answer, as it is named upstream.
     """
 
     answers: Sequence[Json]
@@ -46,6 +46,7 @@ class TurnOutcome:
     prove: bool = False
     explain: Mapping[str, object] = field(default_factory=dict)
     beside: Callable[[Connection], None] | None = None
+    served: str = ""
 
 
 def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
@@ -54,6 +55,7 @@ def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
     history, tag = snapshot.turn, turn.ask.scope.tag
     node = new_node(identity.node_id, identity.conversation.id, history, snapshot.past, prompt.plan)
     node.at, node.recall = time.time(), prompt.recall
+    node.recalled = prompt.recalled.keys_after(node.recalled)
     if turn.ask.mode == "write" or not prompt.core:
         node.epoch = None
     fresh = list(
@@ -105,9 +107,10 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         turn.keeps_history,
         identity.adopted,
         contents=contents,
-        used=list(prompt.recalled),
+        used=list(prompt.recalled.passages),
         scope_id=turn.progress.scope_id,
         parent_turn=past.node.turn if past.node else None,
+        unread=turn.ask.unread and turn.is_new_message and not outcome.aborted,
     )
 
 
@@ -122,6 +125,7 @@ def _answered_node(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome, inde
         prompt.plan,
     )
     node.turn, node.recall = identity.node_id, prompt.recall
+    node.recalled = prompt.recalled.keys_after(node.recalled)
     digest, chain = turn.services.seen.extend_chain(turn.ask.scope.key, node.asked, answer)
     complete_node(node, snapshot.past.node, digest, chain)
     if outcome.aborted:
@@ -154,6 +158,9 @@ def explain_record(turn: TurnContext, prompt: Prompt, more: Mapping[str, object]
         "conversation": identity.conversation.name,
         "agent": ask.scope.agent,
         "model": ask.model,
+        "decisions": {
+            name: {"on": found.on, "why": found.why} for name, found in ask.decisions.items()
+        },
         **turn.progress.trace.to_json(prompt.plan, injected, prompt.injected_tokens, tokens),
         **more,
     }

@@ -1,7 +1,8 @@
 """`make bench`: what memory costs, and what it finds.
 
 BENCH="chat one" chooses: scenarios (small big one many stream round history chat), growth, layout,
-retrieval, latency; and by itself freeze: does one request hold the others?
+retrieval, latency, junk (models that do not ask); and by itself freeze: does one request hold the
+others?
 
 The scenarios play the same conversations on every subject in turn, round after round: the mock
 itself (`direct`), bare pass-throughs (`floor`: Litestar on httpx over aiohttp, inserts 2 KB,
@@ -27,14 +28,14 @@ from typing import Any
 
 import uvloop
 
-from tests.bench import layout
+from tests.bench import junk, layout
 from tests.bench.freeze import __main__ as freeze
 from tests.bench.load import Shape
 from tests.bench.retrieval import __main__ as retrieval
 from tests.bench.scenarios import OFTEN, SCENARIOS, Figures, compared, growth
 from tests.bench.subjects import Mock, Subject, floor, gateway
 
-OTHERS = ("growth", "layout", "retrieval", "latency")
+OTHERS = ("growth", "layout", "retrieval", "latency", "junk")
 ALONE = ("freeze",)  # played only where it is named: it takes long, and sends what no app would
 Results = dict[str, dict[str, Figures]]
 Bar = tuple[str, float, float, Callable[[Results], float]]
@@ -230,6 +231,9 @@ def main() -> int:
         print(
             "\n".join(f"input-cost multiplier, {k}: {v:.3f}" for k, v in figures["layout"].items())
         )
+    if "junk" in names:
+        told("junk")
+        print(f"\n{junk.report()}")
     for name, argv in (("retrieval", []), ("latency", ["--latency"])):
         if name in names:
             told(name)

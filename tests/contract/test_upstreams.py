@@ -11,6 +11,7 @@ import pytest
 
 from gateway.errors import StreamIncomplete, UpstreamRefused
 from gateway.routing.failures import is_overflow
+from gateway.upstream.azure import AzureUpstream
 from gateway.upstream.base import UpstreamRequest
 from gateway.upstream.http1 import Http1Client
 from gateway.wire.chat import fold
@@ -408,10 +409,8 @@ async def test_azure_addresses(pool, base, path, model, body, sent):
     async def ok(seen, wire):
         await wire.json({})
 
-    kind = KINDS[1]
     async with KINDS[0].server(ok) as server:
-        upstream = kind.upstream(server, pool, base_url=server.url)
-        upstream = type(upstream)(server.url.removesuffix("/v1") + base, pool)
+        upstream = AzureUpstream(server.url.removesuffix("/v1") + base, pool)
         data = None if body is None else json.dumps(body).encode()
         await (
             await upstream.send(

@@ -339,17 +339,18 @@ async def test_after_an_erasure_no_word_is_left_of_any_background_work(data):
         begin = str(seen.json["messages"][0]["content"])
         if begin.startswith("You keep the long-term"):
             lives = {
+                "op": "supersede",
+                "id": 1,
                 "text": f"The user lives in XYZZY-{len(up.bodies)}",
-                "source": 1,
-                "replaces": [1] if "1. The user" in str(seen.json) else [],
+                "quote": "I live in XYZZY.",
             }
             return json.dumps(
                 {
-                    "facts": [
+                    "operations": [
                         lives,
                         {
                             "text": f"The user is XYZZY number {len(up.bodies)}",
-                            "source": 1,
+                            "quote": "I live in XYZZY.",
                             "type": "identity",
                         },
                     ]
@@ -368,13 +369,16 @@ async def test_after_an_erasure_no_word_is_left_of_any_background_work(data):
                 "supports_tools": False,
             }
         },
-        "memory.extract": "auto",
+        "memory.extraction.every_turns": 1,
     }
     async with Model(telling) as up, running(up.url, data, config) as live:
         history = []
         for i in range(40):
             history.append(
-                {"role": "user", "content": f"q{i} XYZZY " + "what do you think of it? " * 40}
+                {
+                    "role": "user",
+                    "content": f"q{i} I live in XYZZY. " + "what do you think of it? " * 40,
+                }
             )
             history.append(
                 (await live.chat(history, user="ada", max_tokens=200)).json()["choices"][0][

@@ -21,7 +21,7 @@ from tests.models import Model, call, calls
 WORD, USER = "xyzzy", "plugh"  # what was said, and who said it
 CONFIG = {
     "memory.read_deadline_ms": 20000,
-    "memory.recall": "auto",
+    "memory.recall": "always",
     "memory.embedder": "upstream:e",
     "storage.vectors": "chroma:embedded",
     "storage.exact_below": 0,

@@ -15,8 +15,9 @@ from tests.models import Model
 
 CONFIG = {
     "models": {"m": {"targets": [{"provider": "openai"}], "supports_tools": False}},
-    "memory.extract": "auto",
+    "memory.extraction.every_turns": 1,
 }
+CALM = {**CONFIG, "memory.extraction.every_turns": 6}
 
 
 def proposing(*answers):
@@ -26,14 +27,14 @@ def proposing(*answers):
     def scripted(seen, wire):
         if seen.json["messages"][0]["content"].startswith("You keep the long-term"):
             found = left.pop(0) if left else []
-            return found if isinstance(found, str) else json.dumps({"facts": found})
+            return found if isinstance(found, str) else json.dumps({"operations": found})
         return "I see. The web says: the user hates tea."
 
     return scripted
 
 
-def fact(text, **more):
-    return {"text": text, "source": 1, **more}
+def fact(text, quote, **more):
+    return {"op": "add", "text": text, "quote": quote, **more}
 
 
 def asked(up):
@@ -52,21 +53,45 @@ async def human(live):
     return next((b["value"] for b in await rows(live, t.blocks) if b["label"] == "human"), "")
 
 
-async def say(live, *words, **body):
-    for w in words:
-        assert (await live.chat(w, user="ada", **body)).status_code == 200
-        await settled(live)
+class Chat:
+    """One conversation of a user, whose history is resent."""
+
+    def __init__(self, live, user="ada"):
+        self.live, self.user, self.history = live, user, []
+
+    async def say(self, *words, **body):
+        for text in words:
+            self.history.append({"role": "user", "content": text})
+            answer = await self.live.chat(self.history, user=self.user, **body)
+            assert answer.status_code == 200
+            self.history.append(answer.json()["choices"][0]["message"])
+            await settled(self.live)
+
+
+async def talk(live, *words, **body):
+    """A conversation that begins with a greeting, since a single turn is not read."""
+    chat = Chat(live)
+    await chat.say("hello", *words, **body)
+    return chat
+
+
+async def due(live, *which):
+    """Jobs that wait for a user to be idle, or for another attempt, are due now."""
+    await live.gateway.memory.db.write(
+        lambda conn: conn.execute(t.jobs.update().where(*which).values(run_at=0)) and None
+    )
+    await settled(live)
 
 
 async def test_facts_come_with_their_source_and_lasting_ones_stand_in_the_block(data):
     script = proposing(
         [
-            fact("The user's cat is called Tom", type="fact", importance=0.8),
-            fact("The user is called Ada", type="identity"),
+            fact("The user's cat is called Tom", "my cat is Tom", type="fact", importance=0.8),
+            fact("The user is called Ada", "I am Ada", type="identity"),
         ]
     )
     async with Model(script) as up, running(up.url, data, CONFIG) as live:
-        await say(live, "I am Ada, and my cat is Tom")
+        chat = await talk(live, "I am Ada, and my cat is Tom")
         (passage,) = await rows(live, t.passages)
         said = {m["public_id"]: m["content"] for m in await rows(live, t.messages)}
         assert (passage["content"], passage["actor"], said[passage["source"]]) == (
@@ -75,54 +100,54 @@ async def test_facts_come_with_their_source_and_lasting_ones_stand_in_the_block(
             "I am Ada, and my cat is Tom",
         )
         assert await human(live) == "The user is called Ada"
-        assert [(v["actor"], v["before"]) for v in await rows(live, t.block_versions)] == [
-            ("extraction", "")
-        ]
-        await say(live, "hello")
+        (version,) = await rows(live, t.block_versions)
+        assert (version["actor"], version["before"]) == ("extraction", "")
+        assert said[version["tool_call_id"]] == "I am Ada, and my cat is Tom"
+        await chat.say("I live in Lyon")
         assert "The user is called Ada" in json.dumps(up.bodies[-2]["messages"])
         assert "1. The user is called Ada" in asked(up)[-1]
         await live.gateway.usage.flush()
-        assert [
-            r["user"] for r in await rows(live, t.usage) if r["path"] == "background/extract"
-        ] == ["ada", "ada"]
+        found = [r for r in await rows(live, t.usage) if r["path"] == "background/extract"]
+        assert [r["user"] for r in found] == ["ada", "ada"]
 
 
-async def test_only_what_the_user_said_is_read_as_a_source(data):
+async def test_only_what_the_user_wrote_is_read(data):
     history = [
         {"role": "system", "content": "SYSTEM secret"},
-        {"role": "user", "content": "old news"},
+        {"role": "user", "content": "I told old news"},
         {"role": "assistant", "content": "old answer"},
         {"role": "tool", "tool_call_id": "x", "content": "TOOL secret"},
-        {"role": "user", "content": "my dog is Rex"},
+        {"role": "user", "content": "my dog is Rex, see:\n```\nmy_cat = 'CODE'\n```"},
     ]
     script = proposing(
         [
-            fact("The user's dog is Rex"),
-            fact("The user hates tea", source=2),
-            fact("From nowhere", source=9),
+            fact("The user's dog is Rex", "my dog is Rex"),
+            fact("The user hates tea", "the user hates tea"),
+            fact("The user's dog is old", "my dog is very old"),
+            fact("The user is a pilot", "my dog is Rex"),
         ]
     )
     async with Model(script) as up, running(up.url, data, CONFIG) as live:
-        await say(live, history)
-        (words,) = asked(up)
+        chat = Chat(live)
+        chat.history = history[:-1]
+        await chat.say(history[-1]["content"], "I walk him daily")
+        words = asked(up)[0]
         assert "my dog is Rex" in words
-        assert not [
-            x for x in ("SYSTEM", "TOOL", "old news", "memory_blocks", "core_memory") if x in words
-        ]
+        hidden = ("SYSTEM", "TOOL", "CODE", "old news", "memory_blocks", "core_memory")
+        assert not [x for x in hidden if x in words]
         assert [c for c, _, _ in await kept(live)] == ["The user's dog is Rex"]
 
 
 async def test_repetitions_merge_and_a_longer_wording_takes_the_place_of_the_shorter(data):
+    longer = fact("The user works at the old bakery in Lyon", "it is the old bakery")
     script = proposing(
-        [fact("The user works at the bakery in Lyon")],
-        [fact("the user works at the bakery in Lyon.")],
-        [
-            fact("The user works at the old bakery in Lyon"),
-            fact("The user works at the old bakery in Lyon"),
-        ],
+        [fact("The user works at the bakery in Lyon", "I work at the bakery")],
+        [fact("the user works at the bakery in Lyon.", "I work there, at the bakery")],
+        [longer, longer],
     )
     async with Model(script) as up, running(up.url, data, CONFIG) as live:
-        await say(live, "I work", "I work there", "the old one")
+        words = ("I work at the bakery", "I work there, at the bakery", "it is the old bakery")
+        await talk(live, *words)
         assert await kept(live) == [
             ("The user works at the bakery in Lyon", "extraction", "extraction"),
             ("The user works at the old bakery in Lyon", "extraction", None),
@@ -131,16 +156,26 @@ async def test_repetitions_merge_and_a_longer_wording_takes_the_place_of_the_sho
 
 async def test_a_contradiction_supersedes_and_both_can_be_seen_and_undone(data):
     script = proposing(
-        [fact("The user lives in Lyon"), fact("The user likes tea", type="preference")],
         [
-            fact("The user lives in Oslo", replaces=[2, 77, -1]),
-            fact("The user likes coffee, no longer tea", type="preference", replaces=[1]),
+            fact("The user lives in Lyon", "I live in Lyon"),
+            fact("The user likes tea", "I like tea", type="preference"),
+        ],
+        [
+            fact("The user lives in Oslo", "I moved to Oslo", op="supersede", id=2),
+            fact(
+                "The user likes coffee, no longer tea",
+                "coffee it is",
+                op="supersede",
+                id=1,
+                type="preference",
+            ),
+            fact("The user owns a boat in Oslo", "I moved to Oslo", op="update", id=77),
         ],
     )
     async with Model(script) as up, running(up.url, data, CONFIG) as live:
-        await say(live, "I live in Lyon, and tea is it", "I moved to Oslo, and coffee is it")
+        await talk(live, "I live in Lyon, and I like tea", "I moved to Oslo, and coffee it is")
         assert "1. The user likes tea\n2. The user lives in Lyon" in asked(up)[1]
-        old, new = await rows(live, t.passages)
+        old, new, _ = await rows(live, t.passages)
         assert (old["content"], old["deleted_by"], old["superseded_by"]) == (
             "The user lives in Lyon",
             "extraction",
@@ -179,13 +214,101 @@ async def test_a_contradiction_supersedes_and_both_can_be_seen_and_undone(data):
         )
 
 
+async def test_what_a_user_wants_forgotten_is_set_aside_at_once(data):
+    wish = "my address is wrong, forget it"
+    script = proposing(
+        [fact("The user's address is 12 Elm Street", "my address is 12 Elm Street")],
+        [
+            fact("", wish, op="supersede", id=1),
+            fact("", wish, op="supersede", id=2),
+        ],
+    )
+    async with Model(script) as up, running(up.url, data, CALM) as live:
+        await talk(live, "my address is 12 Elm Street", "my dog is Rex")
+        assert asked(up) == []
+        await due(live)
+        assert [c for c, _, _ in await kept(live)] == ["The user's address is 12 Elm Street"]
+        await Chat(live).say(wish)  # a conversation of its own, of a single turn
+        assert [by for _, _, by in await kept(live)] == ["extraction"]
+
+
+async def test_turns_are_read_six_at_a_time_or_when_the_user_is_idle_and_never_twice(data):
+    async with Model(proposing()) as up, running(up.url, data, CALM) as live:
+        words = [f"I own boat number {i}" for i in range(16)]
+        chat = Chat(live)
+        await chat.say(*words[:15])
+        assert len(asked(up)) == 2
+        await due(live)
+        assert len(asked(up)) == 3
+        found = [[w for w in words if f"{w}<" in text] for text in asked(up)]
+        assert [w for some in found for w in some] == words[:15]
+        await due(live)
+        assert len(asked(up)) == 3
+
+
+async def test_a_call_that_is_never_continued_is_not_read(data):
+    async with Model(proposing()) as up, running(up.url, data, CONFIG) as live:
+        for number in range(8):
+            await Chat(live).say(f"I own boat number {number}")
+        await due(live)
+        assert asked(up) == []
+
+
+async def test_small_talk_questions_and_code_cost_no_call(data):
+    async with Model(proposing()) as up, running(up.url, data, CONFIG) as live:
+        await talk(live, "How are you?", "What is a monad?", "```\nx = 1\n```", "thanks a lot!")
+        assert asked(up) == []
+
+
+async def test_the_operator_chooses_instructions_and_categories(data):
+    more = {
+        "memory.extraction.instructions": "Only health counts.",
+        "memory.extraction.categories": {"health": "illness and allergies"},
+    }
+    script = proposing(
+        [
+            fact("The user is allergic to nuts", "I am allergic to nuts", category="health"),
+            fact("The user owns a boat", "I own a boat", category="boats"),
+        ]
+    )
+    async with Model(script) as up, running(up.url, data, {**CONFIG, **more}) as live:
+        await talk(live, "I am allergic to nuts, and I own a boat")
+        system = up.bodies[-1]["messages"][0]["content"]
+        assert "Only health counts." in system
+        assert "health: illness and allergies" in system
+        (passage,) = await rows(live, t.passages)
+        assert (passage["content"], passage["tags"]) == (
+            "The user is allergic to nuts",
+            '["health"]',
+        )
+
+
+async def test_a_model_that_never_calls_its_tools_is_helped_after_eight_turns(data):
+    config = {"memory.extraction.every_turns": 6}
+    first = fact("The user owns boat number 0", "I own boat number 0")
+    async with Model(proposing([first])) as up, running(up.url, data, config) as live:
+        chat = Chat(live)
+        await chat.say(*(f"I own boat number {i}" for i in range(8)))
+        assert asked(up) == []
+        await chat.say("I own boat number 8")
+        assert "boat number 0<" in asked(up)[0]  # what was said before counts too
+        assert [c for c, _, _ in await kept(live)] == ["The user owns boat number 0"]
+        records = await rows(live, t.explains)
+        why = json.loads(records[-1]["record"])["decisions"]["extract"]
+        assert why == {
+            "on": True,
+            "why": "the model called no memory tool in its last 8 turns with them",
+        }
+
+
 async def test_a_block_that_is_full_or_read_only_leaves_the_fact_to_archival_memory(data):
     blocks = [{"label": "human", "value": "", "limit": 10}]
+    name = fact("The user is called Ada Lovelace", "I am Ada", type="identity")
     async with (
-        Model(proposing([fact("The user is called Ada Lovelace", type="identity")])) as up,
+        Model(proposing([name])) as up,
         running(up.url, data, {**CONFIG, "memory.blocks": blocks}) as live,
     ):
-        await say(live, "I am Ada")
+        await talk(live, "I am Ada")
         assert [c for c, _, _ in await kept(live)] == ["The user is called Ada Lovelace"]
         assert await human(live) == ""
 
@@ -203,13 +326,16 @@ async def test_where_nothing_is_gathered(data, why):
             if why == "background"
             else "I am Ada"
         )
-        answer = await live.chat(
-            words,
-            {"x-memory": "read"} if why == "read" else {},
-            **({} if why == "nobody" else {"user": "ada"}),
-        )
-        assert answer.status_code == 200
-        await settled(live)
+        for said in ([words], [words, "so it is", "I am Ada Lovelace"]):
+            roles = ("user", "assistant", "user")
+            history = [{"role": r, "content": c} for r, c in zip(roles, said, strict=False)]
+            answer = await live.chat(
+                history,
+                {"x-memory": "read"} if why == "read" else {},
+                **({} if why == "nobody" else {"user": "ada"}),
+            )
+            assert answer.status_code == 200
+            await settled(live)
         assert asked(up) == []
 
 
@@ -218,15 +344,11 @@ async def test_an_answer_that_is_no_json_is_asked_for_thrice_and_then_shown(data
         Model(proposing("no", "no", "no", "no")) as up,
         running(up.url, data, CONFIG) as live,
     ):
-        await say(live, "I am Ada")
+        await talk(live, "I am Ada")
         for _ in range(3):
-            await live.gateway.memory.db.write(
-                lambda conn: (
-                    conn.execute(t.jobs.update().where(t.jobs.c.state == "ready").values(run_at=0))
-                    and None
-                )
-            )
-            await settled(live)
-        (job,) = [j for j in await rows(live, t.jobs) if j["kind"] == "extract"]
+            await due(live, t.jobs.c.attempts > 0)
+        (job,) = [j for j in await rows(live, t.jobs) if j["state"] == "dead"]
         assert (job["state"], job["attempts"], job["error"]) == ("dead", 3, "Unusable")
         assert len(asked(up)) == 3
+        assert await kept(live) == []
+        assert not [n for n in await rows(live, t.nodes) if n["unread"]]

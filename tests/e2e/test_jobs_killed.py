@@ -14,6 +14,7 @@ from tests.models import Model, call, calls
 
 OPENINGS = {"You compress": "summarise", "You keep the long-term": "extract", "You tidy": "reflect"}
 KINDS = "('summarise', 'extract', 'reflect')"
+DUE = "AND run_at < unixepoch() + 60"  # not those that wait for a user to be idle
 OF_ADA = "JOIN scopes ON scopes.id = {0}.scope_id WHERE scopes.user = 'ada'"
 STALLS = {
     "summarise": 1,
@@ -26,7 +27,7 @@ targets = [{{ provider = "openai" }}]
 context_window = 3000
 supports_tools = false
 [memory]
-extract = "auto"
+extraction = {{ every_turns = 1 }}
 reflect = {{ every_turns = 2 }}
 blocks = [{{ label = "human", value = "Ada builds trains" }}]
 [providers.openai]
@@ -36,7 +37,9 @@ base_url = "{0}"
 
 def answer(kind, n):
     if kind == "extract":
-        return json.dumps({"facts": [{"text": "The user lives in Lyon", "source": 1}]})
+        return json.dumps(
+            {"operations": [{"text": "The user lives in Lyon", "quote": "I live in Lyon."}]}
+        )
     if kind == "reflect":
         return (
             calls(call("archival_memory_insert", {"content": "Trains are what Ada builds"}, "r1"))
@@ -112,7 +115,8 @@ async def test_jobs_killed_while_they_ran_are_resumed_and_write_once(data, tmp_p
             await until(
                 lambda: (
                     not select(
-                        data, f"SELECT 1 FROM jobs {OF_ADA.format('jobs')} AND kind IN {KINDS}"
+                        data,
+                        f"SELECT 1 FROM jobs {OF_ADA.format('jobs')} AND kind IN {KINDS} {DUE}",
                     )
                 )
             )

@@ -8,7 +8,7 @@ from tests.conftest import running
 from tests.e2e.test_turns import WEATHER
 from tests.models import Model, call, calls
 
-AUTO = {"memory.recall": "auto"}
+AUTO = {"memory.recall": "always"}
 
 
 def user(content):

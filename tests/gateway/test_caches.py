@@ -26,7 +26,7 @@ from memory.cache import Cache
 from memory.context import tokens
 from memory.conversation import messages
 from memory.retrieval import retriever
-from memory.session import conversation_cache
+from memory.session import conversation_cache, model_records, policies
 from memory.stores.sql import sqlite
 from tests.bench.mixed import Mix
 from tests.conftest import running
@@ -59,6 +59,8 @@ CACHES = {
     "Routes": ((router, "ROUTES_BYTES"), 1, lambda g: g.router.routes),
     "Cooldowns": ((cooldowns, "BYTES"), 1, lambda g: g.choice.cooldowns.records),
     "Latencies": ((selector, "PACES_BYTES"), 1, lambda g: g.choice.paces),
+    "Records of models": ((model_records, "BYTES"), 1, lambda g: g.memory.models.known),
+    "Policies": ((policies, "KNOWN_BYTES"), 1, lambda g: g.memory.policies._known),
     "Refused additions": ((state, "LACKS_BYTES"), 1, lambda g: g.lacks),
 }
 
@@ -106,10 +108,13 @@ async def requested(live, count):
 
 async def filled(gateway, count):
     """Fills up what many more requests, failing targets, an embedder or other settings would."""
+    await gateway.memory.policies.put(("tenant", "a strict one"), "off")
     for number in range(count):
         name = f"a provider/a model of {number}"
         await gateway.choice.cooldowns.record_failure(name, None if number % 2 else 10)
         gateway.choice.record_latency(name, 0.5)
+        gateway.memory.models.count(name, called=bool(number % 2))
+        await gateway.memory.policies.find(("tenant", name))
         gateway.lacks.put(name, (1, 123.5 + number))
         gateway.credentials.keep(f"own-{number:032x}", b"Bearer %064x" % number)
         gateway.memory.counter("estimate").correct(name, 1000 + number, 1500)

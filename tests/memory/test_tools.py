@@ -9,10 +9,12 @@ import pytest
 
 from memory import tools
 from memory.core.blocks import Block
+from memory.core.screen import Screen
 from memory.core.tool_definitions import OURS, SEARCHES
 from memory.errors import BadArguments, StoreUnavailable
 from memory.scope import Scope
-from memory.stores.sql import scopes
+from memory.stores.sql import passage_lifecycle as fact_rows
+from memory.stores.sql import passages, scopes
 from memory.stores.sql.blocks import BlockSet, all_of
 from memory.tools import (
     MAX_ARGUMENT_CHARACTERS,
@@ -159,7 +161,7 @@ async def test_a_reply_has_so_many_calls(db):
 
 
 async def test_searches_are_told_as_data():
-    hit = {"key": 5, "content": "<b>Tom</b>", "tags": ["cat"], "created_at": 0.0}
+    hit = {"key": 5, "id": "passage_5", "content": "<b>Tom</b>", "tags": ["cat"], "created_at": 0.0}
     finder = Finder(hit)
     hands = context(finder=finder)
     made = call("archival_memory_search", query="cat", tags=["cat"], limit=3)
@@ -243,3 +245,81 @@ TOO_LONG = "x" * (MAX_ARGUMENT_CHARACTERS + 1)
 def test_what_is_no_object_is_refused(text):
     with pytest.raises(BadArguments):
         parse_arguments(ToolCall("1", "x", text))
+
+
+async def stored(db):
+    """The passages that a search finds, by their text."""
+
+    def work(conn):
+        scope_id = scopes.find(conn, Scope("t", "ada", "default", b"s" * 32))
+        return {p["content"]: p for p in passages.page(conn, scope_id, None, 50)}
+
+    return await db.read(work)
+
+
+async def test_a_stored_detail_is_corrected_by_its_id_and_the_older_wording_can_be_restored(db):
+    await edit(db, call("archival_memory_insert", content="Lives in Bonn.", tags=["home"]))
+    old = (await stored(db))["Lives in Bonn."]
+    update = call("archival_memory_update", id=old["id"], content="Lives in Ulm.")
+    told = (await edit(db, update))[0]
+    found = await stored(db)
+    assert list(found) == ["Lives in Ulm."]
+    assert found["Lives in Ulm."]["tags"] == ["home"]
+    assert told == [f"Updated: {found['Lives in Ulm.']['id']} now stands for {old['id']}."]
+    scope = Scope("t", "ada", "default", b"s" * 32)
+    await db.write(lambda conn: fact_rows.restore(conn, scopes.find(conn, scope), old["id"]))
+    assert set(await stored(db)) == {"Lives in Bonn.", "Lives in Ulm."}
+
+
+@pytest.mark.parametrize("by", ["id", "text", "content"])
+async def test_a_stored_detail_is_forgotten_by_its_id_or_its_exact_text(db, by):
+    await edit(db, call("archival_memory_insert", content="Lives in Bonn."))
+    ident = (await stored(db))["Lives in Bonn."]["id"]
+    asked = {by: ident if by == "id" else " lives in  BONN."}
+    assert (await edit(db, call("memory_forget", **asked)))[0][0].startswith("Forgotten")
+    assert await stored(db) == {}
+
+
+async def test_a_line_of_a_block_is_forgotten_by_its_exact_text(db):
+    (told,), blocks, hands = await edit(db, call("memory_forget", text="Likes tea."))
+    assert told == "Forgotten: the line is gone from human."
+    assert blocks["human"].value == ""
+    assert hands.edited
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (call("memory_forget", id="passage_0"), "Nothing stored has the id"),
+        (call("memory_forget", text="Likes"), "or reads exactly so"),
+        (call("memory_forget", text="Be kind."), "read-only"),
+        (call("memory_forget"), "`id` is None"),
+        (call("archival_memory_update", id="passage_0", content="x"), "No stored detail has"),
+    ],
+)
+async def test_what_cannot_be_forgotten_or_corrected_says_why(db, made, says):
+    (told,), blocks, _ = await edit(db, made)
+    assert told.startswith("Error: ")
+    assert says in told
+    assert blocks["human"].value == "Likes tea."
+
+
+async def test_secrets_are_left_out_of_what_is_saved_and_the_receipt_says_so(db):
+    line = call("core_memory_append", label="human", content="password: q7w8e9")
+    roomy = [call("core_memory_replace", label="human", old_content="Likes tea.", new_content="")]
+    (_, told), blocks, _ = await edit(db, *roomy, line)
+    assert told.endswith("Left out: password; secrets are not kept.")
+    assert "q7w8e9" not in blocks["human"].value
+    key = call("archival_memory_insert", content="sk-" + "a1b2c3d4" * 4)
+    assert (await edit(db, key))[0][0].startswith("Error: Nothing was saved")
+    assert (await edit(db, key, screen=Screen({})))[0] == ["Stored in archival memory."]
+
+
+async def test_a_model_makes_a_block_only_where_it_may(db):
+    pets = call("core_memory_append", label="pets", content="Has a cat.")
+    assert "no memory block" in (await edit(db, pets))[0][0]
+    (told,), blocks, _ = await edit(db, pets, model_blocks=True)
+    assert told == "Saved: pets now holds 10/4000 characters."
+    assert blocks["pets"].value == "Has a cat."
+    wrong = call("core_memory_append", label="Pets!", content="x")
+    assert (await edit(db, wrong, model_blocks=True))[0][0].startswith("Error: ")

@@ -18,7 +18,7 @@ from gateway.wire.chat import (
     lift,
     parse_chunk,
 )
-from gateway.wire.json_weight import MOST_VALUES, is_light, is_readable
+from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
 from gateway.wire.placement import (
     Placement,
     encode_request,
@@ -113,7 +113,7 @@ class ChatFormat:
 
     def read_whole(self, data: bytes) -> tuple[Chunk | None, Any]:
         if not is_readable(data):
-            raise MalformedCompletion(f"more than {MOST_VALUES} values")
+            raise MalformedCompletion(UNREADABLE)
         body = decode(data)
         if not isinstance(body, dict):
             raise MalformedCompletion("not an object")
@@ -251,7 +251,7 @@ async def _read_chunk(data: bytes) -> Chunk:
 
 def _read_in_thread(data: bytes) -> Chunk:
     if not is_readable(data):
-        raise MalformedCompletion(f"the upstream sent an event of more than {MOST_VALUES} values")
+        raise MalformedCompletion(f"the upstream sent an event of more than {UNREADABLE} values")
     return parse_chunk(data)
 
 

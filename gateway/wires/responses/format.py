@@ -15,7 +15,7 @@ from typing import Any
 from gateway.errors import BadRequest, GatewayError
 from gateway.upstream.base import UpstreamRequest
 from gateway.wire.chat import Json, MalformedReply, encode
-from gateway.wire.json_weight import MOST_VALUES, is_readable
+from gateway.wire.json_weight import UNREADABLE, is_readable
 from gateway.wires.base import (
     Composed,
     HiddenRounds,
@@ -97,7 +97,7 @@ class ResponsesFormat:
 
     def read_whole(self, data: bytes) -> tuple[Json, Any]:
         if not is_readable(data):
-            raise MalformedReply(f"more than {MOST_VALUES} values")
+            raise MalformedReply(UNREADABLE)
         found = read_object(data)
         if isinstance(found.get("output"), list):
             return found, None

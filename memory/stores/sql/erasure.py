@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from memory.ids import new_id
 from memory.stores.sql import conversations as conversation_rows
-from memory.stores.sql import retention
+from memory.stores.sql import policies, retention
 from memory.stores.sql import scopes as owners
 from memory.stores.sql.application_tables import ApplicationTables
 from memory.stores.sql.batches import BatchedWork, WriterShare, write_batches
@@ -59,6 +59,7 @@ async def erase(
     def begin(conn: Connection) -> tuple[list[int], int]:
         for tables in others:
             tables.forget(conn, *who)
+        policies.remove(conn, who)
         scopes, jobs = owners.erase(conn, secret, *who)
         job.payload["scopes"] = scopes
         if scopes:

@@ -20,9 +20,11 @@ from memory.export_format import (
     MessageLine,
     NodeLine,
     PassageLine,
+    PolicyLine,
     VersionLine,
 )
 from memory.search.query import iso
+from memory.stores.sql import policies
 from memory.stores.sql import schema as t
 from memory.stores.sql.database import Database
 from memory.stores.sql.messages import message_of as given
@@ -38,6 +40,9 @@ async def export(
     """Yield every line of the user's memory, of one agent or all. Raises StoreUnavailable."""
     count = 1
     yield Export(user=user)
+    if (memory := await db.read(lambda conn: policies.find(conn, (tenant, user)))) != policies.FULL:
+        count += 1
+        yield PolicyLine(memory=memory)  # type: ignore[arg-type]
     for scope_id, name in await db.read(lambda conn: _scopes(conn, tenant, user, agent)):
         for kind in (_blocks, _versions, _passages, _conversations, _nodes):
             after: Any = None

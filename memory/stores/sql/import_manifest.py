@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from memory.conversation.messages import text_of
 from memory.core.blocks import Block, check_label
 from memory.core.edits import BlockEdit, put_block
+from memory.core.screen import Screen
 from memory.errors import BadArguments, ToolError
 from memory.export_format import (
     LIMIT,
@@ -25,6 +26,7 @@ from memory.export_format import (
     MessageLine,
     NodeLine,
     PassageLine,
+    PolicyLine,
     TooManyLines,
     VersionLine,
     bad_line,
@@ -40,8 +42,8 @@ CALLS = "`message.tool_calls` must be a list of objects."
 class LineReader:
     """The lines of an import, by number and offset."""
 
-    def __init__(self, body: bytes) -> None:
-        self._body, self._places = body, array("Q")
+    def __init__(self, body: bytes, screen: Screen) -> None:
+        self._body, self._places, self._screen = body, array("Q"), screen
 
     def add(self, number: int, at: int) -> None:
         self._places.extend((number, at))
@@ -50,7 +52,7 @@ class LineReader:
         """Yield the lines in order."""
         for i in range(0, len(self._places), 2):
             number, at = self._places[i : i + 2]
-            yield number, line_at(self._body, number, at)
+            yield number, _screened(line_at(self._body, number, at), self._screen)
 
     @property
     def first(self) -> int:
@@ -80,21 +82,23 @@ class ImportLimits:
     """Limits and defaults of an import.
 
     defaults: the operator's blocks. agent: that gets everything, None to follow the lines. most:
-    number of lines, None for any.
+    number of lines, None for any. screen: what is left out of texts.
     """
 
     defaults: Mapping[str, Block]
     agent: str | None = None
     most: int | None = None
+    screen: Screen = field(default_factory=lambda: Screen({}))
 
 
 class ImportManifest:
-    """The lines of an import by agent."""
+    """The lines of an import by agent. policy: the user's, None where no line tells it."""
 
     def __init__(self, body: bytes, rules: ImportLimits) -> None:
         self._body, self._rules = body, rules
         self._rows = 0
         self.parts: dict[str, ImportPart] = {}
+        self.policy: str | None = None
 
     async def examine(self) -> None:
         """Read every line, letting other requests run in between.
@@ -114,6 +118,9 @@ class ImportManifest:
     def _take(self, number: int, at: int, line: Any_Line) -> None:
         if isinstance(line, Export | ExportEnd):
             return
+        if isinstance(line, PolicyLine):
+            self.policy = line.memory
+            return
         self._rows += 1
         if self._rules.most is not None and self._rows > self._rules.most:
             raise TooManyLines(
@@ -125,14 +132,14 @@ class ImportManifest:
         if isinstance(line, BlockLine | VersionLine):
             self._check_block(line)
             if isinstance(line, VersionLine):
-                where = part.versions = part.versions or LineReader(self._body)
+                where = part.versions = part.versions or LineReader(self._body, self._rules.screen)
             else:
                 where = part.blocks.get(line.label) or part.blocks.setdefault(
-                    line.label, LineReader(self._body)
+                    line.label, LineReader(self._body, self._rules.screen)
                 )
         elif isinstance(line, PassageLine):
             check(line.content, line.type, line.importance)
-            where = part.passages = part.passages or LineReader(self._body)
+            where = part.passages = part.passages or LineReader(self._body, self._rules.screen)
         else:
             where = self._chat(part, number, line)
         where.add(number, at)
@@ -157,7 +164,7 @@ class ImportManifest:
         """Raises BadLine."""
         name = line.id if isinstance(line, ConversationLine) else line.conversation
         chat = part.chats.get(name) or part.chats.setdefault(
-            name, ConversationImport(LineReader(self._body))
+            name, ConversationImport(LineReader(self._body, self._rules.screen))
         )
         if isinstance(line, NodeLine):
             chat.nodes.add(line.id)
@@ -168,6 +175,16 @@ class ImportManifest:
                     number, f"the node {line.node!r} of its conversation must stand before it."
                 )
         return chat.lines
+
+
+def _screened(line: Any_Line, screen: Screen) -> Any_Line:
+    """Return a line without the secrets in its texts."""
+    for name in ("content", "value", "before", "after"):
+        if isinstance(text := getattr(line, name, None), str):
+            setattr(line, name, screen.mask(text)[0])
+    if isinstance(line, MessageLine) and isinstance(said := line.message.get("content"), str):
+        line.message = {**line.message, "content": screen.mask(said)[0]}
+    return line
 
 
 def _check_message(number: int, line: MessageLine) -> None:

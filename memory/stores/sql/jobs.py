@@ -65,8 +65,9 @@ class QueuedJob:
 
     payload: JSON data; row keys only, if the job must outlive an erasure. delay: seconds. alone:
     not while another of its kind waits or runs for this conversation. again: a waiting job with the
-    same dedupe key is postponed by `delay`. every: only with each so many turns of the scope. held:
-    the claim of a running job, as its id and attempt.
+    same dedupe key is postponed by `delay`. every: only with each so many turns of the scope.
+    unread: only if extraction has not read so many turns of it. held: the claim of a running job,
+    as its id and attempt.
     """
 
     kind: str
@@ -78,6 +79,7 @@ class QueuedJob:
     alone: bool = False
     again: bool = False
     every: int = 0
+    unread: int = 0
     held: tuple[int, int] = (0, 0)
 
 

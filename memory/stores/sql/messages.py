@@ -373,7 +373,9 @@ def search_index(
     hits, newest = queries
     if not q.text.strip():
         rows = conn.execute(newest.order_by(corner.key.desc()).limit(q.limit).offset(q.offset))
-        return [{**row._mapping, "score": 0.0, "why": {"newest": True}} for row in rows]
+        return [
+            {**row._mapping, "score": 0.0, "coverage": 0.0, "why": {"newest": True}} for row in rows
+        ]
     order = fts.find_rows(conn, corner, q.text, near, q.offset + q.limit)
     if not order:
         return []
@@ -383,6 +385,7 @@ def search_index(
         {
             **by_key[k]._mapping,
             "score": round(order[k].score, 4),
+            "coverage": round(order[k].coverage, 4),
             "why": order[k].why | ({"similarity": round(near[k], 4)} if k in near else {}),
         }
         for k in wanted

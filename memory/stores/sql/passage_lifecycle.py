@@ -21,7 +21,8 @@ from memory.stores.sql import schema as t
 from memory.stores.sql.jobs import enqueue
 from memory.stores.sql.messages import SearchQuery
 
-p, m = t.passages.c, t.messages.c
+p, v = t.passages.c, t.block_versions.c
+MAX_OUTDATED = 100  # facts that recall knows to be no longer true
 NEIGHBOURS = 10
 SELECT_CANDIDATES = select(p.id, p.content).where(
     p.id.in_(bindparam("keys", expanding=True)),
@@ -29,32 +30,6 @@ SELECT_CANDIDATES = select(p.id, p.content).where(
     p.node == bindparam("node"),
     p.deleted_at.is_(None),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class TurnMessage:
-    """A message of one turn. id: its public id."""
-
-    id: str
-    role: str
-    content: str
-    at: float
-
-
-def messages_of_turn(conn: Connection, scope_id: int, node: int) -> list[TurnMessage]:
-    """Return the user's and assistant's messages of a turn, in order, without tool results."""
-    query = (
-        select(m.public_id, m.role, m.content, m.created_at)
-        .where(
-            m.scope_id == scope_id,
-            m.node == node,
-            m.role.in_(("user", "assistant")),
-            m.source.in_(("chat", "answer")),
-            m.content != "",
-        )
-        .order_by(m.id)
-    )
-    return [TurnMessage(r.public_id, r.role, r.content, r.created_at) for r in conn.execute(query)]
 
 
 def neighbours(
@@ -168,6 +143,30 @@ def list_superseded(
         passage_rows.to_hit(r)
         for r in conn.execute(query.where(p.id < before) if before is not None else query)
     ]
+
+
+def list_outdated(conn: Connection, scope_id: int) -> list[str]:
+    """Return the newest facts that were corrected or forgotten, not those that only faded.
+
+    Passages that were set aside, and lines that extraction took out of a block.
+    """
+    gone = (
+        select(p.content)
+        .where(p.scope_id == scope_id, p.deleted_at.is_not(None), p.deleted_by != "cleanup")
+        .order_by(p.id.desc())
+        .limit(MAX_OUTDATED)
+    )
+    edits = (
+        select(v.before, v.after)
+        .where(v.scope_id == scope_id, v.actor == "extraction")
+        .order_by(v.id.desc())
+        .limit(MAX_OUTDATED)
+    )
+    lines: list[str] = []
+    for before, after in conn.execute(edits):
+        kept = set((after or "").split("\n"))
+        lines += [x for x in (before or "").split("\n") if x.strip() and x not in kept]
+    return [*conn.execute(gone).scalars(), *lines[:MAX_OUTDATED]]
 
 
 def _faint(now: float) -> ColumnElement[bool]:

@@ -113,11 +113,7 @@ def add(conn: Connection, scope_id: int, new: NewPassage) -> tuple[list[dict[str
     now = new.created_at if new.created_at is not None else time.time()
     out, made = [], 0
     for i, content in enumerate(passages_of(new.content)):
-        digest = keyed_hash(
-            b"passage",
-            str(new.node).encode(),
-            collapse_whitespace(content).casefold().encode("utf-8", "surrogatepass"),
-        )
+        digest = _digest(content, new.node)
         found = conn.execute(
             select(t.passages).where(
                 p.scope_id == scope_id, p.digest == digest, p.deleted_at.is_(None)
@@ -131,6 +127,18 @@ def add(conn: Connection, scope_id: int, new: NewPassage) -> tuple[list[dict[str
     if made:
         enqueue(conn, vectors.job_of(scope_id))
     return out, made
+
+
+def find_exact(conn: Connection, scope_id: int, content: str) -> str | None:
+    """Return the id of the passage of a named user that reads so, case and white space aside."""
+    same = (p.scope_id == scope_id) & (p.digest == _digest(content, 0)) & p.deleted_at.is_(None)
+    return conn.execute(select(p.public_id).where(same)).scalar()
+
+
+def _digest(content: str, node: int) -> bytes:
+    """Return what tells passages of one scope and branch apart."""
+    words = collapse_whitespace(content).casefold().encode("utf-8", "surrogatepass")
+    return keyed_hash(b"passage", str(node).encode(), words)
 
 
 def _insert(conn: Connection, new: NewPassage, row: dict[str, Any]) -> Row[Any]:
@@ -203,6 +211,7 @@ def search(
             "importance": h["importance"],
             "created_at": h["created_at"],
             "score": h["score"],
+            "coverage": h["coverage"],
             "why": h["why"],
         }
         for h in found

@@ -27,7 +27,7 @@ from memory.conversation.messages import (
 )
 from memory.errors import Conflict, NotFound
 from memory.scope import Scope, owner_key
-from memory.stores.sql import row_removal
+from memory.stores.sql import policies, row_removal
 from memory.stores.sql import schema as t
 from memory.stores.sql import scopes as owners
 from memory.stores.sql.messages import message_of
@@ -184,6 +184,7 @@ def finish(conn: Connection, move: OwnerRename, seen: dict[int, int]) -> None:
         .where(s.tenant == move.source[0], s.user == move.source[1])
         .values(tenant=move.target[0], user=move.target[1], proven=bool(proven), edits=s.edits + 1)
     )
+    policies.rename(conn, move.source, move.target)
     for name in (move.source, move.target):
         owners.void(conn, owner_key(move.secret, *name))
 

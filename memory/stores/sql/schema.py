@@ -188,6 +188,8 @@ nodes = Table(
     Column("text", Text),
     Column("request", LargeBinary),
     Column("rounds", Text),  # key of the request among its retries, and its finished hidden rounds
+    Column("recalled", Text),  # what recall showed in this conversation so far
+    Column("unread", Integer),  # 1 until extraction has read the turn
     Index("ix_nodes_digest", "scope_id", "digest"),
     Index("ix_nodes_request", "request"),
 )
@@ -195,6 +197,10 @@ nodes = Table(
 _PARTIAL = [
     (Index("ix_nodes_asked", nodes.c.scope_id, nodes.c.asked), sql_text("state != 'done'")),
     (Index("ix_nodes_parent", nodes.c.parent), sql_text("state = 'aborted'")),
+    (
+        Index("ix_nodes_unread", nodes.c.scope_id, nodes.c.parent),
+        sql_text("unread IS NOT NULL"),
+    ),
 ]
 
 
@@ -234,6 +240,18 @@ message_pieces = Table(
     scope_column(),
     text("data"),
     Index("ix_message_pieces_scope_id", "scope_id"),
+)
+
+# Whether a model calls the memory tools that it is offered, over all users (see
+# `memory.session.model_records`).
+model_records = Table(
+    "model_records",
+    metadata,
+    Column("model", Text, primary_key=True),
+    Column("offered", Integer, nullable=False),
+    Column("called", Integer, nullable=False),
+    Column("silent", Integer, nullable=False),
+    Column("updated_at", Float, nullable=False),
 )
 
 # How far something has come, by its name. messages: the row key up to which messages are in the
@@ -416,6 +434,16 @@ response_items = Table(
     Index("ix_response_items_response", "tenant", "response"),
 )
 
+# What the memory may do for a user, where that is less than everything.
+user_policies = Table(
+    "user_policies",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("user", Text, primary_key=True),
+    text("memory", "full"),
+    at("updated_at"),
+)
+
 # Columns: scope, and with the scope before each word (memory.search.indexed): body, speaker,
 # previous message, date.
 FTS = ("messages_fts", "passages_fts")
@@ -426,4 +454,4 @@ FTS_SQL = (
 for _name in FTS:
     event.listen(metadata, "after_create", DDL(FTS_SQL.format(_name)).execute_if(dialect="sqlite"))  # type: ignore[no-untyped-call]
 
-REVISION = "0004"
+REVISION = "0006"

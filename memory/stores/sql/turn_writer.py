@@ -15,8 +15,9 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 from memory.context.epoch import Epoch
 from memory.conversation.matching import TurnNode, trail_after
 from memory.conversation.messages import Json, keyed_hash
+from memory.core.autonomy import ModelRecord
 from memory.errors import Erased
-from memory.stores.sql import message_pieces, scopes
+from memory.stores.sql import message_pieces, model_records, scopes, unread_turns
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import passage_lifecycle as fact_rows
 from memory.stores.sql import schema as t
@@ -211,6 +212,9 @@ class TurnRecord:
     contents: Sequence[Sequence[dict[str, Any]]] | None = None
     scope_id: int | None = None  # the scope's row, where it is known
     parent_turn: int | None = None  # the turn of the first node's parent, where it is known
+    unread: bool = False  # extraction may read it
+    # how models use the tools they are offered, as far as it is to be written now
+    models: dict[str, ModelRecord] = field(default_factory=dict)
     large: Sequence[LargeBody] = field(init=False)  # bodies of answers, which are written before
 
     def __post_init__(self) -> None:
@@ -282,9 +286,17 @@ def _record_consequences(conn: Connection, r: TurnRecord, scope_id: int, now: fl
         row = {"id": node, "scope_id": scope_id, "record": record, "created_at": now}
         execute(conn, upsert_explain(conn.dialect.name), row)
     fact_rows.record_use(conn, r.used)
+    model_records.save(conn, r.models)
     for job in r.jobs:
-        if not job.every or scopes.nth_turn(conn, scope_id, job.every):
+        if _is_time(conn, scope_id, job):
             enqueue(conn, replace(job, scope_id=scope_id))
+
+
+def _is_time(conn: Connection, scope_id: int, job: QueuedJob) -> bool:
+    """Tell whether enough turns have passed for a job that waits for some."""
+    if job.unread:
+        return unread_turns.count(conn, scope_id, job.unread) >= job.unread
+    return not job.every or scopes.nth_turn(conn, scope_id, job.every)
 
 
 def _answers(
@@ -300,7 +312,8 @@ def _answers(
             message_rows.remove(
                 conn, (t.messages.c.node == node.id) & (t.messages.c.source == "answer")
             )
-        put_row(conn, t.nodes, ("id",), **columns(node, scope_id), **request)
+        unread = 1 if r.unread and i == 0 else None
+        put_row(conn, t.nodes, ("id",), **columns(node, scope_id), unread=unread, **request)
         request = {}
         place = message_rows.MessagePlace(
             r.conversation, node.id, "answer", node.at, node.state == "aborted"

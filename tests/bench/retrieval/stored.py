@@ -83,6 +83,11 @@ class Stored:
 
         self.scope_id = await self.memory.db.write(work)
 
+    def ids_of(self, hit: dict[str, Any]) -> list[str]:
+        """The utterances that a hit of the store is."""
+        place = (hit["conversation"], escape(hit["content"][:2000]), iso(hit["created_at"]))
+        return self._ids.get(place, [])
+
     async def keep(self, found: Sequence[Utterance]) -> None:
         """The same as archival memory: a passage each, tagged with who said it."""
 

@@ -12,12 +12,20 @@ from gateway.auth.user_resolver import UserResolver
 from gateway.chat.request import read_turn_input
 from gateway.chat.request_headers import retry_signals
 from gateway.config.settings import Settings
-from gateway.errors import BadRequest, Forbidden, TooLarge, Unauthenticated, UnknownModel
+from gateway.errors import (
+    BadRequest,
+    Forbidden,
+    TooLarge,
+    Unauthenticated,
+    Unavailable,
+    UnknownModel,
+)
 from gateway.http.parse_cache import RequestParseCache
 from gateway.http.request_weight import TooHeavy
 from gateway.routing.router import Route
 from gateway.state import REQUEST_ID
 from gateway.wires.client_profiles import ClientProfiles
+from memory.errors import StoreUnavailable
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 ROUTE = Route((), "m")
@@ -46,13 +54,26 @@ class HeavyBodies:
         raise TooHeavy("it has too many messages")
 
 
+class Policies:
+    """The policies of users: one for everybody, or a store that is down."""
+
+    found = "full"
+
+    async def user_policy(self, tenant, user):
+        if self.found is None:
+            raise StoreUnavailable("down")
+        return self.found
+
+
 @pytest.fixture
 def gateway():
     return SimpleNamespace(
         keys=Keys(),
         settings=SimpleNamespace(
-            server=SimpleNamespace(max_body_mib=0.001), memory=SimpleNamespace(on_error="bypass")
+            server=SimpleNamespace(max_body_mib=0.001),
+            memory=SimpleNamespace(on_error="bypass", conversations="all"),
         ),
+        memory=Policies(),
         prefixes=RequestParseCache(),
         router=Models(),
         names=UserResolver(Settings()),
@@ -217,3 +238,28 @@ def test_a_retry_is_known_by_its_key_or_its_count(headers, signals):
 async def test_what_an_answer_may_have(gateway, members, most, total):
     found = await read(gateway, BODY | members)
     assert (found.max_output, found.total_output) == (most, total)
+
+
+@pytest.mark.parametrize(
+    ("policy", "asked", "mode", "reason"),
+    [
+        ("read", "full", "read", ""),
+        ("read", "write", "off", "policy"),
+        ("off", "full", "off", "policy"),
+        ("full", "off", "off", "request"),
+        ("off", "off", "off", "request"),
+    ],
+)
+async def test_the_strictest_of_policy_and_header_holds(gateway, policy, asked, mode, reason):
+    gateway.memory.found = policy
+    found = await read(gateway, x_memory=asked, x_memory_user="ada")
+    assert (found.mode, found.off_reason, found.found is None) == (mode, reason, mode == "off")
+
+
+async def test_memory_stands_aside_while_the_users_policy_cannot_be_read(gateway):
+    gateway.memory.found = None
+    found = await read(gateway, x_memory_user="ada")
+    assert not found.uses_memory
+    assert found.too_heavy == "the user's policy cannot be read"
+    with pytest.raises(Unavailable, match="policy cannot be read"):
+        await read(gateway, x_memory_user="ada", x_memory_conversation="c")

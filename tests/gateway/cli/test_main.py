@@ -205,10 +205,14 @@ def test_the_start_tells_the_mode_and_whom_a_key_names():
     claude = {"providers": {"a": {"kind": "anthropic", "base_url": "https://api.anthropic.com"}}}
     assert "every call is a 404" in "\n".join(startup_lines(load(None, {}, claude), "http://x"))
     background = {
-        "memory.extract": "auto",
+        "memory.extract": "always",
         "memory.reflect": {"every_turns": 3},
         "memory.cleanup": "auto",
     }
+    assert "for models that take no tools, or called none in their last 8 turns" in alone
+    assert "extract    always: for every model, the same model reads what a user told in 6" in (
+        "\n".join(startup_lines(load(None, {}, background), "http://x"))
+    )
     assert "warning" not in "\n".join(
         startup_lines(load(None, {}, background), "http://x")
     )  # all of it is acted on

@@ -247,7 +247,7 @@ async def test_export_erase_import_is_a_round_trip(data):
         }
         await live.gateway.worker.drain()
         left = {k: n for k, n in (await rows(live)).items() if n}
-        assert set(left) <= {"generations", "jobs"}
+        assert set(left) <= {"generations", "jobs", "model_records"}
         imported = (await live.memory("POST", f"{base}/import", content=exported)).json()
         assert imported == {
             "object": "import",
@@ -400,7 +400,7 @@ async def test_an_erase_during_a_running_turn_leaves_nothing_behind(data, stream
         assert (r.status_code, "Bye" in r.text) == (200, True)
         await live.gateway.worker.drain()
         left = {k: n for k, n in (await rows(live)).items() if n}
-        assert set(left) <= {"generations", "jobs"}
+        assert set(left) <= {"generations", "jobs", "model_records"}
         indexed = await live.gateway.memory.db.read(
             lambda conn: [conn.exec_driver_sql(f"SELECT count(*) FROM {n}").scalar() for n in t.FTS]
         )

@@ -686,6 +686,7 @@ async def test_the_schema_describes_the_routes(live):
         "/users/{user}/blocks/{label}": {"get", "put", "patch", "delete"},
         "/users/{user}/blocks/{label}/versions": {"get"},
         "/users/{user}/blocks/{label}/undo": {"post"},
+        "/users/{user}/policy": {"get", "put"},
         "/users/{user}/passages": {"get", "post"},
         "/users/{user}/passages/search": {"get"},
         "/users/{user}/passages/{ident}": {"get", "delete"},

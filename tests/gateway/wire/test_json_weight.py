@@ -30,6 +30,7 @@ def test_a_text_of_few_values_is_readable_whatever_its_strings_hold(value, windo
     text = json.dumps(value, ensure_ascii=ascii_only).encode()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(history, "SCAN_WINDOW_BYTES", window)
+        patch.setattr(json_weight, "SCAN_STEP_BYTES", window)
         assert is_readable(text, 2 * count(value))
 
 
@@ -37,6 +38,23 @@ def test_a_text_of_few_values_is_readable_whatever_its_strings_hold(value, windo
 def test_a_text_of_many_values_is_not_readable(value):
     text = json.dumps([value] * 50, ensure_ascii=False).encode()
     assert not is_readable(text, 50 * count(value) // 4)
+
+
+def members(n):
+    return b"{" + b",".join(b'"m%d":1' % i for i in range(n)) + b"}"
+
+
+@pytest.mark.parametrize(
+    ("text", "readable"),
+    [
+        (members(json_weight.MOST_MEMBERS // 2), True),
+        (members(json_weight.MOST_MEMBERS + 100), False),
+        (b"[" + b",".join([members(4)] * 90_000) + b"]", True),  # many objects of a few each
+        (b'{"text":"' + b": " * 300_000 + b'"}', True),  # colons of a text
+    ],
+)
+def test_an_object_of_very_many_members_is_not_readable(text, readable):
+    assert is_readable(text) is readable
 
 
 @pytest.mark.parametrize(

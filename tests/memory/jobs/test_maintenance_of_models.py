@@ -12,6 +12,7 @@ from sqlalchemy import delete, insert, select
 from memory.core.blocks import Block
 from memory.errors import Unusable
 from memory.jobs import extraction, reflection, summarization
+from memory.jobs.fact_prompt import ExtractionRules
 from memory.retrieval.retriever import Retriever
 from memory.scope import Scope
 from memory.stores.sql import schema as t
@@ -78,15 +79,15 @@ async def test_what_is_gone_asks_nobody(db, scope):
     envoy = Envoy()
     summarise, extract = (
         summarization.summary_handler(db, envoy),
-        extraction.extraction_handler(db, envoy, lambda: BLOCKS),
+        extraction.extraction_handler(db, envoy, lambda: BLOCKS, ExtractionRules),
     )
     reflect = reflection.reflection_handler(db, envoy, Retriever(db), lambda: BLOCKS)
     for whose in (None, 12345):
         assert await summarise(summary_job(whose)) is None
-        assert await extract(QueuedJob("extract", {"node": 1, "model": "m"}, whose)) is None
+        assert await extract(QueuedJob("extract", {"model": "m"}, whose)) is None
         assert await reflect(QueuedJob("reflect", {"rounds": 0, "model": "m"}, whose)) is None
     assert (
-        await extract(QueuedJob("extract", {"node": 1, "model": "m"}, scope)) is None
+        await extract(QueuedJob("extract", {"model": "m"}, scope)) is None
     )  # its turn was deleted
     assert await summarise(summary_job(scope, BASE)) is None  # and the summary to go on from
     await keep(db, scope, LINK, "there")
@@ -170,6 +171,10 @@ async def test_an_answer_without_facts_is_unusable_and_a_turn_that_is_gone_is_no
             and None
         )
     )
+    node = {"id": 3, "scope_id": scope, "conversation": 7, "turn": 3, "depth": 1, "state": "done"}
+    await db.write(
+        lambda conn: conn.execute(insert(t.nodes).values(**node, branch=0, at=1, unread=1)) and None
+    )
     await db.write(
         lambda conn: (
             conn.execute(
@@ -189,8 +194,10 @@ async def test_an_answer_without_facts_is_unusable_and_a_turn_that_is_gone_is_no
             and None
         )
     )
-    no_user = extraction.extraction_handler(db, Envoy({"content": "no"}), lambda: BLOCKS)
+    no_user = extraction.extraction_handler(
+        db, Envoy({"content": "no"}), lambda: BLOCKS, ExtractionRules
+    )
     with pytest.raises(Unusable):
-        await no_user(QueuedJob("extract", {"node": 3, "model": "m"}, scope))
-    await db.write(lambda conn: conn.execute(delete(t.messages)) and None)
-    assert await no_user(QueuedJob("extract", {"node": 3, "model": "m"}, scope)) is None
+        await no_user(QueuedJob("extract", {"model": "m", "at_once": True}, scope))
+    await db.write(lambda conn: conn.execute(delete(t.nodes)) and None)
+    assert await no_user(QueuedJob("extract", {"model": "m", "at_once": True}, scope)) is None

@@ -1,13 +1,29 @@
-"""Automatic recall: what the request says already is left out, and no text is looked at further
-than it is shown.
-"""
+"""Automatic recall: only what covers the message comes in, once, and nothing for small talk."""
+
+from __future__ import annotations
+
+import pytest
 
 from memory.context.tokens import TokenCounter
-from memory.retrieval.auto_recall import MAX_SHOWN_CHARACTERS, beginnings, render_recall
+from memory.retrieval.auto_recall import (
+    MAX_SHOWN_CHARACTERS,
+    MIN_COVERAGE,
+    AlreadyThere,
+    beginnings,
+    pass_gate,
+    recall_query,
+    render_recall,
+    token_budget,
+)
 
 
-def hit(content):
-    return {"content": content, "created_at": 0.0, "key": 1}
+def hit(content, key=1, *, score=1.0, coverage=1.0, **more):
+    found = {"content": content, "created_at": 0.0, "key": key, "score": score}
+    return {**found, "coverage": coverage, "why": {}, **more}
+
+
+def shown(hits, room=600, **there):
+    return render_recall(hits, AlreadyThere(**there), "t", TokenCounter(), room)
 
 
 def test_what_the_request_holds_is_known_again_by_its_beginning():
@@ -19,14 +35,59 @@ def test_what_the_request_holds_is_known_again_by_its_beginning():
         ]
     )
     assert max(map(len, present)) == MAX_SHOWN_CHARACTERS
-    assert (
-        render_recall(
-            [hit(" ".join(long.split())), hit("green   tea")], present, "t", TokenCounter()
-        )
-        == ""
-    )
-    shown = render_recall(
-        [hit("black tea"), hit("black tea"), hit("green tea")], present, "t", TokenCounter()
-    )
-    assert shown.count("black tea") == 1
-    assert "green tea" not in shown
+    there = {"beginnings": present}
+    assert shown([hit(" ".join(long.split())), hit("green   tea")], **there).text == ""
+    found = shown([hit("black tea"), hit("black tea", 2), hit("green tea")], **there).text
+    assert found.count("black tea") == 1
+    assert "green tea" not in found
+
+
+def test_an_item_comes_once_in_a_conversation_and_not_if_core_memory_has_it():
+    hits = [hit("The dog is Rex", 1), hit("The cat is <Tom>", 2), hit("The boat is old", 3)]
+    found = shown(hits, keys={1}, core="... The cat is &lt;Tom&gt; ...")
+    assert ("Rex" in found.text, "Tom" in found.text, "boat" in found.text) == (False, False, True)
+    assert (found.keys, found.passages) == ([3], [3])
+
+
+def test_five_items_come_in_at_most_and_only_within_the_budget():
+    hits = [hit(f"fact number {i}", i) for i in range(1, 9)]
+    assert shown(hits).keys == [1, 2, 3, 4, 5]
+    assert len(shown(hits, room=30).keys) < 5
+    assert (token_budget(None), token_budget(128_000), token_budget(4000)) == (600, 600, 200)
+
+
+def test_an_earlier_message_that_tells_what_was_corrected_is_left_out():
+    old = "The user's address is 12 Elm Street"
+    said = [
+        hit("my address is 12 elm street", 1, role="user"),
+        hit("So your address is 12 Elm Street!", 2, role="assistant"),
+        hit("my office is at 12 Oak Street", 3, role="user"),
+    ]
+    assert shown(said, outdated=[old]).keys == [3]
+
+
+def test_an_earlier_question_answers_nothing():
+    assert shown([hit("What is my dog called?", 1, role="user")]).text == ""
+    assert shown([hit("My dog is called Rex.", 1, role="user")]).keys == [1]
+
+
+def test_the_gate_looks_at_the_best_and_then_at_each():
+    assert pass_gate([hit("a", coverage=MIN_COVERAGE - 0.01), hit("b", coverage=0.0)]) == []
+    best, near, far = hit("a", coverage=0.0), hit("b", coverage=0.9, score=0.6), hit("c", score=0.4)
+    assert pass_gate([best, near, far]) == [best, near]
+    alike = hit("d", coverage=0.0, why={"similarity": 0.7})
+    assert pass_gate([alike, hit("e", coverage=0.0)]) == [alike]
+    assert pass_gate([]) == []
+
+
+@pytest.mark.parametrize(
+    ("message", "query"),
+    [
+        ("Thanks a lot! What is my dog called?", "What is my dog called?"),
+        ("good morning", ""),
+        ("```\nprint(1)\n```", ""),
+        ("Hola. ¿Dónde vivo?", "¿Dónde vivo?"),
+    ],
+)
+def test_small_talk_and_pasted_text_are_not_searched_for(message, query):
+    assert recall_query(message) == query

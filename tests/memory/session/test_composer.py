@@ -19,6 +19,7 @@ from memory.session.composer import Composer
 from memory.session.request import Policy
 from tests.memory.session.turns import BLOCKS, SECRET, a_turn, user
 
+HIT = {"key": 11, "created_at": 0.0, "score": 1.0, "coverage": 1.0, "why": {}}
 NOBODY = Scope("t", None, "default", SECRET)
 
 
@@ -122,17 +123,17 @@ def test_a_retry_tells_what_the_earlier_attempt_told():
 
 def test_recall_adds_what_seems_relevant_once():
     turn = a_turn([user("which tea?")], recall=True)
-    hit = {"key": 11, "content": "Tea is green.", "created_at": 0.0}
+    hit = {**HIT, "content": "Tea is green."}
     turn.services.retrieval.found_passages = [hit]
     prompt = compose(turn)
     assert "Tea is green." in prompt.recall
-    assert prompt.recalled == [11]
+    assert (prompt.recalled.keys, prompt.recalled.passages) == ([11], [11])
     assert turn.services.retrieval.asked[0].query.text == "which tea?"
 
 
 def test_recall_leaves_out_what_the_request_says_anyway():
     turn = a_turn([user("Tea is green.")], recall=True)
-    hit = {"key": 11, "content": "Tea is green.", "created_at": 0.0}
+    hit = {**HIT, "content": "Tea is green."}
     turn.services.retrieval.found_passages = [hit]
     assert compose(turn).recall == ""
 

@@ -12,6 +12,7 @@ from memory.errors import StoreUnavailable
 from memory.scope import Scope
 from memory.session.context import RequestAttempt, TurnServices, start_turn
 from memory.session.in_flight import InFlight
+from memory.session.model_records import ModelRecords
 from memory.session.request import Policy, TurnRequest
 from memory.stores.sql.scopes import ScopeOwner
 from memory.stores.sql.turn_reader import Snapshot
@@ -78,6 +79,9 @@ class FakeRetrieval:
     def jobs(self, scope_id):
         return []
 
+    async def list_outdated(self, scope_id):
+        return []
+
     async def passages(self, scope_id, wanted):
         self.asked.append(wanted)
         return self.found_passages
@@ -117,7 +121,13 @@ def a_turn(messages=None, *, snapshot=None, in_flight=None, policy=None, **asked
     )
     lines = FakeLines()
     services = TurnServices(
-        FakeDatabase(), lines, DigestCache(), FakeRetrieval(), FakeSpill(), TokenCounter()
+        FakeDatabase(),
+        lines,
+        DigestCache(),
+        FakeRetrieval(),
+        FakeSpill(),
+        TokenCounter(),
+        ModelRecords(),
     )
     claim = (in_flight or InFlight()).claim(b"request")
     attempt = RequestAttempt(claim, lines.place)

@@ -1,0 +1,190 @@
+"""Responses and Messages at servers that speak chat completions alone.
+
+What a server speaks is told by `providers.<name>.wires`, or found out: the first request of a
+format goes as it is, and where the server has no such path it goes again as a chat completion, at
+once. That is remembered for an hour, since servers learn.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import msgspec
+
+from gateway.errors import BadRequest
+from gateway.http.json_thread import run_by_weight
+from gateway.upstream.base import (
+    ANSWER_BYTES,
+    ERROR_BYTES,
+    Upstream,
+    UpstreamRequest,
+    UpstreamResponse,
+)
+from gateway.upstream.translated_body import translate_response
+from gateway.wire.anthropic.response import WholeAnswer
+from gateway.wire.bridge.carried import MESSAGES, RESPONSES, carry
+from gateway.wire.bridge.chat_reply import ReplyWriter
+from gateway.wire.bridge.losses import Losses
+from gateway.wire.bridge.reply_stream import BridgedStream, refusal, whole_reply
+from gateway.wire.chat import Json, encode
+from gateway.wire.chat_request import parse
+from gateway.wire.headers import with_body_idempotency_key
+from gateway.wire.json_weight import UNREADABLE, is_readable
+
+FORMATS = {"/responses": RESPONSES, "/messages": MESSAGES}
+CHAT_PATH = "/chat/completions"
+KNOWN_SECONDS = 3600.0
+NO_PATH = (404, 405, 501)
+# What a 404 is about that is no path. llama.cpp says "File Not Found" of a path.
+THINGS = re.compile(r"model|deployment|response with id|item with id|not persisted", re.IGNORECASE)
+
+
+class SpokenFormats:
+    """The formats that a server speaks.
+
+    declared: those that the settings name; where they name none, it is found out.
+    """
+
+    def __init__(self, declared: Collection[str] = ()) -> None:
+        self._declared = frozenset(declared)
+        self._found: dict[str, tuple[bool, float]] = {}
+
+    def speaks(self, name: str) -> bool | None:
+        """Tell whether the server speaks a format; None where nobody knows."""
+        if self._declared:
+            return name in self._declared
+        found, at = self._found.get(name, (None, 0.0))
+        return found if time.monotonic() - at < KNOWN_SECONDS else None
+
+    def note(self, name: str, *, speaks: bool) -> None:
+        """Remember whether the server speaks a format."""
+        self._found[name] = speaks, time.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeOptions:
+    """How a provider's requests are carried.
+
+    provider: its name in the settings. drop: what they may lose. limit: the member for the most
+    tokens of an answer. asks_usage: the usage of a stream is asked for.
+    """
+
+    provider: str
+    drop: Collection[str] = ()
+    limit: str = "max_tokens"
+    asks_usage: bool = True
+
+
+class _Carried(NamedTuple):
+    """A request as a chat completion's, and what writes its answer."""
+
+    content: bytes
+    writer: ReplyWriter
+    lost: tuple[str, ...]
+
+
+class BridgedUpstream:
+    """A server, with the formats that it does not speak carried as chat completions."""
+
+    def __init__(self, server: Upstream, spoken: SpokenFormats, options: BridgeOptions) -> None:
+        self._server, self._spoken, self._options = server, spoken, options
+
+    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
+        """Send a request, see the port.
+
+        Raises BadRequest, which names the member, for what cannot be carried.
+        """
+        name = FORMATS.get(request.path.partition("?")[0])
+        if name is None or request.method != "POST":
+            return await self._server.send(request)
+        spoken = self._spoken.speaks(name)
+        if spoken is not False:
+            incoming = await self._server.send(request)
+            if spoken or incoming.status not in NO_PATH:
+                if 200 <= incoming.status < 300:
+                    self._spoken.note(name, speaks=True)
+                return incoming
+            data = await incoming.read(ERROR_BYTES)
+            await incoming.close()
+            if not is_path_missing(incoming.status, data):
+                return UpstreamResponse(incoming.status, incoming.headers, _OnePiece(data))
+        incoming = await self._carry(name, request)
+        if spoken is None and incoming.status not in NO_PATH:
+            self._spoken.note(name, speaks=False)
+        return incoming
+
+    async def _carry(self, name: str, request: UpstreamRequest) -> UpstreamResponse:
+        original = request.body or b"{}"
+        carried = await run_by_weight(original, self._translate, original, name)
+        # Another body than the one the client's Idempotency-Key stands for.
+        headers = with_body_idempotency_key([*request.headers], carried.content)
+        headers = [(k, v) for k, v in headers if not k.startswith(b"anthropic-")]
+        sent = replace(request, path=CHAT_PATH, content=carried.content, headers=headers)
+        incoming = await self._server.send(sent)
+        out = _translated(incoming, carried.writer)
+        out.lost = carried.lost
+        return out
+
+    def _translate(self, original: bytes, name: str) -> _Carried:
+        if not is_readable(original):
+            raise BadRequest(
+                f"The body has {UNREADABLE}: that is the limit of what is carried "
+                "to this model's server. Send fewer."
+            )
+        body, options = parse(original), self._options
+        losses = Losses(options.provider, options.drop)
+        sent, writer = carry(name, body, losses, options.limit)
+        if sent.get("stream") and options.asks_usage:
+            sent["stream_options"] = {"include_usage": True}
+        return _Carried(
+            encode(sent), writer(secrets.token_hex(16), int(time.time())), tuple(losses.names)
+        )
+
+
+def _translated(incoming: UpstreamResponse, writer: ReplyWriter) -> UpstreamResponse:
+    status = incoming.status
+    if 200 <= status < 300 and incoming.is_events:
+        return translate_response(incoming, BridgedStream(writer))
+    if 200 <= status < 300:
+        whole = WholeAnswer(lambda data: whole_reply(data, writer), ANSWER_BYTES)
+        return translate_response(incoming, whole)
+    told = WholeAnswer(lambda data: refusal(data, writer, status), ERROR_BYTES)
+    out = translate_response(incoming, told)
+    kept = [(k, v) for k, v in out.headers if k.lower() != b"content-type"]
+    out.headers = [*kept, (b"content-type", b"application/json")]
+    return out
+
+
+def is_path_missing(status: int, body: bytes) -> bool:
+    """Tell whether a server has no such path, rather than no such model, response or item."""
+    if status != 404:
+        return True
+    try:
+        found: Json = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return True
+    error = found.get("error", found) if isinstance(found, dict) else {}
+    if not isinstance(error, dict):
+        error = {"message": error}
+    told = " ".join(str(error.get(m) or "") for m in ("code", "param", "message", "detail"))
+    return not THINGS.search(told)
+
+
+class _OnePiece:
+    """A body that has been read."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = [data]
+
+    def __aiter__(self) -> _OnePiece:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._data:
+            raise StopAsyncIteration
+        return self._data.pop()

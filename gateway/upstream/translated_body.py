@@ -1,0 +1,73 @@
+"""A response's body in other words than those that came."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Protocol
+
+from gateway.errors import StreamIncomplete
+from gateway.http.pacing import PacedStream
+from gateway.upstream.base import UpstreamResponse
+from gateway.wire.chat import MalformedReply
+from gateway.wire.json_weight import LIGHT_BYTES
+from gateway.wire.sse import EventTooLarge
+
+
+class Translation(Protocol):
+    """Translates the bytes of a response as they arrive.
+
+    waiting: number of bytes that wait for the rest of their event or object.
+    """
+
+    @property
+    def waiting(self) -> int: ...
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next bytes, of any length; return what can be translated so far."""
+        ...
+
+    def end(self) -> bytes:
+        """Return the rest when no more bytes come."""
+        ...
+
+
+def translate_response(incoming: UpstreamResponse, into: Translation) -> UpstreamResponse:
+    """Return a response whose body is translated as it is read."""
+    headers = [(k, v) for k, v in incoming.headers if k.lower() != b"content-length"]
+    return UpstreamResponse(incoming.status, headers, _TranslatedBody(incoming, into))
+
+
+class _TranslatedBody:
+    """A translated response body.
+
+    An object, not a generator: closing one that was never iterated must work too.
+    """
+
+    def __init__(self, incoming: UpstreamResponse, into: Translation) -> None:
+        self._incoming, self._into = incoming, into
+        self._pieces = PacedStream(incoming.body) if incoming.is_events else incoming.body
+        self._ended = False
+
+    def __aiter__(self) -> _TranslatedBody:
+        return self
+
+    async def __anext__(self) -> bytes:
+        out = b""
+        while not out:
+            if self._ended:
+                raise StopAsyncIteration
+            data = await anext(self._pieces, None)
+            self._ended = data is None
+            step = self._into.end if data is None else partial(self._into.feed, data)
+            try:
+                out = step() if self._into.waiting <= LIGHT_BYTES else await asyncio.to_thread(step)
+            except (EventTooLarge, MalformedReply) as e:
+                raise StreamIncomplete(
+                    f"The stream broke off: the upstream sent {e}. Try again."
+                ) from e
+        return out
+
+    async def aclose(self) -> None:
+        self._ended = True
+        await self._incoming.close()

@@ -1,0 +1,38 @@
+"""A request of another format, carried as a chat completion's. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from gateway.wire.bridge import messages_request, responses_request
+from gateway.wire.bridge.chat_reply import ReplyWriter
+from gateway.wire.bridge.losses import Losses
+from gateway.wire.bridge.messages_reply import MessagesReply
+from gateway.wire.bridge.responses_reply import ResponsesReply
+from gateway.wire.chat import Json
+
+RESPONSES, MESSAGES = "responses", "messages"
+
+
+class CarriedRequest(NamedTuple):
+    """A request as a chat completion's.
+
+    writer: makes what writes its answer in the client's format, from an id that nobody can guess
+    and the seconds since the epoch.
+    """
+
+    body: Json
+    writer: Callable[[str, int], ReplyWriter]
+
+
+def carry(name: str, body: Json, losses: Losses, limit: str) -> CarriedRequest:
+    """Return a request of a format as a chat completion's. Raises BadRequest.
+
+    limit: what the server calls the most tokens of an answer.
+    """
+    if name == RESPONSES:
+        sent, tools = responses_request.chat_request(body, losses, limit)
+        return CarriedRequest(sent, lambda ident, at: ResponsesReply(body, tools, ident, at))
+    sent, _ = messages_request.chat_request(body, losses, limit)
+    return CarriedRequest(sent, lambda ident, _: MessagesReply(body.get("model"), ident))

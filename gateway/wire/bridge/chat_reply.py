@@ -1,0 +1,230 @@
+"""The answer of a chat completion as parts that begin, grow and end. Pure.
+
+Text, reasoning and refusals are parts of their own, in the order in which they come. A call begins
+once its name is known for certain: with its first argument, or at the end. Calls may grow side by
+side; one whose arguments are whole ends where another call begins, the rest with the finish.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from gateway.wire.chat import CALLS, Json, MalformedReply
+
+TEXT, REASONING, REFUSAL, CALL = "text", "reasoning", "refusal", "call"
+MAX_PARTS = 4096  # of one answer
+REASONINGS = ("reasoning_content", "reasoning")  # what servers call it
+
+
+@dataclass(slots=True)
+class ReplyPart:
+    """One part of an answer. index: its place. name, ident: of a call."""
+
+    kind: str
+    index: int = -1
+    name: str = ""
+    ident: str = ""
+    pieces: list[str] = field(default_factory=list)
+    done: bool = False
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+class ReplyWriter(ABC):
+    """Fed the chunks of one answer; gives events of another format.
+
+    A format says how a part begins, grows and ends. finish: why the model stopped, None while it
+    has not said so. usage: as chat completions have it.
+    """
+
+    def __init__(self, ident: str) -> None:
+        self.ident = ident
+        self.finish: str | None = None
+        self.usage: Json = {}
+        self.parts: list[ReplyPart] = []  # that have begun
+        self.has_begun = self.over = False
+        self._calls: dict[int, ReplyPart] = {}
+        self._current: ReplyPart | None = None  # the text, reasoning or refusal under way
+
+    @abstractmethod
+    def open(self, chunk: Json) -> Iterator[Json]:
+        """Give the events that begin the answer. chunk: its first."""
+
+    @abstractmethod
+    def begin(self, part: ReplyPart) -> Iterator[Json]:
+        """Give the events that begin a part."""
+
+    @abstractmethod
+    def grow(self, part: ReplyPart, text: str) -> Iterator[Json]:
+        """Give the events by which a part grows."""
+
+    @abstractmethod
+    def end(self, part: ReplyPart) -> Iterator[Json]:
+        """Give the events that end a part."""
+
+    @abstractmethod
+    def close(self) -> Iterator[Json]:
+        """Give the events that end the answer."""
+
+    @abstractmethod
+    def error(self, error: Any) -> Json:
+        """Give the event that tells of an error."""
+
+    @abstractmethod
+    def refusal(self, error: Any, status: int) -> Json:
+        """Return the body of a refusal."""
+
+    @abstractmethod
+    def whole(self) -> Json:
+        """Return the whole answer, once it is over."""
+
+    def feed(self, chunk: Json) -> Iterator[Json]:
+        """Give the events of a chunk. Raises MalformedReply."""
+        if self.over:
+            return
+        if (error := chunk.get("error")) is not None:
+            self.over = True
+            yield self.error(error)
+            return
+        if not self.has_begun:
+            self.has_begun = True
+            yield from self.open(chunk)
+        if isinstance(usage := chunk.get("usage"), dict):
+            self.usage = usage
+        choices = chunk.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict) and not choice.get("index"):
+                yield from self._take_choice(choice)
+
+    def stop(self) -> Iterator[Json]:
+        """Give the last events, when no chunk follows; none for an answer that was cut."""
+        if not self.over and self.finish is not None:
+            self.over = True
+            yield from self.close()
+
+    @property
+    def calls(self) -> bool:
+        """Whether anything was called."""
+        return any(p.kind == CALL for p in self.parts)
+
+    def _take_choice(self, choice: Json) -> Iterator[Json]:
+        delta = choice.get("delta")
+        if isinstance(delta, dict):
+            for kind, text in _texts_of(delta):
+                yield from self._add_text(kind, text)
+            calls = delta.get("tool_calls")
+            for at, call in enumerate(calls if isinstance(calls, list) else ()):
+                if isinstance(call, dict):
+                    yield from self._add_call(at, call)
+        if choice.get("finish_reason") and self.finish is None:
+            self.finish = str(choice["finish_reason"])
+            yield from self._end_all()
+
+    def _add_text(self, kind: str, text: str) -> Iterator[Json]:
+        part = self._current
+        if part is None or part.kind != kind:
+            part = ReplyPart(kind)
+            yield from self._begin(part)
+            self._current = part
+        part.pieces.append(text)
+        yield from self.grow(part, text)
+
+    def _add_call(self, at: int, call: Json) -> Iterator[Json]:
+        part = self._call_of(at, call)
+        function = call.get("function")
+        function = function if isinstance(function, dict) else {}
+        name, text = function.get("name"), function.get("arguments")
+        if isinstance(name, str) and name != part.name and part.index < 0:
+            part.name += name
+        if isinstance(text, dict):
+            text = msgspec.json.encode(text).decode()
+        if isinstance(text, str) and text and not part.done:
+            if part.index < 0:
+                yield from self._begin(part)
+            part.pieces.append(text)
+            yield from self.grow(part, text)
+
+    def _call_of(self, at: int, call: Json) -> ReplyPart:
+        """Return the call that a piece belongs to. Raises MalformedReply."""
+        index, ident = call.get("index"), call.get("id")
+        ident = ident if isinstance(ident, str) else ""
+        if type(index) is not int:  # some servers leave it out: a new id is a new call
+            new = ident and all(p.ident != ident for p in self._calls.values())
+            index = len(self._calls) if new else max(len(self._calls) - 1, at)
+        if not 0 <= index < CALLS:
+            raise MalformedReply(f"a call with the index {index}, of at most {CALLS}")
+        part = self._calls.setdefault(index, ReplyPart(CALL))
+        part.ident = part.ident or ident
+        return part
+
+    def _begin(self, part: ReplyPart) -> Iterator[Json]:
+        """Begin a part; what is whole by now ends before it. Raises MalformedReply."""
+        if self._current is not None:
+            yield from self._end(self._current)
+            self._current = None
+        for call in self._calls.values() if part.kind == CALL else ():
+            if call.index >= 0 and not call.done and _is_object(call.text):
+                yield from self._end(call)
+        part.index = len(self.parts)
+        if part.index >= MAX_PARTS:
+            raise MalformedReply(f"an answer of more than {MAX_PARTS} parts")
+        if part.kind == CALL and (not part.ident or self._is_taken(part)):
+            part.ident = f"call_{self.ident}_{part.index}"
+        self.parts.append(part)
+        yield from self.begin(part)
+
+    def _is_taken(self, part: ReplyPart) -> bool:
+        return any(p.ident == part.ident for p in self.parts)
+
+    def _end(self, part: ReplyPart) -> Iterator[Json]:
+        part.done = True
+        yield from self.end(part)
+
+    def _end_all(self) -> Iterator[Json]:
+        if self._current is not None:
+            yield from self._end(self._current)
+            self._current = None
+        for index in sorted(self._calls):
+            part = self._calls[index]
+            if part.index < 0:
+                yield from self._begin(part)
+            if not part.done:
+                yield from self._end(part)
+
+
+def _texts_of(delta: Json) -> Iterator[tuple[str, str]]:
+    """Yield the kinds and texts of a delta, what is thought first."""
+    found = next((delta[m] for m in REASONINGS if isinstance(delta.get(m), str)), "")
+    if found:
+        yield REASONING, found
+    content = delta.get("content")
+    if isinstance(content, str) and content:
+        yield TEXT, content
+    for part in content if isinstance(content, list) else ():
+        text = part.get("text") if isinstance(part, dict) else None
+        if isinstance(text, str) and text:
+            yield TEXT, text
+    refusal = delta.get("refusal")
+    if isinstance(refusal, str) and refusal:
+        yield REFUSAL, refusal
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def count_of(told: Any, *path: str) -> int:
+    """Return a count of a usage; 0 where it is not told."""
+    for name in path:
+        told = told.get(name) if isinstance(told, dict) else None
+    return told if type(told) is int and told > 0 else 0

@@ -1,0 +1,65 @@
+"""What a request loses on its way into another format: nothing that is not declared. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from gateway.errors import BadRequest
+
+# What programs send unasked and what an answer can do without; the default of
+# `providers.<name>.drop`.
+DROPPED = (
+    "cache_control",
+    "client_metadata",
+    "context_management",
+    "include",
+    "input.reasoning",
+    "input.web_search_call",
+    "messages.thinking",
+    "metadata",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "reasoning.summary",
+    "safety_identifier",
+    "service_tier",
+    "text.verbosity",
+    "thinking",
+    "tools.image_generation",
+    "tools.tool_search",
+    "tools.web_search",
+)
+
+
+class Losses:
+    """What one request loses. names: in the order in which it was lost.
+
+    provider: its name in the settings. drop: what it may lose, see `providers.<name>.drop`.
+    """
+
+    def __init__(self, provider: str, drop: Collection[str]) -> None:
+        self.names: dict[str, None] = {}
+        self._provider, self._drop = provider, frozenset(drop)
+
+    def drops(self, name: str) -> bool:
+        """Tell whether something is to be dropped, and note it."""
+        if name not in self._drop and not self._is_dropped_kind(name):
+            return False
+        self.names[name] = None
+        return True
+
+    def lose(self, name: str, param: str) -> None:
+        """Drop what is declared. Raises BadRequest, which names the member, for anything else."""
+        if not self.drops(name):
+            raise BadRequest(
+                f"`{param}` cannot be carried to this model's server, which speaks chat "
+                f"completions alone. Leave it out, or list {name[:80]!r} in "
+                f"providers.{self._provider}.drop to have it dropped.",
+                code="unsupported_parameter",
+                param=param,
+            )
+
+    def _is_dropped_kind(self, name: str) -> bool:
+        """Tell whether a tool is a dated version of one that is dropped."""
+        if not name.startswith("tools."):
+            return False
+        return any(name.startswith(f"{d}_") for d in self._drop if d.startswith("tools."))

@@ -1,0 +1,141 @@
+"""The answer of a chat completion as a message of Anthropic's Messages API. Pure.
+
+What the model thinks is not shown: it has no signature, and without one a block of thinking cannot
+be sent back. The usage is known at the end alone, so the opening tells none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from gateway.wire.bridge.chat_reply import (
+    CALL,
+    REASONING,
+    REFUSAL,
+    ReplyPart,
+    ReplyWriter,
+    count_of,
+)
+from gateway.wire.chat import Json
+
+REASONS = {"length": "max_tokens", "content_filter": "refusal"}
+NO_USAGE = {
+    "input_tokens": 0,
+    "cache_creation_input_tokens": 0,
+    "cache_read_input_tokens": 0,
+    "output_tokens": 0,
+}
+TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
+
+
+class MessagesReply(ReplyWriter):
+    """See `ReplyWriter`. model: what was asked for."""
+
+    def __init__(self, model: Any, ident: str) -> None:
+        super().__init__(ident)
+        self._head: Json = {
+            "id": f"msg_{ident}",
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": NO_USAGE,
+        }
+        self._places: dict[int, int] = {}  # of the blocks that are shown, by their part's index
+
+    def open(self, chunk: Json) -> Iterator[Json]:
+        self._head["model"] = chunk.get("model") or self._head["model"]
+        yield {"type": "message_start", "message": self._head}
+
+    def begin(self, part: ReplyPart) -> Iterator[Json]:
+        if part.kind == REASONING:
+            return
+        place = self._places[part.index] = len(self._places)
+        block = {"type": "text", "text": ""}
+        if part.kind == CALL:
+            block = {"type": "tool_use", "id": part.ident, "name": part.name, "input": {}}  # type: ignore[dict-item]
+        yield {"type": "content_block_start", "index": place, "content_block": block}
+
+    def grow(self, part: ReplyPart, text: str) -> Iterator[Json]:
+        if part.kind == REASONING:
+            return
+        delta = {"type": "text_delta", "text": text}
+        if part.kind == CALL:
+            delta = {"type": "input_json_delta", "partial_json": text}
+        place = self._places[part.index]
+        yield {"type": "content_block_delta", "index": place, "delta": delta}
+
+    def end(self, part: ReplyPart) -> Iterator[Json]:
+        if part.kind != REASONING:
+            yield {"type": "content_block_stop", "index": self._places[part.index]}
+
+    def close(self) -> Iterator[Json]:
+        ending = {"stop_reason": self._reason(), "stop_sequence": None}
+        yield {"type": "message_delta", "delta": ending, "usage": _usage(self.usage)}
+        yield {"type": "message_stop"}
+
+    def error(self, error: Any) -> Json:
+        return {"type": "error", "error": error_of(error, 0)}
+
+    def refusal(self, error: Any, status: int) -> Json:
+        return {"type": "error", "error": error_of(error, status)}
+
+    def whole(self) -> Json:
+        content = [_block(p) for p in self.parts if p.kind != REASONING]
+        ending = {"stop_reason": self._reason(), "usage": _usage(self.usage)}
+        return {**self._head, "content": content, **ending}
+
+    def _reason(self) -> str:
+        if (reason := REASONS.get(str(self.finish))) is not None:
+            return reason
+        if self.calls:
+            return "tool_use"
+        refused = any(p.kind == REFUSAL for p in self.parts)
+        return "refusal" if refused else "end_turn"
+
+
+def error_of(error: Any, status: int) -> Json:
+    """Return a server's error as Anthropic's SDKs read it. status: 0 inside a stream."""
+    told = error if isinstance(error, dict) else {"message": error}
+    code = told.get("code") if status == 0 else status
+    kind = TYPES.get(code) if type(code) is int else None
+    usual = "invalid_request_error" if 400 <= status < 500 else "api_error"
+    return {"type": kind or usual, "message": str(told.get("message") or "no text")}
+
+
+def _block(part: ReplyPart) -> Json:
+    if part.kind != CALL:
+        return {"type": "text", "text": part.text}
+    return {"type": "tool_use", "id": part.ident, "name": part.name, "input": _input(part.text)}
+
+
+def _input(text: str) -> Any:
+    """Return a call's input; what is no JSON stays a text, which the tool then refuses."""
+    try:
+        return msgspec.json.decode(text) if text else {}
+    except (msgspec.DecodeError, RecursionError):
+        return text
+
+
+def _usage(told: Json) -> Json:
+    prompt = count_of(told, "prompt_tokens")
+    cached = min(prompt, count_of(told, "prompt_tokens_details", "cached_tokens"))
+    return {
+        **NO_USAGE,
+        "input_tokens": prompt - cached,
+        "cache_read_input_tokens": cached,
+        "output_tokens": count_of(told, "completion_tokens"),
+    }

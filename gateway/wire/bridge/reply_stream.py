@@ -1,0 +1,97 @@
+"""The bytes of a chat completion's answer as those of another format's. Pure.
+
+One path for both: a whole answer is a stream of one chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from gateway.wire.bridge.chat_reply import ReplyWriter
+from gateway.wire.chat import Json, MalformedReply, decode, encode, lift
+from gateway.wire.json_weight import UNREADABLE, is_readable
+from gateway.wire.sse import DONE, SseEvent, SseFramer
+
+
+class BridgedStream:
+    """Fed the bytes of a stream of chunks, in any pieces; gives those of the format's stream."""
+
+    def __init__(self, writer: ReplyWriter) -> None:
+        self._writer, self._framer = writer, SseFramer()
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes wait for the rest of their event."""
+        return self._framer.waiting
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next bytes; return what they give. Raises MalformedReply, EventTooLarge."""
+        return b"".join(self._translate(event) for event in self._framer.feed(data))
+
+    def end(self) -> bytes:
+        """Return the rest when no more bytes come. Raises MalformedReply."""
+        last = self._framer.close()
+        shown = self._translate(last) if last is not None else b""
+        return shown + _encode_events(self._writer.stop())
+
+    def _translate(self, event: SseEvent) -> bytes:
+        if not event.data:
+            return b""
+        if event.data == DONE:
+            return _encode_events(self._writer.stop())
+        if not event.ended and not event.data.endswith(b"}"):
+            return b""  # cut before its last brace
+        return _encode_events(self._writer.feed(_chunk(event.data)))
+
+
+def whole_reply(data: bytes, writer: ReplyWriter) -> bytes:
+    """Return a whole answer in the format; what is no completion is left as it came."""
+    if not is_readable(data):
+        return data
+    try:
+        found = _chunk(data)
+        if "choices" not in found:
+            return data
+        for _ in writer.feed(lift(found)):
+            pass
+        for _ in writer.stop():
+            pass
+    except MalformedReply:
+        return data
+    return encode(writer.whole())
+
+
+def refusal(data: bytes, writer: ReplyWriter, status: int) -> bytes:
+    """Return a refusal in the format; of what is no JSON error, its text is told."""
+    try:
+        found = decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        found = None
+    error = found.get("error") if isinstance(found, dict) else None
+    if error is None and isinstance(found, dict) and found.get("message"):
+        error = found  # as vLLM's older versions have it
+    text = data[:2000].decode("utf-8", "replace").strip() or "no text"
+    return encode(writer.refusal(error or {"message": text}, status))
+
+
+def _chunk(data: bytes) -> Json:
+    """Read a chunk. Raises MalformedReply."""
+    if not is_readable(data):
+        raise MalformedReply(f"an event of {UNREADABLE}")
+    try:
+        found = decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+        raise MalformedReply(f"what is not JSON: {e}") from e
+    if not isinstance(found, dict):
+        raise MalformedReply("what is not a JSON object")
+    return found
+
+
+def _encode_events(events: Iterable[Json]) -> bytes:
+    return b"".join(_frame(event) for event in events)
+
+
+def _frame(event: Json) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), encode(event))

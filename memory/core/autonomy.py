@@ -1,0 +1,72 @@
+"""Decides what the memory does without the model's help, by the model's own record. Pure.
+
+A model that never calls the memory tools it is offered would leave its users without a memory; for
+one that calls them, extraction and recall would be paid for twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+SILENT_TURNS = 8  # turns with tools and without a call, after which a model is helped
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRecord:
+    """What is known of a model.
+
+    offered: turns of named users in which it was offered the memory tools. called: those of them in
+    which it called one. silent: the turns since.
+    """
+
+    offered: int = 0
+    called: int = 0
+    silent: int = 0
+
+    def after(self, *, called: bool) -> ModelRecord:
+        """Return the record after one more turn with tools."""
+        if called:
+            return ModelRecord(self.offered + 1, self.called + 1, 0)
+        return replace(self, offered=self.offered + 1, silent=self.silent + 1)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it called nothing in its last turns, and there were enough of them."""
+        return self.silent >= SILENT_TURNS
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether something is done in a turn.
+
+    why: the rule that applied, for the explain record. open: not now, but the model's next turns
+    may show that it is needed.
+    """
+
+    on: bool
+    why: str
+    open: bool = False
+
+
+def decide(setting: str, *, takes_tools: bool, record: ModelRecord) -> Decision:
+    """Decide about `memory.extract` or `memory.recall` for one turn.
+
+    setting: `always`, `auto`, or anything else for no. takes_tools: whether the model can call the
+    memory tools at all.
+    """
+    if setting != "auto":
+        return Decision(setting == "always", f"the setting is {setting!r}")
+    if not takes_tools:
+        return Decision(True, "the model takes no tools")
+    if record.is_silent:
+        return Decision(
+            True, f"the model called no memory tool in its last {SILENT_TURNS} turns with them"
+        )
+    if not record.called:
+        return Decision(
+            False,
+            f"the model was offered the memory tools in {record.offered} turns so far, of "
+            f"{SILENT_TURNS} that show whether it calls them",
+            open=True,
+        )
+    return Decision(False, f"the model called a memory tool {record.silent} turns ago")

@@ -1,0 +1,121 @@
+"""What extraction reads: some turns of a user, and what is known already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection
+
+from memory.core.blocks import Block
+from memory.jobs.background_model import BackgroundCall, background_call
+from memory.search.own_words import has_statement, own_words
+from memory.stores.sql import blocks as block_rows
+from memory.stores.sql import passage_lifecycle as fact_rows
+from memory.stores.sql import passages as passage_rows
+from memory.stores.sql import unread_turns
+from memory.stores.sql.jobs import QueuedJob
+from memory.stores.sql.messages import SearchQuery
+from memory.stores.sql.unread_turns import TurnMessage
+
+LABEL = "human"
+BATCH_TURNS, BATCH_CHARACTERS = 12, 8000  # that are read at once
+NEWEST_KNOWN, ALIKE_KNOWN, MAX_KNOWN = 4, 3, 16  # known facts shown: newest, and for each message
+MAX_KNOWN_CHARACTERS = 200
+SHORT_ANSWER_CHARACTERS = 60  # a message whose meaning may depend on what the assistant said
+MAX_ANSWER_CHARACTERS = 100  # of what the assistant said: enough to understand a "yes"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFacts:
+    """An existing fact: a passage by its id, or a line of the block."""
+
+    text: str
+    passage: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractionInput:
+    """What is read at once.
+
+    nodes: the turns. said: their messages that the model is shown, of users in their own words.
+    more: further turns wait.
+    """
+
+    call: BackgroundCall
+    nodes: Sequence[int]
+    said: Sequence[TurnMessage]
+    known: Sequence[KnownFacts]
+    more: bool
+
+    @property
+    def user_said(self) -> list[TurnMessage]:
+        return [s for s in self.said if s.role == "user"]
+
+
+def read_input(
+    conn: Connection, job: QueuedJob, blocks: Mapping[str, Block]
+) -> ExtractionInput | None:
+    """Return the input; None if the user or the turns are gone."""
+    scope_id, call = (
+        job.scope_id,
+        background_call(conn, job.kind, job.scope_id, job.payload["model"]),
+    )
+    if call is None or scope_id is None:
+        return None
+    first = bool(job.payload.get("at_once"))
+    waiting = unread_turns.oldest(conn, scope_id, BATCH_TURNS + 1, first=first)
+    if not waiting:
+        return None
+    messages = unread_turns.messages_of(conn, scope_id, waiting[:BATCH_TURNS])
+    said, nodes = _choose_messages(messages, waiting[:BATCH_TURNS])
+    known = _known_facts(conn, scope_id, blocks, [s.content for s in said if s.role == "user"])
+    return ExtractionInput(call, nodes, said, known, len(nodes) < len(waiting))
+
+
+def _choose_messages(
+    messages: Sequence[TurnMessage], nodes: Sequence[int]
+) -> tuple[list[TurnMessage], Sequence[int]]:
+    """Return what the model is shown of the messages, and the turns that fit.
+
+    Of users the messages that state something, in their own words; of the assistant the beginning
+    of what a short message answers.
+    """
+    out: list[TurnMessage] = []
+    room, before, seen = BATCH_CHARACTERS, None, set[str]()
+    for message in messages:
+        if message.role != "user":
+            before = message
+            continue
+        words = own_words(message.content)
+        if words in seen or not has_statement(words):
+            continue
+        seen.add(words)
+        room -= len(words)
+        if room < 0:
+            return out, [n for n in nodes if n < message.node]
+        if len(words) <= SHORT_ANSWER_CHARACTERS and before is not None:
+            out.append(replace(before, content=before.content[-MAX_ANSWER_CHARACTERS:]))
+        out.append(replace(message, content=words))
+        before = None
+    return out, nodes
+
+
+def _known_facts(
+    conn: Connection, scope_id: int, blocks: Mapping[str, Block], said: Sequence[str]
+) -> list[KnownFacts]:
+    """Return the lines of the block, the newest passages and those nearest to what was said."""
+    if not said:
+        return []
+    block = block_rows.all_of(conn, block_rows.BlockSet(scope_id, blocks)).get(LABEL)
+    newest = passage_rows.search(
+        conn, scope_id, passage_rows.PassageFilter(SearchQuery(limit=NEWEST_KNOWN))
+    )
+    found = {
+        h["id"]: KnownFacts(h["content"][:MAX_KNOWN_CHARACTERS], h["id"])
+        for text in said
+        for h in fact_rows.neighbours(conn, scope_id, text, ALIKE_KNOWN)
+    }
+    found |= {h["id"]: KnownFacts(h["content"][:MAX_KNOWN_CHARACTERS], h["id"]) for h in newest}
+    lines = [KnownFacts(x.strip()) for x in (block.value if block else "").split("\n") if x.strip()]
+    return [*lines, *list(found.values())[:MAX_KNOWN]]

@@ -1,0 +1,74 @@
+"""What the memory may do: modes, the strictest of several, and the policies of users."""
+
+from __future__ import annotations
+
+from functools import partial
+from sys import getsizeof
+
+from memory.cache import Cache
+from memory.stores.sql import policies as rows
+from memory.stores.sql.database import Database
+from memory.stores.sql.scopes import UserName
+
+MODES = ("full", "read", "write", "off")
+KNOWN_BYTES, KNOWN_EACH = 1 << 19, 200  # size of the cache: some 1,500 users
+READ_SECONDS = 1.0
+
+
+def strictest(*modes: str) -> str:
+    """Return the mode that allows what all of these allow: `read` and `write` together are `off`.
+
+    A mode is one of `MODES`.
+    """
+    reads = all(mode in ("full", "read") for mode in modes)
+    writes = all(mode in ("full", "write") for mode in modes)
+    return ("full" if writes else "read") if reads else ("write" if writes else "off")
+
+
+class UserPolicies:
+    """The policies of users. While nobody has one, no request reads anything."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._any: bool | None = None  # None: not known yet
+        self._changes = 0
+        self._known: Cache[UserName, str] = Cache(
+            KNOWN_BYTES, KNOWN_EACH, lambda who, _: sum(map(getsizeof, who))
+        )
+
+    @property
+    def loaded(self) -> bool:
+        """Whether it is known if there are any."""
+        return self._any is not None
+
+    async def load(self) -> None:
+        """Learn whether there are any. Raises StoreUnavailable."""
+        changes, found = self._changes, await self._db.read(rows.any_set)
+        self._any = found if changes == self._changes else None
+
+    async def find(self, who: UserName) -> str:
+        """Return the policy of a user (tenant, name). Raises StoreUnavailable."""
+        if self._any is None:
+            await self.load()
+        if self._any is False:
+            return rows.FULL
+        if (found := self._known.get(who)) is None:
+            changes = self._changes
+            found = await self._db.read(partial(rows.find, who=who), READ_SECONDS, small=True)
+            if changes == self._changes:  # otherwise it may be an older policy
+                self._known.put(who, found)
+        return found
+
+    async def put(self, who: UserName, memory: str) -> None:
+        """Set the policy of a user: it holds for every request that begins afterwards.
+
+        memory: one of `MODES`. Raises StoreUnavailable.
+        """
+        await self._db.write(partial(rows.put, who=who, memory=memory))
+        self.forget()
+
+    def forget(self) -> None:
+        """Read every policy anew: some were written elsewhere."""
+        self._any = None
+        self._changes += 1
+        self._known.clear()

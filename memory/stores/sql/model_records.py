@@ -1,0 +1,38 @@
+"""Rows of how models use the memory tools they are offered; they name no user."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from sqlalchemy import Connection, select
+
+from memory.core.autonomy import ModelRecord
+from memory.stores.sql import schema as t
+from memory.stores.sql.statements import put_row
+
+MAX_MODELS = 1000  # the most recent ones are read at the start
+r = t.model_records.c
+
+
+def load(conn: Connection) -> dict[str, ModelRecord]:
+    """Return the records of the models that were used last, by the model's name."""
+    query = select(t.model_records).order_by(r.updated_at.desc()).limit(MAX_MODELS)
+    return {
+        row.model: ModelRecord(row.offered, row.called, row.silent) for row in conn.execute(query)
+    }
+
+
+def save(conn: Connection, records: Mapping[str, ModelRecord]) -> None:
+    """Write records, in place of what was known of these models."""
+    for model, record in records.items():
+        put_row(
+            conn,
+            t.model_records,
+            ("model",),
+            model=model,
+            offered=record.offered,
+            called=record.called,
+            silent=record.silent,
+            updated_at=time.time(),
+        )

@@ -1,0 +1,54 @@
+"""What the memory may do for a user, where that is less than everything.
+
+A user who has no row has no policy of their own: `full`.
+"""
+
+from __future__ import annotations
+
+import time
+
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
+
+from memory.stores.sql import schema as t
+from memory.stores.sql.scopes import UserName
+
+p = t.user_policies.c
+OF_USER = select(p.memory).where(p.tenant == bindparam("tenant"), p.user == bindparam("user"))
+ONE = select(p.tenant).limit(1)
+FULL = "full"
+
+
+def find(conn: Connection, who: UserName) -> str:
+    """Return the policy of a user."""
+    return conn.execute(OF_USER, _name(who)).scalar() or FULL
+
+
+def any_set(conn: Connection) -> bool:
+    """Tell whether any user has a policy of their own."""
+    return conn.execute(ONE).first() is not None
+
+
+def put(conn: Connection, who: UserName, memory: str) -> None:
+    """Set the policy of a user."""
+    values = {"memory": memory, "updated_at": time.time()}
+    own = (p.tenant == who[0]) & (p.user == who[1])
+    if memory == FULL:
+        remove(conn, who)
+    elif not conn.execute(update(t.user_policies).where(own).values(**values)).rowcount:
+        conn.execute(insert(t.user_policies).values(**_name(who), **values))
+
+
+def rename(conn: Connection, source: UserName, target: UserName) -> None:
+    """Give the policy of a user, if there is one, to another name."""
+    if (memory := find(conn, source)) != FULL:
+        remove(conn, source)
+        put(conn, target, memory)
+
+
+def remove(conn: Connection, who: UserName) -> None:
+    """Remove the policy of a user."""
+    conn.execute(delete(t.user_policies).where(p.tenant == who[0], p.user == who[1]))
+
+
+def _name(who: UserName) -> dict[str, str]:
+    return {"tenant": who[0], "user": who[1]}

@@ -1,0 +1,83 @@
+"""Turns of a scope that extraction has not read yet.
+
+A conversation's first turn is read together with its second one, so a call that is never continued
+is not read at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, or_, select, update
+
+from memory.stores.sql import schema as t
+from memory.stores.sql.statements import execute
+
+n, m = t.nodes.c, t.messages.c
+# Spelled as in the partial index, without a parameter.
+_CONTINUED = select(n.id).where(
+    n.scope_id == bindparam("scope"), n.unread.is_not(None), n.parent > 0
+)
+FIRST = _CONTINUED.limit(bindparam("most"))
+
+
+@dataclass(frozen=True, slots=True)
+class TurnMessage:
+    """A message of a turn. id: its public id. node: the turn."""
+
+    id: str
+    node: int
+    role: str
+    content: str
+    at: float
+
+
+def count(conn: Connection, scope_id: int, most: int) -> int:
+    """Return the number of unread turns, counted up to `most`, without first ones."""
+    return len(list(execute(conn, FIRST, {"scope": scope_id, "most": most})))
+
+
+def oldest(conn: Connection, scope_id: int, limit: int, *, first: bool = False) -> list[int]:
+    """Return the oldest unread turns, in order, each first one before the one that follows it.
+
+    first: also first turns that nothing followed.
+    """
+    waiting = (n.scope_id == scope_id, n.unread.is_not(None))
+    if first:
+        every = select(n.id).where(*waiting).order_by(n.id).limit(limit)
+        return list(conn.execute(every).scalars())
+    query = select(n.id, n.parent, n.conversation).where(*waiting, n.parent > 0)
+    found = conn.execute(query.order_by(n.id).limit(limit)).all()
+    # A fork begins behind the first turn of another conversation.
+    begun = select(n.id).where(
+        *waiting,
+        n.parent.is_(None),
+        or_(
+            n.conversation.in_({row.conversation for row in found}),
+            n.id.in_({row.parent for row in found}),
+        ),
+    )
+    return sorted({*conn.execute(begun).scalars(), *(row.id for row in found)})
+
+
+def messages_of(conn: Connection, scope_id: int, nodes: Sequence[int]) -> list[TurnMessage]:
+    """Return what users and assistants said in these turns, in order, without tool results."""
+    query = (
+        select(m.public_id, m.node, m.role, m.content, m.created_at)
+        .where(
+            m.scope_id + 0 == scope_id,
+            m.node.in_(nodes),
+            m.role.in_(("user", "assistant")),
+            m.source.in_(("chat", "answer")),
+            m.content != "",
+        )
+        .order_by(m.id)
+    )
+    return [TurnMessage(*row) for row in conn.execute(query)]
+
+
+def mark_read(conn: Connection, scope_id: int, nodes: Sequence[int]) -> Any:
+    """Mark these turns as read."""
+    conn.execute(update(t.nodes).where(n.scope_id == scope_id, n.id.in_(nodes)).values(unread=None))

@@ -1,0 +1,1 @@
+"""Requests in one format at servers of another."""

@@ -1,0 +1,103 @@
+"""Secrets are found in any text around them; what only looks like one stays."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.core.screen import PATTERNS, Screen, receipt
+from memory.errors import BadArguments
+
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N"
+SECRETS = {
+    "API key": [
+        "sk-" + "proj-abcDEF1234567890abcdef",
+        "sk-" + "ant-api03-abcdefghijklmnop",
+        "gh" + "p_" + "a1" * 18,
+        "AK" + "IAIOSFODNN7EXAMPLE",
+        "AI" + "za" + "b1" * 18,
+        "xo" + "xb-1234567890-abcdefghij",
+        JWT,
+    ],
+    "card number": ["4111 1111 1111 1111", "5500-0000-0000-0004", "340000000000009"],
+    "private key": [
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----",
+        "-----BEGIN PRIVATE KEY-----\nMIIE",
+    ],
+}
+EACH = [(kind, secret) for kind, secrets in SECRETS.items() for secret in secrets]
+words = st.text(st.characters(categories=["L", "Zs"]), max_size=20)
+
+
+@given(st.sampled_from(EACH), words, words)
+def test_a_secret_is_removed_and_the_words_around_it_stay(found, before, after):
+    kind, secret = found
+    masked, kinds = Screen().mask(f"{before} {secret} {after}")
+    assert secret not in masked
+    assert kinds == [kind]
+    assert masked.startswith(before)
+    if kind != "private key":
+        assert masked.endswith(after)
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("My password is hunter2 and I like tea", "hunter2"),
+        ("Passwort: geheim!99", "geheim!99"),
+        ("密码是abc123xyz", "abc123xyz"),
+        ("wifi password = correct-horse", "correct-horse"),
+        ("api key: 0123456789abcdef", "0123456789abcdef"),
+    ],
+)
+def test_a_password_is_removed_and_what_names_it_stays(text, secret):
+    masked, kinds = Screen().mask(text)
+    assert secret not in masked
+    assert len(kinds) == 1
+    assert masked.startswith(text[: text.index(secret)])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The password is important to me.",
+        "My phone is +49 170 1234567",
+        "Order 1234 5678 9012 3456",  # fails the check of Luhn
+        "0000 0000 0000 0000",
+        "I was born on 1990-01-01 at 12:30",
+        "sk-learn is a library, and task-runner too",
+        "My name is Ada",
+    ],
+)
+def test_what_only_looks_like_a_secret_stays(text):
+    assert Screen().mask(text) == (text, [])
+
+
+def test_patterns_can_be_added_replaced_and_taken_away():
+    own = Screen({**PATTERNS, "staff number": r"\bEMP-\d{6}\b", "card number": ""})
+    assert own.mask("EMP-123456 pays with 4111111111111111") == (
+        "[removed: staff number] pays with 4111111111111111",
+        ["staff number"],
+    )
+
+
+def test_a_call_keeps_what_is_no_secret_and_says_what_was_left_out():
+    arguments = {"label": "human", "content": "Lives in Berlin, password: x9x9x9"}
+    found = Screen().mask_arguments(arguments)
+    assert arguments["content"] == "Lives in Berlin, password: [removed: password]"
+    assert receipt(found) == " Left out: password; secrets are not kept."
+    with pytest.raises(BadArguments, match="Nothing was saved"):
+        Screen().mask_arguments({"content": EACH[0][1]})
+
+
+def test_a_member_with_a_secret_is_refused_by_its_name():
+    Screen().check("value", "Likes tea")
+    Screen().check("value", None)
+    with pytest.raises(BadArguments, match=r"`value`.*API key"):
+        Screen().check("value", EACH[0][1])
+
+
+@pytest.mark.parametrize(
+    "unit", ["eyJabcdefghijk.", "-----BEGIN PRIVATE KEY-----", "1 ", "a-", "password: "]
+)
+def test_a_long_text_of_beginnings_is_screened_in_moments(unit):
+    Screen().mask(unit * (200_000 // len(unit)))
