@@ -17,6 +17,7 @@ from gateway.wires.base import Composed, RequestFacts, RoundParts
 from memory import Session
 
 ADDITIONS_REFUSED = (400, 404, 422)
+NOT_KEPT = (400, 404)  # of a round before, whose state the provider was to go on from
 COMPACTIONS = 2  # of a prompt that is refused for its size, before nothing of ours is sent
 
 
@@ -108,6 +109,8 @@ class RoundSender:
                             raise as_context_overflow(e) from e
                         raise
                     compactions += 1
+                elif self.hidden.messages and e.status in NOT_KEPT and self.hidden.send_whole():
+                    continue
                 elif self._may_be_our_fault(e):
                     self.injection, rejected = Injection.NONE, True
                 else:

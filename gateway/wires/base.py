@@ -139,6 +139,13 @@ class HiddenRounds(Protocol):
         """Give hidden calls new ids where the client's own calls of a reply have theirs."""
         ...
 
+    def send_whole(self) -> bool:
+        """Send the rounds so far in full from now on, since the provider does not go on from them.
+
+        False where that is done already, or no other way is known.
+        """
+        ...
+
     def add_round(
         self, result: RoundResult, answers: Sequence[str], client: Messages, by: str
     ) -> None:

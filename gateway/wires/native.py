@@ -96,6 +96,10 @@ class HiddenParts:
     def reassign_ids_of(self, calls: Sequence[Json]) -> None:
         """Nothing: these formats give every call an id of its own."""
 
+    def send_whole(self) -> bool:
+        """False: everything is sent in full."""
+        return False
+
     def record_mixed(self) -> None:
         """Record the rounds so far: the client answers the rest of the calls."""
         self.recorded = [{FORMAT: self.name, BY: self.by}, *self.messages]

@@ -27,6 +27,10 @@ class HiddenExchange:
         self.messages: list[Json] = []
         self.recorded: list[Json] | None = None
 
+    def send_whole(self) -> bool:
+        """False: everything is sent in full."""
+        return False
+
     def reassign_ids_of(self, calls: Iterable[Json]) -> None:
         """Give hidden calls new ids where the client's own calls of a reply have theirs."""
         taken = {c["id"] for c in calls if isinstance(c.get("id"), str)}

@@ -10,6 +10,7 @@ provider's own state where that is kept, else everything is sent again.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gateway.errors import BadRequest, GatewayError
@@ -136,8 +137,23 @@ class ResponsesFormat:
 RESPONSES = ResponsesFormat()
 
 
+@dataclass(slots=True)
 class HiddenItems(HiddenParts):
-    """The items that the client does not see, with the reasoning before them."""
+    """The items that the client does not see, with the reasoning before them.
+
+    whole: the provider does not go on from its own state, although it said that it keeps it.
+    """
+
+    whole: bool = False
+
+    def send_whole(self) -> bool:
+        """Send all items from now on, once the provider has refused to go on from its state."""
+        was, self.whole = self.whole, True
+        return not was and self._stored
+
+    @property
+    def _stored(self) -> bool:
+        return self.reply.get("store") is True and bool(self.reply.get("id"))
 
     def add_round(
         self, result: RoundResult, answers: Sequence[str], client: Messages, by: str
@@ -161,10 +177,16 @@ class HiddenItems(HiddenParts):
         """Return the input of the next round; the body may name the state that it goes on from."""
         if body.get("conversation"):
             return self.last
-        if self.reply.get("store") is True and self.reply.get("id") and self.by == target:
+        if self._stored and self.by == target and not self.whole:
             body["previous_response_id"] = self.reply["id"]
             return self.last
-        return [*items, *for_target(self.messages, self.by, target)]
+        hidden = for_target(self.messages, self.by, target)
+        return [*items, *(_readable(hidden) if self.whole else hidden)]
+
+
+def _readable(items: Sequence[Json]) -> list[Json]:
+    """Return items without reasoning that only the provider's own state could tell again."""
+    return [i for i in items if i.get("type") != "reasoning" or i.get("encrypted_content")]
 
 
 def input_items(body: Json) -> list[Any]:

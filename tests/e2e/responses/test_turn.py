@@ -320,3 +320,35 @@ async def test_codex_compacting_has_no_part_in_the_memory(data):
         assert http.headers["x-memory-status"] == "off"
         assert up.requests[0].json == sent
         assert "ada" not in (await live.memory("GET", "/users")).text
+
+
+REFUSED = {"error": {"message": "Previous response not found.", "code": None}}
+
+
+@BOTH
+async def test_a_provider_that_keeps_no_state_is_sent_everything_once(data, stream):
+    """It says that it stores, and refuses to go on from it: zero retention."""
+    refusal = (400, REFUSED, "x-should-retry: false")
+    script = [[think(), use(APPEND, FACT)], refusal, [use(APPEND, FACT)], "Noted."]
+    async with ResponsesModel(*script) as up, running(up.url, data) as live:
+        up.check = lambda body: ()  # which counts on the state that is refused here
+        shown, _ = await ask(live, [user("I like tea")], stream=stream)
+        assert texts(shown) == ["Noted."]
+        _, refused, again, last = up.bodies
+        assert refused["previous_response_id"] == "resp_1"
+        pair = ["function_call", "function_call_output"]
+        assert "previous_response_id" not in again
+        assert kinds(again["input"]) == ["message", "reasoning", *pair]
+        assert kinds(last["input"]) == ["message", "reasoning", *pair, *pair]
+
+
+@BOTH
+async def test_a_refusal_of_all_that_was_sent_is_the_clients(data, stream):
+    refusal = (400, REFUSED, "x-should-retry: false")
+    script = [[use(APPEND, FACT)], refusal]
+    async with ResponsesModel(*script) as up, running(up.url, data) as live:
+        up.check = lambda body: ()
+        sent = {"model": "m", "input": "I like tea", "user": "ada", "stream": stream}
+        http = await live.http.post(f"{live.url}/responses", json=sent)
+        assert "Previous response not found." in http.text
+        assert len(up.bodies) == 3
