@@ -37,7 +37,7 @@ from gateway.routing.selector import TargetSelector
 from gateway.server.middleware import GatewayMiddleware
 from gateway.server.router_caches import RouterCaches
 from gateway.state import GatewayState, no_lacks
-from gateway.storage.responses import ResponseTables
+from gateway.storage.responses import ResponseTable
 from gateway.storage.usage import UsageTables
 from gateway.upstream.base import Upstream, Wire
 from gateway.upstream.factory import ConnectionOptions, connection_options
@@ -132,7 +132,8 @@ def build_state(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gatewa
     memory = Memory(database, _policy(settings), secret, data, semantic_search)
     worker = Worker(memory.db)
     usage = UsageLog(database, memory.wait_until_ready)
-    database.application_tables += [UsageTables(usage.forget), ResponseTables()]
+    responses = ResponseTable(database)
+    database.application_tables += [UsageTables(usage.forget), responses]
     shared = RedisClient(settings.storage.redis) if settings.storage.redis else None
     selector = TargetSelector(_cooldowns(settings, shared), settings.routing)
     limits = Limiter(RedisCounters(shared) if shared else LocalCounters(), usage.spent_since)
@@ -151,6 +152,7 @@ def build_state(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gatewa
         selector,
         limits,
         usage,
+        responses,
         shared,
     )
 

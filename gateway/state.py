@@ -17,6 +17,7 @@ from gateway.models.tokenizers import Vocabularies
 from gateway.redis_client import RedisClient
 from gateway.routing.router import Router
 from gateway.routing.selector import TargetSelector
+from gateway.storage.responses import ResponseTable
 from gateway.usage.log import UsageLog
 from gateway.wire.ui_prompts import UiPromptDetector
 from gateway.wires.client_profiles import ClientProfiles
@@ -74,6 +75,7 @@ class GatewayState:
     choice: TargetSelector
     limits: Limiter
     usage: UsageLog
+    responses: ResponseTable
     shared: RedisClient | None = None
     process: ServerState = field(default_factory=ServerState)
     lacks: Lacks = field(default_factory=no_lacks)

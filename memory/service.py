@@ -15,6 +15,7 @@ from pathlib import Path
 from sys import getsizeof
 
 import msgspec
+from sqlalchemy import Connection
 
 from memory.cache import Cache
 from memory.context.tokens import TokenCounter
@@ -38,6 +39,7 @@ from memory.session.request import Policy, TurnRequest
 from memory.session.session import Session, begin_session
 from memory.session.store_deadline import TURN_SECONDS, StoreDeadline
 from memory.stores.sql import model_records, scopes, turn_reader, turn_writer
+from memory.stores.sql.application_tables import keep_beside
 from memory.stores.sql.database import Database
 from memory.stores.sql.server_history import MAX_HISTORY_BYTES
 
@@ -120,7 +122,7 @@ class Memory:
             raise
         for record in self.spill.load():
             try:
-                await self.db.write(partial(turn_writer.record, r=record))
+                await self.db.write(partial(self._replay, r=record))
             except StoreUnavailable:
                 raise
             except MemoryFault:
@@ -135,6 +137,11 @@ class Memory:
         await self.policies.load()
         self.retrieval.indexing.start()
         self._ready.set()
+
+    def _replay(self, conn: Connection, r: turn_writer.TurnRecord) -> None:
+        """Write a record of the recovery log, and what the application keeps of its turn."""
+        turn_writer.record(conn, r)
+        keep_beside(conn, self.db.application_tables, r.beside)
 
     async def close(self) -> None:
         self._ready.clear()

@@ -122,6 +122,7 @@ WIDE = {
 }
 REACHING = {
     "gateway.app": "the wiring",
+    "gateway.state": "everything a request needs",
     "gateway.chat.request": "everything that a client can say, read once",
     "memory": "the public face",
     "memory.service": "opens all parts of a memory",

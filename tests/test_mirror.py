@@ -69,7 +69,8 @@ COVERED = {
         gateway.wires.responses.reply gateway.wires.envelope gateway.wires.native
     """,
     "e2e/responses/test_stored": """
-        gateway.chat.stored_endpoint gateway.chat.stored_responses gateway.storage.responses
+        gateway.chat.stored_endpoint gateway.chat.stored_passthrough
+        gateway.chat.stored_responses gateway.storage.responses
     """,
     "gateway/wire/bridge/test_responses_request": """
         gateway.wire.bridge.chat_messages gateway.wire.bridge.chat_tools

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from gateway.chat.request import TurnInput
+from gateway.chat.round_sender import TurnKeeper
 from gateway.chat.round_stream import raise_for_incomplete, stream_round
 from gateway.errors import GatewayError
 from gateway.http.response import CompletionProducer, ResponseHead
@@ -16,11 +17,11 @@ from gateway.wire.headers import Pairs
 
 
 class DegradedProducer(CompletionProducer):
-    """An answer without memory, in both modes."""
+    """An answer without memory, in both modes. keeper: keeps what it leaves at the provider."""
 
-    def __init__(self, request: TurnInput, forward: Dispatcher) -> None:
+    def __init__(self, request: TurnInput, forward: Dispatcher, keeper: TurnKeeper | None) -> None:
         super().__init__(stream=request.wants_stream)
-        self._request, self._forward = request, forward
+        self._request, self._forward, self._keeper = request, forward, keeper
         view = request.found.view if request.found is not None else None
         self._mask = request.wire.mask(request.body, (), forward.alias, injected=False, view=view)
         self._reply: CompletionReply | None = None
@@ -47,6 +48,9 @@ class DegradedProducer(CompletionProducer):
             mask.pass_on(reply.plain, result)
         if held := mask.finish():
             yield held
+        if (keeper := self._keeper) is not None:
+            left = keeper.row(mask, [result.reply], wire.hidden_rounds(), "")
+            keeper.settle(left, written=False)
         yield mask.end(mask.usage)
 
     def whole(self) -> bytes:

@@ -94,7 +94,7 @@ def response_to(gateway: GatewayState, request: TurnInput, count: str = "") -> G
     begin = (
         partial(begin_turn, gateway, request, forward)
         if request.uses_memory
-        else relay_turn(request, forward).ready
+        else relay_turn(gateway, request, forward).ready
     )
     return accounted_response(gateway, forward, entry, begin)
 

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gateway.chat.request import TurnInput
+from gateway.chat.stored_passthrough import StoredPassthrough
 from gateway.errors import GatewayError
 from gateway.http.asgi import Send, respond_error
 from gateway.relay.endpoint import PRINTABLE, pass_on
@@ -14,6 +15,7 @@ from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
 from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState, request_id
 from gateway.wire.headers import Pairs
+from gateway.wires.responses.format import RESPONSES
 
 
 def query_of(request: TurnInput) -> str:
@@ -45,7 +47,9 @@ async def relay_nameless(
         await response(scope, receive, send)
 
 
-def relay_turn(request: TurnInput, forward: Dispatcher) -> PassthroughProducer:
+def relay_turn(
+    gateway: GatewayState, request: TurnInput, forward: Dispatcher
+) -> PassthroughProducer:
     """Return what passes the request on as it came, without memory."""
     state, reason = (
         ("degraded", f"degraded: {request.too_heavy}")
@@ -62,4 +66,6 @@ def relay_turn(request: TurnInput, forward: Dispatcher) -> PassthroughProducer:
         named=status,
         started=request.started,
     )
+    if request.wire is RESPONSES and request.body.get("store") is not False:
+        return StoredPassthrough(gateway, request, forward, passing)
     return PassthroughProducer(forward, passing, request.wants_stream)

@@ -53,7 +53,7 @@ async def begin_turn(
                 "The memory store is unavailable, and this request needs it. Try again shortly.",
                 headers=[(b"retry-after", b"1")],
             ) from e
-        return DegradedProducer(request, forward)
+        return DegradedProducer(request, forward, keeper_of(gateway, request, forward))
     if request.user is None:
         session.trace.notes.append(NOBODY)
     turn = Turn(

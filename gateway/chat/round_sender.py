@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ from gateway.routing.failures import as_context_overflow, is_overflow, sizes_tol
 from gateway.routing.replies import CompletionReply
 from gateway.routing.router import Target
 from gateway.wire.chat import Json
-from gateway.wires.base import Composed, RequestFacts, RoundParts
+from gateway.wires.base import Composed, HiddenRounds, ReplyMask, RequestFacts, RoundParts
 from memory import Session
 
 ADDITIONS_REFUSED = (400, 404, 422)
@@ -32,12 +32,18 @@ class Injection(Enum):
 class TurnKeeper(Protocol):
     """Keeps what a turn leaves at the provider."""
 
-    def beside(self, turn: Any) -> Callable[..., None] | None:
+    def row(
+        self, mask: ReplyMask, replies: Sequence[Json], hidden: HiddenRounds, conversation: str
+    ) -> Any:
+        """Return what an answer leaves; None for nothing. replies: its rounds, as received."""
+        ...
+
+    def beside(self, found: Any) -> Mapping[str, Json]:
         """Return what is written in the transaction that records the turn."""
         ...
 
-    async def save(self, turn: Any) -> None:
-        """Write it by itself, where the turn is not recorded."""
+    def settle(self, found: Any, *, written: bool) -> None:
+        """Write by itself what was not written with its turn."""
         ...
 
 

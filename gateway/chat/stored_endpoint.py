@@ -20,7 +20,6 @@ from gateway.http.response import SSE
 from gateway.pipeline import new_dispatcher
 from gateway.routing.router import Route, Target
 from gateway.state import GatewayState
-from gateway.storage import responses
 from gateway.storage.responses import StoredResponse
 from gateway.upstream.base import ANSWER_BYTES, UpstreamRequest
 from gateway.wire.chat import Json, decode, encode
@@ -77,7 +76,7 @@ class StoredVerb:
             except UpstreamRefused as e:
                 if e.status != 404:  # what is gone there may go here
                     raise
-        await responses.remove(self._gateway.memory.db, row.tenant, row.id)
+        await self._gateway.responses.remove(row.tenant, row.id)
         told = {"id": row.id, "object": "response", "deleted": True}
         return encode(told), _json_headers()
 
@@ -128,6 +127,8 @@ class StoredVerb:
 
     def _restored(self, row: StoredResponse, response: Json) -> Json:
         """Return a response with the client's own members."""
+        if not row.echo:
+            return response  # nothing of ours was in the request
         echo = Echo(
             OURS,
             row.echo.get("instructions"),

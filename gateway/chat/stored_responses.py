@@ -7,9 +7,8 @@ what the client was shown. A response without a row of the caller's is unknown: 
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,13 +16,13 @@ import msgspec
 
 from gateway.auth.authenticator import Principal
 from gateway.chat.request import TurnInput
-from gateway.chat.turn import Turn
 from gateway.errors import ResourceNotFound, Unavailable
 from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState
 from gateway.storage import responses
 from gateway.storage.responses import StoredResponse
 from gateway.wire.chat import Json
+from gateway.wires.base import HiddenRounds, ReplyMask
 from gateway.wires.envelope import EnvelopeMask
 from gateway.wires.native import HiddenParts, NativeView
 from gateway.wires.responses.format import RESPONSES, input_items
@@ -72,8 +71,7 @@ async def _resolve_references(gateway: GatewayState, request: TurnInput) -> Turn
         return request
     try:
         await gateway.memory.wait_until_ready()
-        db, tenant = gateway.memory.db, request.principal.tenant
-        known = await responses.items_of(db, tenant, request.user, ids)
+        known = await gateway.responses.items_of(request.principal.tenant, request.user, ids)
     except StoreUnavailable:
         return request
     told = [known.get(str(i.get("id")), i) if _is_reference(i) else i for i in items]
@@ -92,8 +90,10 @@ async def find_own(
 ) -> StoredResponse:
     """Return a stored response of the caller's. Raises ResourceNotFound, Unavailable."""
     try:
-        await gateway.memory.wait_until_ready()
-        row = await responses.find(gateway.memory.db, principal.tenant, name)
+        row = gateway.responses.find_held(principal.tenant, name)
+        if row is None:
+            await gateway.memory.wait_until_ready()
+            row = await gateway.responses.find(principal.tenant, name)
     except StoreUnavailable as e:
         raise Unavailable(
             "The store that knows whose a response is is unavailable. Try again shortly.",
@@ -131,25 +131,19 @@ class ResponseKeeper:
     request: TurnInput
     forward: Dispatcher
 
-    def beside(self, turn: Turn) -> Callable[..., None] | None:
-        """Return what is written with a turn; None where the provider stores nothing."""
-        found = self.row(turn)
-        return None if found is None else responses.writer(found)
+    def row(
+        self, mask: ReplyMask, replies: Sequence[Json], hidden: HiddenRounds, conversation: str
+    ) -> StoredResponse | None:
+        """Return the row of an answer; None where the provider stores nothing.
 
-    async def save(self, turn: Turn) -> None:
-        """Write what a turn leaves by itself, where the memory records nothing of it."""
-        if (found := self.row(turn)) is not None:
-            with contextlib.suppress(StoreUnavailable):  # the answer must not wait for it
-                await responses.save(self.gateway.memory.db, found)
-
-    def row(self, turn: Turn) -> StoredResponse | None:
-        """Return the row of a turn's response; None where the provider stores nothing."""
-        shown = turn.mask.merged() if isinstance(turn.mask, EnvelopeMask) else {}
-        rounds = [str(r["id"]) for r in turn.replies if r.get("id")]
+        replies: its rounds, as received.
+        """
+        shown = mask.merged() if isinstance(mask, EnvelopeMask) else {}
+        rounds = [str(r["id"]) for r in replies if r.get("id")]
         served = self.forward.served
         if not rounds or served is None or shown.get("store") is not True:
             return None
-        request, hidden = self.request, turn.hidden
+        request = self.request
         pending = isinstance(hidden, HiddenParts) and hidden.reply.get("id") == rounds[-1]
         unfinished = shown.get("status") in ("queued", "in_progress")
         return StoredResponse(
@@ -159,12 +153,22 @@ class ResponseKeeper:
             rounds,
             served.label,
             request.body["model"],
-            turn.session.conversation.name,
+            conversation,
             hidden.last if isinstance(hidden, HiddenParts) and pending else (),
             None if unfinished else shown,
             {m: self._client_member(m) for m in ECHOED},
             time.time(),
         )
+
+    def beside(self, found: StoredResponse | None) -> Mapping[str, Json]:
+        """Return what is written with a turn."""
+        return {} if found is None else {responses.ResponseTable.counted: responses.plain(found)}
+
+    def settle(self, found: StoredResponse | None, *, written: bool) -> None:
+        """Write a row by itself, where that was not done with its turn."""
+        if found is not None and not written:
+            self.gateway.responses.save(found)
+        self.gateway.responses.write_held()
 
     def _client_member(self, name: str) -> Any:
         if name == "previous_response_id":

@@ -159,15 +159,21 @@ class Turn:
             return
         explain = {"status": "degraded" if self.degraded else "ok"}
         hidden = self._sender.hidden.recorded
-        keeper = self._keeper
-        if keeper is not None and not self.session.is_recording:
-            await keeper.save(self)
-        beside = keeper.beside(self) if keeper is not None else None
+        keeper, session = self._keeper, self.session
+        left = None
+        if keeper is not None:
+            named = session.conversation.name
+            left = keeper.row(self.mask, self.replies, self._sender.hidden, named)
+        beside = keeper.beside(left) if keeper is not None else {}
         outcome = TurnOutcome(
             answers, hidden, prove=True, explain=explain, beside=beside, served=self._by
         )
-        if not await self.session.finish(outcome):
+        kept = await session.finish(outcome)
+        if not kept:
             self._unrecorded = True
+        if keeper is not None:
+            written = kept and session.is_recording and not session.is_late
+            keeper.settle(left, written=written)
 
     async def abandon(self, error: BaseException | None) -> None:
         """End the turn early.

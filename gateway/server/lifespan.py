@@ -77,6 +77,7 @@ def on_shutdown(gateway: GatewayState, wires: Iterable[Wire]) -> Any:
             gateway.keys.made.stop,
             gateway.worker.stop,
             gateway.usage.stop,
+            gateway.responses.close,
             gateway.memory.close,
             *shared,
             *(w.aclose for w in wires),

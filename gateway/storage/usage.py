@@ -132,6 +132,9 @@ class UsageTables:
     def __init__(self, on_erased: Callable[[str, str], None]) -> None:
         self._on_erased = on_erased
 
+    def keep(self, conn: Connection, row: dict[str, Any]) -> None:
+        """Nothing: usage is written by itself."""
+
     def forget_batch(self, conn: Connection, tenant: str, user: str, most: int) -> int:
         """Remove an erased user's name from at most so many records; return their number."""
         return forget(conn, tenant, user, most)

@@ -30,6 +30,7 @@ from memory.session.turn_record import (
 )
 from memory.session.turn_store import LIGHT, weight_of
 from memory.stores.sql import scopes, turn_writer
+from memory.stores.sql.application_tables import keep_beside
 from memory.stores.sql.blocks import BlockSet
 from memory.stores.sql.jobs import QueuedJob
 
@@ -45,6 +46,7 @@ class TurnRecorder:
         self._turn = turn
         self._over = False
         self._lost = False  # the store did not take the request
+        self.late = False  # what was to be written waits in the recovery log
 
     @property
     def can_defer_opening(self) -> bool:
@@ -93,8 +95,7 @@ class TurnRecorder:
 
             def write(conn: Connection) -> tuple[int, dict[str, Block]]:
                 head = turn_writer.record(conn, record, opening)
-                if outcome.beside is not None:
-                    outcome.beside(conn)
+                keep_beside(conn, turn.services.db.application_tables, record.beside)
                 return head, self._blocks(conn)
 
             head, blocks = await store.write(
@@ -107,6 +108,7 @@ class TurnRecorder:
             pass  # the user was erased meanwhile: nothing may be stored
         except StoreUnavailable:
             # The request is not written, so nothing was sent to the client yet.
+            self.late = True
             return opening is None and await store.spill(record)
         finally:
             self.release()

@@ -38,6 +38,7 @@ MEMBERS = {
     "prove",
     "again",
     "jobs",
+    "beside",
 }
 
 
@@ -203,6 +204,7 @@ def pack_record(r: TurnRecord) -> dict[str, Any]:
         "prove": r.prove,
         "again": True,
         "jobs": [asdict(j) for j in r.jobs],
+        "beside": dict(r.beside),
     }
 
 
@@ -234,4 +236,5 @@ def unpack_record(data: dict[str, Any], secret: bytes) -> TurnRecord:
         prove=data["prove"],
         again=data["again"],
         jobs=[QueuedJob(**{**j, "held": (0, 0)}) for j in data.get("jobs", ())],
+        beside=data.get("beside", {}),
     )

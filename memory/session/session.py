@@ -62,6 +62,11 @@ class Session:
         return self._turn.is_recording
 
     @property
+    def is_late(self) -> bool:
+        """Whether the store did not take the answer, which waits in the recovery log."""
+        return self._recorder.late
+
+    @property
     def unsaved(self) -> bool:
         """Whether the store did not take the edits of its tools."""
         return self._turn.progress.unsaved

@@ -6,10 +6,8 @@ Inspects all messages of the turn, which may take long; writes nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-
-from sqlalchemy import Connection
 
 from memory.context.epoch import PreviousTurn, new_node
 from memory.context.fitted import SentPrompt
@@ -36,8 +34,8 @@ class TurnOutcome:
 
     answers: one a choice, as the client was shown them. hidden: what stands for the first of them
     in the next turn, our calls included. aborted: they are not whole. prove: an upstream answered
-    this tenant. explain: more for the explain record. beside: what the application writes in the
-    same transaction. served: the model that gave the answer, as it is named upstream.
+    this tenant. explain: more for the explain record. beside: what the application keeps of the
+    turn, see `ApplicationTables`. served: the model that gave the answer, as it is named upstream.
     """
 
     answers: Sequence[Json]
@@ -45,7 +43,7 @@ class TurnOutcome:
     aborted: bool = False
     prove: bool = False
     explain: Mapping[str, object] = field(default_factory=dict)
-    beside: Callable[[Connection], None] | None = None
+    beside: Mapping[str, Json] = field(default_factory=dict)
     served: str = ""
 
 
@@ -111,6 +109,7 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         scope_id=turn.progress.scope_id,
         parent_turn=past.node.turn if past.node else None,
         unread=turn.ask.unread and turn.is_new_message and not outcome.aborted,
+        beside=outcome.beside,
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from sqlalchemy import Connection
 
@@ -15,6 +16,13 @@ class ApplicationTables(Protocol):
     """
 
     counted: str
+
+    def keep(self, conn: Connection, row: dict[str, Any]) -> None:
+        """Write what the application keeps of a turn, in the transaction that records it.
+
+        It is plain data, and may come late, from the recovery log.
+        """
+        ...
 
     def forget_batch(self, conn: Connection, tenant: str, user: str, most: int) -> int:
         """Remove a user from at most so many rows, before an erasure is irrevocable.
@@ -30,3 +38,12 @@ class ApplicationTables(Protocol):
     def expire(self, conn: Connection, now: float) -> int:
         """Remove a batch of expired rows and return their number; called again until that is 0."""
         ...
+
+
+def keep_beside(
+    conn: Connection, tables: Sequence[ApplicationTables], rows: Mapping[str, dict[str, Any]]
+) -> None:
+    """Write what an application keeps of a turn. rows: by `counted`."""
+    for table in tables:
+        if (row := rows.get(table.counted)) is not None:
+            table.keep(conn, row)

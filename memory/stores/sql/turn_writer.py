@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -78,6 +78,7 @@ class PendingTurn:
     scope_id: int | None = None  # the scope's row, where the turn found one
     # the scope and the conversation as this transaction found them (see `owners.standing`)
     there: Any = None
+    beside: Mapping[str, Json] = field(default_factory=dict)  # see `ApplicationTables.keep`
     large: Sequence[LargeBody] = field(init=False)  # bodies of messages, which are written before
 
     def __post_init__(self) -> None:
@@ -215,6 +216,7 @@ class TurnRecord:
     unread: bool = False  # extraction may read it
     # how models use the tools they are offered, as far as it is to be written now
     models: dict[str, ModelRecord] = field(default_factory=dict)
+    beside: Mapping[str, Json] = field(default_factory=dict)  # see `ApplicationTables.keep`
     large: Sequence[LargeBody] = field(init=False)  # bodies of answers, which are written before
 
     def __post_init__(self) -> None:

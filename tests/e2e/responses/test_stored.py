@@ -6,6 +6,7 @@ import pytest
 
 from tests.conftest import running
 from tests.e2e.responses.asking import APPEND, FACT, WEATHER, ask, kinds, texts
+from tests.e2e.test_faults import breaking
 from tests.wire_models import ResponsesModel, sse, think, use
 
 BOTH = pytest.mark.parametrize("stream", [False, True])
@@ -155,3 +156,67 @@ async def test_a_place_in_the_stream_that_is_no_number_is_told(data):
             f"{live.url}/responses/{shown['id']}", params=query, headers={"x-memory-user": "ada"}
         )
         assert (http.status_code, http.json()["error"]["param"]) == (400, "starting_after")
+
+
+@BOTH
+async def test_a_response_that_the_store_did_not_take_is_gone_on_from(data, monkeypatch, stream):
+    """At once, and after the next start, when the store has taken what it was late with."""
+    script = [[use(APPEND, FACT)], "Noted.", "Tea.", "Still tea."]
+    async with ResponsesModel(*script) as up:
+        async with running(up.url, data) as live:
+            await ask(live, "Hi", store=False, headers={"x-memory": "write"})
+            up.script = script
+            await live.gateway.worker.stop()
+            with monkeypatch.context() as patch:
+                breaking(patch, writes=3)  # the request and the edit are written, the answer is not
+                first, _ = await ask(live, "I like tea", stream=stream)
+                assert (data / "spill.ndjson").exists()
+                shown = await live.http.get(
+                    f"{live.url}/responses/{first['id']}", headers={"x-memory-user": "ada"}
+                )
+                assert shown.json() == first
+            await ask(live, "And now?", stream=stream, previous_response_id=first["id"])
+            assert up.bodies[-1]["previous_response_id"] != first["id"]
+        async with running(up.url, data) as live:
+            await ask(live, "And then?", stream=stream, previous_response_id=first["id"])
+            assert up.bodies[-1]["previous_response_id"] == up.bodies[-2]["previous_response_id"]
+
+
+@BOTH
+async def test_a_response_of_a_request_without_its_memory_is_gone_on_from(
+    data, monkeypatch, stream
+):
+    async with ResponsesModel("Yes.") as up, running(up.url, data) as live:
+        with monkeypatch.context() as patch:
+            breaking(patch, reads=1, writes=1)
+            first, _ = await ask(live, "Hi", stream=stream)
+        await ask(live, "And?", stream=stream, previous_response_id=first["id"])
+        assert up.bodies[-1]["previous_response_id"] == first["id"]
+
+
+MANAGED = {
+    "keys": [{"name": n, "key": n, "tenant": n} for n in ("acme", "other")],
+}
+
+
+@BOTH
+@pytest.mark.parametrize("config", [MANAGED, {"server.single_user": False}])
+async def test_without_memory_a_response_is_its_owners_alone(data, stream, config):
+    off = {"x-memory": "off", "authorization": "Bearer acme"}
+    other = {**off, "authorization": "Bearer other"}
+    managed = "keys" in config
+    async with ResponsesModel("Yes.") as up, running(up.url, data, config) as live:
+        first, _ = await ask(live, "Hi", stream=stream, headers=off)
+        chained = {"stream": stream, "previous_response_id": first["id"]}
+        second, _ = await ask(live, "And?", headers=off, **chained)
+        assert up.bodies[-1]["previous_response_id"] == first["id"]
+        # With memory it is gone on from too, and neither is another tenant's.
+        await ask(live, "And?", headers={"authorization": "Bearer acme"}, **chained)
+        path = f"{live.url}/responses/{second['id']}"
+        named = {**off, "x-memory-user": "ada"}
+        assert (await live.http.get(path, headers=named)).json()["id"] == second["id"]
+        if managed:
+            assert (await live.http.get(path, headers=other)).status_code == 404
+            sent = {"model": "m", "input": "Hi", "user": "ada", **chained}
+            http = await live.http.post(f"{live.url}/responses", json=sent, headers=other)
+            assert http.status_code == 404

@@ -29,6 +29,8 @@ class FakeDatabase:
 
     version = (1, 1)
 
+    application_tables = ()
+
     def __init__(self):
         self.faults, self.answers, self.written = [], [], []
 

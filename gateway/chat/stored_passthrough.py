@@ -1,0 +1,86 @@
+"""Responses that go on as they came, of which only is noted whose they are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+
+import msgspec
+
+from gateway.chat.request import TurnInput
+from gateway.http.json_thread import run_by_weight
+from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
+from gateway.routing.dispatcher import Dispatcher
+from gateway.state import GatewayState
+from gateway.storage.responses import StoredResponse
+from gateway.wire.chat import Json, decode
+from gateway.wire.json_weight import is_readable
+
+READ_BYTES = 8 << 20  # of an answer that is looked into for its id
+EVENT_LINES = 8  # of a stream, among which its first event is
+
+
+class StoredPassthrough(PassthroughProducer):
+    """A response that goes on as it came, of which only is noted whose it is.
+
+    Its provider stores it: its owner may go on from it, in any mode, and nobody else.
+    """
+
+    def __init__(
+        self,
+        gateway: GatewayState,
+        request: TurnInput,
+        forward: Dispatcher,
+        passing: RelayedRequest,
+    ) -> None:
+        super().__init__(forward, passing, request.wants_stream)
+        self._gateway, self._request_of = gateway, request
+
+    async def body(self) -> AsyncGenerator[bytes, None]:
+        seen, size, noted = [], 0, False
+        async for part in super().body():
+            size += len(part)
+            if not noted and size <= READ_BYTES:
+                seen.append(part)
+                if self._tells_all(part, size):
+                    noted = await self._note_owner(b"".join(seen))
+            yield part
+        if not noted and size <= READ_BYTES:
+            await self._note_owner(b"".join(seen))
+
+    def _tells_all(self, part: bytes, size: int) -> bool:
+        """Tell whether what came so far may say which response this is."""
+        passed = self._passed
+        if passed is None or passed.more is not None:
+            return b'"response"' in part
+        return passed.incoming.header(b"content-length") == b"%d" % size
+
+    async def _note_owner(self, data: bytes) -> bool:
+        """Note whose a response is; False where it does not say so yet."""
+        found = await run_by_weight(data, _response_in, data)
+        served, request = self._forward.served, self._request_of
+        if not isinstance(found.get("id"), str) or served is None:
+            return False
+        if found.get("store") is True:
+            tenant, model = request.principal.tenant, request.body["model"]
+            row = StoredResponse(
+                found["id"], tenant, request.user, [found["id"]], served.label, model
+            )
+            self._gateway.responses.save(replace(row, created_at=time.time()))
+        return True
+
+
+def _response_in(data: bytes) -> Json:
+    """Return the response that a body holds, or the first of its events; {} for none."""
+    for text in (data, *(x[6:] for x in data.split(b"\n", EVENT_LINES) if x.startswith(b"data: "))):
+        if not text.lstrip().startswith(b"{") or not is_readable(text):
+            continue
+        try:
+            found = decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        found = found.get("response", found)
+        if isinstance(found, dict) and found.get("object") == "response":
+            return found
+    return {}
