@@ -211,7 +211,7 @@ async def _decide(
         return _Decided(mode, replace(read, facts=None, too_heavy=""))
     program = client if read.facts is not None else None
     conversation, resends = conversation_of(headers, principal, user, program)
-    if heavy and (conversation or settings.on_error == "fail"):
+    if heavy and (settings.on_error == "fail" or (conversation and not resends)):
         raise unread or _memory_needed(heavy)
     if settings.conversations == "named" and user is not None and conversation is None:
         mode = lower(mode, "read")

@@ -42,6 +42,7 @@ KNOWN_SECONDS = 3600.0
 NO_PATH = (404, 405, 501)
 # What a 404 is about that is no path. llama.cpp says "File Not Found" of a path.
 THINGS = re.compile(r"model|deployment|response with id|item with id|not persisted", re.IGNORECASE)
+PATHS = re.compile(r"(?i)not found|not_found|endpoint|route|\burl\b|\bpath\b|method|cannot post")
 
 
 class SpokenFormats:
@@ -172,7 +173,7 @@ def is_path_missing(status: int, body: bytes) -> bool:
     if not isinstance(error, dict):
         error = {"message": error}
     told = " ".join(str(error.get(m) or "") for m in ("code", "param", "message", "detail"))
-    return not THINGS.search(told)
+    return not told.strip() or (bool(PATHS.search(told)) and not THINGS.search(told))
 
 
 class _OnePiece:

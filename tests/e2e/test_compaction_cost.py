@@ -23,6 +23,8 @@ from tests.models import Model
 
 CONFIG = {
     "models": {"m": {"targets": [{"provider": "openai"}], "context_window": 2200}},
+    "memory.recall": "tools",  # what is said of a turn is told apart from these by their tests
+    "memory.extract": "off",
     "memory.read_deadline_ms": 10000,
 }
 EARLY, LATE, TURNS = 30, 150, 25  # the first turns of those that are compared

@@ -348,6 +348,7 @@ async def test_a_write_that_fails_at_any_point_still_answers(data, monkeypatch, 
 
 async def test_a_store_that_is_slow_is_not_waited_for(data, monkeypatch):
     async with Model("fine") as up, running(up.url, data, {"memory.read_deadline_ms": 100}) as live:
+        await live.gateway.memory.wait_until_ready()
         original = Database._read_once
 
         async def slow(self, work):

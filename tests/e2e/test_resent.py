@@ -26,6 +26,8 @@ CONFIG = {
         "n": {"targets": [{"provider": "openai"}]},
     },
     "memory.summarize_ahead": False,
+    "memory.recall": "tools",  # what is said of a turn is told apart from these by their tests
+    "memory.extract": "off",
     "memory.read_deadline_ms": 10000,
 }
 LOOK = {
@@ -332,7 +334,9 @@ async def talked_in_turn(data, seed):
         "models": {
             **CONFIG["models"],
             "m": {"targets": [{"provider": "openai"}], "context_window": 2200},
-        }
+        },
+        "memory.recall": "tools",
+        "memory.extract": "off",
     }
     async with Model(answers(seed)) as up, running(up.url, data, config) as live:
         await live.gateway.memory.wait_until_ready()
