@@ -289,7 +289,13 @@ async def main(folder: str) -> None:
         load(
             None,
             {},
-            {"storage.data": folder, "storage.vectors": "none", "memory.read_deadline_ms": 10000},
+            {
+                "storage.data": folder,
+                "storage.vectors": "none",
+                "memory.read_deadline_ms": 10000,
+                "memory.recall": "tools",  # what a model costs that uses its memory
+                "memory.extract": "off",
+            },
         ),
         upstreams={"openai": ScriptedUpstream([answered])},
     )

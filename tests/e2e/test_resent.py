@@ -22,7 +22,7 @@ from tests.models import Model, call, calls, text
 TURNS = 40
 CONFIG = {
     "models": {
-        "m": {"targets": [{"provider": "openai"}], "context_window": 4500},
+        "m": {"targets": [{"provider": "openai"}], "context_window": 5000},
         "n": {"targets": [{"provider": "openai"}]},
     },
     "memory.summarize_ahead": False,
