@@ -2,7 +2,7 @@
 
 BENCH="chat one" chooses: scenarios (small big one many stream round history chat), growth, layout,
 retrieval, latency, junk (models that do not ask); and by itself freeze: does one request hold the
-others?
+others? and wires: the same on Responses and Messages.
 
 The scenarios play the same conversations on every subject in turn, round after round: the mock
 itself (`direct`), bare pass-throughs (`floor`: Litestar on httpx over aiohttp, inserts 2 KB,
@@ -34,9 +34,12 @@ from tests.bench.load import Shape
 from tests.bench.retrieval import __main__ as retrieval
 from tests.bench.scenarios import OFTEN, SCENARIOS, Figures, compared, growth
 from tests.bench.subjects import Mock, Subject, floor, gateway
+from tests.bench.wires import __main__ as wires
 
 OTHERS = ("growth", "layout", "retrieval", "latency", "junk")
-ALONE = ("freeze",)  # played only where it is named: it takes long, and sends what no app would
+# played only where they are named: freeze takes long, and sends what no app would; wires has mocks
+# and a floor of its own
+ALONE = ("freeze", "wires")
 Results = dict[str, dict[str, Figures]]
 Bar = tuple[str, float, float, Callable[[Results], float]]
 
@@ -239,6 +242,9 @@ def main() -> int:
             told(name)
             print()
             retrieval.main(argv)
+    if "wires" in names:
+        told("wires")
+        figures["wires"] = wires.main(["--rounds", str(args.rounds)])
     if "freeze" in names:
         told("freeze")
         failed += freeze.main([])
