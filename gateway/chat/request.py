@@ -130,12 +130,14 @@ async def _route(gateway: GatewayState, read: ReadBody, principal: Principal, ra
     return found
 
 
-def _is_utility(gateway: GatewayState, read: ReadBody, headers: Headers) -> bool:
+def _is_utility(
+    gateway: GatewayState, read: ReadBody, client: ClientProfile, headers: Headers
+) -> bool:
     """Tell whether a program asks for itself: it has no part in the memory."""
     facts = read.facts
     if facts is None:
         return False
-    own = gateway.clients.find(headers).asks_for_itself(headers, read.members, facts)
+    own = client.asks_for_itself(headers, read.members, facts)
     return own or gateway.background.matches(facts.history)
 
 
@@ -201,7 +203,7 @@ async def _decide(
     """Decide what memory may do. Raises BadRequest, Forbidden, Unavailable."""
     principal, user, route, headers, client = asker
     settings, heavy, unread = gateway.settings.memory, read.too_heavy, None
-    if _is_utility(gateway, read, headers):
+    if _is_utility(gateway, read, client, headers):
         return _Decided(MemoryMode("off", "background"), read)
     try:
         mode = await mode_in_force(gateway, mode, principal, route, user)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -40,6 +40,7 @@ from memory import (
     FoundConversation,
     ImportedMessage,
     QuickRead,
+    Screen,
     iso,
     management,
     text_of,
@@ -103,7 +104,7 @@ async def conversations(
 async def bring_conversation(desk: AtDesk) -> Conversation:
     caller, hand = desk.caller, desk.hand()
     new = schemas.brought(await caller.much(), caller.rows)
-    parsed = await _parse_messages(new.messages)
+    parsed = await _parse_messages(new.messages, desk.memory.policy.screen)
     return _to_schema(
         await desk.write(
             management.conversations.import_conversation(desk.memory, hand, parsed, new.id)
@@ -111,14 +112,16 @@ async def bring_conversation(desk: AtDesk) -> Conversation:
     )
 
 
-async def _parse_messages(messages: list[msgspec.Raw]) -> list[ImportedMessage]:
-    """Parse messages one by one, letting other requests run in between.
+async def _parse_messages(messages: list[msgspec.Raw], screen: Screen) -> list[ImportedMessage]:
+    """Parse messages one by one, without their secrets; other requests run in between.
 
     Raises BadRequest naming the message.
     """
     now, glance, out = time.time(), QuickRead(), []
     for i, raw in enumerate(messages):
-        out.append(_parse_message(schemas.message_of(raw, f"messages[{i}]"), f"messages[{i}]", now))
+        where = f"messages[{i}]"
+        message = _parse_message(schemas.message_of(raw, where), where, now)
+        out.append(replace(message, message=screen.mask_message(message.message)))
         await glance.rest()
     return out
 

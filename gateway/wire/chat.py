@@ -106,6 +106,17 @@ class MalformedCompletion(MalformedReply):
     """The upstream sent something that is not a chat completion."""
 
 
+def read_object(data: bytes) -> Json:
+    """Read a JSON object of an upstream's. Raises MalformedReply."""
+    try:
+        found = decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+        raise MalformedReply(f"the upstream sent what is not JSON: {e}") from e
+    if not isinstance(found, dict):
+        raise MalformedReply("the upstream sent what is not a JSON object")
+    return found
+
+
 @dataclass(slots=True)
 class ChunkIdentity:
     """The members that every chunk of one answer shares.

@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
-
-from gateway.wire.chat import Json, MalformedReply, decode
+from gateway.wire.chat import Json
 from gateway.wire.placement import BY
 from gateway.wires.base import FORMAT
 from memory import Messages
@@ -113,14 +111,3 @@ def flat_tools(offered: Sequence[Json], schema: str) -> list[Json]:
         flat = {k: function[k] for k in ("name", "description")}
         out.append({**flat, schema: function["parameters"]})
     return out
-
-
-def read_object(data: bytes) -> Json:
-    """Read a JSON object of an upstream's. Raises MalformedReply."""
-    try:
-        found = decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
-        raise MalformedReply(f"the upstream sent what is not JSON: {e}") from e
-    if not isinstance(found, dict):
-        raise MalformedReply("the upstream sent what is not a JSON object")
-    return found

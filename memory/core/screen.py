@@ -61,6 +61,20 @@ class Screen:
             text = pattern.sub(replace, text)
         return text, found
 
+    def mask_message(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Return a chat message without the secrets in its text and its parts of text."""
+        content = message.get("content")
+        if isinstance(content, str):
+            return {**message, "content": self.mask(content)[0]}
+        if not isinstance(content, list):
+            return message
+        return {**message, "content": [self._mask_part(part) for part in content]}
+
+    def _mask_part(self, part: Any) -> Any:
+        if isinstance(part, dict) and isinstance(text := part.get("text"), str):
+            return {**part, "text": self.mask(text)[0]}
+        return part
+
     def check(self, name: str, text: str | None) -> None:
         """Raise BadArguments if the text of this member holds a secret."""
         if text and (found := self.mask(text)[1]):

@@ -146,6 +146,10 @@ async def test_no_secret_enters_by_the_api_or_an_import(data):
             answer = await live.memory(method, path, json=body)
             assert answer.status_code == 400
             assert "API key" in answer.json()["error"]["message"]
+        parts = [{"type": "text", "text": said}]
+        messages = [{"role": "user", "content": said}, {"role": "user", "content": parts}]
+        brought = {"messages": messages, "id": "c1"}
+        await live.memory("POST", "/users/ada/conversations", json=brought)
         lines = (
             {"object": "passage", "content": said},
             {"object": "block", "label": "human", "value": said},
@@ -154,4 +158,4 @@ async def test_no_secret_enters_by_the_api_or_an_import(data):
         assert (await live.memory("POST", "/users/ada/import", content=text)).status_code == 200
         found = (await live.memory("GET", "/users/ada/export")).text
         assert KEY_OF_AN_API not in found
-        assert found.count("[removed: API key]") >= 2
+        assert found.count("[removed: API key]") >= 4

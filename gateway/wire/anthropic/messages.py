@@ -36,6 +36,15 @@ import msgspec
 from gateway.errors import BadRequest
 from gateway.wire.chat import Json, decode
 
+ERROR_TYPES = {  # by status
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
 SYSTEM = ("system", "developer")
 NATIVE_PARTS = ("image", "document", "search_result")
 OPENING, NO_RESULT = "(The conversation begins with the assistant.)", "(no result)"

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from gateway.wire.anthropic.messages import ERROR_TYPES
 from gateway.wire.bridge.chat_reply import (
     CALL,
     REASONING,
@@ -27,15 +28,6 @@ NO_USAGE = {
     "cache_creation_input_tokens": 0,
     "cache_read_input_tokens": 0,
     "output_tokens": 0,
-}
-TYPES = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    529: "overloaded_error",
 }
 
 
@@ -111,7 +103,7 @@ def error_of(error: Any, status: int) -> Json:
     """Return a server's error as Anthropic's SDKs read it. status: 0 inside a stream."""
     told = error if isinstance(error, dict) else {"message": error}
     code = told.get("code") if status == 0 else status
-    kind = TYPES.get(code) if type(code) is int else None
+    kind = ERROR_TYPES.get(code) if type(code) is int else None
     usual = "invalid_request_error" if 400 <= status < 500 else "api_error"
     return {"type": kind or usual, "message": str(told.get("message") or "no text")}
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gateway.wire.bridge.chat_reply import ReplyWriter
-from gateway.wire.chat import Json, MalformedReply, decode, encode, lift
+from gateway.wire.chat import Json, MalformedReply, decode, encode, lift, read_object
 from gateway.wire.json_weight import UNREADABLE, is_readable
 from gateway.wire.sse import DONE, SseEvent, SseFramer
 
@@ -80,13 +80,7 @@ def _chunk(data: bytes) -> Json:
     """Read a chunk. Raises MalformedReply."""
     if not is_readable(data):
         raise MalformedReply(f"an event of {UNREADABLE}")
-    try:
-        found = decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
-        raise MalformedReply(f"what is not JSON: {e}") from e
-    if not isinstance(found, dict):
-        raise MalformedReply("what is not a JSON object")
-    return found
+    return read_object(data)
 
 
 def _encode_events(events: Iterable[Json]) -> bytes:

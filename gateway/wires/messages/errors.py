@@ -5,17 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from gateway.errors import GatewayError, UpstreamFailed, UpstreamRefused
+from gateway.wire.anthropic.messages import ERROR_TYPES
 from gateway.wire.chat import Json
-
-TYPES = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    529: "overloaded_error",
-}
 
 
 def error_type(error: GatewayError) -> str:
@@ -23,7 +14,7 @@ def error_type(error: GatewayError) -> str:
     if isinstance(error, UpstreamFailed) and isinstance(error.error, dict):
         return str(error.error.get("type") or "api_error")
     status = error.status
-    return TYPES.get(status) or ("invalid_request_error" if status < 500 else "api_error")
+    return ERROR_TYPES.get(status) or ("invalid_request_error" if status < 500 else "api_error")
 
 
 def error_body(error: GatewayError, request: str) -> bytes:

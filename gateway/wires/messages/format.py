@@ -14,7 +14,7 @@ import msgspec
 
 from gateway.errors import BadRequest, GatewayError
 from gateway.upstream.base import UpstreamRequest
-from gateway.wire.chat import Json, MalformedReply, encode
+from gateway.wire.chat import Json, MalformedReply, encode, read_object
 from gateway.wire.json_weight import UNREADABLE, is_readable
 from gateway.wires.base import (
     Composed,
@@ -27,7 +27,7 @@ from gateway.wires.base import (
 from gateway.wires.messages.blocks import blocks_of, transcript_of
 from gateway.wires.messages.errors import error_body
 from gateway.wires.messages.reply import MessagesMask
-from gateway.wires.native import HiddenParts, NativeView, flat_tools, place, read_object
+from gateway.wires.native import HiddenParts, NativeView, flat_tools, place
 from gateway.wires.round_result import RoundResult
 from memory import Messages, ToolCall
 

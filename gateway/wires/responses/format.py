@@ -15,7 +15,7 @@ from typing import Any
 
 from gateway.errors import BadRequest, GatewayError
 from gateway.upstream.base import UpstreamRequest
-from gateway.wire.chat import Json, MalformedReply, encode
+from gateway.wire.chat import Json, MalformedReply, encode, read_object
 from gateway.wire.json_weight import UNREADABLE, is_readable
 from gateway.wires.base import (
     Composed,
@@ -25,7 +25,7 @@ from gateway.wires.base import (
     SentPieces,
     TargetFacts,
 )
-from gateway.wires.native import HiddenParts, NativeView, flat_tools, place, read_object
+from gateway.wires.native import HiddenParts, NativeView, flat_tools, place
 from gateway.wires.responses.items import SYSTEM, transcript_of
 from gateway.wires.responses.reply import Echo, ResponsesMask
 from gateway.wires.round_result import RoundResult

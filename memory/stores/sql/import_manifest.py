@@ -88,7 +88,7 @@ class ImportLimits:
     defaults: Mapping[str, Block]
     agent: str | None = None
     most: int | None = None
-    screen: Screen = field(default_factory=lambda: Screen({}))
+    screen: Screen = field(default_factory=Screen)
 
 
 class ImportManifest:
@@ -182,8 +182,8 @@ def _screened(line: Any_Line, screen: Screen) -> Any_Line:
     for name in ("content", "value", "before", "after"):
         if isinstance(text := getattr(line, name, None), str):
             setattr(line, name, screen.mask(text)[0])
-    if isinstance(line, MessageLine) and isinstance(said := line.message.get("content"), str):
-        line.message = {**line.message, "content": screen.mask(said)[0]}
+    if isinstance(line, MessageLine):
+        line.message = screen.mask_message(line.message)
     return line
 
 

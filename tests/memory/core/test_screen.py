@@ -101,3 +101,13 @@ def test_a_member_with_a_secret_is_refused_by_its_name():
 )
 def test_a_long_text_of_beginnings_is_screened_in_moments(unit):
     Screen().mask(unit * (200_000 // len(unit)))
+
+
+def test_a_message_keeps_all_but_the_secrets_of_its_text():
+    key = EACH[0][1]
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    said = [{"type": "text", "text": f"my key {key}"}, image]
+    masked = Screen().mask_message({"role": "user", "name": "ada", "content": said})
+    text = {"type": "text", "text": "my key [removed: API key]"}
+    assert masked == {"role": "user", "name": "ada", "content": [text, image]}
+    assert Screen().mask_message({"role": "assistant", "content": None})["content"] is None
