@@ -5,29 +5,33 @@
 #   TESTS="-k words"             more arguments for pytest
 #   BENCH="chat growth"          what make bench runs (default: everything; .venv/bin/python -m tests.bench --help)
 #   SOAK="--requests 200000"    how long make soak goes on, and with what (--help)
+#   ON_POSTGRES="tests/memory"   what make test-postgres runs (default: the memory, the contracts, e2e)
 #   WORKERS=4                    test processes (default: one more than cores, since much of the suite waits)
 
 VENV := .venv
 BIN := $(VENV)/bin
 # Not bin/python, which is a link to a file of another age.
 MADE := $(VENV)/pyvenv.cfg
+ON_POSTGRES ?= tests/memory tests/contract tests/e2e
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 CLIENTS := .clients/openai2/.done .clients/openai3/.done .clients/anthropic2/.done tests/clients/node_modules/.done
 PURE := gateway/wire/*,memory/core/*,memory/conversation/*,memory/context/*,memory/search/*
 CANDIDATES := $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3)
 
-.PHONY: help demo test test-clients clients lint format coverage bench soak clean
+.PHONY: help demo test test-postgres test-clients clients lint format coverage bench soak screenshots clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo          a two-session conversation with memory, then the gateway on port 8080"
 	@echo "make test          the tests"
+	@echo "make test-postgres the tests of the store and of the gateway, on a Postgres that they start"
 	@echo "make test-clients  the SDKs and frameworks of docs/compatibility.md against a live gateway"
 	@echo "make lint          ruff and mypy"
 	@echo "make format        formats the code and applies safe fixes"
 	@echo "make coverage      the tests in one process under coverage: 95 % overall, 100 % of the pure packages"
 	@echo "make bench         what memory costs and what it finds, ten minutes; BENCH=\"chat growth\" chooses"
 	@echo "make soak          20,000 streams, a third left early: does memory grow?"
+	@echo "make screenshots   the README's pictures, anew; needs Chromium"
 	@echo "make clean         remove the virtual environment and its stamps"
 
 demo: .setup-demo
@@ -35,6 +39,10 @@ demo: .setup-demo
 
 test: .setup-test
 	$(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
+
+# Without what is about SQLite's own files, threads and costs: tests/postgres.args names it.
+test-postgres: .setup-test
+	MNEMOGATE_TEST_STORE=postgres $(BIN)/python -m pytest -n $(WORKERS) $(ON_POSTGRES) @tests/postgres.args $(TESTS)
 
 test-clients: .setup-test clients
 	$(BIN)/python -m pytest -n $(WORKERS) tests/clients $(TESTS)
@@ -62,6 +70,9 @@ bench: .setup-test
 
 soak: .setup-test
 	$(BIN)/python -m tests.bench.soak $(SOAK)
+
+screenshots: .setup-test
+	$(BIN)/python -m tests.screenshots
 
 clean:
 	rm -rf $(VENV) .clients tests/clients/node_modules .setup-demo .setup-test .setup-lint

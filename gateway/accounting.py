@@ -20,6 +20,8 @@ from gateway.limits.limiter import Admission, KeyQuota, Limiter
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.failures import code_of
 from gateway.routing.router import Route
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.traces import TracedRequest, TracedRound, TurnTraces
 from gateway.usage.log import UsageLog, UsageRecord
 from gateway.usage.meter import UsageTotals
 from gateway.usage.pricing import TokenUsage, cost_of
@@ -43,6 +45,8 @@ class RequestAccount:
     limits: Limiter
     usage: UsageLog
     allowance: KeyQuota
+    metrics: Metrics
+    traces: TurnTraces | None = None
     output: int | None = None
     _ticket: Admission | None = None  # None where nothing is limited
     _status: int = 0
@@ -110,6 +114,9 @@ class RequestAccount:
         record = bill_record(self.record, self.forward, bill, self.started)
         record.status, record.code = _outcome(error, self._status)
         current_line().take_usage(record, memory)
+        self.metrics.observe_request(record, memory)
+        if self.traces is not None:
+            self.traces.record(traced_request(record, self.forward, memory))
         if isinstance(error, GatewayError):
             current_line().note_error(error)
         if not (
@@ -144,6 +151,30 @@ def bill_record(
     record.output, record.reasoning = tokens.output, tokens.reasoning
     record.hidden_input, record.hidden_output = bill.hidden.input, bill.hidden.output
     return record
+
+
+def traced_request(record: UsageRecord, forward: Dispatcher, memory: str) -> TracedRequest:
+    """Return what traces tell of a request that ends now."""
+    meter, began_at = forward.meter, int(record.created_at * 1e9)
+    rounds = []
+    for call in meter.calls:
+        tokens, _ = meter.count(call)
+        rounds.append(TracedRound(call.target.label, call.sent_at, tokens.input, tokens.output))
+    parent = next((v for k, v in forward.caller.headers if k == b"traceparent"), b"")
+    return TracedRequest(
+        record.request_id,
+        record.path,
+        record.model,
+        began_at,
+        began_at + int(record.latency_ms * 1e6),
+        record.status,
+        record.code,
+        memory,
+        record.first_token_ms,
+        rounds,
+        forward.tools_run,
+        parent.decode("latin-1"),
+    )
 
 
 def _outcome(error: BaseException | None, status: int) -> tuple[int, str | None]:

@@ -18,7 +18,7 @@ from gateway.auth.authenticator import Authenticator
 from gateway.auth.credential_cache import CredentialCache
 from gateway.auth.key_store import KeyStore
 from gateway.auth.user_resolver import UserResolver
-from gateway.config.secret_file import load_or_create_secret
+from gateway.config.secret_file import load_or_create_secret, server_secret
 from gateway.config.settings import ConfigError, Settings
 from gateway.http.parse_cache import RequestParseCache
 from gateway.limits.counters import LocalCounters
@@ -30,6 +30,7 @@ from gateway.memory_adapters.embedder import UpstreamEmbedder
 from gateway.models.facts import ModelFacts
 from gateway.models.tokenizers import Vocabularies, folder
 from gateway.redis_client import RedisClient
+from gateway.routing.context_windows import ContextWindows
 from gateway.routing.cooldowns import CooldownPolicy, Cooldowns, LocalCooldowns
 from gateway.routing.redis_cooldowns import RedisCooldowns
 from gateway.routing.router import Router
@@ -39,8 +40,12 @@ from gateway.server.router_caches import RouterCaches
 from gateway.state import GatewayState, no_lacks
 from gateway.storage.responses import ResponseTable
 from gateway.storage.usage import UsageTables
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.traces import TurnTraces, is_available, open_traces
+from gateway.ui.router import dashboard, template_config
 from gateway.upstream.base import Upstream, Wire
 from gateway.upstream.factory import ConnectionOptions, connection_options
+from gateway.upstream.window_probe import WindowProbe, build_probes
 from gateway.usage.log import UsageLog
 from gateway.wire.ui_prompts import UiPromptDetector
 from memory import (
@@ -72,6 +77,7 @@ from gateway.server.openapi import SchemaRenderer
 from gateway.server.routes import HANDLERS
 from gateway.upstream.factory import build_upstreams, open_wire
 
+Servers = tuple[Mapping[str, Upstream], Mapping[str, WindowProbe]]  # and what asks them
 SCHEMA = SchemaRenderer(path=["/", "/openapi.json"])
 
 
@@ -88,18 +94,20 @@ def create_app(
     # By provider and connection options: a reload may change a provider's options.
     wires: dict[tuple[str, ConnectionOptions], Wire] = {}
 
-    def connect_upstreams(settings: Settings) -> Mapping[str, Upstream]:
+    def connect_upstreams(settings: Settings) -> Servers:
         serving: dict[str, Wire] = {}
         for name, provider in settings.providers.items():
             options = connection_options(provider, os.environ)
             if (name, options) not in wires:
                 wires[name, options] = open_wire(transport, name, options, provider.max_connections)
             serving[name] = wires[name, options]
-        return upstreams or build_upstreams(settings, serving)
+        probes = {} if upstreams else build_probes(settings.providers, serving)
+        return upstreams or build_upstreams(settings, serving), probes
 
     gateway = build_state(settings, connect_upstreams(settings))
     app = Litestar(
-        [*HANDLERS, management()],
+        [*HANDLERS, management(), dashboard(gateway.secret)],
+        template_config=template_config(),
         openapi_config=OpenAPIConfig("Mnemogate", "1", path="/schema", render_plugins=[SCHEMA]),
         exception_handlers=EXCEPTION_HANDLERS,
         logging_config=None,
@@ -115,28 +123,22 @@ def create_app(
     )
 
 
-def build_state(settings: Settings, upstreams: Mapping[str, Upstream]) -> GatewayState:
+def build_state(settings: Settings, servers: Servers) -> GatewayState:
     """Build the state of the application, without its HTTP. Raises ConfigError."""
-    if not settings.database.startswith("sqlite+aiosqlite:"):
-        raise ConfigError(
-            "storage.database: this version keeps its memory in SQLite "
-            "(sqlite+aiosqlite:///file.db); Postgres comes with the fleet"
-        )
     data = settings.data
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    secret = load_or_create_secret(data / "secret", 32)
-    router = Router(settings, upstreams, ModelFacts.load(facts_file()))
+    secret = server_secret(settings)
+    router = Router(settings, servers[0], ModelFacts.load(facts_file()))
     credentials = CredentialCache()
-    database = Database(settings.database, settings.storage.synchronous)
+    database = _database(settings, secret)
     semantic_search = _semantic_search(settings, router, credentials)
     memory = Memory(database, _policy(settings), secret, data, semantic_search)
-    worker = Worker(memory.db)
-    usage = UsageLog(database, memory.wait_until_ready)
-    responses = ResponseTable(database)
+    usage, responses = UsageLog(database, memory.wait_until_ready), ResponseTable(database)
     database.application_tables += [UsageTables(usage.forget), responses]
     shared = RedisClient(settings.storage.redis) if settings.storage.redis else None
     selector = TargetSelector(_cooldowns(settings, shared), settings.routing)
     limits = Limiter(RedisCounters(shared) if shared else LocalCounters(), usage.spent_since)
+    worker = Worker(database)
     _register(worker, memory, BackgroundModelClient(settings, router, selector, credentials, usage))
     return GatewayState(
         settings,
@@ -153,18 +155,30 @@ def build_state(settings: Settings, upstreams: Mapping[str, Upstream]) -> Gatewa
         limits,
         usage,
         responses,
+        ContextWindows(servers[1]),
+        Metrics(settings.models, settings.providers),
         shared,
+        _traces(settings),
     )
 
 
-def reload_state(
-    running: GatewayState, settings: Settings, upstreams: Mapping[str, Upstream]
-) -> GatewayState:
+def _database(settings: Settings, secret: bytes) -> Database:
+    """Return the database, not open yet. Raises ConfigError if its driver is missing."""
+    storage, indexed = settings.storage, settings.memory.index_characters
+    if storage.is_postgres and find_spec("asyncpg") is None:
+        raise ConfigError(
+            "storage.database needs asyncpg: run pip install '.[postgres]' in the folder of "
+            "Mnemogate's source"
+        )
+    return Database(settings.database, storage.synchronous, indexed, secret, storage.pool)
+
+
+def reload_state(running: GatewayState, settings: Settings, servers: Servers) -> GatewayState:
     """Return the state for new settings, with the same memory, worker and counters.
 
     Raises ConfigError, in which case nothing has changed.
     """
-    router = Router(settings, upstreams, ModelFacts.load(facts_file()))
+    router = Router(settings, servers[0], ModelFacts.load(facts_file()))
     state = replace(
         running,
         settings=settings,
@@ -174,11 +188,14 @@ def reload_state(
         prefixes=RequestParseCache(),
         background=UiPromptDetector(settings.memory.ignore),
         lacks=no_lacks(),
+        windows=ContextWindows(servers[1]),
         choice=running.choice.with_rules(settings.routing),
     )
     running.choice.cooldowns.rules = _cooldown_policy(settings)
+    running.metrics.configure(settings.models, settings.providers)
     memory = running.memory
     memory.policy = _policy(settings)
+    memory.db.index_limit.characters = settings.memory.index_characters
     _register(
         running.worker,
         memory,
@@ -189,6 +206,19 @@ def reload_state(
     ):
         embed.router, embed.own_key = router, settings.mode == "own-key"
     return state
+
+
+def _traces(settings: Settings) -> TurnTraces | None:
+    """Return where traces go; None if no endpoint is set. Raises ConfigError."""
+    telemetry = settings.telemetry
+    if not telemetry.traces:
+        return None
+    if not is_available():
+        raise ConfigError(
+            "telemetry.traces needs OpenTelemetry: run pip install '.[otel]' in the folder of "
+            "Mnemogate's source"
+        )
+    return open_traces(telemetry.traces, content=telemetry.trace_content)
 
 
 def _authenticator(settings: Settings, secret: bytes, made: KeyStore) -> Authenticator:
@@ -265,6 +295,7 @@ def _register(worker: Worker, memory: Memory, background_model: BackgroundModelC
             lambda: memory.policy.extraction,
         ),
         slow=True,
+        small=memory.lines.forget_row,
     )
     worker.register(
         reflection.KIND,

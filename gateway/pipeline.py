@@ -83,7 +83,15 @@ def _account(gateway: GatewayState, forward: Dispatcher, entry: RequestInfo) -> 
         principal.key, limits.rpm, limits.tpm, limits.concurrent, budget.usd, budget.period
     )
     return RequestAccount(
-        forward, record, entry.started, gateway.limits, gateway.usage, allowance, entry.output
+        forward,
+        record,
+        entry.started,
+        gateway.limits,
+        gateway.usage,
+        allowance,
+        gateway.metrics,
+        gateway.traces,
+        entry.output,
     )
 
 

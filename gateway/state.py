@@ -15,9 +15,12 @@ from gateway.http.response import GatewayResponse
 from gateway.limits.limiter import Limiter
 from gateway.models.tokenizers import Vocabularies
 from gateway.redis_client import RedisClient
+from gateway.routing.context_windows import ContextWindows
 from gateway.routing.router import Router
 from gateway.routing.selector import TargetSelector
 from gateway.storage.responses import ResponseTable
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.traces import TurnTraces
 from gateway.usage.log import UsageLog
 from gateway.wire.ui_prompts import UiPromptDetector
 from gateway.wires.client_profiles import ClientProfiles
@@ -76,7 +79,10 @@ class GatewayState:
     limits: Limiter
     usage: UsageLog
     responses: ResponseTable
+    windows: ContextWindows
+    metrics: Metrics
     shared: RedisClient | None = None
+    traces: TurnTraces | None = None
     process: ServerState = field(default_factory=ServerState)
     lacks: Lacks = field(default_factory=no_lacks)
     clients: ClientProfiles = field(init=False)

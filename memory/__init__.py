@@ -1,8 +1,8 @@
 """A library of long-term memory for conversations with language models.
 
 It knows nothing of HTTP. `__all__` is its public face, together with the public modules
-`memory.errors`, `memory.export_format` and `memory.management`. Names are imported on first use, so
-that using one of them does not load the database.
+`memory.errors`, `memory.export_format`, `memory.formats` and `memory.management`. Names are
+imported on first use, so that using one of them does not load the database.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from memory.cache import Cache
     from memory.context.epoch import EpochPolicy
     from memory.context.summary import Complete
-    from memory.context.tokens import TokenCounter
+    from memory.context.tokens import PromptReport, TokenCounter
     from memory.conversation.history import (
         Messages,
         PrefixInfo,
@@ -122,6 +122,7 @@ __all__ = [
     "Policy",
     "Postponed",
     "PrefixInfo",
+    "PromptReport",
     "QuickRead",
     "ReflectionSchedule",
     "Scope",
@@ -160,7 +161,7 @@ _HOMES = {
     "memory.cache": ("Cache",),
     "memory.context.epoch": ("EpochPolicy",),
     "memory.context.summary": ("Complete",),
-    "memory.context.tokens": ("TokenCounter",),
+    "memory.context.tokens": ("PromptReport", "TokenCounter"),
     "memory.conversation.history": (
         "Messages",
         "PrefixInfo",

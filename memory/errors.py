@@ -30,6 +30,10 @@ class NotUpgraded(StoreUnavailable):
     """The database has the tables of another version; waiting changes nothing."""
 
 
+class RowRefused(StoreUnavailable):
+    """The database refused a row as it is; to write it again changes nothing."""
+
+
 class Conflict(MemoryFault):
     """The object changed since it was read."""
 

@@ -135,11 +135,12 @@ class NodeLine(ExportLine, tag="node"):
 class MessageLine(ExportLine, tag="message"):
     """One message, in OpenAI's format.
 
-    node: None in a plain chat, whose messages are in order.
+    node: None in a plain chat, whose messages are in order. id: kept if it is of our kind.
     """
 
     conversation: Name
     message: dict[str, Any]
+    id: Told | None = None
     node: Told | None = None
     source: Told = "import"
     aborted: bool = False

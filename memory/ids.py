@@ -10,6 +10,7 @@ import random
 import secrets
 import time
 
+MAX_KEY = 2**63 - 1
 _random: list[str] = []  # fetched in batches, since each call to the system is expensive
 os.register_at_fork(after_in_child=_random.clear)
 
@@ -38,5 +39,5 @@ def time_of(key: int) -> float:
 
 
 def key_at(at: float) -> int:
-    """Return the smallest row key made at a Unix time."""
-    return max(int(at * 1e6), 0) << 12
+    """Return the smallest row key made at a Unix time, or the nearest key there is."""
+    return min(max(int(at * 1e6), 0) << 12, MAX_KEY)

@@ -10,9 +10,11 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from sys import getsizeof
+from typing import TypeVar
 
 import msgspec
 from sqlalchemy import Connection
@@ -22,7 +24,7 @@ from memory.context.tokens import TokenCounter
 from memory.conversation.history import Messages, count_leading_system
 from memory.conversation.matching import RequestHistory
 from memory.conversation.messages import DigestCache, keyed_hash
-from memory.errors import MemoryFault, NotUpgraded, StoreUnavailable
+from memory.errors import MemoryFault, NotUpgraded, RowRefused, StoreUnavailable
 from memory.retrieval.retriever import Retriever, SemanticSearch
 from memory.scope import Scope
 from memory.session.context import RequestAttempt, TurnServices, start_turn
@@ -42,9 +44,12 @@ from memory.stores.sql import model_records, scopes, turn_reader, turn_writer
 from memory.stores.sql.application_tables import keep_beside
 from memory.stores.sql.database import Database
 from memory.stores.sql.server_history import MAX_HISTORY_BYTES
+from memory.stores.sql.write_lock import WriteLock, owner_lock
 
 log = logging.getLogger("mnemogate")
+T = TypeVar("T")
 encode = msgspec.json.Encoder().encode
+SET_ASIDE = "a record of the recovery log cannot be replayed: it is set aside in spill.bad"
 SCOPES_BYTES, SCOPES_EACH = 3 << 19, 600  # cache of scopes with their derived keys: some 2,000
 FAILURES = 3  # failed or late reads in a row before the store is probed
 PROBE_SECONDS, CLOSED_SECONDS = (
@@ -76,6 +81,11 @@ def request_key(ask: TurnRequest, turn: RequestHistory) -> bytes:
         turn.messages.after.system,
         ask.rest,
     )
+
+
+def lock_of(r: turn_writer.TurnRecord) -> WriteLock:
+    """Return what the write of a turn's record keeps others from."""
+    return owner_lock(r.owner.scope.tenant, r.owner.scope.user, r.conversation)
 
 
 class Memory:
@@ -122,15 +132,17 @@ class Memory:
             raise
         for record in self.spill.load():
             try:
-                await self.db.write(partial(self._replay, r=record))
+                await self.db.write(partial(self._replay, r=record), lock=lock_of(record))
+            except RowRefused as e:
+                # Without the traceback: what a database says may quote the row.
+                log.error("%s: %s", SET_ASIDE, e)  # noqa: TRY400
+                self.spill.set_aside(record)
             except StoreUnavailable:
                 raise
             except MemoryFault:
                 continue  # its user was erased meanwhile
             except Exception:
-                log.exception(
-                    "a record of the recovery log cannot be replayed: it is set aside in spill.bad"
-                )
+                log.exception(SET_ASIDE)
                 self.spill.set_aside(record)
         self.spill.clear()
         self.models.load(await self.db.read(model_records.load))
@@ -220,7 +232,7 @@ class Memory:
             takes = ask.mode == "full" and ask.records  # what another turn left for the next
             entries = self.lines.shelf(ask.scope.key) if takes else None
             snapshot = self._snapshot_from_cache(
-                ask, turn, await self._find_cached(ask, turn, entries, patience)
+                ask, turn, await self._take_cached(ask, turn, entries, patience)
             )
             if snapshot is None:
                 room = ask.window * WINDOW_BYTES if ask.window else MAX_HISTORY_BYTES
@@ -251,6 +263,19 @@ class Memory:
 
     def _turn(self, ask: TurnRequest, messages: Messages) -> RequestHistory:
         return RequestHistory.of(ask.scope.key, messages, not ask.scope.is_named, self.seen)
+
+    async def _take_cached(
+        self,
+        ask: TurnRequest,
+        turn: RequestHistory,
+        entries: ScopeEntries | None,
+        patience: StoreDeadline,
+    ) -> turn_reader.Snapshot | None:
+        """Return the cached snapshot that the turn continues, if it still holds."""
+        found = await self._find_cached(ask, turn, entries, patience)
+        if found is not None and self.db.is_shared:
+            return await self._compare(found, patience)
+        return found
 
     async def _find_cached(
         self,
@@ -284,14 +309,24 @@ class Memory:
             contextlib.suppress(StoreUnavailable),
             patience.of(self.policy.read_deadline) as seconds,
         ):
-            only = await self.db.read(
-                lambda conn: turn_reader.NodeRows(conn, scope_id).only(digest), seconds, small=True
-            )
-            if (
-                only == node and self.lines.shelf(ask.scope.key) is entries
-            ):  # a write may have happened while this read waited
+            look = partial(turn_reader.only_node, scope_id=scope_id, digest=digest)
+            only = await self.db.read(look, seconds, small=True, single=True)
+            # a write may have happened while this read waited
+            if only == node and self.lines.shelf(ask.scope.key) is entries:
                 return self.lines.take(entries, link)
         return None
+
+    async def _compare(
+        self, found: turn_reader.Snapshot, patience: StoreDeadline
+    ) -> turn_reader.Snapshot | None:
+        """Return the cached snapshot if nobody wrote what it holds since; one look by key."""
+        scope_id, line = found.scope_id, found.conversation
+        if scope_id is None or line is None:
+            return None
+        told = await self._read(
+            lambda conn: scopes.versions(conn, scope_id, line.id), patience, single=True
+        )
+        return found if told == (found.version, line.version) else None
 
     def _snapshot_from_cache(
         self, ask: TurnRequest, turn: RequestHistory, found: turn_reader.Snapshot | None
@@ -334,12 +369,29 @@ class Memory:
         """
         needed = asked.explicit is not None and not asked.resends and asked.turn.newest < 0
         small = not needed and len(asked.turn.messages) <= SMALL_HISTORY_MESSAGES
-        own = StoreDeadline(NEEDED_SECONDS) if needed else patience
+        return await self._read(
+            lambda conn: turn_reader.snapshot(conn, asked),
+            StoreDeadline(NEEDED_SECONDS) if needed else patience,
+            NEEDED_SECONDS if needed else None,
+            small=small,
+        )
+
+    async def _read(
+        self,
+        work: Callable[[Connection], T],
+        patience: StoreDeadline,
+        most: float | None = None,
+        *,
+        small: bool = False,
+        single: bool = False,
+    ) -> T:
+        """Read what a request begins with; after some failures the store is probed.
+
+        most: seconds, the read deadline if not given. Raises StoreUnavailable.
+        """
         try:
-            with own.of(NEEDED_SECONDS if needed else self.policy.read_deadline) as seconds:
-                found = await self.db.read(
-                    lambda conn: turn_reader.snapshot(conn, asked), seconds, small=small
-                )
+            with patience.of(most or self.policy.read_deadline) as seconds:
+                found = await self.db.read(work, seconds, small=small, single=single)
         except StoreUnavailable:
             self._failures += 1
             if self._failures >= FAILURES and self._probe is None:

@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from gateway.config.loader import load
 from gateway.server.uvicorn_server import config_for
 from memory.embed.telemetry import hush
 from memory.stores.sql.database import Database
+from tests import stores
 from tests.e2e.wire.report import (
     pytest_collection_modifyitems,
     pytest_configure,
@@ -44,6 +45,8 @@ __all__ = [
 settings.register_profile("laws", deadline=None)
 settings.load_profile("laws")
 
+# for gateways that are processes of their own
+os.environ.setdefault("MNEMOGATE_ROUTING__ASK_WINDOWS", "false")
 hush()  # what tests import by themselves is as quiet as in the product
 SENTINEL_KEY = "sk-sentinel-4f1d"
 
@@ -108,9 +111,13 @@ async def running(
         "storage.vectors": "none",
         "memory.read_deadline_ms": 2000,
         "upstream": upstream,
-        **(config or {}),
+        **stores.settings(data),
+        # A scripted model answers what a test gave it, and is asked nothing beside.
+        "routing": {"ask_windows": False, **(config or {}).get("routing", {})},
+        **{k: v for k, v in (config or {}).items() if k != "routing"},
     }
-    app = create_app(load(None, {}, overrides))
+    # In a thread: a test may play the database server in this loop.
+    app = create_app(await asyncio.to_thread(load, None, {}, overrides))
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
     served = config_for(app, log_level="error")
@@ -143,6 +150,24 @@ def _nobodys_data(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["MNEMOGATE_DATA"] = str(tmp_path_factory.mktemp("nobody"))
 
 
+@pytest.fixture
+def postgres_url() -> str:
+    """A database on a real Postgres of this test's own, with tables and nothing in them."""
+    return stores.server_url()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_server() -> Iterator[None]:
+    yield
+    stores.stop()
+
+
+@pytest.fixture(autouse=True)
+def _own_databases() -> Iterator[None]:
+    yield
+    stores.drop_all()
+
+
 @pytest.fixture(autouse=True)
 def _patient_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     """How soon a search goes on without a vector store that starts on a busy machine is not what is
@@ -154,7 +179,7 @@ def _patient_searches(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 async def db(tmp_path: Path) -> AsyncIterator[Database]:
     """An empty database, open."""
-    database = Database(f"sqlite+aiosqlite:///{tmp_path}/test.db")
+    database = stores.database(tmp_path / "test.db")
     await database.open()
     yield database
     await database.close()

@@ -122,7 +122,10 @@ WIDE = {
 }
 REACHING = {
     "gateway.app": "the wiring",
+    "gateway.cli.main": "lists every command",
     "gateway.state": "everything a request needs",
+    "gateway.ui.router": "assembles the dashboard",
+    "gateway.chat.endpoint": "takes a request to all that may answer it",
     "gateway.chat.request": "everything that a client can say, read once",
     "memory": "the public face",
     "memory.service": "opens all parts of a memory",

@@ -109,7 +109,7 @@ def test_every_hint_names_an_extra_that_is_there():
         if isinstance(text, ast.Constant) and isinstance(text.value, str)
         for name in re.findall(r"pip install '\.\[([\w-]+)\]'", text.value)
     }
-    assert hints == {"chroma", "onnx-minilm", "redis", "demo"}
+    assert hints == {"chroma", "onnx-minilm", "redis", "postgres", "demo", "otel"}
     assert hints <= set(PROJECT["project"]["optional-dependencies"])
 
 

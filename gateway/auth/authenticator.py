@@ -13,7 +13,7 @@ import msgspec
 
 from gateway.auth.key_store import PREFIX, KeyStore, digest_of
 from gateway.config.settings import Budget, KeyGrant, LimitSettings, Settings
-from gateway.errors import Unauthenticated, Unavailable
+from gateway.errors import Forbidden, Unauthenticated, Unavailable
 from gateway.http.access_log import current_line
 from gateway.storage.key_probe import NONE
 
@@ -148,12 +148,54 @@ class Authenticator:
             )
         return Principal(LOCAL, "token", default_user="me")
 
+    def session_name(self, headers: Headers) -> str:
+        """Return what stands for the caller in a session of the dashboard, without their key.
+
+        Raises Unauthenticated, Unavailable.
+        """
+        principal, credential = self.manager(headers), bearer(headers) or b""
+        if self._mode == "managed":
+            return f"key {digest_of(credential)}"
+        if self._single:
+            return f"token {digest_of(credential)}"
+        return f"tenant {principal.tenant}"
+
+    def resume(self, name: str) -> Principal:
+        """Return the principal of a session, as `session_name` named it.
+
+        Raises Unauthenticated for a key that was revoked or a mode that has changed.
+        """
+        kind, _, value = name.partition(" ")
+        if kind == "key" and self._mode == "managed":
+            return _note_principal(self._principal_of(value))
+        if self._mode != "managed" and kind == ("token" if self._single else "tenant"):
+            if not self._single:
+                return _note_principal(Principal(value, "own" if self.own else "open"))
+            if hmac.compare_digest(value, digest_of(self._token.encode())):
+                return _note_principal(Principal(LOCAL, "token", default_user="me"))
+        raise Unauthenticated("This session has ended. Sign in again.")
+
+    def operator(self, headers: Headers) -> Principal:
+        """Return the principal of whoever runs this gateway: an admin key or the local token.
+
+        Raises Unauthenticated, Unavailable, Forbidden.
+        """
+        found = self.manager(headers)
+        if not (found.admin or (self._single and self._mode != "managed")):
+            raise Forbidden(
+                "Only an admin key may read this. Send one as `Authorization: Bearer ...`, or "
+                'set telemetry.metrics = "open".'
+            )
+        return found
+
     def _find_managed(self, credential: bytes | None) -> Principal:
         if credential is None:
             raise Unauthenticated(
                 "No API key given. Send a Mnemogate key as `Authorization: Bearer ...`."
             )
-        digest = digest_of(credential)
+        return self._principal_of(digest_of(credential))
+
+    def _principal_of(self, digest: str) -> Principal:
         key: KeyGrant | None = self._keys.get(digest) or self.made.get(digest)
         if key is None:
             if not self.made.read and self._settings.key_counts != NONE:

@@ -6,11 +6,13 @@ tenant's next request if there is none.
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from sys import getsizeof
 
 from memory import Cache
 
 HELD_BYTES, HELD_EACH = 1 << 20, 100
+ACCEPTED_BYTES = 1 << 18
 
 
 class CredentialCache:
@@ -19,6 +21,9 @@ class CredentialCache:
     def __init__(self) -> None:
         self.held: Cache[str, bytes] = Cache(
             HELD_BYTES, HELD_EACH, lambda tenant, given: getsizeof(tenant) + getsizeof(given)
+        )
+        self.accepted: Cache[bytes, bool] = Cache(
+            ACCEPTED_BYTES, HELD_EACH, lambda digest, _: getsizeof(digest)
         )
 
     def keep(self, tenant: str, authorization: bytes | None) -> bool:
@@ -32,6 +37,16 @@ class CredentialCache:
             return False
         self.held.put(tenant, authorization)
         return True
+
+    def accept(self, authorization: bytes | None) -> None:
+        """Remember that an upstream has accepted a credential."""
+        if authorization is not None:
+            self.accepted.put(blake2b(authorization, digest_size=16).digest(), True)
+
+    def is_accepted(self, authorization: bytes | None) -> bool:
+        """Tell whether an upstream has accepted a credential since the start."""
+        known = blake2b(authorization or b"", digest_size=16).digest()
+        return self.accepted.get(known) is not None
 
     def drop(self, tenant: str, authorization: bytes | None) -> None:
         """Drop a credential that a provider refused, unless a newer one has replaced it."""

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from gateway.chat.body import ModelMissing
+from gateway.chat.commands import command_of, to_command
 from gateway.chat.count import count_response
 from gateway.chat.passing import query_of, relay_nameless, relay_turn
 from gateway.chat.producer import begin_turn
@@ -58,6 +59,8 @@ async def serve(
     try:
         request = await read_turn_input(gateway, scope, receive, path.user, path.wire)
         request = await link_response(gateway, request)
+        if not path.count and (command := command_of(gateway, request)) is not None:
+            request = to_command(gateway, request, command)
         response = response_to(gateway, request, path.count)
     except ModelMissing as e:
         await relay_nameless(gateway, scope, e.body, send, 1 if path.user is None else 3)

@@ -24,7 +24,7 @@ async def ask_of(
     gateway: GatewayState, request: TurnInput, forward: Dispatcher, target: Target
 ) -> TurnRequest:
     """Put a request as the memory is asked about it."""
-    memory, body = gateway.settings.memory, request.body
+    memory, body, managed = gateway.settings.memory, request.body, request.facts.manages_context
     takes = capabilities_of(gateway, request.facts, body, target)
     record = gateway.memory.models.of(target.label)
     takes_tools = takes.searches and memory.tools != "never"
@@ -42,7 +42,7 @@ async def ask_of(
         offer=takes.tools,
         inject=takes.additions,
         recall=recall.on,
-        window=None if request.facts.manages_context else target.window,
+        window=None if managed else await gateway.windows.find(target, forward.caller),
         tokenizer=gateway.vocabularies.start_loading(target.tokenizer),
         max_output=request.max_output,
         complete=Summarizer(gateway, forward, body["model"]),

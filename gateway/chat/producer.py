@@ -18,6 +18,7 @@ from gateway.chat.turn import Turn, TurnLimits
 from gateway.errors import GatewayError, Unavailable
 from gateway.http.response import CompletionProducer, ResponseHead
 from gateway.routing.dispatcher import Dispatcher
+from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.wire.headers import Pairs
 from gateway.wires.chat.format import CHAT
@@ -61,15 +62,22 @@ async def begin_turn(
         session,
         forward,
         _turn_limits(gateway, request),
-        TargetOptions(
-            target.settings.stream_usage,
-            partial(record_rejection, gateway, request.facts, body),
-            memory.placement == "cache_stable",
-            request.facts,
-            keeper_of(gateway, request, forward),
-        ),
+        _target_options(gateway, request, forward, target),
     )
-    return TurnProducer(request, forward, turn)
+    return TurnProducer(request, forward, turn, gateway)
+
+
+def _target_options(
+    gateway: GatewayState, request: TurnInput, forward: Dispatcher, target: Target
+) -> TargetOptions:
+    return TargetOptions(
+        target.settings.stream_usage,
+        partial(record_rejection, gateway, request.facts, request.body),
+        gateway.settings.memory.placement == "cache_stable",
+        request.facts,
+        keeper_of(gateway, request, forward),
+        gateway.windows,
+    )
 
 
 def _turn_limits(gateway: GatewayState, request: TurnInput) -> TurnLimits:
@@ -84,9 +92,12 @@ def _turn_limits(gateway: GatewayState, request: TurnInput) -> TurnLimits:
 class TurnProducer(CompletionProducer):
     """The answer of a turn whose session has begun."""
 
-    def __init__(self, request: TurnInput, forward: Dispatcher, turn: Turn) -> None:
+    def __init__(
+        self, request: TurnInput, forward: Dispatcher, turn: Turn, gateway: GatewayState
+    ) -> None:
         super().__init__(stream=request.wants_stream)
         self._request, self._forward, self._turn = request, forward, turn
+        self._gateway = gateway
 
     @property
     def memory(self) -> str:
@@ -134,4 +145,8 @@ class TurnProducer(CompletionProducer):
         return name.encode() if name.isascii() and name.isidentifier() else quote(name).encode()
 
     def on_finish(self, error: BaseException | None) -> Coroutine[Any, Any, None] | None:
+        self._gateway.metrics.observe_turn(self._turn.session)
+        if error is None and self._forward.served is not None:
+            self._gateway.credentials.accept(self._request.principal.authorization)
+        self._forward.tools_run = self._turn.session.trace.tools
         return None if self._turn.finished else self._turn.abandon(error)

@@ -43,7 +43,8 @@ class TurnInput(msgspec.Struct, frozen=True):
     off_reason: why its memory is off. agent, idempotency_key, is_retry (the client says that it
     tried before): empty where memory has no part. wire: its format. found: what that says of it,
     None where the body was not read whole. query: of its URL. chained: the stored response it goes
-    on from, by the name that the client knows.
+    on from, by the name that the client knows. kept: the client's own items, where the response is
+    to be kept here.
 
     A Struct, since a dataclass of so many members takes six times as long to make.
     """
@@ -69,6 +70,7 @@ class TurnInput(msgspec.Struct, frozen=True):
     query: bytes = b""
     resends: bool = False
     chained: str = ""
+    kept: list[Any] | None = None
 
     @property
     def facts(self) -> RequestFacts:

@@ -8,6 +8,7 @@ from enum import Enum, auto
 from typing import Any, Protocol
 
 from gateway.errors import UpstreamRefused
+from gateway.routing.context_windows import ContextWindows
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.failures import as_context_overflow, is_overflow, sizes_told
 from gateway.routing.replies import CompletionReply
@@ -54,6 +55,7 @@ class TargetOptions:
     ask_usage: it tells the usage of a stream where it is asked to. reject: told when a target
     refused our additions. frozen: the core text stays the same for an epoch, and is no live one.
     facts: None where the body is to be asked. keeper: keeps what the turn leaves at the provider.
+    windows: learns from what targets refuse and report.
     """
 
     ask_usage: bool = True
@@ -61,13 +63,14 @@ class TargetOptions:
     frozen: bool = True
     facts: RequestFacts | None = None
     keeper: TurnKeeper | None = None
+    windows: ContextWindows | None = None
 
 
 class RoundSender:
     """Sends the rounds of one turn.
 
     reply: the newest. is_last: no round follows for calls of ours. gave_up: a target took only the
-    client's own body.
+    client's own body. cut_to: tokens that a target silently cut the request to, 0 if it did not.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class RoundSender:
         self.injection = Injection.FULL if offers else Injection.WITHOUT_TOOLS
         self.is_last = not offers
         self.gave_up = False
+        self.cut_to = 0
         self.hidden = forward.wire.hidden_rounds()
         self._body = body
         self._wire = forward.wire
@@ -128,6 +132,19 @@ class RoundSender:
             self.reply = reply
             return reply
 
+    async def learn_from(self, usage: Json | None) -> None:
+        """Learn from what the first round's upstream counted of its prompt."""
+        report = await self._session.calibrate_token_counter(usage)
+        windows, facts, reply = self._options.windows, self._options.facts, self.reply
+        if windows is None or reply is None or (facts is not None and facts.manages_context):
+            return
+        self.cut_to = windows.note_report(reply.target, self._forward.caller, report)
+        if self.cut_to:
+            self._session.trace.notes.append(
+                f"{reply.target.label} cut the request without saying so: it counted "
+                f"{self.cut_to} tokens, which is taken for its window now"
+            )
+
     def compose(self, target: Target) -> Composed:
         """Return the request as it goes upstream now."""
         prompt = self._session.prompt
@@ -157,12 +174,14 @@ class RoundSender:
             return False
         facts = self._options.facts
         managed = facts is not None and facts.manages_context
-        if (
-            not managed
-            and compactions < COMPACTIONS
-            and await self._session.compact_harder(compactions, sizes_told(refusal))
-        ):
-            return True
+        if not managed and compactions < COMPACTIONS:
+            told = sizes_told(refusal)
+            smaller = await self._session.compact_harder(compactions, told)
+            if (windows := self._options.windows) is not None and self._forward.tried is not None:
+                counted = self._session.refused_tokens
+                windows.note_refusal(self._forward.tried, self._forward.caller, counted, told)
+            if smaller:
+                return True
         if not (self._session.prompt.adds_anything or self.hidden.messages):
             return False
         self.injection, self.is_last = Injection.NONE, True

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from gateway.chat.kept_responses import is_kept, page_of
 from gateway.chat.stored_responses import client_items, find_own
 from gateway.errors import BadRequest, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
 from gateway.http.response import SSE
@@ -28,6 +29,7 @@ from gateway.wires.envelope import event_of
 from gateway.wires.responses.reply import Echo, lift
 from memory.core.tool_definitions import OURS
 
+MOST_ITEMS = 100  # of a page
 NO_MEMORY = [(b"x-memory-status", b"off"), (b"x-memory-reason", b"path")]
 
 
@@ -56,12 +58,19 @@ class StoredVerb:
     async def cancel(self) -> tuple[bytes, Pairs]:
         """Cancel a response that runs in the background."""
         row = await self._row()
+        if is_kept(row):
+            raise BadRequest(
+                f"Response {row.id[:80]!r} is finished: only one that runs in the background can "
+                "be cancelled."
+            )
         found = await self._ask(row, "POST", row.rounds[-1], "/cancel")
         return encode(self._restored(row, found)), _json_headers()
 
     async def input_items(self) -> tuple[bytes, Pairs]:
         """Return what the client had sent, without what of ours was placed into it."""
         row = await self._row()
+        if is_kept(row):
+            return encode(self._own_page(row)), _json_headers()
         query = f"?{self._query}" if self._query else ""
         page = await self._ask(row, "GET", row.rounds[0], f"/input_items{query}")
         tag = self._gateway.memory.scope(row.tenant, row.user, "default").tag
@@ -70,7 +79,7 @@ class StoredVerb:
     async def delete(self) -> tuple[bytes, Pairs]:
         """Delete a response and all its rounds."""
         row = await self._row()
-        for name in row.rounds:
+        for name in () if is_kept(row) else row.rounds:
             try:
                 await self._ask(row, "DELETE", name, "")
             except UpstreamRefused as e:
@@ -79,6 +88,18 @@ class StoredVerb:
         await self._gateway.responses.remove(row.tenant, row.id)
         told = {"id": row.id, "object": "response", "deleted": True}
         return encode(told), _json_headers()
+
+    def _own_page(self, row: StoredResponse) -> Json:
+        """Return a page of items that are kept here. Raises BadRequest."""
+        asked = {k: v[0] for k, v in parse_qs(self._query).items()}
+        limit, order = asked.get("limit", "20"), asked.get("order", "desc")
+        if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= MOST_ITEMS):
+            raise BadRequest(
+                f"`limit` is {limit[:40]!r}: give a number from 1 to {MOST_ITEMS}.", param="limit"
+            )
+        if order not in ("asc", "desc"):
+            raise BadRequest(f"`order` is {order[:40]!r}: use asc or desc.", param="order")
+        return page_of(row, int(limit), asked.get("after", ""), newest=order == "desc")
 
     def _starting_after(self) -> int:
         """Return the number of the event behind which to begin. Raises BadRequest."""

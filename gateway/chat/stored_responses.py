@@ -15,9 +15,12 @@ from typing import Any
 import msgspec
 
 from gateway.auth.authenticator import Principal
+from gateway.chat import kept_responses
 from gateway.chat.request import TurnInput
 from gateway.errors import ResourceNotFound, Unavailable
+from gateway.http.json_thread import run_by_weight
 from gateway.routing.dispatcher import Dispatcher
+from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.storage import responses
 from gateway.storage.responses import StoredResponse
@@ -38,6 +41,8 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
     """
     if request.wire is not RESPONSES:
         return request
+    if not request.route.keeps_responses:
+        return await kept_responses.expand(gateway, request)
     request = await _resolve_references(gateway, request)
     named = request.body.get("previous_response_id")
     if not isinstance(named, str):
@@ -45,6 +50,8 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
     if not request.uses_memory and gateway.keys.own:
         return request  # the client's own account, which the provider guards
     row = await find_own(gateway, request.principal, request.user, named)
+    if request.found is None:
+        request = await kept_responses.read_input(request)
     body, found = request.body, request.found
     if named != row.rounds[-1] or row.pending:
         items = [*row.pending, *input_items(body)]
@@ -57,7 +64,7 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
     if request.uses_memory and not request.conversation and row.conversation:
         changes["conversation"] = row.conversation
     if not request.uses_memory:
-        changes["raw"] = msgspec.json.encode(body)
+        changes["raw"] = await run_by_weight(request.raw, msgspec.json.encode, body)
     return msgspec.structs.replace(request, **changes)
 
 
@@ -66,23 +73,16 @@ async def _resolve_references(gateway: GatewayState, request: TurnInput) -> Turn
     items = request.body.get("input")
     if request.found is None or not isinstance(items, list):
         return request
-    ids = [str(i.get("id")) for i in items if _is_reference(i)]
-    if not ids:
-        return request
     try:
-        await gateway.memory.wait_until_ready()
-        known = await gateway.responses.items_of(request.principal.tenant, request.user, ids)
+        told = await kept_responses.resolve(gateway, request, items)
     except StoreUnavailable:
         return request
-    told = [known.get(str(i.get("id")), i) if _is_reference(i) else i for i in items]
+    if told is items:
+        return request
     summaries = gateway.clients.find(request.headers).summaries
     found = RESPONSES.facts({**request.body, "input": told}, summaries)
     found.history.heavy = request.facts.history.heavy
     return msgspec.structs.replace(request, found=found)
-
-
-def _is_reference(item: Any) -> bool:
-    return isinstance(item, dict) and item.get("type") == "item_reference"
 
 
 async def find_own(
@@ -99,18 +99,11 @@ async def find_own(
             "The store that knows whose a response is is unavailable. Try again shortly.",
             headers=[(b"retry-after", b"1")],
         ) from e
-    if row is None or not _is_own(row, principal, user):
+    if row is None or not kept_responses.is_own(row, principal, user):
         raise ResourceNotFound(
             f"Response with id {name[:80]!r} not found.", code="previous_response_not_found"
         )
     return row
-
-
-def _is_own(row: StoredResponse, principal: Principal, user: str | None) -> bool:
-    """Tell whether a response is of the user who asks, or of one the key may speak for."""
-    if user is not None or row.user is None:
-        return row.user == user
-    return principal.may_name(row.user)
 
 
 def keeper_of(
@@ -140,10 +133,12 @@ class ResponseKeeper:
         """
         shown = mask.merged() if isinstance(mask, EnvelopeMask) else {}
         rounds = [str(r["id"]) for r in replies if r.get("id")]
-        served = self.forward.served
-        if not rounds or served is None or shown.get("store") is not True:
+        served, request = self.forward.served, self.request
+        if not rounds or served is None:
             return None
-        request = self.request
+        kept = self._kept_members(served, replies, shown)
+        if shown.get("store") is not True and not kept:
+            return None
         pending = isinstance(hidden, HiddenParts) and hidden.reply.get("id") == rounds[-1]
         unfinished = shown.get("status") in ("queued", "in_progress")
         return StoredResponse(
@@ -156,9 +151,20 @@ class ResponseKeeper:
             conversation,
             hidden.last if isinstance(hidden, HiddenParts) and pending else (),
             None if unfinished else shown,
-            {m: self._client_member(m) for m in ECHOED},
+            {m: self._client_member(m) for m in ECHOED} | kept,
             time.time(),
         )
+
+    def _kept_members(self, served: Target, replies: Sequence[Json], shown: Json) -> Json:
+        """Return what is kept here of an answer; {} where its provider stores it, or nobody."""
+        request = self.request
+        if request.kept is not None:
+            return kept_responses.kept_members(request.kept, replies, shown)
+        # Its server was only now found to keep nothing.
+        learnt = not served.keeps_responses and not request.chained
+        if not learnt or request.body.get("store") is False:
+            return {}
+        return kept_responses.kept_members(input_items(request.body), replies, shown)
 
     def beside(self, found: StoredResponse | None) -> Mapping[str, Json]:
         """Return what is written with a turn."""

@@ -87,6 +87,7 @@ class Turn:
         return (
             self._opening.degraded
             or self._sender.gave_up
+            or self._sender.cut_to > 0
             or self._unrecorded
             or self.session.unsaved
         )
@@ -96,6 +97,11 @@ class Turn:
         """What is missing of a turn that is degraded."""
         if self._sender.gave_up:
             return "the upstream took the request only without the memory in it"
+        if self._sender.cut_to:
+            return (
+                f"the upstream cut the request to {self._sender.cut_to} tokens without saying so: "
+                "the oldest of it was not read"
+            )
         if self._opening.degraded:
             return "the memory store did not take the request in time"
         return "the memory store did not take what was to be saved"
@@ -152,7 +158,7 @@ class Turn:
     async def record(self) -> None:
         """Record what the client was shown."""
         self.finished = True
-        self.session.calibrate_token_counter(self.used[0] if self.used else None)
+        await self._sender.learn_from(self.used[0] if self.used else None)
         if not (answers := self.answers()):
             # The upstream gave no choice at all: there is nothing to record.
             await self.session.fail()

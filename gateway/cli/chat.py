@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gateway.cli.chat_commands import ChatCommands
 from gateway.cli.formatting import tool_lines
 from gateway.cli.options import CommandFailed, GatewayOptions, where_options
 
@@ -50,7 +51,7 @@ class ChatSession:
 def chat(where: GatewayOptions, model: str, user: str, bundled: bool) -> None:
     """Chat through the gateway that runs on your data folder, or through one started for this chat.
 
-    Ctrl-D ends it.
+    Ctrl-D ends it. /remember, /forget, /memory, /undo, /search and /why steer the memory.
 
     The provider's key is taken from OPENAI_API_KEY (with managed keys: --key).
 
@@ -65,9 +66,13 @@ def chat(where: GatewayOptions, model: str, user: str, bundled: bool) -> None:
         click.secho(
             f"{session.model} through {api.url}, as {user}. Ctrl-D ends.", dim=True, err=True
         )
+        commands = ChatCommands(api, user)
         while (said := _read_line()) is not None:
-            if said:
-                _answer(session, said)
+            if said.startswith("/"):
+                for line in commands.run(said):
+                    click.secho(f"    {line}", fg="cyan")
+            elif said:
+                commands.explain = _answer(session, said) or commands.explain
 
 
 @contextmanager
@@ -121,7 +126,8 @@ def _read_line() -> str | None:
         return None
 
 
-def _answer(session: ChatSession, said: str) -> None:
+def _answer(session: ChatSession, said: str) -> str | None:
+    """Answer a line; return the id of the answer's explain record."""
     import httpx
 
     session.messages.append({"role": "user", "content": said})
@@ -158,6 +164,7 @@ def _answer(session: ChatSession, said: str) -> None:
         session.messages.pop()
     for line in tool_lines(session.api.explain(explain)) if explain else ():
         click.secho(f"    memory: {line}", fg="cyan")
+    return explain
 
 
 def _pieces(response: httpx.Response) -> Iterator[str]:

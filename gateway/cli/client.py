@@ -33,6 +33,22 @@ def message_of(response: httpx.Response) -> str:
         return f"{response.status_code} {response.reason_phrase}: {response.text[:200]}"
 
 
+def code_of(response: httpx.Response) -> str:
+    """Return the code of an error response, "" if it has none."""
+    try:
+        return str(response.json()["error"]["code"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+class GatewayRefused(CommandFailed):
+    """The gateway answered with an error. status: of HTTP. code: of the error."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        super().__init__(message_of(response))
+        self.status, self.code = response.status_code, code_of(response)
+
+
 class ManagementClient:
     """`/memory/v1` of one gateway."""
 
@@ -58,7 +74,7 @@ class ManagementClient:
                 "with the configuration that the gateway runs on."
             )
         if response.is_error and response.status_code != 404:
-            raise CommandFailed(message_of(response))
+            raise GatewayRefused(response)
         return response
 
     def call(self, method: str, path: str, **options: Any) -> Any:

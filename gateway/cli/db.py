@@ -44,8 +44,8 @@ def upgrade(config: Path | None) -> None:
     try:
         revision = run(settings.database)
     except StoreUnavailable as e:
-        raise CommandFailed(f"{settings.database}: {e}") from e
-    click.echo(f"{settings.database} is at version {revision}")
+        raise CommandFailed(f"{settings.database_shown}: {e}") from e
+    click.echo(f"{settings.database_shown} is at version {revision}")
 
 
 @db.command(short_help="Copy the database; the gateway may be running.")
@@ -103,11 +103,11 @@ def vacuum(config: Path | None) -> None:
     try:
         asyncio.run(run(settings.database))
     except StoreUnavailable as e:
-        raise CommandFailed(f"{settings.database}: {e}") from e
+        raise CommandFailed(f"{settings.database_shown}: {e}") from e
     click.echo(
         f"{path}: {before} bytes before, {_size(path)} after"
         if path
-        else f"{settings.database} was rewritten"
+        else f"{settings.database_shown} was rewritten"
     )
 
 

@@ -92,6 +92,9 @@ def checks(serving: Serving) -> Iterator[Finding]:
     for name in settings.providers:
         yield _upstream(name, settings)
     yield _tokenizers(settings)
+    yield _embedder(settings)
+    yield from _windows(settings)
+    yield from _traces(settings)
     yield _port(settings)
 
 
@@ -137,11 +140,7 @@ def _database(settings: Settings) -> Finding:
 
     path = settings.sqlite_file
     if path is None:
-        return Finding(
-            "database",
-            "note",
-            f"{settings.database.partition('://')[0]}: not checked; only SQLite is",
-        )
+        return _server(settings)
     if not path.exists():
         return Finding("database", "ok", f"{path} (created at the first start)")
     try:
@@ -211,6 +210,30 @@ async def _ask_for_models(name: str, settings: Settings) -> tuple[int, str | Non
     return status, await lacks_v1(name, settings, status)
 
 
+def _server(settings: Settings) -> Finding:
+    from memory import StoreUnavailable
+    from memory.stores.sql.postgres_probe import look
+    from memory.stores.sql.schema import REVISION
+
+    shown = settings.database_shown
+    try:
+        version, found = look(settings.database)
+    except (OSError, StoreUnavailable) as e:
+        return Finding("database", "failed", f"{shown} cannot be used: {e}")
+    if found is None:
+        return Finding(
+            "database", "ok", f"{shown}: Postgres {version} (tables: at the first start)"
+        )
+    if found != REVISION:
+        return Finding(
+            "database",
+            "failed",
+            f"{shown} is at version {found}, this Mnemogate needs {REVISION}: run `mnemogate db "
+            "upgrade`",
+        )
+    return Finding("database", "ok", f"{shown}: Postgres {version}, version {found}")
+
+
 def _tokenizers(settings: Settings) -> Finding:
     from gateway.models.tokenizers import FAMILIES, folder, read_verified
 
@@ -224,6 +247,47 @@ def _tokenizers(settings: Settings) -> Finding:
             "tokenizers` for exact counts",
         )
     return Finding("tokenizers", "ok", f"{', '.join(FAMILIES)} in {into}")
+
+
+def _embedder(settings: Settings) -> Finding:
+    from memory import is_installed
+
+    name, folder = settings.memory.embedder, settings.data / "embedder"
+    if name == "onnx-minilm" and not is_installed(folder):
+        return Finding(
+            "embedder", "failed", f"its model is not in {folder}: run `mnemogate fetch embedder`"
+        )
+    return Finding("embedder", "ok", "none: search by words" if name == "none" else name)
+
+
+def _windows(settings: Settings) -> Iterator[Finding]:
+    """Yield the configured models whose context window nobody knows."""
+    from gateway.models.facts import ModelFacts, facts_file
+
+    facts = ModelFacts.load(facts_file())
+    unknown = [
+        name
+        for name, model in settings.models.items()
+        if model.context_window is None
+        and not name.endswith("*")
+        and not any("context_window" in facts.of(t.model or name) for t in model.targets)
+    ]
+    if unknown:
+        yield Finding(
+            "window",
+            "note",
+            f"unknown for {', '.join(unknown)}: long conversations are not summarised ahead; set "
+            f'context_window in [models."{unknown[0]}"]',
+        )
+
+
+def _traces(settings: Settings) -> Iterator[Finding]:
+    from gateway.telemetry.traces import is_available
+
+    if endpoint := settings.telemetry.traces:
+        missing = not is_available()
+        step = ": OpenTelemetry is missing, run pip install '.[otel]'" if missing else ""
+        yield Finding("traces", "failed" if missing else "ok", f"{endpoint}{step}")
 
 
 def _port(settings: Settings) -> Finding:

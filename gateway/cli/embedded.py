@@ -74,10 +74,10 @@ def serve_in_thread(
         until = time.monotonic() + START_SECONDS
         while not (server.started and app.gateway.memory.ready):
             if app.gateway.memory.outdated:
-                raise CommandFailed(f"{settings.database}: {app.gateway.memory.outdated}")
+                raise CommandFailed(f"{settings.database_shown}: {app.gateway.memory.outdated}")
             if not thread.is_alive() or time.monotonic() > until:
                 raise CommandFailed(
-                    f"The memory store {settings.database} cannot be opened. Run `mnemogate "
+                    f"The memory store {settings.database_shown} cannot be opened. Run `mnemogate "
                     "doctor` "
                     "to find out why."
                 )

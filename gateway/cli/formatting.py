@@ -30,6 +30,11 @@ def arguments(value: Any) -> str:
     return short(", ".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in value.items()))
 
 
+def printable(text: str) -> str:
+    """Return a foreign text as a terminal may show it, on one line."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 def short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."

@@ -57,25 +57,24 @@ def rebuild(config: Path | None, fresh: bool) -> None:
     try:
         asyncio.run(_rebuilt(settings, fresh))
     except StoreUnavailable as e:
-        raise CommandFailed(f"{settings.database}: {e}") from e
+        raise CommandFailed(f"{settings.database_shown}: {e}") from e
 
 
 async def _rebuilt(settings: Settings, fresh: bool) -> None:
+    from gateway.config.secret_file import server_secret
     from memory import Database
     from memory.jobs import reindex
     from memory.stores.sql import fts as rows
 
     note = settings.data / NOTE
-    db = Database(settings.database)
+    indexed = settings.memory.index_characters
+    db = Database(settings.database, index_characters=indexed, secret=server_secret(settings))
     await db.open()
     try:
-        if not settings.sqlite_file:
-            click.echo("keywords: only SQLite has this index")
-        else:
-            mark = reindex.ReindexProgress() if fresh else _read_note(note)
-            if fresh:
-                await db.write(rows.recreate_indexes)
-            await _keywords(db, mark, note)
+        mark = reindex.ReindexProgress() if fresh else _read_note(note)
+        if fresh:
+            await db.write(rows.recreate_indexes)
+        await _keywords(db, mark, note)
         if settings.memory.embedder != "none":
             await _vectors(db, settings)
     finally:

@@ -19,6 +19,10 @@ from gateway.cli.memory import memory
 from gateway.cli.options import CommandFailed, installed_version
 from gateway.cli.run import run
 from gateway.cli.serve import serve
+from gateway.cli.top import top
+from gateway.cli.transfer import export, import_
+from gateway.cli.try_model import try_model
+from gateway.cli.ui import ui
 from gateway.cli.users import users
 
 
@@ -49,11 +53,16 @@ def cli() -> None:
     """
 
 
+for transfer in (export, import_):
+    memory.add_command(transfer)
 for command in (
     serve,
     run,
     demo,
+    try_model,
     chat,
+    ui,
+    top,
     memory,
     users,
     keys,

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial, wraps
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import click
 
-from gateway.cli.client import ManagementClient, message_of, open_api, user_path
+from gateway.cli.client import ManagementClient, open_api, user_path
 from gateway.cli.options import (
     CommandFailed,
     GatewayOptions,
@@ -26,7 +27,6 @@ from gateway.cli.options import (
 
 KNOWN = 20  # most users listed in a message
 PASSAGE = re.compile(r"passage_[0-9a-f]{32}")
-FRAME = 2  # lines of an export that are not records: its first and last
 
 
 @click.group(short_help="See and change a user's memory.")
@@ -64,11 +64,23 @@ class UserMemory:
         return self.path("blocks", quote(label, safe=""))
 
 
-def person_options(command: Callable[..., None], *, makes: bool = False) -> Callable[..., Any]:
-    """Add --user, --agent and the gateway options, passed as one `person`.
+@dataclass(frozen=True, slots=True)
+class PersonOptions:
+    """Whose memory a command is about, and which gateway has it."""
 
-    makes: see `open_api`.
-    """
+    where: GatewayOptions
+    user: str
+    agent: str | None
+
+    @contextmanager
+    def open(self, *, makes: bool = False) -> Iterator[UserMemory]:
+        """Yield the memory. makes: see `open_api`. Raises CommandFailed, ConfigError."""
+        with open_api(self.where, makes=makes) as api:
+            yield UserMemory(api, self.user, self.agent)
+
+
+def user_options(command: Callable[..., None]) -> Callable[..., Any]:
+    """Add --user, --agent and the gateway options, passed as one `whose`."""
 
     @click.option(
         "--agent",
@@ -80,8 +92,22 @@ def person_options(command: Callable[..., None], *, makes: bool = False) -> Call
     def wrapped(where: GatewayOptions, user: str, agent: str | None, **options: Any) -> None:
         if not user:
             raise CommandFailed("--user is empty. Name the user.")
-        with open_api(where, makes=makes) as api:
-            command(person=UserMemory(api, user, agent), **options)
+        command(whose=PersonOptions(where, user, agent), **options)
+
+    return wrapped
+
+
+def person_options(command: Callable[..., None], *, makes: bool = False) -> Callable[..., Any]:
+    """Add what `user_options` adds, passed as one `person`, whose memory is open.
+
+    makes: see `open_api`.
+    """
+
+    @user_options
+    @wraps(command)
+    def wrapped(whose: PersonOptions, **options: Any) -> None:
+        with whose.open(makes=makes) as person:
+            command(person=person, **options)
 
     return wrapped
 
@@ -351,57 +377,6 @@ def search(person: UserMemory, query: str, limit: int, as_json: bool) -> None:
             )
     if not any(found.values()):
         click.echo("nothing found")
-
-
-@memory.command(short_help="Export everything about a user as NDJSON.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="The file to write.  [default: standard output]",
-)
-@person_options
-def export(person: UserMemory, output: Path | None) -> None:
-    """Write everything stored about the user, one JSON object per line; `import` reads it.
-
-    \b
-    Example:
-      mnemogate memory export --user ada -o ada.ndjson
-    """
-    answer = person.api.send("GET", person.path("export"), params=person.params)
-    if answer.status_code == 404:
-        raise CommandFailed(message_of(answer))
-    records = answer.content.count(b"\n") - FRAME
-    if not records:
-        raise CommandFailed(
-            f"Nothing is stored about the user {person.user!r}. Check --user, --agent and --url."
-        )
-    if output is None:
-        sys.stdout.buffer.write(answer.content)
-        return
-    try:
-        output.write_bytes(answer.content)
-    except OSError as e:
-        raise CommandFailed(
-            f"{output} cannot be written: {e.strerror}. Choose another --output."
-        ) from e
-    click.echo(f"{records} records in {output}")
-
-
-@memory.command("import", short_help="Import an export.")
-@click.argument("file", type=click.File("rb"))
-@making_person_options
-def import_(person: UserMemory, file: Any) -> None:
-    """Import FILE (an export; - for standard input) for the user.
-
-    \b
-    Example:
-      mnemogate memory import ada.ndjson --user ada
-    """
-    report = person.call(
-        "POST", "import", content=file.read(), headers={"content-type": "application/x-ndjson"}
-    )
-    print_json(report)
 
 
 @memory.command(short_help="Erase everything about a user.")

@@ -17,8 +17,7 @@ def reachable(settings: Settings) -> set[str] | None:
     from gateway.storage.key_probe import tenants_of_keys
 
     if settings.mode == "managed":
-        made = tenants_of_keys(settings.sqlite_file) if settings.sqlite_file else set()
-        return {key.tenant for key in settings.keys} | made
+        return {key.tenant for key in settings.keys} | tenants_of_keys(settings.database)
     if settings.single_user:
         return {"local"}
     return {"open"} if settings.mode == "open" else None
@@ -28,7 +27,7 @@ def holders(settings: Settings, user: str) -> list[str]:
     """Return the tenants that have a user of this name."""
     from memory.stores.sql.scope_probe import tenants_of
 
-    return tenants_of(settings.sqlite_file, user) if settings.sqlite_file else []
+    return tenants_of(settings.database, user)
 
 
 def unseen(settings: Settings) -> list[str]:
@@ -36,7 +35,7 @@ def unseen(settings: Settings) -> list[str]:
     from memory.stores.sql.scope_probe import tenants_with_memory
 
     seen = reachable(settings)
-    found = tenants_with_memory(settings.sqlite_file) if settings.sqlite_file else {}
+    found = tenants_with_memory(settings.database)
     hidden = {
         tenant: who
         for tenant, who in found.items()

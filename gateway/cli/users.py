@@ -130,10 +130,12 @@ def _require_empty_spill(settings: Settings) -> None:
 
 
 async def _move(settings: Settings, asked: OwnerRename) -> None:
+    from gateway.storage.responses import ResponseTable
     from memory import Database
     from memory.management.renaming import rename_user
 
-    db = Database(settings.database)
+    db = Database(settings.database, secret=asked.secret)
+    db.application_tables.append(ResponseTable(db))
     await db.open()
     try:
         await rename_user(db, asked)
@@ -142,14 +144,15 @@ async def _move(settings: Settings, asked: OwnerRename) -> None:
 
 
 def _secret(settings: Settings) -> bytes:
-    from gateway.config.secret_file import load_or_create_secret
+    from gateway.config.secret_file import server_secret
 
-    if not (path := settings.data / "secret").exists():
+    path = settings.data / "secret"
+    if not settings.storage.secret.get_secret_value() and not path.exists():
         raise CommandFailed(
             f"{path} is missing: without it no stored memory can be recognised. Restore it from "
             "a backup."
         )
-    return load_or_create_secret(path, 32)
+    return server_secret(settings)
 
 
 def _require_user(user: str) -> str:

@@ -18,7 +18,7 @@ from gateway.config.addresses import kind_by_address
 from gateway.config.settings import ConfigError, Settings, parse_settings
 from gateway.config.validation import InterpolatedText
 from gateway.errors import kind_of
-from gateway.storage.key_probe import NONE, read_key_counts
+from gateway.storage.key_probe import read_key_counts
 
 VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
@@ -34,8 +34,7 @@ def load(
     `read_settings`. Raises ConfigError.
     """
     settings = read_settings(path, env, overrides)
-    file = settings.sqlite_file
-    return settings.validated_for_serving(read_key_counts(file) if file else NONE)
+    return settings.validated_for_serving(read_key_counts(settings.database))
 
 
 def read_settings(

@@ -125,6 +125,8 @@ class MemorySettings(Section):
     screen_patterns: dict[str, Annotated[str, AfterValidator(_pattern)]] = Field(
         default_factory=dict
     )
+    index_characters: int = Field(8000, ge=200, le=100_000)
+    commands: bool = False
     embedder: str = "none"
     summarizer: str = ""
     summarize_ahead: bool = True

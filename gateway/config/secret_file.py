@@ -8,7 +8,7 @@ import os
 import secrets
 from pathlib import Path
 
-from gateway.config.settings import ConfigError
+from gateway.config.settings import ConfigError, Settings
 
 log = logging.getLogger("mnemogate")
 OTHERS = 0o077
@@ -41,6 +41,16 @@ def load_or_create_secret(path: Path, size: int) -> bytes:
             path,
         )
     return found
+
+
+def server_secret(settings: Settings) -> bytes:
+    """Return the secret that keys the memory: the one given, else the data folder's.
+
+    Raises ConfigError.
+    """
+    if given := settings.storage.secret.get_secret_value():
+        return bytes.fromhex(given)
+    return load_or_create_secret(settings.data / "secret", 32)
 
 
 def _make(path: Path, secret: bytes) -> None:

@@ -8,7 +8,6 @@ of their own, which this one exports too.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,7 +30,10 @@ from gateway.config.clients import Clients
 from gateway.config.keys import Budget, KeyGrant, KeySettings, LimitSettings, MemoryMode
 from gateway.config.memory_settings import BlockDefault, MemorySettings, ReflectSettings
 from gateway.config.section import Section
+from gateway.config.storage_settings import StorageSettings
+from gateway.config.telemetry_settings import TelemetrySettings
 from gateway.config.validation import describe_validation_errors
+from gateway.errors import redact_url
 from gateway.storage.key_probe import NONE, KeyCounts
 from gateway.wire.bridge.losses import DROPPED
 from gateway.wire.headers import may_forward
@@ -55,12 +57,12 @@ __all__ = [
     "Settings",
     "StorageSettings",
     "TargetSettings",
+    "TelemetrySettings",
     "TimeoutSettings",
     "data_folder",
     "parse_settings",
 ]
 
-VECTORS = re.compile(r"chroma:https?://[^/]")
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -103,22 +105,6 @@ class ServerSettings(Section):
         return self.host in LOOPBACK
 
 
-class StorageSettings(Section):
-    data: str = ""
-    database: str = "sqlite+aiosqlite:///mnemogate.db"
-    vectors: str = "chroma:embedded"
-    redis: str = ""
-    exact_below: int = Field(5000, ge=0)
-    synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
-
-    @field_validator("vectors")
-    @classmethod
-    def _store(cls, where: str) -> str:
-        if where not in ("chroma:embedded", "none") and not VECTORS.match(where):
-            raise ValueError("use chroma:embedded, chroma:http://host:8000 or none")
-        return where
-
-
 class TimeoutSettings(Section):
     connect: float = Field(5, gt=0)
     first_token: float = Field(120, gt=0)
@@ -148,6 +134,7 @@ class TargetSettings(Section):
     model: str | None = None
     weight: float = Field(1, gt=0)
     concurrent: int = Field(0, ge=0)
+    stateful: bool = True
 
 
 class Price(Section):
@@ -185,6 +172,7 @@ class RoutingSettings(Section):
     sticky: bool = False
     queue_seconds: float = Field(5, ge=0)
     failover_codes: tuple[str, ...] = ("insufficient_quota", "model_not_found")
+    ask_windows: bool = True
 
 
 IDENTITY = ("header", "path", "user", "safety_identifier", "alias")
@@ -228,6 +216,7 @@ class Settings(Section):
     routing: RoutingSettings = RoutingSettings()
     keys: tuple[KeySettings, ...] = ()
     memory: MemorySettings = MemorySettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
     _made: KeyCounts | None = PrivateAttr(default=NONE)
 
     @model_validator(mode="before")
@@ -290,7 +279,13 @@ class Settings(Section):
         lent = [n for n, p in self.providers.items() if p.api_key is not None]
         loopback, host = self.server.loopback, self.server.host
         fault = ""
-        if lent and found.mode == "own-key":
+        # First, since the mode is not known then.
+        if made is None and not self.keys and (self.storage.is_postgres or not loopback):
+            fault = (
+                f"storage.database: {self.database_shown} cannot be read, so whether keys were "
+                "made, and so who may call, is not known. Start again once it answers."
+            )
+        elif lent and found.mode == "own-key":
             fault = (
                 f"providers.{lent[0]}.api_key is set but there is no managed key: anybody who "
                 "reaches the port would spend it. Make one with `mnemogate keys create` (with "
@@ -306,11 +301,6 @@ class Settings(Section):
             fault = (
                 f"server.single_user = true off loopback (server.host is {host!r}) needs a "
                 "[[keys]] entry, or a key from `mnemogate keys create`"
-            )
-        elif made is None and found.mode == "own-key" and not loopback:
-            fault = (
-                f"storage.database: {self.database} cannot be read, so whether keys were made is "
-                f"not known, and server.host is {host!r}. `mnemogate doctor` looks closer."
             )
         if fault:
             raise ConfigError(f"configuration: {fault}")
@@ -351,7 +341,11 @@ class Settings(Section):
             update={"host": self.server.host, "port": self.server.port}
         )
         memory = wanted.memory.model_copy(update={"embedder": self.memory.embedder})
+        telemetry = wanted.telemetry.model_copy(
+            update={name: getattr(self.telemetry, name) for name in ("traces", "trace_content")}
+        )
         fixed = {"server": server, "storage": self.storage, "memory": memory}
+        fixed["telemetry"] = telemetry
         waiting = [
             f"{part}.{name}"
             for part, kept in fixed.items()
@@ -387,6 +381,11 @@ class Settings(Section):
         if not found or path.startswith("/") or ":memory:" in path:
             return self.storage.database
         return f"{scheme}{found}{(self.data / path).resolve()}"
+
+    @property
+    def database_shown(self) -> str:
+        """The database's URL, without the password that it may hold."""
+        return redact_url(self.database)
 
     @property
     def sqlite_file(self) -> Path | None:

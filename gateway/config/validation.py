@@ -28,7 +28,7 @@ SHAPES = {
 
 
 HIDDEN = frozenset(
-    {"api_key", "key", "key_hash", "keys"}
+    {"api_key", "key", "key_hash", "keys", "secret"}
 )  # members that hold keys, or would where one was put in the wrong place
 
 

@@ -30,7 +30,7 @@ class TooHeavy(Exception):
 
 
 class _RoutingMembers(msgspec.Struct):
-    """The members that the gateway reads of every chat request, undecoded."""
+    """The members that the gateway reads of every request, undecoded."""
 
     model: msgspec.Raw = msgspec.Raw()
     user: msgspec.Raw = msgspec.Raw()
@@ -40,6 +40,9 @@ class _RoutingMembers(msgspec.Struct):
     n: msgspec.Raw = msgspec.Raw()
     max_tokens: msgspec.Raw = msgspec.Raw()
     max_completion_tokens: msgspec.Raw = msgspec.Raw()
+    max_output_tokens: msgspec.Raw = msgspec.Raw()
+    previous_response_id: msgspec.Raw = msgspec.Raw()
+    store: msgspec.Raw = msgspec.Raw()
 
 
 _skimmed = msgspec.json.Decoder(_RoutingMembers).decode

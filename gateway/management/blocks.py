@@ -52,8 +52,11 @@ def _expected_version(desk: UserContext) -> int | None:
     return int(found[1] or found[2])
 
 
-async def _edit(desk: UserContext, label: str, how: Edit) -> Block | None:
-    hand, expect = desk.hand(), _expected_version(desk)
+async def _edit(
+    desk: UserContext, label: str, how: Edit, expect: int | None = None
+) -> Block | None:
+    """Edit a block. expect: the version that was seen, where the header does not say it."""
+    hand, expect = desk.hand(), _expected_version(desk) if expect is None else expect
     must_exist = desk.caller.request.headers.get("if-match", "").strip() == "*"
 
     def needed(block: Block | None) -> Block | None:
@@ -87,14 +90,23 @@ async def block(desk: AtDesk, label: FromPath[str]) -> Response[schemas.Block]:
     operation_class=describe_body(BlockPut),
 )
 async def put_block(desk: AtDesk, label: FromPath[str]) -> Response[schemas.Block]:
-    new = await desk.asked(BlockPut)
+    return _with_etag(await replace_block(desk, label, await desk.asked(BlockPut)))
+
+
+async def replace_block(
+    desk: UserContext, label: str, new: BlockPut, expect: int | None = None
+) -> Block:
+    """Create or replace a block. expect: the version that was seen, None for any.
+
+    Raises BadRequest, Forbidden, RequestConflict, Unavailable.
+    """
     change = BlockEdit(new.value, new.description, new.limit, new.read_only)
     with translate_errors():
         desk.memory.policy.screen.check("value", new.value)
         how = management.blocks.put_block(label, change, desk.hand().defaults)
-    now = await _edit(desk, label, how)
+    now = await _edit(desk, label, how, expect)
     assert now is not None  # noqa: S101 - a put never deletes
-    return _with_etag(now)
+    return now
 
 
 @patch(

@@ -17,7 +17,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 
 from gateway.auth.authenticator import Principal
-from gateway.auth.user_resolver import USER_CHARACTERS
+from gateway.auth.user_resolver import HAS_NUL, NUL, USER_CHARACTERS
 from gateway.errors import (
     BadRequest,
     Forbidden,
@@ -127,16 +127,18 @@ class ManagementRequest:
 class UserContext:
     """A request about one user's memory."""
 
-    def __init__(self, caller: ManagementRequest, scope: Scope) -> None:
-        self.caller, self.scope = caller, scope
+    def __init__(self, caller: ManagementRequest, scope: Scope, actor: str = "") -> None:
+        self.caller, self.scope, self.actor = caller, scope, actor
         self.user = scope.user or ""
         self.memory: Memory = caller.memory
         self.read, self.write, self.asked = caller.read, caller.write, caller.parse_body
 
     def hand(self, actor: str | None = None) -> ManagementActor:
-        """Return who edits this memory: the API, or the CLI if it says so."""
+        """Return who edits this memory: the dashboard, the CLI if it says so, or the API."""
         gateway, headers = self.caller.gateway, self.caller.request.headers
-        actor = actor or ("cli" if headers.get("x-mnemogate-actor") == "cli" else "api")
+        actor = (
+            actor or self.actor or ("cli" if headers.get("x-mnemogate-actor") == "cli" else "api")
+        )
         return ManagementActor(
             self.scope,
             gateway.memory.policy.blocks,
@@ -158,9 +160,21 @@ async def caller(
 ) -> ManagementRequest:
     """Return the context of a request. Raises Unauthenticated, Forbidden, Unavailable."""
     gateway: GatewayState = request.app.state.gateway
-    principal = gateway.keys.manager(dict(request.scope["headers"]))
+    return await open_request(request, gateway.keys.manager(dict(request.scope["headers"])), tenant)
+
+
+async def open_request(
+    request: Request[Any, Any, Any], principal: Principal, tenant: str | None
+) -> ManagementRequest:
+    """Return the context of what a principal asks. Raises Forbidden, Unavailable.
+
+    tenant: the one that an admin key names.
+    """
+    gateway: GatewayState = request.app.state.gateway
     if tenant is not None and tenant != principal.tenant and not principal.admin:
         raise Forbidden("Only an admin key may name a tenant with ?tenant=.", param="tenant")
+    if tenant is not None:
+        check_name(tenant, "tenant")
     _check_policy(principal, request.method)
     with translate_errors():
         await gateway.memory.wait_until_ready()
@@ -193,11 +207,19 @@ async def desk(
     caller: AtDoor, user: FromPath[str], agent: FromQuery[str] = "default"
 ) -> UserContext:
     """Return the context of a request about one user. Raises BadRequest, Forbidden."""
+    return open_user(caller, segment(user), agent)
+
+
+def open_user(caller: ManagementRequest, user: str, agent: str, actor: str = "") -> UserContext:
+    """Return the context of what a caller asks about a user. Raises BadRequest, Forbidden.
+
+    actor: who edits, where the request does not say it.
+    """
     if caller.tenant == EVERY:
         raise BadRequest(
             "`tenant` is '*', but a user belongs to one tenant: name it.", param="tenant"
         )
-    name = check_name(segment(user), "user")
+    name = check_name(user, "user")
     if not caller.principal.may_name(name):
         raise Forbidden(
             f"This key may not reach the user {name[:64]!r}. Use one of its own users, or a "
@@ -210,7 +232,7 @@ async def desk(
         raise BadRequest(
             f"`agent` has {len(agent)} characters; at most 256 are allowed.", param="agent"
         )
-    return UserContext(caller, Scope(caller.tenant, name, agent, caller.gateway.secret))
+    return UserContext(caller, Scope(caller.tenant, name, agent, caller.gateway.secret), actor)
 
 
 def check_name(name: str, what: str) -> str:
@@ -225,6 +247,8 @@ def check_name(name: str, what: str) -> str:
         name.encode("utf-8")
     except UnicodeEncodeError as e:
         raise BadRequest(f"`{what}` is not valid UTF-8, percent-encoded.", param=what) from e
+    if NUL in name:
+        raise BadRequest(f"`{what}` {HAS_NUL}", param=what)
     return name
 
 

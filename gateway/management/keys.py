@@ -112,8 +112,13 @@ async def list_keys(caller: AtDoor, cursor: Cursor = None, limit: PageLimit = 50
     operation_class=TakingGrant,
 )
 async def create_key(caller: AtDoor) -> MadeKey:
+    return await make_key(caller, await caller.body())
+
+
+async def make_key(caller: ManagementRequest, body: bytes) -> MadeKey:
+    """Create a key. body: what it may do, as JSON. Raises BadRequest, Forbidden, Unavailable."""
     _operator(caller)
-    grant = _parse_grant(await caller.body())
+    grant = _parse_grant(body)
     if grant.name in (key.name for key in caller.gateway.settings.keys):
         raise RequestConflict(
             f"A key named {grant.name!r} exists in the configuration: choose another name.",
@@ -140,8 +145,12 @@ async def create_key(caller: AtDoor) -> MadeKey:
     summary="Revoke a key, by its id or name",
 )
 async def revoke_key(caller: AtDoor, ident: FromPath[str]) -> RevokedKey:
+    return await withdraw_key(caller, segment(ident))
+
+
+async def withdraw_key(caller: ManagementRequest, ident: str) -> RevokedKey:
+    """Revoke a key. ident: its id or name. Raises Forbidden, RequestConflict, Unavailable."""
     _operator(caller)
-    ident = segment(ident)
     if ident in (key.name for key in caller.gateway.settings.keys):
         raise RequestConflict(
             f"The key {ident!r} is part of the configuration: remove it there, and reload "

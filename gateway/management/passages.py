@@ -8,7 +8,14 @@ from litestar import delete, get, post
 from litestar.params import FromPath, FromQuery
 
 from gateway.errors import BadRequest
-from gateway.management.context import AtDesk, Cursor, PageLimit, translate_errors, window
+from gateway.management.context import (
+    AtDesk,
+    Cursor,
+    PageLimit,
+    UserContext,
+    translate_errors,
+    window,
+)
 from gateway.management.query_params import Sought
 from gateway.management.schemas import (
     Gone,
@@ -66,7 +73,11 @@ async def passages(
     operation_class=describe_body(PassagePost),
 )
 async def make_passage(desk: AtDesk) -> Page[Passage]:
-    new = await desk.asked(PassagePost)
+    return await add_passage(desk, await desk.asked(PassagePost))
+
+
+async def add_passage(desk: UserContext, new: PassagePost) -> Page[Passage]:
+    """Store a text; return the passages it was split into. Raises BadRequest, Unavailable."""
     hand = desk.hand()
     with translate_errors():
         management.passages.check_passage(new.content, new.type, new.importance)

@@ -14,6 +14,8 @@ from gateway.management import (
     passages,
     policies,
     query_params,
+    stats,
+    turns,
     usage,
     users,
 )
@@ -27,6 +29,8 @@ HANDLERS = (
     *usage.ROUTES,
     *keys.ROUTES,
     *jobs.ROUTES,
+    *stats.ROUTES,
+    *turns.ROUTES,
 )
 
 GIVEN = {

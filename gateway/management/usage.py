@@ -106,7 +106,9 @@ async def parse_filter(
     caller: AtDoor, span: Within, user: Only = None, key: Only = None, model: Only = None
 ) -> UsageFilter:
     """Return which requests are wanted. Raises BadRequest, Forbidden."""
-    return UsageFilter(caller.reach.tenant, _user(caller, user), key, model, span.since, span.until)
+    return UsageFilter(
+        caller.reach.tenant, visible_user(caller, user), key, model, span.since, span.until
+    )
 
 
 @get("/usage", summary="What requests used and cost, by groups or one by one")
@@ -140,13 +142,12 @@ async def usage(
     return Page([UsageGroup(**g.members, **g.sums) for g in mine], rest)
 
 
-def _user(caller: ManagementRequest, user: str | None) -> str | None:
+def visible_user(caller: ManagementRequest, user: str | None) -> str | None:
     """Return the requested user; None for all users. Raises BadRequest, Forbidden."""
     if user is None:
         if caller.principal.only is not None:
             raise Forbidden(
-                "This key only sees the usage of its own users. Name one with ?user=, or use "
-                "a trusted key.",
+                "This key only sees its own users. Name one with ?user=, or use a trusted key.",
                 param="user",
             )
         return None

@@ -9,8 +9,10 @@ from typing import Any
 from litestar import delete, get, post
 from litestar.di import NamedDependency
 from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody
+from litestar.params import FromQuery
 from litestar.response import Stream
 
+from gateway.auth.user_resolver import USER_CHARACTERS
 from gateway.errors import BadRequest, RequestConflict
 from gateway.management.context import (
     EVERY,
@@ -36,11 +38,16 @@ NDJSON = "application/x-ndjson"
 
 
 @get("/users", summary="The users this key may see")
-async def users(caller: AtDoor, cursor: Cursor = None, limit: PageLimit = 50) -> Page[User]:
+async def users(
+    caller: AtDoor, q: FromQuery[str] = "", cursor: Cursor = None, limit: PageLimit = 50
+) -> Page[User]:
+    """List users. q: part of their names."""
     after = place_of(cursor, tuple[str, str])
     tenant = None if caller.tenant == EVERY else caller.tenant
     reach = VisibleScopes(tenant, caller.principal.only)
-    found = await caller.read(management.users.list_users(caller.memory, reach, after, limit + 1))
+    found = await caller.read(
+        management.users.list_users(caller.memory, reach, after, limit + 1, q[:USER_CHARACTERS])
+    )
     mine, rest = window(found, limit, lambda u: (u["tenant"], u["id"]))
     return Page(
         [

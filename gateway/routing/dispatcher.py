@@ -10,10 +10,10 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gateway.errors import (
     BadRequest,
@@ -77,7 +77,7 @@ class Dispatcher:
     by which all of it ends. request: its name, for the log. wire: the format of its rounds.
     writes_off_loop: its requests are long, and written whole.
     query: of its URL, which its rounds have too. lost: what the newest round could not carry, see
-    `UpstreamResponse`.
+    `UpstreamResponse`. tools_run: the memory tools between its rounds, once they have ended.
     """
 
     route: Route
@@ -97,6 +97,7 @@ class Dispatcher:
     writes_off_loop: bool = False
     query: str = ""
     lost: Sequence[str] | None = None
+    tools_run: Sequence[Mapping[str, Any]] = ()
     _written: bool = False
     _candidates: list[Candidate] = field(default_factory=list)
 

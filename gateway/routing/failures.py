@@ -54,6 +54,10 @@ PROMPT = (
     ),
 )
 
+ERROR_TEXT = 4000  # characters of an error that are looked into
+# What an error about the prompt names as the parameter at fault, if it names any.
+PROMPT_PARAMS = (None, "", "messages", "input", "prompt", "input_tokens", "input_text")
+
 LOGGED = 1000  # most characters of an upstream's text in the log
 
 
@@ -77,9 +81,7 @@ def error_json(status: int, data: bytes, headers: Pairs) -> tuple[bytes, Pairs]:
 
 def is_overflow(error: UpstreamRefused) -> bool:
     """Tell whether an error says that the prompt exceeds the context window."""
-    return error.status in (400, 413, 422) and bool(
-        OVERFLOW.search(error.content[:4000].decode("utf-8", "replace"))
-    )
+    return bool(_overflow_text(error))
 
 
 def sizes_told(error: UpstreamRefused) -> tuple[int, int] | None:
@@ -87,12 +89,48 @@ def sizes_told(error: UpstreamRefused) -> tuple[int, int] | None:
 
     None unless it names both.
     """
-    text = error.content[:4000].decode("utf-8", "replace").replace(",", "")
+    text = _overflow_text(error).replace(",", "")
     window, prompt = (
         next((int(found[1]) for one in ways if (found := one.search(text))), 0)
         for ways in (CONTEXT_WINDOW_MESSAGE, PROMPT)
     )
     return (prompt, window) if window and prompt else None
+
+
+def _overflow_text(error: UpstreamRefused) -> str:
+    """Return what an error says of a prompt that is too long, "" if it is about something else."""
+    if error.status not in (400, 413, 422):
+        return ""
+    text = _error_text(error.content)
+    return text if OVERFLOW.search(text) else ""
+
+
+def _error_text(content: bytes, *, nested: bool = False) -> str:
+    """Return the upstream's own words of an error, "" for one about another part of the request.
+
+    An error about a value quotes the value, so a client could put an overflow's words there.
+    nested: the error is one that a router of several providers passes on.
+    """
+    try:
+        body = decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        is_text = content.lstrip()[:1] not in (b"{", b"[")  # else JSON that was cut short
+        return content[:ERROR_TEXT].decode("utf-8", "replace") if is_text else ""
+    body = body[0] if isinstance(body, list) and body else body  # Google's
+    error = body.get("error", body) if isinstance(body, dict) else body
+    if not isinstance(error, dict):
+        return error[:ERROR_TEXT] if isinstance(error, str) else ""
+    code = error.get("code")
+    about_prompt = code == "context_length_exceeded" or error.get("param") in PROMPT_PARAMS
+    if code == "invalid_value" or not about_prompt:
+        return ""
+    sizes = [f"{n} {error[n]}" for n in ("n_prompt_tokens", "n_ctx") if type(error.get(n)) is int]
+    words = [w for n in ("message", "detail", "code", "type") if isinstance(w := error.get(n), str)]
+    metadata = error.get("metadata")
+    raw = metadata.get("raw") if isinstance(metadata, dict) and not nested else None
+    if isinstance(raw, str):
+        words.append(_error_text(raw.encode(), nested=True))
+    return ". ".join([*sizes, *(word[:ERROR_TEXT] for word in words)])
 
 
 def as_context_overflow(e: UpstreamRefused) -> UpstreamRefused:

@@ -9,12 +9,15 @@ import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from sys import getsizeof
+from typing import Any
 
 from gateway.auth.authenticator import Principal
 from gateway.config.settings import ModelSettings, Price, ProviderSettings, Settings, TargetSettings
 from gateway.errors import Forbidden, UnknownModel
 from gateway.models.facts import ModelFacts
 from gateway.upstream.base import Upstream
+from gateway.upstream.bridged import BridgedUpstream
+from gateway.upstream.window_probe import is_asked
 from gateway.usage.pricing import price_of
 from memory import Cache
 
@@ -24,7 +27,8 @@ class Target:
     """One upstream, with the name by which it knows the model.
 
     concurrent: limit of concurrent requests, 0 for none. price: None if unknown. window: in tokens,
-    None if unknown.
+    None if unknown. stateful: its server keeps responses, as far as the settings say. asks: its
+    server is to be asked for the window, see `ContextWindows`.
     """
 
     provider: str
@@ -37,10 +41,20 @@ class Target:
     window: int | None = None
     supports_tools: bool = True
     tokenizer: str = "estimate"
+    stateful: bool = True
+    asks: bool = False
     label: str = field(init=False)  # its name in headers and errors, without the URL
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", f"{self.provider}/{self.model}")
+
+    @property
+    def keeps_responses(self) -> bool:
+        """Whether its server keeps responses that a request can go on from."""
+        server = self.upstream
+        return self.stateful and not (
+            isinstance(server, BridgedUpstream) and server.bridges_responses
+        )
 
     @property
     def address(self) -> str:
@@ -68,6 +82,11 @@ class Route:
     @property
     def targets(self) -> list[Target]:
         return [t for tier in self.tiers for t in tier]
+
+    @property
+    def keeps_responses(self) -> bool:
+        """Whether every target's server keeps responses, so that none need be kept here."""
+        return all(t.keeps_responses for tier in self.tiers for t in tier)
 
 
 ROUTES_BYTES, ROUTES_EACH = (
@@ -162,9 +181,18 @@ class Router:
                     model.context_window or facts.get("context_window"),
                     tools,
                     facts.get("tokenizer", "estimate"),
+                    t.stateful,
+                    self._asks(t.provider, model, facts),
                 )
             )
         return tuple(out)
+
+    def _asks(self, provider: str, model: ModelSettings, facts: Mapping[str, Any]) -> bool:
+        """Tell whether a server is to be asked for a model's window."""
+        settings = self._settings
+        if model.context_window is not None or not settings.routing.ask_windows:
+            return False
+        return is_asked(settings.providers[provider], facts)
 
     def _facts_name(self, name: str, target: TargetSettings) -> str:
         """Return the name under which `facts` describe a target.

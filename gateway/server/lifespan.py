@@ -11,6 +11,7 @@ from litestar import Litestar
 
 from gateway.state import GatewayState
 from gateway.storage.key_probe import NONE
+from gateway.telemetry.metrics import close_metrics
 from gateway.upstream.base import Wire
 from memory import MemoryFault
 
@@ -73,6 +74,7 @@ def on_shutdown(gateway: GatewayState, wires: Iterable[Wire]) -> Any:
         await asyncio.wait([app.state.opening], timeout=OPENING_SECONDS)
         app.state.opening.cancel()
         shared = [gateway.shared.close] if gateway.shared is not None else []
+        traces = [gateway.traces.close] if gateway.traces is not None else []
         for step in (
             gateway.keys.made.stop,
             gateway.worker.stop,
@@ -80,7 +82,9 @@ def on_shutdown(gateway: GatewayState, wires: Iterable[Wire]) -> Any:
             gateway.responses.close,
             gateway.memory.close,
             *shared,
+            *traces,
             *(w.aclose for w in wires),
+            close_metrics,
         ):
             try:
                 async with asyncio.timeout(STEP_SECONDS):

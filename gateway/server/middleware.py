@@ -84,6 +84,7 @@ MESSAGES_PATH = re.compile(r"(?:/u/[^/]+)?/v1/messages(?:/|\Z)")
 RESPONSES_PATH = re.compile(r"(?:/u/[^/]+)?/v1/responses(?:/|\Z)")
 
 
+ROUTES = frozenset({"v1", "memory", "ui", "health", "ready", "metrics", "schema"})
 METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
 
@@ -103,6 +104,15 @@ def normalize_path(raw: bytes) -> str:
         return out
 
     return PERCENT.sub(decoded, raw).decode("utf-8", "surrogateescape")
+
+
+def route_of(path: str) -> str:
+    """Return the part of the API that a path belongs to, one of a few names."""
+    first = path.split("/", 4)[1:]
+    if first[:1] == ["u"]:
+        first = first[2:]
+    head = first[0] if first else ""
+    return head if head in ROUTES else "other"
 
 
 def _reshape(scope: Any) -> None:
@@ -170,6 +180,7 @@ class GatewayMiddleware:
             raise
         finally:
             write_line(line, failure)
+            self.gateway.metrics.observe_http(route_of(scope["path"]), line.status)
 
     async def _answer(self, scope: Any, receive: Receive, send: Send, name: str) -> None:
         headers = merge_headers(scope["headers"])

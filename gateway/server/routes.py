@@ -1,4 +1,4 @@
-"""The routes of `/v1`, `/health` and `/ready`."""
+"""The routes of `/v1`, `/health`, `/ready` and `/metrics`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from gateway.http.paths import segment
 from gateway.models.listing import model_card, model_list
 from gateway.relay.endpoint import pass_on, upstream_models
 from gateway.state import GatewayState, request_id
+from gateway.telemetry.metrics import CONTENT_TYPE
 from gateway.wire.headers import merge_headers
 from gateway.wires.base import WireFormat
 from gateway.wires.chat.format import CHAT
@@ -269,6 +270,27 @@ async def ready(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
     )
 
 
+@get("/metrics", summary="Prometheus metrics", include_in_schema=False)
+async def metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
+    """Return the metrics of this process, or of all that share PROMETHEUS_MULTIPROC_DIR.
+
+    Raises ResourceNotFound where they are off; Unauthenticated, Forbidden for who may not read
+    them.
+    """
+    gateway: GatewayState = request.app.state.gateway
+    who = gateway.settings.telemetry.metrics
+    if who == "off":
+        raise ResourceNotFound("Metrics are off: set telemetry.metrics in the configuration.")
+    if who == "key" or (who == "auto" and not gateway.settings.server.loopback):
+        gateway.keys.operator(merge_headers(request.scope["headers"]))
+    gauges = {
+        "requests_in_progress": gateway.process.busy - 1,  # without this one
+        "memory_ready": float(gateway.memory.ready),
+        "usage_records_dropped": gateway.usage.dropped,
+    }
+    return Response(gateway.metrics.render(gauges), headers={"content-type": CONTENT_TYPE})
+
+
 def _json(body: bytes) -> Response[bytes]:
     told = {"x-memory-status": "off", "x-memory-reason": "path"}
     return Response(body, media_type="application/json", headers=told)
@@ -303,4 +325,5 @@ HANDLERS = (
     relay_user_model_change,
     health,
     ready,
+    metrics,
 )

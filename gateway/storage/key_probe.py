@@ -1,17 +1,15 @@
-"""Read from a SQLite file, before the database is opened, whether it has API keys.
+"""Read from the database, before it is opened, whether it has API keys.
 
 Who may call must be known before the port is bound (and by commands that open no store), so this
-does not wait for the database. Uses only the standard library and changes nothing.
+does not wait for the store. Changes nothing.
 """
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from dataclasses import dataclass
-from pathlib import Path
 
-from memory.stores.sql.scope_probe import query_file
+from memory.stores.sql.scope_probe import query_database
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,32 +27,24 @@ class KeyCounts:
 NONE = KeyCounts()
 
 
-def read_key_counts(path: Path) -> KeyCounts | None:
-    """Count the keys in this file; None if it cannot be read.
+def read_key_counts(url: str) -> KeyCounts | None:
+    """Count the keys in this database; None if it cannot be read.
 
     A missing file or table has no keys.
     """
-    if not path.is_file():
-        return NONE
     try:
-        if not query_file(
-            path, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'keys'"
-        ):
-            return NONE
-        rows = query_file(path, "SELECT spec, revoked_at IS NULL FROM keys")
-    except sqlite3.Error:
+        rows = query_database(url, "SELECT spec, revoked_at IS NULL FROM keys")
+    except OSError:
         return None
     live = [spec for spec, living in rows if living]
     return KeyCounts(len(rows), len(live), sum(map(_admin, live)))
 
 
-def tenants_of_keys(path: Path) -> set[str]:
+def tenants_of_keys(url: str) -> set[str]:
     """Return the tenants of the unrevoked keys created at run time."""
-    if not path.is_file():
-        return set()
     try:
-        rows = query_file(path, "SELECT DISTINCT tenant FROM keys WHERE revoked_at IS NULL")
-    except sqlite3.Error:  # reported by whoever opens it
+        rows = query_database(url, "SELECT DISTINCT tenant FROM keys WHERE revoked_at IS NULL")
+    except OSError:  # reported by whoever opens it
         return set()
     return {row[0] for row in rows}
 

@@ -29,7 +29,9 @@ from sqlalchemy.exc import DataError, IntegrityError
 
 from memory.stores.sql import schema as t
 from memory.stores.sql.database import Database
+from memory.stores.sql.scopes import UserName
 from memory.stores.sql.statements import add_rows
+from memory.stores.sql.write_lock import NOTHING
 
 c = t.usage.c
 DAY = 86400.0
@@ -70,11 +72,12 @@ class UsageFilter:
     model: str | None = None
     since: float | None = None
     until: float | None = None
+    request_id: str | None = None
 
     def conditions(self) -> list[ColumnElement[bool]]:
         exact = [
             c[name] == value
-            for name in ("tenant", "user", "key", "model")
+            for name in ("tenant", "user", "key", "model", "request_id")
             if (value := getattr(self, name)) is not None
         ]
         return [
@@ -98,7 +101,7 @@ async def write_records(db: Database, rows: Callable[[], Sequence[Mapping[str, A
 
     Raises what `insert` raises.
     """
-    await db.write(lambda conn: insert(conn, rows()), small=True)
+    await db.write(lambda conn: insert(conn, rows()), small=True, lock=NOTHING)
 
 
 async def read_groups(
@@ -143,6 +146,14 @@ class UsageTables:
         """Remove an erased user's name from the remaining and from future records."""
         self._on_erased(tenant, user)
         forget(conn, tenant, user)
+
+    def forget_conversations(
+        self, conn: Connection, tenant: str, user: str | None, names: Sequence[str]
+    ) -> None:
+        """Nothing: usage names no conversation."""
+
+    def rename(self, conn: Connection, source: UserName, target: UserName) -> None:
+        """Nothing: the records tell under which name the requests were made."""
 
     def expire(self, conn: Connection, now: float) -> int:
         """Remove a batch of records older than `USAGE_DAYS`; return their number."""

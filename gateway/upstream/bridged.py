@@ -35,8 +35,14 @@ from gateway.wire.chat import Json, encode
 from gateway.wire.chat_request import parse
 from gateway.wire.headers import with_body_idempotency_key
 from gateway.wire.json_weight import UNREADABLE, is_readable
+from memory import TokenCounter
 
 FORMATS = {"/responses": RESPONSES, "/messages": MESSAGES}
+# Paths that count a request's tokens: of which format, and what the answer says beside the number.
+COUNTS: dict[str, tuple[str, Json]] = {
+    "/responses/input_tokens": (RESPONSES, {"object": "response.input_tokens"}),
+    "/messages/count_tokens": (MESSAGES, {}),
+}
 CHAT_PATH = "/chat/completions"
 KNOWN_SECONDS = 3600.0
 NO_PATH = (404, 405, 501)
@@ -61,6 +67,12 @@ class SpokenFormats:
             return name in self._declared
         found, at = self._found.get(name, (None, 0.0))
         return found if time.monotonic() - at < KNOWN_SECONDS else None
+
+    def lacks(self, name: str) -> bool:
+        """Tell whether the server did not speak a format, as far as anybody knows."""
+        if self._declared:
+            return name not in self._declared
+        return not self._found.get(name, (True, 0.0))[0]
 
     def note(self, name: str, *, speaks: bool) -> None:
         """Remember whether the server speaks a format."""
@@ -95,12 +107,20 @@ class BridgedUpstream:
     def __init__(self, server: Upstream, spoken: SpokenFormats, options: BridgeOptions) -> None:
         self._server, self._spoken, self._options = server, spoken, options
 
+    @property
+    def bridges_responses(self) -> bool:
+        """Whether responses are carried as chat completions, so that the server keeps none."""
+        return self._spoken.lacks(RESPONSES)
+
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         """Send a request, see the port.
 
         Raises BadRequest, which names the member, for what cannot be carried.
         """
-        name = FORMATS.get(request.path.partition("?")[0])
+        path = request.path.partition("?")[0]
+        if path in COUNTS and request.method == "POST":
+            return await self._count(*COUNTS[path], request)
+        name = FORMATS.get(path)
         if name is None or request.method != "POST":
             return await self._server.send(request)
         spoken = self._spoken.speaks(name)
@@ -119,6 +139,21 @@ class BridgedUpstream:
             self._spoken.note(name, speaks=False)
         return incoming
 
+    async def _count(self, name: str, members: Json, request: UpstreamRequest) -> UpstreamResponse:
+        """Count a request's tokens: the server does, or this estimates where it cannot."""
+        if self._spoken.speaks(name) is not False:
+            incoming = await self._server.send(request)
+            if incoming.status not in NO_PATH:
+                return incoming
+            data = await incoming.read(ERROR_BYTES)
+            await incoming.close()
+            if not is_path_missing(incoming.status, data):
+                return UpstreamResponse(incoming.status, incoming.headers, _OnePiece(data))
+        body = request.body or b"{}"
+        told = {**members, "input_tokens": await run_by_weight(body, self._estimate, body, name)}
+        headers = [(b"content-type", b"application/json")]
+        return UpstreamResponse(200, headers, _OnePiece(encode(told)))
+
     async def _carry(self, name: str, request: UpstreamRequest) -> UpstreamResponse:
         original = request.body or b"{}"
         carried = await run_by_weight(original, self._translate, original, name)
@@ -131,13 +166,16 @@ class BridgedUpstream:
         out.lost = carried.lost
         return out
 
+    def _estimate(self, original: bytes, name: str) -> int:
+        """Return about how many tokens a request has, as it would be carried."""
+        options = self._options
+        losses = Losses(options.provider, options.drop)
+        sent, _ = carry(name, _read(original), losses, options.limit)
+        counter = TokenCounter()
+        return sum(map(counter.message, sent["messages"])) + counter.tools(sent.get("tools"))
+
     def _translate(self, original: bytes, name: str) -> _Carried:
-        if not is_readable(original):
-            raise BadRequest(
-                f"The body has {UNREADABLE}: that is the limit of what is carried "
-                "to this model's server. Send fewer."
-            )
-        body, options = parse(original), self._options
+        body, options = _read(original), self._options
         losses = Losses(options.provider, options.drop)
         sent, writer = carry(name, body, losses, options.limit)
         if sent.get("stream") and options.asks_usage:
@@ -145,6 +183,15 @@ class BridgedUpstream:
         return _Carried(
             encode(sent), writer(secrets.token_hex(16), int(time.time())), tuple(losses.names)
         )
+
+
+def _read(original: bytes) -> Json:
+    if not is_readable(original):
+        raise BadRequest(
+            f"The body has {UNREADABLE}: that is the limit of what is carried to this model's "
+            "server. Send fewer."
+        )
+    return parse(original)
 
 
 def _translated(incoming: UpstreamResponse, writer: ReplyWriter) -> UpstreamResponse:

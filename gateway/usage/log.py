@@ -202,16 +202,19 @@ class UsageLog:
 
         A task of its own, so that a caller may be cancelled without records being written twice.
         """
-        left = len(self._queue)
-        while batch := list(islice(self._queue, min(left, BATCH))):
-            left -= len(batch)
+        left, alone = len(self._queue), 0
+        while batch := list(islice(self._queue, min(left, 1 if alone else BATCH))):
             try:
                 await table.write_records(self._db, lambda b=batch: self._rows(b))  # type: ignore[misc]
             except MemoryFault as e:
                 return e
             except Exception as e:
+                if isinstance(e, ValueError) and len(batch) > 1:
+                    alone = len(batch)  # again one by one, for the sake of those that fit
+                    continue
                 # A bug of ours: if kept, such a batch would hold up all later ones.
                 self._drop(len(batch), f"they cannot be stored: {e}")
+            left, alone = left - len(batch), max(0, alone - 1)
             for _ in batch:
                 self._queue.popleft()
         return None

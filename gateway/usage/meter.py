@@ -1,4 +1,4 @@
-"""What one request used, as its upstream calls report it, and what that costs. Pure.
+"""What one request used, as its upstream calls report it, and what that costs.
 
 Each call is billed by the target that served it, from the moment it was sent: even one whose caller
 left has cost its input. A call that was refused or never connected costs nothing. If the upstream
@@ -8,6 +8,7 @@ event, or from its size; the bill says so.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -20,7 +21,10 @@ NONE = TokenUsage()
 
 
 class Priced(Protocol):
-    """What a meter needs of a target. price: None if unknown."""
+    """What a meter needs of a target. price: None if unknown. label: `provider/model`."""
+
+    @property
+    def label(self) -> str: ...
 
     @property
     def price(self) -> Price | None: ...
@@ -31,13 +35,14 @@ class MeteredCall:
     """One call that was accepted, or sent.
 
     framer: splits its stream into events. size: bytes of a response that came as a whole. usage:
-    what the upstream reported.
+    what the upstream reported. sent_at: Unix time in nanoseconds.
     """
 
     target: Priced
     framer: SseFramer
     size: int = 0
     usage: dict[str, Any] = field(default_factory=dict)
+    sent_at: int = field(default_factory=time.time_ns)
 
 
 @dataclass(slots=True)
@@ -96,7 +101,7 @@ class Meter:
         known, priced, estimated = 0.0, True, False
         for meter in (*self.asides, self):
             for call in meter.calls:
-                tokens, guessed = meter._of(call)
+                tokens, guessed = meter.count(call)
                 total += tokens
                 estimated = estimated or guessed
                 if meter is not self or call is not self.calls[-1]:
@@ -107,7 +112,8 @@ class Meter:
             total, hidden, known if priced else None, known, estimated, len(self.calls)
         )
 
-    def _of(self, call: MeteredCall) -> tuple[TokenUsage, bool]:
+    def count(self, call: MeteredCall) -> tuple[TokenUsage, bool]:
+        """Return the tokens of a call, and whether they are estimated."""
         if (reported := tokens_of(call.usage)) is not None:
             return reported, False
         if self.guess is None:

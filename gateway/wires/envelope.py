@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from gateway.errors import GatewayError, StreamIncomplete
-from gateway.wire.chat import Json, decode, encode
+from gateway.wire.chat import Json, MalformedReply, encode, read_object
 from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
 from gateway.wire.merge import usage_sum
 from gateway.wire.sse import COMMENT, DONE, SseEvent
@@ -217,12 +217,9 @@ class EnvelopeMask(ABC):
 def read_event(data: bytes) -> Json:
     """Read an event's data. Raises StreamIncomplete for what is no object."""
     try:
-        found = decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
-        raise _broken(f"an event that is not JSON: {e}") from e
-    if not isinstance(found, dict):
-        raise _broken("an event that is not a JSON object")
-    return found
+        return read_object(data)
+    except MalformedReply as e:
+        raise StreamIncomplete(f"The stream broke off: {e}. Try again.") from e
 
 
 def _read_heavy(data: bytes) -> Json:

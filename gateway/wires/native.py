@@ -25,6 +25,7 @@ class NativeView:
 
     lead: what stands before these: the body's own instructions, as system messages. before: native
     parts of ours that go first. chained: the client's name for the response it goes on from.
+    stored: the response is kept here, and not at the provider.
     """
 
     messages: Sequence[Json]
@@ -32,6 +33,7 @@ class NativeView:
     lead: Sequence[Json] = ()
     before: int = 0
     chained: str = ""
+    stored: bool = False
 
     def history(self) -> Messages:
         """Return the messages as the memory takes them, the body's own instructions first."""

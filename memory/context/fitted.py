@@ -84,7 +84,8 @@ class SentPrompt:
 
     by: the target it was encoded for. pieces: the messages with what was placed among them, as
     JSON; for the client's own, spans in its body, since a body that begins with the same bytes
-    contains them too.
+    contains them too. other: tokens of the tools. reported: what the upstream counted of all of it,
+    0 if unknown.
     """
 
     of: PrefixInfo
@@ -93,6 +94,8 @@ class SentPrompt:
     fitted: FittedContext
     places: dict[int, int]
     tokenizer: str = "estimate"
+    other: int = 0
+    reported: int = 0
 
     def goes_on(self, messages: Messages) -> bool:
         """Tell whether these messages continue the same prompt with an answer.

@@ -15,7 +15,7 @@ from collections import Counter as Tally
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from sys import getsizeof
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -65,6 +65,28 @@ SCRIPTS = (
     (0xFE00, 1.2),
     (0x10000, 2.7),
 )
+# Characters that cl100k_base has as one token; the other ideographs are mostly two.
+COMMON_IDEOGRAPHS = frozenset(
+    "一万三上下不与专业东两个中串为主么义之也书了事二于五些交产享京人亿今介从他付代以们件价任份企"
+    "优会传但位体何余作你使例供価保信修倍值停像元先入全公共关其具内円册再写出击分列则初利别到制前"
+    "力功加务动動包化北区十午华单南即历原去县参及友反发取变口只可台右号司合同名后向否含听启告员周"
+    "命和品哈商問器四回因国图土在地场址型城基報場填增声处备复外多大天失头女好如始子字存学安宋完定"
+    "实审客家容密对导将小少尔就局展山岁州工左已市布常平年并广序库应店度建开异式引张当录形影径待後"
+    "得微心必志态思性总息您情意感成我或户所手打找技投报拉持指按换据排接推提播支收改放政效数整文料"
+    "断新方族无日时明易星是時景更最月有服期木未本机权束条来板构析果查标样核格案检模次款止正此步歳"
+    "段每比民気水求江汽没治法注活流海消清游源火点無然片版物特率环现球理生用由电男画界番登的监目直"
+    "相省看県真知码确示社票私种科秒称移程稍税稿空立站章端笑符第等签简算管箱米类系素索约级线组经结"
+    "给络统编网置美老考者而联能自至色节英藏行表装西要見见规视角解言計記話読计认议记论设证评试话询"
+    "该详语误说请读调象责败账货购费资起超路身车转软载辑输达过运近还这进连述退送选通速造連道邮部都"
+    "配释里重量金钟钮链销错键长開間関门闭问间队阳陆限院除雅集雷需非面音页项预频题额首验高黑"
+)
+IDEOGRAPHS, RARE_IDEOGRAPH = range(0x4E00, 0xA000), 1.9
+# Text with few of these is not English, whose words are mostly one token.
+ENGLISH = frozenset(b"the and to of a in is that it you for I on with was".split())
+ENGLISH_SHARE, OTHER_SHARE = 0.12, 0.04  # of the words: of English prose, and of other languages
+PROSE_MARKS, CODE_MARKS = 0.3, 0.5  # runs of marks for each word
+BREAK = 0.9  # tokens of a run of blanks that is more than a space
+LETTERS, PER_LETTER = 4, 0.17  # a word of another language has more tokens for each letter above
 STARTS = [start for start, _ in SCRIPTS]
 UNBROKEN = 24  # characters; longer ones are no words but keys, digests, base64
 CHAINS = re.compile(rb"[A-Za-z0-9+/=_-]{24,}")
@@ -87,6 +109,8 @@ LONG_TEXT_CHARACTERS, SLICES = (
 @lru_cache(4096)
 def _weight(char: str) -> float:
     """Return the tokens of a character beyond ASCII."""
+    if ord(char) in IDEOGRAPHS:
+        return 1.0 if char in COMMON_IDEOGRAPHS else RARE_IDEOGRAPH
     return SCRIPTS[bisect(STARTS, ord(char)) - 1][1]
 
 
@@ -107,14 +131,56 @@ def estimate(text: str) -> int:
     total += sum([(len(x) + 2) // 3 for x in numbers]) + sum(
         [max(1.0, len(x) / 1.8) for x in marks]
     )
-    total += 0.6 * sum(run != b"s" for run in blanks) + sum(
+    total += _foreignness(words, len(marks)) * sum(
+        [PER_LETTER * (len(x) - LETTERS) for x in words if len(x) > LETTERS]
+    )
+    total += BREAK * sum(run != b"s" for run in blanks) + sum(
         [len(run) / 64 for run in blanks if len(run) > 63]
     )
     return int(total * MARGIN + 0.999)
 
 
+def _foreignness(words: Sequence[bytes], marks: int) -> float:
+    """Return how little words look like English or code, from 0 to 1."""
+    if not words:
+        return 0.0
+    share = sum([x in ENGLISH for x in words]) / len(words)
+    foreign = (ENGLISH_SHARE - share) / (ENGLISH_SHARE - OTHER_SHARE)
+    prose = (CODE_MARKS - marks / len(words)) / (CODE_MARKS - PROSE_MARKS)
+    return min(1.0, max(0.0, foreign)) * min(1.0, max(0.0, prose))
+
+
 def _is_data(chain: bytes) -> bool:
     return len(chain) < MIXED * len(KINDS.findall(chain))
+
+
+class PromptReport(NamedTuple):
+    """What an upstream counted of a prompt, in tokens.
+
+    fewest: that the prompt has, 0 where the report raises no doubt.
+    """
+
+    reported: int
+    fewest: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it may be all of the prompt."""
+        return self.reported >= self.fewest
+
+
+def fewest(text: str) -> int:
+    """Return a number of tokens below which no usual vocabulary gets: mostly, that of its words.
+
+    A mark may be one token with the letters after it, so only half of them count. Of a very long
+    text only the beginning is looked at.
+    """
+    text = text[:LONG_TEXT_CHARACTERS]
+    raw = text.encode("ascii", "ignore")
+    words, numbers = raw.translate(ONLY_WORDS).split(), raw.translate(ONLY_NUMBERS).split()
+    marks = raw.translate(ONLY_MARKS).split()
+    wide = sum(0.4 if char >= "\u2e80" else 0.1 for char in text if char > "\x7f")
+    return int(len(words) + len(marks) / 2 + sum([(len(x) + 2) // 3 for x in numbers]) + wide)
 
 
 class TokenCounter:

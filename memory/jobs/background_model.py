@@ -9,7 +9,10 @@ from typing import Protocol
 from sqlalchemy import Connection, select
 
 from memory.conversation.messages import Json
+from memory.stores.sql import policies
 from memory.stores.sql import schema as t
+
+WRITING = ("full", "write")  # policies with which a memory is written
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,14 @@ class BackgroundModel(Protocol):
 def background_call(
     conn: Connection, kind: str, scope_id: int | None, model: str
 ) -> BackgroundCall | None:
-    """Return the call of a job for this scope; None if the scope is gone."""
+    """Return the call of a job for this scope.
+
+    None if the scope is gone, or its user's policy no longer lets anything be written.
+    """
     s = t.scopes.c
     row = conn.execute(select(s.tenant, s.user).where(s.id == scope_id)).first()
-    return BackgroundCall(kind, row.tenant, row.user, model) if row else None
+    if row is None:
+        return None
+    if row.user is not None and policies.find(conn, (row.tenant, row.user)) not in WRITING:
+        return None
+    return BackgroundCall(kind, row.tenant, row.user, model)

@@ -130,7 +130,7 @@ class _FactWriter:
 
     async def keep_nothing(self, db: Database) -> None:
         """Mark the turns as read; what turns cache stays valid."""
-        await db.write(self._end, small=True)
+        await db.write(self._end, small=True, lock=self._scope)
 
     def _end(self, conn: Connection) -> None:
         unread_turns.mark_read(conn, self._scope, self._found.nodes)

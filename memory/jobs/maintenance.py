@@ -68,7 +68,7 @@ def expire_handler(db: Database, ages: RetentionPolicy) -> Handler:
         ):
             while await db.write(work, piece=True):
                 pass
-        while await expire_unnamed(db, now - ages.unnamed * DAY):
+        while await expire_unnamed(db, now - ages.unnamed * DAY, db.application_tables):
             pass
 
     return expire

@@ -27,6 +27,7 @@ from memory.stores.sql import scopes
 from memory.stores.sql.database import Database
 from memory.stores.sql.jobs import QueuedJob, advance
 from memory.stores.sql.messages import SearchQuery
+from memory.stores.sql.write_lock import NOTHING
 
 KIND = "reflect"
 ACTOR = "reflection"
@@ -117,7 +118,9 @@ def reflection_handler(
                 return
             results = await tools.run_searches(calls, context)
             step = _Step(calls, context, done)
-            results |= await db.write(partial(_run_edits, job=job, step=step))
+            results |= await db.write(
+                partial(_run_edits, job=job, step=step), lock=job.scope_id or NOTHING
+            )
             messages = [
                 *messages,
                 {**message, "role": "assistant", "tool_calls": message["tool_calls"][: len(calls)]},

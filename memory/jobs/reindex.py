@@ -39,7 +39,7 @@ class ReindexProgress:
 
 def step(conn: Connection, progress: ReindexProgress) -> tuple[ReindexProgress, int]:
     """Process one page. Returns the next progress, and the number of rows of this one."""
-    if progress.kind == "done" or conn.dialect.name != "sqlite":
+    if progress.kind == "done":
         return ReindexProgress("done"), 0
     sweeping, _, kind = progress.kind.rpartition(" ")
     share, after, done = WriterShare(PAGE), progress.after, 0

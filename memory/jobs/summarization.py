@@ -27,6 +27,7 @@ from memory.stores.sql import schema as t
 from memory.stores.sql.database import Database
 from memory.stores.sql.jobs import ANSWERS, Effect, QueuedJob, advance
 from memory.stores.sql.statements import put_row
+from memory.stores.sql.write_lock import NOTHING
 
 log = logging.getLogger("mnemogate")
 KIND = "summarise"
@@ -74,7 +75,9 @@ def summary_handler(
                 text = await step(ask, text, left[0], payload["tokens"], prompt())
                 if left := left[1:]:
                     payload = {**payload, "pieces": left, "made": text}
-                    await db.write(partial(advance, job=job, payload=payload), small=True)
+                    await db.write(
+                        partial(advance, job=job, payload=payload), small=True, lock=NOTHING
+                    )
         except (TooLong, Unusable) as e:
             if isinstance(e, Unusable) and job.held[1] < ANSWERS:
                 raise

@@ -18,6 +18,7 @@ from memory.errors import MemoryFault, Postponed, Unusable
 from memory.stores.sql import jobs
 from memory.stores.sql.database import Database
 from memory.stores.sql.jobs import ClaimedJob, Effect, QueuedJob
+from memory.stores.sql.write_lock import EVERYTHING, NOTHING, WriteLock
 
 log = logging.getLogger("mnemogate")
 Handler = Callable[
@@ -38,6 +39,7 @@ class Worker:
         self._handlers: dict[str, Handler] = {}
         self._periods: dict[str, float] = {}
         self._next: dict[str, float] = {}
+        self._forgetting: dict[str, Callable[[int], None]] = {}
         self._slow: set[str] = set()
         self._small: set[str] = set()
         self._resumed: list[str | None] = []
@@ -51,16 +53,19 @@ class Worker:
         *,
         every: float | None = None,
         slow: bool = False,
-        small: bool = False,
+        small: bool | Callable[[int], None] = False,
     ) -> None:
         """Run `handler` for jobs of this kind.
 
         It may run twice for one job. every: period in seconds in which one is queued automatically,
         the first at the start. slow: it calls a model. small: its result writes a few rows that no
-        turn caches (`memory.session.conversation_cache`).
+        turn caches (`memory.session.conversation_cache`), or that this function makes turns forget,
+        given the scope's row key.
         """
         self._handlers[kind] = handler
-        for kinds, wanted in ((self._slow, slow), (self._small, small)):
+        if callable(small):
+            self._forgetting[kind] = small
+        for kinds, wanted in ((self._slow, slow), (self._small, bool(small))):
             if wanted:
                 kinds.add(kind)
         self._periods.pop(kind, None)
@@ -131,7 +136,7 @@ class Worker:
         while self._resumed:
             tenant = self._resumed[0]
             if await self._db.read(partial(jobs.waits, tenant=tenant)):
-                await self._db.write(partial(jobs.resume, tenant=tenant))
+                await self._db.write(partial(jobs.resume, tenant=tenant), lock=NOTHING)
             self._resumed.pop(0)
             self._woken.set()
         now = time.monotonic()
@@ -141,6 +146,7 @@ class Worker:
                 await self._db.write(
                     partial(jobs.enqueue, job=QueuedJob(kind, dedupe=f"every:{kind}")),
                     small=True,
+                    lock=NOTHING,
                 )
 
     async def _one(self, kinds: Collection[str]) -> bool:
@@ -148,7 +154,7 @@ class Worker:
         if not kinds or not await self._db.read(lambda conn: jobs.due(conn, kinds), small=True):
             return False
         claimed = await self._db.write(
-            lambda conn: jobs.claim(conn, kinds, self._lease), small=True
+            lambda conn: jobs.claim(conn, kinds, self._lease), small=True, lock=NOTHING
         )
         if claimed is None:
             return False
@@ -163,12 +169,18 @@ class Worker:
             await self._db.write(
                 lambda conn: jobs.complete(conn, claimed, effect),
                 small=effect is None or kind in self._small,
+                lock=_lock_of(claimed.job, effect),
             )
+            forget, scope_id = self._forgetting.get(kind), claimed.job.scope_id
+            if effect is not None and forget is not None and scope_id is not None:
+                forget(scope_id)
         except Postponed:
-            await self._db.write(lambda conn: jobs.postpone(conn, claimed), small=True)
+            await self._db.write(
+                lambda conn: jobs.postpone(conn, claimed), small=True, lock=NOTHING
+            )
         except asyncio.CancelledError:
             await asyncio.shield(
-                self._db.write(lambda conn: jobs.release(conn, claimed), small=True)
+                self._db.write(lambda conn: jobs.release(conn, claimed), small=True, lock=NOTHING)
             )
             raise
         except Exception as e:
@@ -178,4 +190,13 @@ class Worker:
                 type(e).__name__,
                 jobs.ANSWERS if isinstance(e, Unusable) else jobs.ATTEMPTS,
             )
-            await self._db.write(lambda conn: jobs.fail(conn, claimed, name, most), small=True)
+            await self._db.write(
+                lambda conn: jobs.fail(conn, claimed, name, most), small=True, lock=NOTHING
+            )
+
+
+def _lock_of(job: QueuedJob, effect: jobs.Effect | None) -> WriteLock:
+    """Return what the end of a job keeps others from: writes of its scope, if it has an effect."""
+    if effect is None:
+        return NOTHING
+    return EVERYTHING if job.scope_id is None else job.scope_id

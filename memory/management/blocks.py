@@ -45,7 +45,7 @@ async def edit_block(
         shelf = BlockSet(touch_scope(conn, actor.scope), actor.defaults)
         return rows.edit(conn, shelf, label, how, source)
 
-    return await memory.db.write(work)
+    return await memory.db.write(work, lock=actor.lock)
 
 
 async def undo_edit(memory: Memory, actor: ManagementActor, label: str) -> Block | None:
@@ -58,7 +58,7 @@ async def undo_edit(memory: Memory, actor: ManagementActor, label: str) -> Block
         shelf = BlockSet(touch_scope(conn, actor.scope), actor.defaults)
         return rows.undo(conn, shelf, label, actor.source)
 
-    return await memory.db.write(work)
+    return await memory.db.write(work, lock=actor.lock)
 
 
 async def list_versions(

@@ -110,7 +110,9 @@ async def delete_conversation(
 
     Raises NotFound, AmbiguousName, StoreUnavailable.
     """
-    found = await erasure.delete_conversation(memory.db, lambda conn: _find(conn, reach, which))
+    found = await erasure.delete_conversation(
+        memory.db, lambda conn: _find(conn, reach, which), memory.db.application_tables
+    )
     await asyncio.to_thread(memory.spill.forget_conversation, found.key)
     return found
 

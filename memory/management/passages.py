@@ -62,7 +62,7 @@ async def add_passage(memory: Memory, actor: ManagementActor, new: NewPassage) -
     Raises StoreUnavailable.
     """
     return await memory.db.write(
-        lambda conn: rows.add(conn, touch_scope(conn, actor.scope), new)[0]
+        lambda conn: rows.add(conn, touch_scope(conn, actor.scope), new)[0], lock=actor.lock
     )
 
 
@@ -75,7 +75,7 @@ async def restore_passage(memory: Memory, actor: ManagementActor, ident: str) ->
             raise _not_found(ident)
         return found
 
-    return await memory.db.write(work)
+    return await memory.db.write(work, lock=actor.lock)
 
 
 async def set_passage_aside(memory: Memory, actor: ManagementActor, ident: str) -> None:
@@ -89,7 +89,7 @@ async def set_passage_aside(memory: Memory, actor: ManagementActor, ident: str) 
         if not passage_lifecycle.set_aside(conn, scope_id, ident, actor.source.actor):
             raise _not_found(ident)
 
-    await memory.db.write(work)
+    await memory.db.write(work, lock=actor.lock)
 
 
 async def delete_passage(memory: Memory, actor: ManagementActor, ident: str) -> None:
@@ -102,7 +102,7 @@ async def delete_passage(memory: Memory, actor: ManagementActor, ident: str) -> 
             raise _not_found(ident)
         enqueue(conn, QueuedJob("erase", {"scopes": [], "passages": {str(scope_id): [key]}}))
 
-    await memory.db.write(work)
+    await memory.db.write(work, lock=actor.lock)
 
 
 def _not_found(ident: str) -> NotFound:

@@ -22,4 +22,4 @@ async def rename_user(db: Database, move: OwnerRename) -> None:
         while at is not None:
             seen[scope_id] = at
             at = await db.write(partial(rename_owner.page, scope_id=scope_id, key=key, behind=at))
-    await db.write(lambda conn: rename_owner.finish(conn, move, seen))
+    await db.write(lambda conn: rename_owner.finish(conn, move, seen, db.application_tables))

@@ -18,10 +18,13 @@ from memory.stores.sql.scopes import UserName, VisibleScopes
 
 
 async def list_users(
-    memory: Memory, reach: VisibleScopes, after: UserName | None, limit: int
+    memory: Memory, reach: VisibleScopes, after: UserName | None, limit: int, part: str = ""
 ) -> list[dict[str, Any]]:
-    """List users by tenant and name after `after`, with counts. Raises StoreUnavailable."""
-    return await read(memory, lambda conn: scopes.users(conn, reach, after, limit))
+    """List users by tenant and name after `after`, with counts. Raises StoreUnavailable.
+
+    part: of their names, upper or lower case.
+    """
+    return await read(memory, lambda conn: scopes.users(conn, reach, after, limit, part))
 
 
 async def find_scope(memory: Memory, scope: Scope) -> int | None:

@@ -15,15 +15,15 @@ from typing import Any
 from memory.context.tokens import TokenCounter
 from memory.conversation.messages import Json, collapse_whitespace, text_of
 from memory.core.blocks import escape
-from memory.retrieval.retriever import Retriever
+from memory.retrieval.retriever import RecallHits
 from memory.search.dedup import covers
 from memory.search.own_words import has_statement, own_words, sentences
 from memory.search.query import iso
 from memory.search.small_talk import is_small_talk
 from memory.stores.sql.messages import SearchQuery
-from memory.stores.sql.passages import PassageFilter
 
 ITEMS = 5
+ROLES = ("user", "assistant")
 TOKENS, WINDOW_SHARE = 600, 0.05  # of all items, and of a small context window
 MAX_QUERY_CHARACTERS = 2000
 MAX_SHOWN_CHARACTERS, MAX_INSPECTED_CHARACTERS = (
@@ -78,23 +78,21 @@ class AlreadyThere:
         return any(covers(shown, fact) for fact in self.outdated)
 
 
-def recall_query(message: str) -> str:
-    """Return what to search for a user's message; empty for small talk and pasted text alone."""
-    words = own_words(message)
-    return " ".join(s for s in sentences(words) if not is_small_talk(s))[:MAX_QUERY_CHARACTERS]
-
-
-async def relevant(
-    retrieval: Retriever, scope_id: int, words: str, within: int | None
-) -> list[Hit]:
-    """Return what passes the gate, best first: passages and earlier messages alternately.
+def recall_query(message: str, within: int | None = None) -> SearchQuery | None:
+    """Return what to search for a user's message; None for small talk and pasted text alone.
 
     within: the conversation's end for an unnamed user.
     """
-    query = SearchQuery(words, ("user", "assistant"), limit=ITEMS * 2, within=within)
-    passages = await retrieval.passages(scope_id, PassageFilter(query))
-    messages = await retrieval.messages(scope_id, query)
-    pairs = zip_longest(pass_gate(passages), pass_gate(messages))
+    told = own_words(message)
+    words = " ".join(s for s in sentences(told) if not is_small_talk(s))[:MAX_QUERY_CHARACTERS]
+    return (
+        SearchQuery(words, ROLES, limit=ITEMS * 2, within=within, widens=False) if words else None
+    )
+
+
+def relevant(found: RecallHits) -> list[Hit]:
+    """Return what passes the gate, best first: passages and earlier messages alternately."""
+    pairs = zip_longest(pass_gate(found.passages), pass_gate(found.messages))
     return [hit for hit in chain.from_iterable(pairs) if hit is not None]
 
 

@@ -18,6 +18,7 @@ from collections.abc import Collection
 from memory.errors import StoreUnavailable
 from memory.stores.sql import message_index as rows
 from memory.stores.sql.database import Database
+from memory.stores.sql.write_lock import NOTHING
 
 log = logging.getLogger("mnemogate")
 BATCH, PAUSE_SECONDS = (
@@ -57,15 +58,19 @@ class Indexer:
         self._latest = time.monotonic()
         self._some.set()
 
-    async def ensure_indexed(self, scope_id: int) -> None:
+    async def ensure_indexed(self, scope_id: int, sent: int | None = None) -> None:
         """Index a scope's pending messages, newest first, for a few seconds at most.
 
-        If the store is busy for longer, or fails, the search uses what is there.
+        sent: a conversation whose messages alone are not worth it. If the store is busy for longer,
+        or fails, the search uses what is there.
         """
         if time.monotonic() < self._rests_until:
             return
         try:
-            if not await self._db.read(lambda conn: rows.index_waits(conn, scope_id)):
+            waits = await self._db.read(
+                lambda conn: rows.index_waits(conn, scope_id, sent), small=True
+            )
+            if not waits:
                 return
             async with asyncio.timeout(SEARCH_SECONDS):
                 await self._batches(scope_id)
@@ -98,11 +103,15 @@ class Indexer:
         size = await self._db.read(lambda conn: rows.waiting_size(conn, most, scope_id))
         if size > SMALL_TEXT_BYTES:
             return (
-                await self._db.write(lambda conn: rows.index_pending(conn, 1, scope_id), piece=True)
+                await self._db.write(
+                    lambda conn: rows.index_pending(conn, 1, scope_id), piece=True, lock=NOTHING
+                )
                 > 0
             )
         return (
-            await self._db.write(lambda conn: rows.index_pending(conn, most, scope_id), small=True)
+            await self._db.write(
+                lambda conn: rows.index_pending(conn, most, scope_id), small=True, lock=NOTHING
+            )
             == most
         )
 

@@ -18,6 +18,8 @@ from functools import partial
 from sys import getsizeof
 from typing import Any, Protocol
 
+from sqlalchemy import Connection
+
 from memory.cache import Cache
 from memory.embed.base import Embed, EmbedRefused, EmbedUnavailable
 from memory.errors import StoreUnavailable
@@ -68,6 +70,18 @@ class VectorIndex(Protocol):
     async def forget(self, prefix: str, keys: Sequence[int] | None) -> None: ...
 
     async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecallHits:
+    """What automatic recall chooses from.
+
+    outdated: facts that were corrected or forgotten.
+    """
+
+    passages: Sequence[Hit] = ()
+    messages: Sequence[Hit] = ()
+    outdated: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -121,9 +135,30 @@ class Retriever:
         )
         return await self._db.read(lambda conn: passage_rows.search(conn, scope_id, wanted, near))
 
-    async def list_outdated(self, scope_id: int) -> list[str]:
-        """Return facts that were corrected or forgotten."""
-        return await self._db.read(lambda conn: passage_lifecycle.list_outdated(conn, scope_id))
+    async def recall(
+        self, scope_id: int, wanted: message_rows.SearchQuery, sent: int | None
+    ) -> RecallHits:
+        """Search passages and messages at once, as each turn with automatic recall does.
+
+        sent: the conversation whose messages are all in the request, so that they need no index.
+        """
+        filters = passage_rows.PassageFilter(wanted)
+        await self.indexing.ensure_indexed(scope_id, sent)
+        close = await self._near(
+            PASSAGES, scope_id, wanted.text, passage_rows.filter_keys(scope_id, filters)
+        )
+        near = await self._near(
+            MESSAGES, scope_id, wanted.text, message_rows.filter_keys(scope_id, wanted)
+        )
+
+        def read(conn: Connection) -> RecallHits:
+            passages = passage_rows.search(conn, scope_id, filters, close)
+            messages = message_rows.search(conn, scope_id, wanted, near)
+            if not passages and not messages:
+                return RecallHits()
+            return RecallHits(passages, messages, passage_lifecycle.list_outdated(conn, scope_id))
+
+        return await self._db.read(read)
 
     async def _near(
         self, kind: VectorKind, scope_id: int, words: str, allowed: Any
@@ -246,7 +281,9 @@ class Retriever:
                 return len(some)
 
     async def _pass_over(self, part: VectorSet, key: int) -> None:
-        await self._db.write(lambda conn: vector_rows.pass_over(conn, part, key), small=True)
+        await self._db.write(
+            lambda conn: vector_rows.pass_over(conn, part, key), small=True, lock=part.scope_id
+        )
         log.warning(
             "%s refused a text (%s, row %d): only keyword search finds it",
             part.model,
@@ -269,7 +306,9 @@ class Retriever:
                     await self._put_whole(meaning.index, part)
                 await _put(meaning.index, part, new)
         await self._db.write(
-            lambda conn: vector_rows.store(conn, part, new), small=len(new) <= SMALL_BATCH
+            lambda conn: vector_rows.store(conn, part, new),
+            small=len(new) <= SMALL_BATCH,
+            lock=part.scope_id,
         )
 
     async def _many(self, part: VectorSet, meaning: SemanticSearch) -> int:

@@ -3,6 +3,7 @@
 - Every word is indexed with its scope as a prefix ("s4kxtea"), so that a search reads one user's
   postings only: other users' texts influence neither counts nor time. The prefix has no vowel, so
   the stemmer treats the word as if it stood alone.
+- Identifiers are there whole and in parts, see `identifiers`.
 - Chinese, Japanese and Korean runs are split into overlapping bigrams, since the tokenizer finds no
   substring in them.
 - A user's words are quoted terms, never query syntax.
@@ -15,7 +16,9 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
+from itertools import chain
 
+from memory.search.identifiers import identifier_words
 from memory.search.vocabulary import DAYS, FORMS, MONTHS, STOP
 
 CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
@@ -49,37 +52,52 @@ def scope_mark(scope_id: int) -> str:
 def index_text(scope_id: int, text: str, *, telling: bool = False) -> str:
     """Return text as it is indexed: each word once, with the scope's prefix.
 
-    telling: without the words that a search ignores.
+    Identifiers are there whole and in parts. telling: without the words that a search ignores.
     """
-    words: Iterable[str] = dict.fromkeys(
-        WORD.findall(text.lower() if text.isascii() else split_cjk(text))
-    )
+    spaced = text if text.isascii() else split_cjk(text)
+    plain = WORD.findall(text.lower() if text.isascii() else spaced)
+    words: Iterable[str] = dict.fromkeys(chain(plain, identifier_words(spaced)))
     if telling:
         words = [w for w in words if w not in STOP]
     mark = scope_mark(scope_id)
     return mark + f" {mark}".join(words) if words else ""
 
 
+def excerpt(text: str, characters: int, gap: str = " ") -> str:
+    """Return what is indexed of a text: its beginning, and for a quarter of the characters its end.
+
+    So much of a pasted document says what it is; all of it would match every query. gap: stands for
+    what is left out.
+    """
+    if len(text) <= characters:
+        return text
+    tail = characters // 4
+    return f"{text[: characters - tail]}{gap}{text[len(text) - tail :]}"
+
+
 def terms(query: str) -> list[str]:
-    """Return the terms of a query, each once, in order.
+    """Return the terms of a query, each once, in order; identifiers whole and in parts.
 
     Stop words are left out unless there are no others.
     """
-    words = [w.lower() for w in WORD.findall(split_cjk(query))]
+    spaced = split_cjk(query)
+    names = identifier_words(spaced, compounds=False)
+    words = [w.lower() for w in chain(WORD.findall(spaced), names)]
     kept = [w for w in words if w not in STOP] or words
     return list(dict.fromkeys(kept))[:TERMS]
 
 
 @dataclass(frozen=True, slots=True)
 class TermLookup:
-    """One lookup in the index: an FTS5 expression for one term in one column.
+    """One lookup in the index: one term in one column, also as an FTS5 expression.
 
-    term: index of the term in the query.
+    term: index of the term in the query. words: any of these, without the scope's prefix.
     """
 
     term: int
     column: str
     expression: str
+    words: tuple[str, ...] = ()
 
 
 def term_lookups(scope_id: int, query: str) -> Iterator[TermLookup]:
@@ -102,9 +120,14 @@ def term_lookups(scope_id: int, query: str) -> Iterator[TermLookup]:
             else ("body", "speaker", "prev")
         )
         for column in columns:
-            yield TermLookup(i, column, f"{column} : ({words})")
+            yield TermLookup(i, column, f"{column} : ({words})", tuple(forms))
     if voice := _voice(query):
-        yield TermLookup(len(found), "voice", f'speaker : "{mark}{voice}"')
+        yield TermLookup(len(found), "voice", f'speaker : "{mark}{voice}"', (voice,))
+
+
+def word_lookup(scope_id: int, word: str) -> TermLookup:
+    """Return the lookup of one word in what was said."""
+    return TermLookup(0, "body", f'body : "{scope_mark(scope_id)}{word}"', (word,))
 
 
 def _voice(query: str) -> str | None:

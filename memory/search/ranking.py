@@ -23,7 +23,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from memory.search.dates import DateRange, dates_in
 
@@ -70,13 +70,25 @@ class Matches:
     """The result of the index lookups.
 
     weight: keyword weight by row key. asked: weight of a row with every word of the query. named,
-    voiced: rows of a speaker that the query names or implies.
+    voiced: rows of a speaker that the query names or implies. size: documents of the scope. narrow:
+    the weight of the query's own words, where others were added.
     """
 
     weight: dict[int, float] = field(default_factory=dict)
     asked: float = 0.0
     named: set[int] = field(default_factory=set)
     voiced: set[int] = field(default_factory=set)
+    size: int = 0
+    narrow: dict[int, float] | None = None
+
+    @property
+    def own(self) -> dict[int, float]:
+        """The weight of the query's own words alone."""
+        return self.weight if self.narrow is None else self.narrow
+
+    def with_weight(self, weight: dict[int, float]) -> Matches:
+        """Return the matches with what other words added to the query's own."""
+        return replace(self, weight=weight, narrow=self.weight)
 
     def best(self) -> list[int]:
         """Return row keys, the best first; of equals the newest."""
@@ -92,7 +104,7 @@ def weigh_postings(postings: Iterable[tuple[int, str, Sequence[int]]], size: int
     """
     by_term: dict[int, dict[int, float]] = {}
     everywhere: dict[int, set[int]] = {}
-    out = Matches()
+    out = Matches(size=size)
     for term, column, keys in postings:
         if column == "voice":
             out.voiced.update(keys)
@@ -176,7 +188,7 @@ class Ranking:
             self._parts = self._score_parts(
                 self._found, self._similar() or dict.fromkeys(near, 1.0)
             )  # all equal: as good as the most similar
-        elif near.knows([f.key for f in pool if f.key in near]):
+        elif near.knows([f.key for f in pool if f.key in near and f.key in matches.own]):
             self._parts = self._score_parts(self._found, self._similar())
         else:
             self._parts = self._score_parts([f.key for f in pool], {})
@@ -236,7 +248,7 @@ class Ranking:
         """
         asked = min(self._matches.asked, ASKED)
         # A query with only a speaker's name is covered by all their messages.
-        return self._matches.weight.get(key, 0.0) / asked if asked else float(key in self._weight)
+        return self._matches.own.get(key, 0.0) / asked if asked else float(key in self._weight)
 
     def _score_parts(
         self, keys: Iterable[int], similar: Mapping[int, float]
@@ -247,7 +259,7 @@ class Ranking:
         """
         weight = self._weight
         high = max((weight.get(k, 0.0) for k in self._found), default=0.0)
-        best = max((self._matches.weight.get(k, 0.0) for k in self._found), default=0.0)
+        best = max((self._matches.own.get(k, 0.0) for k in self._found), default=0.0)
         share = MEANING * (1 - best / max(best, self._matches.asked)) if best else 1.0
         out: dict[int, dict[str, float]] = {}
         for key in keys:

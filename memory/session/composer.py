@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from memory.context import epoch as epochs
 from memory.context.compaction import COMPACTION, at_most, compact, fit, recount_after_refusal
 from memory.context.fitted import ContextBudget, FittedContext, SentPrompt
+from memory.context.tokens import PromptReport, fewest
 from memory.context.window import LOW, SummarizedGap, budget
 from memory.conversation.history import Messages, Span
 from memory.conversation.messages import Json, text_of
@@ -30,6 +31,10 @@ from memory.session.kept_summaries import KeptSummaries
 from memory.session.turn_store import LIGHT
 
 SHARES = (0.5, 0.25)  # of a prompt's tokens to keep, after each context overflow
+EXPECTED_SHARE = 0.75  # of a prompt's tokens as counted here: a smaller report is looked into
+SURE_SHARE = 0.9  # of the fewest tokens that a text can have, for a vocabulary that has fewer
+ROLE_TOKENS = 3  # of a message, beside its text, in every template
+MOST_BYTES = 6  # of a token, in a text of any language, on average
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +118,37 @@ class Prompt:
         after = self.messages.after
         if self.recall or not self.core or self.fitted.cut >= after.user:
             return None
-        return SentPrompt(after, target, pieces, self.fitted, self.plan.places, tokenizer)
+        return SentPrompt(
+            after, target, pieces, self.fitted, self.plan.places, tokenizer, self.budget.other
+        )
+
+
+def fewest_tokens(prompt: Prompt, enough: int) -> int:
+    """Return a number of tokens that the messages of a prompt have at least, see `fewest`.
+
+    enough: it is no matter whether there are more. The newest messages are looked at first.
+    """
+    found = fewest(prompt.core)
+    for i in reversed([*prompt.drop.remaining_indexes(0, len(prompt.messages))]):
+        if i not in prompt.swap:
+            found += fewest(text_of(prompt.messages[i])) + ROLE_TOKENS
+        if SURE_SHARE * found > enough:
+            break
+    return int(SURE_SHARE * found)
+
+
+def fewest_after(prompt: Prompt, before: SentPrompt) -> int:
+    """Return the fewest tokens of a prompt that begins with all of the previous turn's.
+
+    0 if it does not, or if nobody counted that one. Of texts alone: others may be left out later.
+    """
+    messages = prompt.messages
+    if not before.reported or prompt.budget.most is None:
+        return 0
+    if before.other != prompt.budget.other or not before.goes_on(messages):
+        return 0
+    new = [text_of(messages[i]) for i in range(before.of.count, len(messages))]
+    return before.reported + int(SURE_SHARE * sum(map(fewest, new)))
 
 
 class Composer:
@@ -132,7 +167,7 @@ class Composer:
         tools_tokens = self._counter.text(tool_definitions.text_of(offered)) if offered else 0
         planned = self._plan(shown)
         wants_recall = ask.recall and shown and not turn.stranger
-        recalled = await self._recall(planned) if wants_recall else Recall()
+        recalled = await self._timed_recall(planned) if wants_recall else Recall()
         recall = recalled.text
         other = self._counter.tools(ask.client_tools) + tools_tokens + self._counter.text(recall)
         most = (
@@ -189,12 +224,26 @@ class Composer:
         self._trace_eviction(fitted)
         return prompt.with_fitted(fitted)
 
-    def calibrate(self, prompt: Prompt, usage: Json | None) -> None:
-        """Let the token estimate learn from what the upstream counted."""
+    async def calibrate(
+        self, prompt: Prompt, usage: Json | None, before: SentPrompt | None = None
+    ) -> PromptReport | None:
+        """Let the token estimate learn from what the upstream counted.
+
+        before: what this target was sent in the previous turn, if that is known. A count of less
+        than all of the prompt teaches nothing. Returns the count; None without one.
+        """
         reported = _prompt_tokens(usage or {})
-        if isinstance(reported, int) and prompt.core and prompt.fitted.held:
+        if type(reported) is not int or reported <= 0:
+            return None
+        expected = EXPECTED_SHARE * prompt.fitted.tokens
+        least = fewest_after(prompt, before) if before is not None else 0
+        if reported < (expected or (prompt.budget.most or 0) / MOST_BYTES):
+            least = max(least, await asyncio.to_thread(fewest_tokens, prompt, reported + 1))
+        report = PromptReport(reported, least)
+        if prompt.core and prompt.fitted.held and report.is_whole:
             held = prompt.fitted.held + prompt.budget.other
             self._counter.correct(self._turn.ask.model, held, reported)
+        return report
 
     def _shown_blocks(self) -> list[Block]:
         """Return the blocks to show; for an unnamed user's first turn, without empty ones."""
@@ -238,6 +287,14 @@ class Composer:
         before = sent.fitted if sent is not None and known else None
         return await fit(self._turn.snapshot.turn, planned, budget_left, before)
 
+    async def _timed_recall(self, planned: epochs.PlacementPlan) -> Recall:
+        """Return what automatic recall adds; note how long it took."""
+        started = time.perf_counter()
+        found = await self._recall(planned)
+        milliseconds = round((time.perf_counter() - started) * 1000, 2)
+        self._turn.progress.trace.timings["recall"] = milliseconds
+        return found
+
     async def _recall(self, planned: epochs.PlacementPlan) -> Recall:
         """Return what automatic recall adds.
 
@@ -253,21 +310,22 @@ class Composer:
         if newest < snapshot.past.at and node is not None:
             return Recall(node.recall or "")
         within = node.id if node and not turn.ask.scope.is_named else None
-        words = recall_query(text_of(messages[newest]))
-        if not words:
+        wanted = recall_query(text_of(messages[newest]), within)
+        if wanted is None:
             return Recall()
-        retrieval = turn.services.retrieval
+        whole = planned.epoch.cut is None and not messages.after.behind
+        sent = snapshot.conversation.id if snapshot.conversation and whole else None
         try:
-            found = await relevant(retrieval, scope_id, words, within)
-            outdated = await retrieval.list_outdated(scope_id) if found else []
+            hits = await turn.services.retrieval.recall(scope_id, wanted, sent)
         except StoreUnavailable:
             return Recall()
+        found = relevant(hits)
         # This decodes and inspects the messages of the request.
         held = self._held_messages(planned)
         light = turn.ask.size <= LIGHT
         present = beginnings(held) if light else await asyncio.to_thread(beginnings, held)
         there = AlreadyThere(
-            present, set(node.recalled) if node else (), planned.epoch.core, outdated
+            present, set(node.recalled) if node else (), planned.epoch.core, hits.outdated
         )
         room = token_budget(turn.ask.window)
         return render_recall(found, there, turn.ask.scope.tag, self._counter, room)

@@ -31,6 +31,7 @@ from memory.session.turn_store import LIGHT, TurnStore
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import turn_reader
 from memory.stores.sql.database import Database
+from memory.stores.sql.write_lock import owner_lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +178,7 @@ def start_turn(
             services.spill,
             snapshot.owner,
             attempt.patience,
+            owner_lock(ask.scope.tenant, ask.scope.user, identity.conversation.id),
             heavy=ask.messages.heavy or held > LIGHT,
         ),
     )

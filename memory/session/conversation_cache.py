@@ -3,8 +3,9 @@
 An entry holds what the store would return for a request that resends the history up to one of our
 answers and adds to it; or, for a named user, a part of that history, if no other answer of that
 user has the same text. It is only used if nothing can have changed it: a turn takes the entry that
-it continues out of the cache, a turn that edits memory removes all entries of its scope, and any
-write that is not a turn's own (a job, the API, another process) clears the cache. What is not found
+it continues out of the cache, a turn that edits memory removes all entries of its scope, and a
+job's small write to a scope removes those of that scope, and any other write that is not a turn's
+own (the API, another process) clears the cache. What is not found
 here is read from the store.
 
 The cache is bounded in bytes, by an estimate that is never too low: objects and texts of an entry.
@@ -67,9 +68,13 @@ def own_bytes(line: Snapshot) -> int:
 
 @dataclass(slots=True, eq=False)
 class ScopeEntries:
-    """The entries of one scope, by the link of their last answer, or by conversation name."""
+    """The entries of one scope, by the link of their last answer, or by conversation name.
+
+    scope_id: the scope's row; None until a turn has ended.
+    """
 
     lines: dict[bytes, Snapshot] = field(default_factory=dict)
+    scope_id: int | None = None
 
     def find_ending(self, digest: bytes) -> tuple[bytes, int] | None:
         """Return the key of the entry whose last answer has this digest, and its node.
@@ -138,7 +143,7 @@ class ConversationCache:
             return
         self._shelves[scope] = self._shelves.pop(scope)
         self.take(began, link)
-        began.lines[link] = line
+        began.lines[link], began.scope_id = line, line.scope_id
         if (sent := sent_bytes(line)) > MAX_SENT_BYTES:
             line.sent, line.kept, sent = None, None, 0
         line.own = own_bytes(line)
@@ -167,6 +172,12 @@ class ConversationCache:
                 entry.sent = entry.kept = None
                 if self.sent <= SENT_BYTES * 3 // 4:
                     return
+
+    def forget_row(self, scope_id: int) -> None:
+        """Remove the entries of a scope that a job wrote to, and of those whose row is unknown."""
+        for scope, shelf in list(self._shelves.items()):
+            if shelf.scope_id is None or shelf.scope_id == scope_id:
+                self.forget(scope)
 
     def forget(self, scope: bytes) -> None:
         """Remove a scope's entries; running turns of it will not add theirs."""

@@ -18,6 +18,7 @@ from memory.stores.sql.database import Database
 from memory.stores.sql.jobs import under_way
 from memory.stores.sql.scopes import ScopeOwner, get_or_create
 from memory.stores.sql.statements import put_row
+from memory.stores.sql.write_lock import owner_lock
 
 READ_SECONDS, SAVE_SECONDS = 0.5, 0.25
 
@@ -95,6 +96,8 @@ class KeptSummaries:
 
     async def _write_kept(self, work: Callable[[Connection], None]) -> None:
         try:
-            await self.db.write(work)
+            scope = self.owner.scope
+            lock = owner_lock(scope.tenant, scope.user, self.into)
+            await self.db.write(work, lock=lock)
         except (StoreUnavailable, Erased):
             self.notes.append("the summary could not be stored")

@@ -9,6 +9,7 @@ from memory.cache import Cache
 from memory.stores.sql import policies as rows
 from memory.stores.sql.database import Database
 from memory.stores.sql.scopes import UserName
+from memory.stores.sql.write_lock import owner_lock
 
 MODES = ("full", "read", "write", "off")
 KNOWN_BYTES, KNOWN_EACH = 1 << 19, 200  # size of the cache: some 1,500 users
@@ -64,7 +65,7 @@ class UserPolicies:
 
         memory: one of `MODES`. Raises StoreUnavailable.
         """
-        await self._db.write(partial(rows.put, who=who, memory=memory))
+        await self._db.write(partial(rows.put, who=who, memory=memory), lock=owner_lock(*who))
         self.forget()
 
     def forget(self) -> None:

@@ -33,6 +33,7 @@ from memory.stores.sql import scopes, turn_writer
 from memory.stores.sql.application_tables import keep_beside
 from memory.stores.sql.blocks import BlockSet
 from memory.stores.sql.jobs import QueuedJob
+from memory.stores.sql.write_lock import owner_lock
 
 # for the answer, before it goes to the recovery log; limited by the turn's patience
 WRITE_SECONDS = 0.8
@@ -140,11 +141,14 @@ class TurnRecorder:
         """
         self._over = True
         turn, scope_id = self._turn, self._turn.progress.scope_id
+        scope = turn.ask.scope
         try:
             if turn.progress.opened and scope_id is not None and not turn.identity.adopted:
                 dropping = asyncio.ensure_future(
                     turn.services.db.write(
-                        lambda conn: turn_writer.drop_turn(conn, scope_id, turn.identity.node_id)
+                        lambda conn: turn_writer.drop_turn(conn, scope_id, turn.identity.node_id),
+                        # it may remove the scope, which the unnamed share
+                        lock=owner_lock(scope.tenant, scope.user),
                     )
                 )
                 dropping.add_done_callback(lambda task: task.cancelled() or task.exception())

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from memory.context.compaction import COMPACTION
 from memory.context.fitted import SentPrompt
+from memory.context.tokens import PromptReport
 from memory.conversation.history import Span
 from memory.conversation.messages import Json
 from memory.session.composer import Composer, Prompt
@@ -13,7 +14,7 @@ from memory.session.context import TurnContext
 from memory.session.recorder import TurnRecorder
 from memory.session.store_deadline import StoreDeadline
 from memory.session.tool_runner import ToolRunner
-from memory.session.trace import ExplainTrace
+from memory.session.trace import ExplainTrace, ObservedCall
 from memory.session.turn_record import TurnOutcome
 from memory.stores.sql.turn_reader import ConversationState
 from memory.tools import ToolCall
@@ -26,7 +27,10 @@ async def begin_session(turn: TurnContext) -> Session:
 
 
 class Session:
-    """One request's view of the memory. prompt: what to send now."""
+    """One request's view of the memory.
+
+    prompt: what to send now. refused_tokens: of the newest prompt that was refused for its length.
+    """
 
     def __init__(self, turn: TurnContext, composer: Composer, prompt: Prompt) -> None:
         self.prompt = prompt
@@ -35,6 +39,7 @@ class Session:
         self._tools = ToolRunner(turn, prompt.seen)
         self._recorder = TurnRecorder(turn)
         self._sent: SentPrompt | None = None
+        self.refused_tokens = 0
 
     @property
     def trace(self) -> ExplainTrace:
@@ -75,6 +80,14 @@ class Session:
     def injected_tokens(self) -> int:
         return self.prompt.injected_tokens
 
+    def observed_calls(self) -> list[ObservedCall]:
+        """Return the memory tools that ran, and automatic recall if it searched."""
+        trace = self.trace
+        found = [ObservedCall.of(c["name"], c["result"], c["ms"]) for c in trace.tools]
+        if (ms := trace.timings.get("recall")) is not None:
+            found.append(ObservedCall.of_recall(self.prompt.recall, ms))
+        return found
+
     @property
     def can_defer_opening(self) -> bool:
         return self._recorder.can_defer_opening
@@ -88,6 +101,7 @@ class Session:
         if not self._turn.injects:
             return False  # a summary would have to be placed
         self.prompt = self._composer.recount(self.prompt, told)
+        self.refused_tokens = self.prompt.fitted.tokens
         smaller = await self._composer.compact_harder(self.prompt, attempt, told)
         if smaller is None:
             return False
@@ -107,9 +121,14 @@ class Session:
         """Keep what was sent in this turn, so that the next one can reuse it."""
         self._sent = self.prompt.sent_to(target, pieces, self._turn.ask.tokenizer) or self._sent
 
-    def calibrate_token_counter(self, usage: Json | None) -> None:
-        """Correct the token estimate by what the upstream counted."""
-        self._composer.calibrate(self.prompt, usage)
+    async def calibrate_token_counter(self, usage: Json | None) -> PromptReport | None:
+        """Correct the token estimate by what the upstream counted; return that."""
+        sent, before = self._sent, self.prompt.previous
+        same = sent is not None and before is not None and sent.by == before.by
+        report = await self._composer.calibrate(self.prompt, usage, before if same else None)
+        if report is not None and sent is not None:
+            sent.reported = report.reported
+        return report
 
     async def run(self, calls: Sequence[ToolCall], reply: Json) -> list[str]:
         """Run one round's calls; see `ToolRunner.run`."""

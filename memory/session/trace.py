@@ -9,8 +9,40 @@ from typing import Any
 
 from memory.context.epoch import PlacementPlan
 from memory.conversation.messages import Json
+from memory.core.tool_definitions import SEARCHES
 
 MAX_USAGE_MEMBERS = 64  # of one object that are kept: upstreams tell a dozen
+RECALL = "automatic_recall"  # stands for the name of a tool where monitors list searches
+NOTHING_FOUND, FAILED = "Nothing found in ", "Error: "  # what a tool's result begins with then
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedCall:
+    """A memory tool that ran, as monitors see it.
+
+    outcome: `ok`, `empty` (a search without a hit) or `error`.
+    """
+
+    name: str
+    outcome: str
+    milliseconds: float
+    searches: bool
+
+    @classmethod
+    def of(cls, name: str, result: str, milliseconds: float) -> ObservedCall:
+        outcome = (
+            "error"
+            if result.startswith(FAILED)
+            else "empty"
+            if result.startswith(NOTHING_FOUND)
+            else "ok"
+        )
+        return cls(name, outcome, milliseconds, name in SEARCHES)
+
+    @classmethod
+    def of_recall(cls, text: str, milliseconds: float) -> ObservedCall:
+        """Return the automatic search. text: what it added to the request."""
+        return cls(RECALL, "ok" if text else "empty", milliseconds, searches=True)
 
 
 @dataclass(slots=True)
@@ -29,6 +61,22 @@ class InjectedTokens:
     history: int
 
 
+@dataclass(frozen=True, slots=True)
+class TokenCounts:
+    """The tokens of a request.
+
+    injected: of what was added. prompt: of the whole request if it was counted, else an estimate
+    of the client's own part. system: of the client's system messages. window: of the model, None
+    where it is unknown.
+    """
+
+    injected: int
+    prompt: int
+    counted: bool
+    system: int
+    window: int | None
+
+
 @dataclass(slots=True)
 class ExplainTrace:
     """Collects the content of the record while the turn runs.
@@ -42,11 +90,8 @@ class ExplainTrace:
     rounds: list[Any] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def to_json(self, plan: PlacementPlan, put: InjectedTokens, injected: int, prompt: int) -> Json:
-        """Return the record's members.
-
-        injected, prompt: tokens of what was added, and of the whole request.
-        """
+    def to_json(self, plan: PlacementPlan, put: InjectedTokens, counts: TokenCounts) -> Json:
+        """Return the record's members."""
         return {
             "epoch": {"id": plan.epoch.id, "began": plan.reason or None},
             "injected": {
@@ -64,8 +109,11 @@ class ExplainTrace:
             "timings_ms": self.timings,
             "remarks": self.notes,
             "tokens": {
-                "injected": injected,
-                "prompt_estimate": prompt,
+                "injected": counts.injected,
+                "prompt_estimate": counts.prompt,
+                "counted": counts.counted,
+                "system": counts.system,
+                "window": counts.window,
                 "rounds": [_beginning(told) for told in self.rounds],
             },
         }

@@ -8,10 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from memory.context.epoch import PreviousTurn, new_node
 from memory.context.fitted import SentPrompt
-from memory.conversation.history import build_server_history
+from memory.conversation.history import build_server_history, count_leading_system
 from memory.conversation.matching import NOTHING, TurnNode, complete_node
 from memory.conversation.messages import Json, collapse_whitespace, text_of
 from memory.core.blocks import Block, without_spans
@@ -20,12 +21,13 @@ from memory.ids import new_key
 from memory.session.composer import Prompt
 from memory.session.context import TurnContext
 from memory.session.conversation_cache import named_conversation_key
-from memory.session.trace import InjectedTokens
+from memory.session.trace import InjectedTokens, TokenCounts
 from memory.stores.sql.messages import contents_of
 from memory.stores.sql.turn_reader import ConversationState, Snapshot
 from memory.stores.sql.turn_writer import PendingTurn, TurnRecord
 
 BYTES_A_TOKEN = 4  # a rough estimate, if nothing was counted
+COUNTED_CHARACTERS = 20_000  # of a system message; a longer one is estimated
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +162,42 @@ def explain_record(turn: TurnContext, prompt: Prompt, more: Mapping[str, object]
         "decisions": {
             name: {"on": found.on, "why": found.why} for name, found in ask.decisions.items()
         },
-        **turn.progress.trace.to_json(prompt.plan, injected, prompt.injected_tokens, tokens),
+        **turn.progress.trace.to_json(
+            prompt.plan,
+            injected,
+            TokenCounts(
+                prompt.injected_tokens,
+                tokens,
+                prompt.fitted.tokens > 0,
+                _system_tokens(turn, prompt),
+                ask.window,
+            ),
+        ),
         **more,
     }
+
+
+def _system_tokens(turn: TurnContext, prompt: Prompt) -> int:
+    """Count the client's leading system messages, as far as they are plain text of usual size.
+
+    Once for each text: to look at it again would decode a message in every turn.
+    """
+    counts, digest = turn.services.counter.counts, prompt.messages.after.system
+    if not digest:
+        return 0
+    key = hash((b"system", digest))
+    if (known := counts.get(key)) is None:
+        counts.put(key, known := _count_system(turn, prompt))
+    return known
+
+
+def _count_system(turn: TurnContext, prompt: Prompt) -> int:
+    leading = islice(prompt.messages, count_leading_system(prompt.messages))
+    texts = [m["content"] for m in leading if isinstance(m.get("content"), str)]
+    return sum(
+        turn.services.counter.text(x) if len(x) <= COUNTED_CHARACTERS else len(x) // BYTES_A_TOKEN
+        for x in texts
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +229,14 @@ def next_snapshot(
     left = ConversationState(
         line.id, line.name, line.explicit, line.resent or record.resent, recorded.head
     )
+    if record.versions is not None:
+        left.version = record.versions[1]
     found = Snapshot(
         snapshot.owner,
         turn.progress.scope_id,
         NOTHING,
         edits=snapshot.edits,
+        version=snapshot.version,
         blocks=recorded.blocks,
         defaults=snapshot.defaults,
         past=PreviousTurn(node, -1, plan.epoch, carriers),
@@ -225,4 +263,17 @@ def _continues_simply(turn: TurnContext, recorded: RecordedTurn) -> bool:
         and not overtaken
         and not turn.identity.adopted
         and bool(node.epoch)
+        and _is_alone(turn, recorded.record)
     )
+
+
+def _is_alone(turn: TurnContext, record: TurnRecord) -> bool:
+    """Tell whether nobody else wrote what is kept since this turn began, where others may.
+
+    What its own tools wrote is read again, as others may have written beside them.
+    """
+    if record.versions is None:
+        return True
+    own = 1 + turn.progress.opened
+    found = (turn.snapshot.version, turn.identity.conversation.version + own)
+    return not turn.attempt.edited and record.versions == found

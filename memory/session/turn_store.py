@@ -20,6 +20,7 @@ from memory.stores.sql.database import Database
 from memory.stores.sql.message_pieces import LargeBody
 from memory.stores.sql.scopes import ScopeOwner
 from memory.stores.sql.turn_writer import TurnRecord
+from memory.stores.sql.write_lock import EVERYTHING, WriteLock, owner_lock
 
 T = TypeVar("T")
 log = logging.getLogger("mnemogate")
@@ -47,13 +48,14 @@ class TurnStore:
     """The writes of one turn.
 
     owner: whose memory. patience: what it may wait for that, in all. heavy: it takes long to look
-    at, and to write.
+    at, and to write. lock: what its writes keep others from.
     """
 
     db: Database
     spill_file: RecoveryLog
     owner: ScopeOwner
     patience: StoreDeadline
+    lock: WriteLock = EVERYTHING
     heavy: bool = False
 
     async def look(self, work: Callable[..., T], *args: object) -> T:
@@ -88,15 +90,17 @@ class TurnStore:
 
     async def _write(self, work: Callable[[Connection], T], large: Sequence[LargeBody]) -> T:
         if not large:
-            return await self.db.write(work, small=not self.heavy)
+            return await self.db.write(work, small=not self.heavy, lock=self.lock)
         try:
             scope = partial(scopes.get_or_create, owner=self.owner)
-            await message_pieces.write(self.db, scope, large)
-            return await self.db.write(work)
+            await message_pieces.write(self.db, scope, large, self.lock)
+            return await self.db.write(work, lock=self.lock)
         except BaseException:
-            # behind the row, should it be under way after all
+            # Behind the row, should it be under way after all. It may remove the scope, which the
+            # unnamed of a tenant share.
             drop = partial(turn_writer.drop_pieces, owner=self.owner, bodies=large)
-            dropping = asyncio.ensure_future(self.db.write(drop))
+            lock = owner_lock(self.owner.scope.tenant, self.owner.scope.user)
+            dropping = asyncio.ensure_future(self.db.write(drop, lock=lock))
             dropping.add_done_callback(lambda task: task.cancelled() or task.exception())
             raise
 

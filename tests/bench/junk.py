@@ -23,6 +23,7 @@ from memory.retrieval.auto_recall import AlreadyThere, recall_query, relevant, r
 from memory.stores.sql import schema as t
 from tests.bench.layout import bill, flat
 from tests.bench.retrieval import locomo
+from tests.bench.retrieval.metrics import ADVERSARIAL
 from tests.bench.retrieval.stored import Store, Stored
 from tests.bench.small_talk import LINES
 from tests.conftest import Live, running
@@ -191,16 +192,15 @@ def _gateway(url: str, config: dict[str, Any]) -> Any:
 
 async def gate() -> dict[str, float]:
     """What the gate of recall keeps of LoCoMo's evidence, and how much small talk it lets pass."""
-    metrics = locomo.metrics()
-    if metrics is None or not locomo.DATA.exists():
+    if (data := locomo.present()) is None:
         return {}
     found: list[tuple[int, int]] = []
     passed: set[str] = set()
     async with Store() as store:
-        for conv in metrics.load(str(locomo.DATA)):
-            user = await store.user(conv.id, locomo.utterances(conv))
-            for question, category, evidence in conv.qa:
-                if category != 5:
+        for dialogue in locomo.load(data):
+            user = await store.user(dialogue.id, dialogue.found)
+            for question, category, evidence in dialogue.questions:
+                if category != ADVERSARIAL:
                     best = set((await user.search(question, 5))[:5]) & set(evidence)
                     shown = await _recalled(user, question)
                     found.append((len(best), sum(e in shown for e in best)))
@@ -216,9 +216,9 @@ async def gate() -> dict[str, float]:
 
 async def _recalled(user: Stored, text: str) -> list[str]:
     """The ids of what recall adds to a message."""
-    if not (query := recall_query(text)):
+    if (query := recall_query(text)) is None:
         return []
-    hits = await relevant(user.memory.retrieval, user.scope_id, query, None)
+    hits = relevant(await user.memory.retrieval.recall(user.scope_id, query, None))
     keys = render_recall(hits, AlreadyThere(), "t", TokenCounter()).keys
     return [i for h in hits if h["id"] in keys for i in user.ids_of(h)]
 

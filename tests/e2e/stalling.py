@@ -27,7 +27,7 @@ class Stalling:
         self.embed_scope = retrieval.embed_scope
         self.application_tables = [UsageTables(lambda *_: None)]  # as the gateway registers
 
-    async def read(self, work):
+    async def read(self, work, **how):
         return await self.db.read(work)
 
     async def write(self, work, **how):

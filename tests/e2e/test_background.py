@@ -53,7 +53,9 @@ async def never(job):
 async def rows(live, table):
     await live.gateway.memory.wait_until_ready()
     return await live.gateway.memory.db.read(
-        lambda conn: [dict(r._mapping) for r in conn.execute(select(table))]
+        lambda conn: [
+            dict(r._mapping) for r in conn.execute(select(table).order_by(*table.primary_key))
+        ]
     )
 
 

@@ -230,6 +230,9 @@ async def test_what_a_user_wants_forgotten_is_set_aside_at_once(data):
         assert [c for c, _, _ in await kept(live)] == ["The user's address is 12 Elm Street"]
         await Chat(live).say(wish)  # a conversation of its own, of a single turn
         assert [by for _, _, by in await kept(live)] == ["extraction"]
+        await Chat(live).say("What is my address on Elm?")
+        shown = json.dumps(up.bodies[-1]["messages"])
+        assert "12 Elm" not in shown  # neither as a fact nor as the message that told it
 
 
 async def test_turns_are_read_six_at_a_time_or_when_the_user_is_idle_and_never_twice(data):
@@ -352,3 +355,16 @@ async def test_an_answer_that_is_no_json_is_asked_for_thrice_and_then_shown(data
         assert len(asked(up)) == 3
         assert await kept(live) == []
         assert not [n for n in await rows(live, t.nodes) if n["unread"]]
+
+
+@pytest.mark.parametrize("policy", ["read", "off"])
+async def test_what_waits_is_not_read_once_the_user_no_longer_wants_it(data, policy):
+    script = proposing([fact("Likes tea.", "I like tea.", type="preference")])
+    async with Model(script) as up, running(up.url, data, CALM) as live:
+        await talk(live, "I like tea.")
+        token = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
+        put = await live.memory("PUT", "/users/ada/policy", headers=token, json={"memory": policy})
+        assert put.status_code == 200
+        await due(live, t.jobs.c.kind == "extract")
+        assert asked(up) == []
+        assert not await human(live)

@@ -14,6 +14,7 @@ from sqlalchemy import text as sql
 from memory.scope import Scope
 from memory.stores.sql import message_pieces, rename_owner
 from memory.stores.sql import schema as t
+from memory.stores.sql.write_lock import NOTHING
 from tests.conftest import running
 from tests.e2e.test_background import rows
 from tests.models import Model, call, calls
@@ -165,7 +166,7 @@ async def test_pieces_that_no_message_came_to_name_leave_by_age(tmp_path):
         await live.chat([IMAGE], user="ada")
         db, kept = live.gateway.memory.db, await pieces(live)
         lost = message_pieces.LargeBody(kept[0]["body"] + 1, "x" * PIECE * 3)
-        await message_pieces.write(db, lambda conn: kept[0]["scope_id"], [lost])
+        await message_pieces.write(db, lambda conn: kept[0]["scope_id"], [lost], NOTHING)
         for age, left in ((0.0, 3), (2 * message_pieces.ORPHAN_SECONDS, 0)):
             now = time.time() + age
             while await db.write(lambda conn, now=now: message_pieces.expire_orphans(conn, now)):

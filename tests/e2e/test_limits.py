@@ -341,7 +341,7 @@ async def test_four_processes_that_share_a_redis_admit_ten_of_a_hundred(tmp_path
                     )
                 )
             assert Counter(a.status_code for a in answers) == {200: 10, 429: 90}
-            assert len(up.requests) == 10
+            assert len(up.bodies) == 10
             for process, _ in started:
                 assert "sentinel-pw" not in process.said
 

@@ -5,12 +5,14 @@ that was changed meanwhile.
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
 from memory.stores.sql import turn_reader
 from memory.stores.sql.database import Database
 from tests.conftest import running
+from tests.e2e.test_background import settled
 from tests.models import Model, call, calls, text
 
 
@@ -119,9 +121,9 @@ async def test_a_line_that_a_write_overtakes_while_the_store_is_asked_whose_it_i
     waits = []
     read = Database.read
 
-    async def overtaken(self, work, deadline=None, *, small=False):
-        found = await read(self, work, deadline, small=small)
-        if waits and "only" in work.__code__.co_names:
+    async def overtaken(self, work, deadline=None, **options):
+        found = await read(self, work, deadline, **options)
+        if waits and getattr(work, "func", None) is turn_reader.only_node:
             await waits.pop()
         return found
 
@@ -253,3 +255,27 @@ async def test_what_was_taken_out_from_outside_while_a_turn_edits_too_is_never_s
         await talk.say("and now")
         assert "\ncoffee\nmilk\n</human>" in up.bodies[-1]["messages"][0]["content"]
         assert "tea</human>" not in shown(up)
+
+
+async def test_a_fact_that_a_job_gathers_is_told_next_and_costs_nobody_else_a_read(data, reads):
+    def gathering(seen, wire):
+        if not str(seen.json["messages"][0]["content"]).startswith("You keep the long-term"):
+            return text("so be it")
+        found = {"op": "add", "text": "Likes kumquats.", "quote": "I like kumquats."}
+        return json.dumps({"operations": [{**found, "type": "preference"}]})
+
+    config = {"memory.extract": "always", "memory.extraction.every_turns": 2}
+    async with Model(gathering) as up, running(up.url, data, config) as live:
+        ada, bob = Talk(live), Talk(live, "bob")
+        await ada.say("good morning")
+        await asyncio.sleep(0.2)  # the chores of the start
+        await bob.say("good morning")
+        await ada.say("I like kumquats.")
+        await ada.say("What can you tell me of trees?")
+        await settled(live)
+        reads.clear()
+        await bob.say("good evening")
+        assert not reads
+        await ada.say("And now?")
+        assert len(reads) == 1
+        assert "Likes kumquats." in shown(up)

@@ -102,7 +102,7 @@ async def test_a_store_that_answers_nothing_is_left_alone_for_a_while(data, monk
         await live.chat("hello", user="ada")
         calls_made = 0
 
-        async def stuck(self, work, deadline=None, *, small=False):
+        async def stuck(self, work, deadline=None, **how):
             nonlocal calls_made
             calls_made += 1
             raise StoreUnavailable("stuck")

@@ -13,6 +13,7 @@ from gateway.errors import Forbidden, RateLimited, Unavailable, UpstreamRefused
 from gateway.http.asgi import ClientLeft
 from gateway.limits.limiter import KeyQuota
 from gateway.routing.caller import Caller
+from gateway.telemetry.metrics import Metrics
 from gateway.usage.log import UsageRecord
 from gateway.usage.meter import Meter
 from gateway.wire.sse import SseFramer
@@ -63,7 +64,7 @@ async def account():
         caller=Caller(),
     )
     record = UsageRecord("req_1", 0.0, "acme", "ada", "app", "m", "", "/x", "full", 0.0, 0)
-    return RequestAccount(forward, record, 0.0, Limits(), Log(), KeyQuota("app", rpm=1))
+    return RequestAccount(forward, record, 0.0, Limits(), Log(), KeyQuota("app", rpm=1), Metrics())
 
 
 def unlimited(account):

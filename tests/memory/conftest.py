@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from memory.stores.sql.database import Database
+from tests import stores
 
 
 @pytest.fixture
 async def db(tmp_path):
-    out = Database(f"sqlite+aiosqlite:///{tmp_path}/a.db")
+    out = stores.database(tmp_path / "a.db")
     await out.open()
     yield out
     await out.close()

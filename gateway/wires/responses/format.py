@@ -26,14 +26,17 @@ from gateway.wires.base import (
     TargetFacts,
 )
 from gateway.wires.native import HiddenParts, NativeView, flat_tools, place
-from gateway.wires.responses.items import SYSTEM, transcript_of
+from gateway.wires.responses.items import SYSTEM, assistant_message, transcript_of
 from gateway.wires.responses.reply import Echo, ResponsesMask
 from gateway.wires.round_result import RoundResult
 from memory import Messages, ToolCall
+from memory.context.tokens import estimate
+from memory.conversation.messages import text_of
 from memory.core.tool_definitions import client_names
 
 ENCRYPTED = "reasoning.encrypted_content"
 FREE_CHOICES = (None, "auto")
+LEAST_OUTPUT = 16  # tokens: the API takes no lower limit
 
 
 class ResponsesFormat:
@@ -77,6 +80,8 @@ class ResponsesFormat:
         _put_core(body, items, parts.prompt.core)
         if isinstance(hidden, HiddenItems) and hidden.messages:
             items = hidden.go_on(body, items, target)
+            if type(most := body.get("max_output_tokens")) is int:
+                body["max_output_tokens"] = max(most - hidden.spent, min(most, LEAST_OUTPUT))
         if items != input_items(parts.body) or not isinstance(parts.body.get("input"), str):
             body["input"] = items
         return body
@@ -109,8 +114,10 @@ class ResponsesFormat:
     def mask(
         self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool, view: Any
     ) -> ResponsesMask:
-        chained = view.chained if isinstance(view, NativeView) else ""
-        injected = injected or bool(chained)
+        chained, stored = "", False
+        if isinstance(view, NativeView):
+            chained, stored = view.chained, view.stored
+        injected = injected or bool(chained) or stored
         echo = Echo(
             frozenset(owned),
             body.get("instructions"),
@@ -118,6 +125,7 @@ class ResponsesFormat:
             injected and _needs_encrypted(body),
             body.get("include"),
             injected,
+            stored,
         )
         return ResponsesMask(owned, alias, echo)
 
@@ -141,10 +149,12 @@ RESPONSES = ResponsesFormat()
 class HiddenItems(HiddenParts):
     """The items that the client does not see, with the reasoning before them.
 
-    whole: the provider does not go on from its own state, although it said that it keeps it.
+    whole: the provider does not go on from its own state, although it said that it keeps it. spent:
+    tokens of what the client was shown so far.
     """
 
     whole: bool = False
+    spent: int = 0
 
     def send_whole(self) -> bool:
         """Send all items from now on, once the provider has refused to go on from its state."""
@@ -164,6 +174,7 @@ class HiddenItems(HiddenParts):
         ]
         self.messages += [*result.reply["output"], *self.last]
         self.reply, self.by = result.reply, by
+        self.spent += _shown_tokens(result)
 
     def record_last(self, result: RoundResult, by: str) -> None:
         """Record the last round after the others; calls of ours in it were not run."""
@@ -182,6 +193,22 @@ class HiddenItems(HiddenParts):
             return self.last
         hidden = for_target(self.messages, self.by, target)
         return [*items, *(_readable(hidden) if self.whole else hidden)]
+
+
+def _shown_tokens(result: RoundResult) -> int:
+    """Return the output tokens of a round, without those of calls that the client does not see.
+
+    So what several rounds show stays within the client's `max_output_tokens`, and our calls cost
+    the answer nothing of it.
+    """
+    ours = sum(estimate(str(c.get("arguments") or "")) + estimate(c["name"]) for c in result.ours)
+    usage = result.usage or {}
+    details = usage.get("output_tokens_details")
+    thought = details.get("reasoning_tokens") if isinstance(details, dict) else 0
+    ours += thought if result.ours and type(thought) is int else 0  # it led to our call
+    told = usage.get("output_tokens")
+    text = estimate(text_of(assistant_message(result.reply["output"])))
+    return max(told - ours, text) if type(told) is int else text
 
 
 def _readable(items: Sequence[Json]) -> list[Json]:

@@ -45,7 +45,8 @@ class Echo:
 
     owned: names of tools of ours. instructions: the client's, None for none. chained: the
     client's `previous_response_id`. hides_reasoning: the client did not ask for encrypted
-    reasoning, which we did. changed: the request that went upstream is not the client's own.
+    reasoning, which we did. stored: the response is kept here, which the provider does not know.
+    changed: the request that went upstream is not the client's own.
     """
 
     owned: frozenset[str]
@@ -54,6 +55,7 @@ class Echo:
     hides_reasoning: bool = False
     include: Any = None
     changed: bool = False
+    stored: bool = False
 
     def restore(self, response: Json) -> Json:
         """Return a response with the client's own values; the same where there is none of ours."""
@@ -64,6 +66,8 @@ class Echo:
             out["instructions"] = self.instructions
         if "previous_response_id" in out:
             out["previous_response_id"] = self.chained
+        if self.stored:
+            out["store"] = True
         if "include" in out:
             out["include"] = self.include
         if isinstance(tools := out.get("tools"), list):

@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 from sqlalchemy import Connection
 
+from memory.stores.sql.scopes import UserName
+
 
 class ApplicationTables(Protocol):
     """Tables of the application, which knows what erasure and expiry mean for them.
@@ -33,6 +35,16 @@ class ApplicationTables(Protocol):
 
     def forget(self, conn: Connection, tenant: str, user: str) -> None:
         """Remove a user from the remaining rows, in the transaction that makes it irrevocable."""
+        ...
+
+    def forget_conversations(
+        self, conn: Connection, tenant: str, user: str | None, names: Sequence[str]
+    ) -> None:
+        """Remove what belongs to conversations, in the transaction that deletes them."""
+        ...
+
+    def rename(self, conn: Connection, source: UserName, target: UserName) -> None:
+        """Give a user's rows to another name, in the transaction that moves the memory."""
         ...
 
     def expire(self, conn: Connection, now: float) -> int:

@@ -13,6 +13,8 @@ from typing import Protocol, TypeVar
 
 from sqlalchemy import Connection
 
+from memory.stores.sql.write_lock import EVERYTHING, WriteLock
+
 T = TypeVar("T")
 ROWS = 200
 BATCH_SECONDS = 0.04
@@ -35,25 +37,35 @@ class WriterShare:
 class BatchedWork(Protocol):
     """Where pieces are written; see `database.Database`."""
 
-    async def write(self, work: Callable[[Connection], T], *, piece: bool = False) -> T: ...
+    async def write(
+        self, work: Callable[[Connection], T], *, piece: bool = False, lock: WriteLock = EVERYTHING
+    ) -> T: ...
 
 
 async def write_batches(
-    db: BatchedWork, piece: Callable[[Connection, WriterShare], T | None]
+    db: BatchedWork,
+    piece: Callable[[Connection, WriterShare], T | None],
+    lock: WriteLock = EVERYTHING,
 ) -> Sequence[T]:
     """Write pieces until one returns None; return their results.
 
+    lock: see `write_lock`, for each piece.
     Raises what a piece raised; earlier ones stay written.
     """
     found: list[T] = []
-    while (one := await db.write(lambda conn: piece(conn, WriterShare()), piece=True)) is not None:
+    while (
+        one := await db.write(lambda conn: piece(conn, WriterShare()), piece=True, lock=lock)
+    ) is not None:
         found.append(one)
         await asyncio.sleep(0)
     return found
 
 
 async def run_generator(
-    db: BatchedWork, steps: Iterator[int], opening: Callable[[Connection], None]
+    db: BatchedWork,
+    steps: Iterator[int],
+    opening: Callable[[Connection], None],
+    lock: WriteLock = EVERYTHING,
 ) -> None:
     """Write the work of a generator, which yields the number of rows after each step.
 
@@ -65,7 +77,7 @@ async def run_generator(
         opening(conn)
         return True if any(share.count_row(rows) for rows in steps) else None
 
-    await write_batches(db, piece)
+    await write_batches(db, piece, lock)
 
 
 class QuickRead:

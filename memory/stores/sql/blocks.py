@@ -15,6 +15,7 @@ from memory.core.blocks import Block, rewrite_value
 from memory.errors import Conflict, NotFound, UnknownBlock
 from memory.ids import new_id
 from memory.stores.sql import schema as t
+from memory.stores.sql import scopes
 from memory.stores.sql.statements import execute
 
 b, v = t.blocks.c, t.block_versions.c
@@ -94,9 +95,9 @@ def _operators(block: Block, defaults: Mapping[str, Block]) -> Block:
 
 def _row(conn: Connection, shelf: BlockSet, label: str) -> Row[Any] | None:
     return conn.execute(
-        select(t.blocks)
-        .where(b.scope_id == shelf.scope_id, b.branch == shelf.branch, b.label == label)
-        .with_for_update()
+        select(t.blocks).where(
+            b.scope_id == shelf.scope_id, b.branch == shelf.branch, b.label == label
+        )
     ).first()
 
 
@@ -180,6 +181,7 @@ def _write(
             raise Conflict(
                 f"the block {kept.label!r} changed meanwhile: read it again and repeat the edit"
             )
+    scopes.raise_version(conn, shelf.scope_id or 0)
     of = {"scope_id": shelf.scope_id, "block_id": ident, "version": version, "created_at": now}
     _add_version(conn, change, source, of)
     return replace(after, version=version, id=ident, updated_at=now) if after else None

@@ -18,21 +18,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, insert, inspect, select
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
-from memory.errors import NotUpgraded, StoreUnavailable
+from memory.errors import NotUpgraded, RowRefused, StoreUnavailable
 from memory.stores.sql import schema
 from memory.stores.sql.application_tables import ApplicationTables
+from memory.stores.sql.fts import INDEX_CHARACTERS, LIMIT_OPTION, IndexLimit
 from memory.stores.sql.sqlite import SqliteThreads
+from memory.stores.sql.write_lock import EVERYTHING, WriteLock
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
+POOL = 8  # connections to a server
 GROUP = 64  # writes that share a commit
 BUSY_SECONDS = 0.01  # how late a busy process may notice a deadline
 VERSION_SECONDS = 0.02  # how long another process's write may go unnoticed
@@ -53,12 +59,17 @@ class Connections(Protocol):
     """
 
     pause: asyncio.Future[None] | None
+    parallel: bool  # writes run side by side, each in its own transaction (`write_one`)
 
     async def open(self) -> None: ...
 
-    async def read(self, work: Work[T]) -> T: ...
+    async def read(self, work: Work[T], *, single: bool = False) -> T: ...
 
     async def write(self, works: Sequence[Work[Any]]) -> list[Any]: ...
+
+    async def write_one(
+        self, work: Work[T], lock: WriteLock, *, once: bool, wanted: Callable[[], bool]
+    ) -> T: ...
 
     def at_once(self, works: Sequence[Work[Any]], *, reading: bool = False) -> list[Any] | None:
         """Run small writes, or reads, at once in one transaction; None if they must wait."""
@@ -77,60 +88,34 @@ class Connections(Protocol):
 CLOSE_SECONDS = 2.0  # by then, callers have given up or used the recovery log
 
 
-class Engine:
-    """Connections over SQLAlchemy's asynchronous engine, for servers with asynchronous drivers.
-
-    It imports the ORM, 10 MiB and 50 ms of start-up time, so it is only loaded for them.
-    """
-
-    pause: asyncio.Future[None] | None = None
-
-    def __init__(self, url: str) -> None:
-        from sqlalchemy.ext.asyncio import create_async_engine
-
-        self._engine = create_async_engine(url, pool_size=8, max_overflow=8, hide_parameters=True)
-
-    async def open(self) -> None:
-        return
-
-    async def read(self, work: Work[T]) -> T:
-        async with self._engine.connect() as conn:
-            return await conn.run_sync(work)
-
-    async def write(self, works: Sequence[Work[Any]]) -> list[Any]:
-        async with self._engine.begin() as conn:
-            return await conn.run_sync(lambda c: [work(c) for work in works])
-
-    def at_once(self, works: Sequence[Work[Any]], *, reading: bool = False) -> list[Any] | None:
-        return None
-
-    def version(self) -> int | None:
-        return None
-
-    async def close(self) -> None:
-        await self._engine.dispose()
-
-
 class Database:
     """The database of a memory. Opens on `open()`.
 
     url: `sqlite+aiosqlite:///file.db` or `postgresql+asyncpg://...`. synchronous: SQLite's, NORMAL
-    or FULL. application_tables: tables of the application; it registers them, and is told of
-    erasures and expiry.
+    or FULL. index_characters: of one message that are indexed. secret: the server's, which on
+    Postgres keys the search index and is checked. pool: connections to Postgres at most.
+    application_tables: tables of the application; it registers them, and is told of erasures and
+    expiry.
     """
 
-    def __init__(self, url: str, synchronous: str = "NORMAL") -> None:
+    def __init__(
+        self,
+        url: str,
+        synchronous: str = "NORMAL",
+        index_characters: int = INDEX_CHARACTERS,
+        secret: bytes = b"",
+        pool: int = POOL,
+    ) -> None:
         if synchronous not in ("NORMAL", "FULL"):
             raise ValueError(f"storage.synchronous is {synchronous!r}: use NORMAL or FULL")
         self.url = url
-        parsed = make_url(url)
-        lite = parsed.get_backend_name() == "sqlite"
-        self._connections: Connections = (
-            SqliteThreads(parsed.database or ":memory:", synchronous) if lite else Engine(url)
-        )
+        self.index_limit = IndexLimit(index_characters)
+        options = {LIMIT_OPTION: self.index_limit}
+        self._connections = _connections(url, synchronous, options, (secret, pool))
+        self._secret = secret
         self._queue: asyncio.Queue[WaitingWork] = asyncio.Queue()
         self._writer: asyncio.Task[None] | None = None
-        self._reads: set[asyncio.Task[Any]] = set()
+        self._running: set[asyncio.Task[Any]] = set()  # reads, and writes side by side
         self._next: WaitingWork | None = (
             None  # taken from the queue, but not part of the previous group
         )
@@ -141,6 +126,11 @@ class Database:
         self._looked = -VERSION_SECONDS  # when the connections were last checked
         self._seen: int | None = None
         self.application_tables: list[ApplicationTables] = []
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others may write without `version` telling: what is kept has to be compared."""
+        return self._connections.parallel
 
     @property
     def version(self) -> tuple[int, int] | None:
@@ -160,11 +150,12 @@ class Database:
         """
         try:
             await self._connections.open()
-            await self._connections.write([_prepare])
+            await self._connections.write([partial(_prepare, secret=self._secret)])
         except NotUpgraded:
             await self._connections.close()
             raise
         except (SQLAlchemyError, OSError) as e:
+            await self._connections.close()
             raise StoreUnavailable(
                 f"the database {make_url(self.url).render_as_string()} cannot be opened: {e}"
             ) from e
@@ -184,8 +175,8 @@ class Database:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._writer
             self._give_up()
-        if self._reads:
-            await asyncio.wait(self._reads, timeout=CLOSE_SECONDS / 2)
+        if self._running:
+            await asyncio.wait(self._running, timeout=CLOSE_SECONDS / 2)
         await self._connections.close()
 
     def _give_up(self) -> None:
@@ -197,18 +188,26 @@ class Database:
             if not one.done.done():
                 one.done.set_exception(StoreUnavailable("the store was closed meanwhile"))
 
-    async def read(self, work: Work[T], deadline: float | None = None, *, small: bool = False) -> T:
+    async def read(
+        self,
+        work: Work[T],
+        deadline: float | None = None,
+        *,
+        small: bool = False,
+        single: bool = False,
+    ) -> T:
         """Run `work` in a read transaction.
 
-        small: reads a few rows by key, so it may run at once on this thread. Raises
-        StoreUnavailable after `deadline` seconds or if the database fails.
+        small: reads a few rows by key, so it may run at once on this thread. single: is one
+        statement, which needs no transaction. Raises StoreUnavailable after `deadline` seconds, or
+        if the database fails.
         """
         if small and (found := self._connections.at_once([work], reading=True)) is not None:
             one: T = found[0]
             return one
-        task = asyncio.ensure_future(self._read_once(work))
-        self._reads.add(task)
-        task.add_done_callback(self._reads.discard)
+        task = asyncio.ensure_future(self._read_once(work, single))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
         begun = time.monotonic()
         done, _ = await asyncio.wait({task}, timeout=deadline)
         if (
@@ -224,23 +223,55 @@ class Database:
             raise StoreUnavailable(f"the store did not answer within {deadline} s")
         return task.result()
 
-    async def _read_once(self, work: Work[T]) -> T:
+    async def _read_once(self, work: Work[T], single: bool) -> T:
         try:
-            return await self._connections.read(work)
+            return await self._connections.read(work, single=single)
         except (SQLAlchemyError, OSError) as e:
             raise StoreUnavailable(f"the store failed: {type(e).__name__}") from e
 
-    async def write(self, work: Work[T], *, small: bool = False, piece: bool = False) -> T:
+    async def write(
+        self,
+        work: Work[T],
+        *,
+        small: bool = False,
+        piece: bool = False,
+        lock: WriteLock = EVERYTHING,
+    ) -> T:
         """Run `work` in a write transaction; it is durable when this returns.
 
         small: writes a few rows, so it may run at once on this thread. `version` does not change by
         it: a caller that caches what it changes must handle that. piece: of long work, after all
-        other writes. Raises what `work` raised, or StoreUnavailable.
+        other writes. lock: see `write_lock`. Raises what `work` raised, or StoreUnavailable.
         """
+        if self._connections.parallel:
+            async with self._pieces if piece else contextlib.nullcontext():
+                return await self._write_beside(work, lock, once=piece)
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         async with self._pieces if piece else contextlib.nullcontext():
             self._wait(WaitingWork(work, done, alone=piece), small)
             return await done
+
+    async def _write_beside(self, work: Work[T], lock: WriteLock, *, once: bool) -> T:
+        """Write beside other writes.
+
+        A caller that is cancelled withdraws what is not committed.
+        """
+        if self._writer is None or self._writer.done():
+            raise StoreUnavailable("the store is not open")
+        waits = True
+        task = asyncio.ensure_future(
+            self._connections.write_one(work, lock, once=once, wanted=lambda: waits)
+        )
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            waits = False
+            task.add_done_callback(lambda t: t.cancelled() or t.exception())
+            raise
+        except (SQLAlchemyError, OSError) as e:
+            raise _as_store_error(e) from e
 
     def _wait(self, one: WaitingWork, small: bool) -> None:
         if self._writer is None or self._writer.done():
@@ -323,17 +354,38 @@ def _unless_taken_back(one: WaitingWork) -> Work[Any]:
 
 
 def _as_store_error(error: Exception) -> Exception:
-    return (
-        StoreUnavailable(f"the store failed: {type(error).__name__}")
-        if isinstance(error, SQLAlchemyError | OSError)
-        else error
+    if not isinstance(error, SQLAlchemyError | OSError):
+        return error
+    # SQLAlchemy tells values that do not fit from an outage by their SQLSTATE alone.
+    state = str(getattr(getattr(error, "orig", None), "sqlstate", None) or "")
+    refused = isinstance(error, DataError | IntegrityError) or state.startswith(("22", "54"))
+    kind = RowRefused if refused else StoreUnavailable
+    return kind(f"the store failed: {type(error).__name__}")
+
+
+def _connections(
+    url: str, synchronous: str, options: Mapping[str, Any], server: tuple[bytes, int]
+) -> Connections:
+    """Return the connections for a URL; the other store's driver is not loaded.
+
+    options: that they carry. server: the secret, and the most connections to a server.
+    """
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        return SqliteThreads(parsed.database or ":memory:", synchronous, options)
+    found: Connections = import_module("memory.stores.sql.postgres").PostgresConnections(
+        url, server, options
     )
+    return found
 
 
-def _prepare(conn: Connection) -> None:
+def _prepare(conn: Connection, secret: bytes) -> None:
     names = set(inspect(conn).get_table_names())
     if "scopes" not in names:
-        schema.metadata.create_all(conn)
+        if conn.dialect.name == "sqlite":
+            schema.metadata.create_all(conn)
+        else:
+            import_module("memory.stores.sql.postgres_schema").create(conn)
         conn.exec_driver_sql(
             "CREATE TABLE IF NOT EXISTS alembic_version (version_num VARCHAR(32) NOT NULL "
             "PRIMARY KEY)"
@@ -341,6 +393,7 @@ def _prepare(conn: Connection) -> None:
         conn.exec_driver_sql(
             f"INSERT INTO alembic_version (version_num) VALUES ('{schema.REVISION}')"
         )
+        _check_secret(conn, secret)
         return
     found = (
         conn.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
@@ -352,8 +405,30 @@ def _prepare(conn: Connection) -> None:
             f"the database is at version {found}, this Mnemogate needs {schema.REVISION}: run "
             "`mnemogate db upgrade`"
         )
-    if lacks := sorted(schema.metadata.tables.keys() - names):
+    wanted = set(schema.metadata.tables)
+    if conn.dialect.name != "sqlite":
+        wanted |= import_module("memory.stores.sql.postgres_schema").metadata.tables.keys()
+    if lacks := sorted(wanted - names):
         raise NotUpgraded(
             f"the database lacks {', '.join(lacks)}: an unreleased version made it. Export its "
             "memory with that version, or move its folder away"
+        )
+    _check_secret(conn, secret)
+
+
+def _check_secret(conn: Connection, secret: bytes) -> None:
+    """Keep the secret's fingerprint in a new database; raise NotUpgraded if it is another's.
+
+    With another secret nothing that is stored would be recognised, nor erased.
+    """
+    if conn.dialect.name == "sqlite":
+        return  # its secret lies beside it
+    mine = hashlib.blake2b(b"fingerprint", key=secret[:64], digest_size=16).hexdigest()
+    m = schema.meta.c
+    if (found := conn.execute(select(m.value).where(m.name == "secret")).scalar()) is None:
+        conn.execute(insert(schema.meta).values(name="secret", value=mine))
+    elif found != mine:
+        raise NotUpgraded(
+            "storage.secret is not the secret that this database was made with: nothing stored "
+            "would be recognised. Set the secret of the other gateways, or use another database"
         )

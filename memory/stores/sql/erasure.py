@@ -13,17 +13,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from memory.ids import new_id
 from memory.stores.sql import conversations as conversation_rows
 from memory.stores.sql import policies, retention
+from memory.stores.sql import schema as t
 from memory.stores.sql import scopes as owners
 from memory.stores.sql.application_tables import ApplicationTables
 from memory.stores.sql.batches import BatchedWork, WriterShare, write_batches
 from memory.stores.sql.conversations import FoundConversation
 from memory.stores.sql.jobs import QueuedJob, enqueue
 from memory.stores.sql.row_removal import RemovedRows, RowsToRemove, wipe
+from memory.stores.sql.write_lock import NOTHING, owner_lock
 
 LEFT = 60.0  # seconds without progress, after which the job takes over
 COUNTED = (
@@ -50,7 +52,7 @@ async def erase(
     others = tuple(others)
     removed: Counter[str] = Counter()
     for tables in others:
-        batches = await write_batches(db, _forget_batch(tables, who))
+        batches = await write_batches(db, _forget_batch(tables, who), owner_lock(*who))
         removed[tables.counted] += sum(batches)
     job = QueuedJob(
         "erase", {"scopes": [], "passages": {}}, dedupe=new_id("erase"), delay=LEFT, again=True
@@ -66,7 +68,7 @@ async def erase(
             enqueue(conn, job)
         return scopes, jobs
 
-    scopes, jobs = await db.write(begin)
+    scopes, jobs = await db.write(begin, lock=owner_lock(*who))
     counts = await wipe_rows(db, [RowsToRemove(scope_id) for scope_id in scopes], job)
     counts["jobs"] += jobs
     more = {name: count for name, count in removed.items() if name}
@@ -81,11 +83,13 @@ def _forget_batch(
 
 
 async def delete_conversation(
-    db: BatchedWork, find: Callable[[Connection], FoundConversation]
+    db: BatchedWork,
+    find: Callable[[Connection], FoundConversation],
+    tables: Sequence[ApplicationTables] = (),
 ) -> FoundConversation:
     """Delete the conversation that `find` returns, with everything derived from it.
 
-    Raises what `find` raises.
+    tables: of the application. Raises what `find` raises.
     """
     job = QueuedJob(
         "erase", {"scopes": [], "passages": {}}, dedupe=new_id("erase"), delay=LEFT, again=True
@@ -94,6 +98,7 @@ async def delete_conversation(
     def begin(conn: Connection) -> FoundConversation:
         found = find(conn)
         owners.touch(conn, found.scope_id, outside=True)
+        _forget_beside(conn, tables, {found.scope_id: [found.key]})
         conversation_rows.remove(conn, found.scope_id, [found.key])
         job.payload["conversations"] = {str(found.scope_id): [found.key]}
         enqueue(conn, job)
@@ -104,17 +109,21 @@ async def delete_conversation(
     return found
 
 
-async def expire_unnamed(db: BatchedWork, before: float) -> int:
+async def expire_unnamed(
+    db: BatchedWork, before: float, tables: Sequence[ApplicationTables] = ()
+) -> int:
     """Delete a batch of unnamed users' conversations that were last used before `before`.
 
-    Returns their number; call again until it is 0.
+    tables: of the application. Returns their number; call again until it is 0.
     """
     job = QueuedJob(
         "erase", {"scopes": [], "passages": {}}, dedupe=new_id("erase"), delay=LEFT, again=True
     )
 
     def begin(conn: Connection) -> dict[int, list[int]]:
-        found = retention.expire_unnamed(conn, before)
+        found = retention.expire_unnamed(
+            conn, before, lambda doomed: _forget_beside(conn, tables, doomed)
+        )
         job.payload["conversations"] = {str(scope_id): keys for scope_id, keys in found.items()}
         if found:
             enqueue(conn, job)
@@ -125,6 +134,20 @@ async def expire_unnamed(db: BatchedWork, before: float) -> int:
         db, [RowsToRemove(scope_id, tuple(keys)) for scope_id, keys in found.items()], job
     )
     return sum(map(len, found.values()))
+
+
+def _forget_beside(
+    conn: Connection,
+    tables: Sequence[ApplicationTables],
+    doomed: Mapping[int, Sequence[int]],
+) -> None:
+    """Tell the application of conversations that are deleted. doomed: row keys by scope."""
+    s, v = t.scopes.c, t.conversations.c
+    for scope_id, keys in doomed.items():
+        owner = conn.execute(select(s.tenant, s.user).where(s.id == scope_id)).one()
+        names = conn.execute(select(v.name).where(v.id.in_(keys))).scalars().all()
+        for table in tables:
+            table.forget_conversations(conn, owner.tenant, owner.user, names)
 
 
 async def wipe_rows(
@@ -139,11 +162,12 @@ async def wipe_rows(
         removed = await write_batches(
             db,
             partial(_piece, which=which, job=job),
+            which.scope_id,
         )
         for some in removed:
             counts += some.counts
     if doomed and job is not None:
-        await db.write(lambda conn: _release_job(conn, job))
+        await db.write(lambda conn: _release_job(conn, job), lock=NOTHING)
     return counts
 
 

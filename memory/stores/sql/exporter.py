@@ -210,6 +210,7 @@ def _node(conn: Connection, row: Row[Any], said: Rows, agent: str) -> Iterator[E
             conversation=row.name,
             node=ident,
             message=given(conn, m),
+            id=m.public_id,
             source=m.source,
             aborted=m.aborted,
             created_at=iso(m.created_at),

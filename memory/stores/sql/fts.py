@@ -1,22 +1,31 @@
 """The search index of messages and passages: add, remove, look up, rebuild.
 
-Uses SQLite's FTS5. A search reads the postings of its words in its own scope and scores them here
-(see `memory.search.ranking`).
+Uses SQLite's FTS5, or `fts_postgres`. A search reads the postings of its words in its own scope and
+scores them here (see `memory.search.ranking`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
+from importlib import import_module
+from itertools import combinations, islice
 from typing import Any
 
-import msgspec
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
-from memory.errors import StoreUnavailable
-from memory.search.query import index_text, scope_mark, spoken_day, term_lookups, terms
+from memory.search.expansion import HITS, MAX_RELATED, related_words, widen
+from memory.search.query import (
+    TermLookup,
+    excerpt,
+    index_text,
+    scope_mark,
+    spoken_day,
+    term_lookups,
+    terms,
+    word_lookup,
+)
 from memory.search.ranking import (
     POOL,
     Matches,
@@ -27,16 +36,15 @@ from memory.search.ranking import (
     weigh_postings,
 )
 from memory.stores.sql import schema as t
-from memory.stores.sql.statements import driver
+from memory.stores.sql.statements import driver, execute, key_list
 
 # most postings of a word that are read; a frequent word distinguishes nothing
 MAX_OCCURRENCES = 5000
 COUNTED = 20_000  # most documents counted for the rarity of a word
 CHUNK = 400
-MAX_DOCUMENT_CHARACTERS, HEAD = (
-    100_000,
-    75_000,
-)  # indexed characters of a text, and how many of them from its beginning; the rest from its end
+MAX_DOCUMENT_CHARACTERS = 100_000  # indexed of a text
+INDEX_CHARACTERS = 8000  # of one message, unless the database says otherwise
+MESSAGES_INDEX, LIMIT_OPTION = "messages_fts", "mnemogate_index_limit"
 DAY = 86400  # seconds
 TEXT = 400  # characters of a candidate that are inspected
 SHARED, RAREST = 32, 6  # words of a text used to find its duplicates
@@ -59,25 +67,47 @@ class SearchDocument:
     at: float
 
 
+@dataclass(slots=True)
+class IndexLimit:
+    """How many characters of one message are indexed, see `excerpt`.
+
+    A database's connections carry it, since whoever stores a message indexes it.
+    """
+
+    characters: int = INDEX_CHARACTERS
+
+
+def index_limit(conn: Connection) -> IndexLimit:
+    """Return the limit of a connection's database."""
+    found = conn.get_execution_options().get(LIMIT_OPTION)
+    return found if isinstance(found, IndexLimit) else IndexLimit()  # of a migration, or a command
+
+
 def put_document(conn: Connection, table: str, key: int, doc: SearchDocument) -> None:
     """Add one document to the index, replacing one with the same key."""
+    s, most = doc.scope_id, MAX_DOCUMENT_CHARACTERS
+    if table == MESSAGES_INDEX:
+        most = min(most, index_limit(conn).characters)
+    body = excerpt(doc.body, most)
+    columns = {
+        "body": index_text(s, body),
+        "speaker": index_text(s, doc.speaker[:500]),
+        "prev": index_text(s, doc.before[:500], telling=True),
+        "day": index_text(s, _day(int(doc.at // DAY))),
+    }
     if (raw := driver(conn)) is None:
+        _postgres().put_document(conn, table, key, s, columns)
         return
-    s, body = doc.scope_id, doc.body
-    if len(body) > MAX_DOCUMENT_CHARACTERS:
-        body = f"{body[:HEAD]} {body[HEAD - MAX_DOCUMENT_CHARACTERS :]}"
     raw.execute(
         f"INSERT OR REPLACE INTO {table} (rowid, scope, body, speaker, prev, day) VALUES (?, ?, "
         "?, ?, ?, ?)",
-        (
-            key,
-            scope_mark(s)[:-1],
-            index_text(s, body),
-            index_text(s, doc.speaker[:500]),
-            index_text(s, doc.before[:500], telling=True),
-            index_text(s, _day(int(doc.at // DAY))),
-        ),
+        (key, scope_mark(s)[:-1], *columns.values()),
     )
+
+
+def _postgres() -> Any:
+    """Return the index of the other store, which SQLite does not load."""
+    return import_module("memory.stores.sql.fts_postgres")
 
 
 @lru_cache(64)
@@ -93,8 +123,13 @@ def candidates_sharing_words(conn: Connection, scope_id: int, words: Sequence[st
     ones those with two of a few words: of two near duplicates each lacks at most a fifth of the
     other's words, so of that many words plus two, two are in both.
     """
-    if (raw := driver(conn)) is None or not words:
+    if not words:
         return []
+    few, rarest = words[: min(len(words), SHARED) // 5 + 2], words[:RAREST]
+    if (raw := driver(conn)) is None:
+        shared = _postgres().SharedWords(few, rarest, RECENT_ROWS, MAX_ALIKE_ROWS)
+        there: list[int] = _postgres().sharing_words(conn, scope_id, shared)
+        return there
     terms = [f'"{scope_mark(scope_id)}{w}"' for w in words[:SHARED]]
     pairs = (
         " OR ".join(f"({a} AND {b})" for a, b in combinations(terms[: len(terms) // 5 + 2], 2))
@@ -125,41 +160,74 @@ def drop(conn: Connection, table: str, key: int) -> None:
     if conn.dialect.name == "sqlite":
         # a constant name
         conn.exec_driver_sql(f"DELETE FROM {table} WHERE rowid = ?", (key,))
+    else:
+        _postgres().drop(conn, table, [key])
 
 
 @dataclass(frozen=True, slots=True)
 class IndexScope:
     """One scope's part of an index.
 
-    rows: query for (id, place, at, text) of visible rows. beside: returns the rows before and after
-    given rows; None if rows have no neighbours.
+    rows: query for (id, place, at, text) of those of `key_list` that are visible, a kept statement.
+    values: its other parameters. beside: returns the rows before and after given rows; None if rows
+    have no neighbours.
     """
 
     table: str
     scope_id: int
     rows: Any
-    key: Any
+    values: Mapping[str, Any]
     beside: Beside | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class IndexQuery:
+    """What is looked for.
+
+    wanted: rows at least, if there are so many. widens: words of the best hits are looked for too.
+    """
+
+    text: str
+    wanted: int
+    widens: bool = True
+
+
 def find_rows(
-    conn: Connection, corner: IndexScope, query: str, near: SimilarityScores, wanted: int
+    conn: Connection, corner: IndexScope, query: IndexQuery, near: SimilarityScores
 ) -> dict[int, Ranked] | None:
-    """Return row keys with scores, best first, at least `wanted` if there are so many.
+    """Return row keys with scores, best first.
 
     None without words to search. near: rows by similarity. Raises StoreUnavailable.
     """
-    if conn.dialect.name != "sqlite":
-        raise StoreUnavailable("this version searches in SQLite only")
-    asked = list(term_lookups(corner.scope_id, query))
+    asked = list(term_lookups(corner.scope_id, query.text))
     if not asked:
         return None
-    matches = _matches(conn, corner, [(x.term, x.column, x.expression) for x in asked])
-    pool = _pool(conn, corner, matches.best(), max(POOL, wanted))
+    matches = _matches(conn, corner, asked)
+    if not query.widens:
+        return _rank(conn, corner, query, matches, near)[0]
+    # By words alone: what is similar is not to choose the words that are looked for.
+    found, have = _rank(conn, corner, query, matches, SimilarityScores())
+    texts = [(have[k].text, r.score) for k, r in islice(found.items(), HITS) if k in have]
+    words = related_words({w for x in asked for w in x.words}, texts)
+    lookups = [word_lookup(corner.scope_id, w) for w in words]
+    postings = _postings(conn, corner, lookups, MAX_RELATED) if lookups else []
+    return _rank(conn, corner, query, widen(matches, words, postings), near)[0]
+
+
+def _rank(
+    conn: Connection,
+    corner: IndexScope,
+    query: IndexQuery,
+    matches: Matches,
+    near: SimilarityScores,
+) -> tuple[dict[int, Ranked], dict[int, SearchHits]]:
+    """Return row keys with scores, best first, and the candidates."""
+    pool = _pool(conn, corner, matches.best(), max(POOL, query.wanted))
     have = {f.key: f for f in pool}
     others = _rows(conn, corner, [k for k in near.nearest() if k not in have])
-    ranking = Ranking(query, matches, pool, near, [*others.values()])
-    return ranking.order(_neighbours(conn, corner, ranking.leading_rows(), have | others))
+    ranking = Ranking(query.text, matches, pool, near, [*others.values()])
+    have |= others
+    return ranking.order(_neighbours(conn, corner, ranking.leading_rows(), have)), have
 
 
 def speakers(conn: Connection, kind: str, scope_id: int, query: str) -> list[str]:
@@ -168,8 +236,12 @@ def speakers(conn: Connection, kind: str, scope_id: int, query: str) -> list[str
     kind: messages or passages.
     """
     asked = [w for w in terms(query) if w not in ROLES]
-    if driver(conn) is None or not asked:
+    if not asked:
         return []
+    if driver(conn) is None:
+        lookups = [("speaker", (word,)) for word in asked]
+        there = _postgres().postings(conn, f"{kind}_fts", scope_id, lookups, 1)
+        return [word for word, keys in zip(asked, there, strict=True) if keys]
     # a constant name
     one = f"SELECT %d WHERE EXISTS (SELECT 1 FROM {kind}_fts WHERE {kind}_fts MATCH ?)"
     sql = " UNION ALL ".join(one % i for i in range(len(asked)))
@@ -181,27 +253,40 @@ def speakers(conn: Connection, kind: str, scope_id: int, query: str) -> list[str
     ]
 
 
-def _matches(
-    conn: Connection, corner: IndexScope, asked: Sequence[tuple[int, str, str]]
-) -> Matches:
+def _matches(conn: Connection, corner: IndexScope, asked: Sequence[TermLookup]) -> Matches:
+    """Read the postings of each lookup, and weigh them."""
+    keys = _postings(conn, corner, asked, MAX_OCCURRENCES)
+    rows = "messages" if corner.table == "messages_fts" else "passages"
+    if (raw := driver(conn)) is None:
+        size = _postgres().size(conn, rows, corner.scope_id, COUNTED)
+    else:
+        (size,) = raw.execute(
+            f"SELECT count(*) FROM (SELECT 1 FROM {rows} WHERE scope_id = ? LIMIT {COUNTED})",
+            (corner.scope_id,),
+        ).fetchone()
+    return weigh_postings(
+        ((x.term, x.column, k) for x, k in zip(asked, keys, strict=True)), int(size)
+    )
+
+
+def _postings(
+    conn: Connection, corner: IndexScope, asked: Sequence[TermLookup], most: int
+) -> list[list[int]]:
+    """Return the newest rows of each lookup, at most so many."""
     table = corner.table
+    if (raw := driver(conn)) is None:
+        lookups = [("speaker" if x.column == "voice" else x.column, x.words) for x in asked]
+        found: list[list[int]] = _postgres().postings(conn, table, corner.scope_id, lookups, most)
+        return found
     one = (
         f"SELECT * FROM (SELECT %d, rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC "
-        f"LIMIT {MAX_OCCURRENCES})"
+        f"LIMIT {most})"
     )
     sql = " UNION ALL ".join(one % i for i in range(len(asked)))
     keys: list[list[int]] = [[] for _ in asked]
-    for i, key in conn.exec_driver_sql(sql, tuple(expression for _, _, expression in asked)):
+    for i, key in raw.execute(sql, tuple(x.expression for x in asked)):
         keys[i].append(key)
-    rows = "messages" if table == "messages_fts" else "passages"
-    size = conn.exec_driver_sql(
-        f"SELECT count(*) FROM (SELECT 1 FROM {rows} WHERE scope_id = ? LIMIT {COUNTED})",
-        (corner.scope_id,),
-    ).scalar()
-    return weigh_postings(
-        ((term, column, k) for (term, column, _), k in zip(asked, keys, strict=True)),
-        int(size or 0),
-    )
+    return keys
 
 
 def _pool(
@@ -221,8 +306,7 @@ def _pool(
 def _rows(conn: Connection, corner: IndexScope, keys: Sequence[int]) -> dict[int, SearchHits]:
     if not keys:
         return {}
-    listed = func.json_each(msgspec.json.encode(keys).decode()).table_valued("value")
-    rows = conn.execute(corner.rows.where(corner.key.in_(select(listed.c.value))))
+    rows = execute(conn, corner.rows, {**corner.values, **key_list(conn, keys)})
     return {row[0]: SearchHits(row[0], row[1], row[2], row[3]) for row in rows}
 
 
@@ -256,6 +340,9 @@ def is_outdated(conn: Connection) -> bool:
 
 def recreate_indexes(conn: Connection) -> None:
     """Recreate both indexes, empty."""
+    if conn.dialect.name != "sqlite":
+        _postgres().empty(conn)
+        return
     for table in t.FTS:
         conn.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")
         conn.exec_driver_sql(t.FTS_SQL.format(table))
@@ -268,6 +355,12 @@ def delete_orphans(
 
     Returns the keys that were checked.
     """
+    if driver(conn) is None:
+        beside: list[tuple[int, int | None]] = _postgres().beside_rows(
+            conn, table, rows, after, limit
+        )
+        _postgres().drop(conn, table, [key for key, there in beside if there is None])
+        return [key for key, _ in beside]
     look = (
         f"SELECT f.rowid, r.id FROM (SELECT rowid FROM {table} WHERE rowid > ? ORDER BY rowid "
         f"LIMIT ?) f LEFT JOIN {rows} r ON r.id = f.rowid"

@@ -59,6 +59,7 @@ from memory.stores.sql.transcripts import (
 )
 
 OURS = re.compile(r"passage_[0-9a-f]{32}")
+OUR_MESSAGE = re.compile(r"msg_[0-9a-f]{32}")
 KINDS = ("blocks", "versions", "passages", "conversations", "messages")
 LEFT = 60.0  # seconds without progress, after which an unfinished import is removed
 
@@ -90,7 +91,7 @@ async def import_into(
     for name, part in manifest.parts.items():
         scope = Scope(hand.scope.tenant, hand.scope.user, name, hand.scope.secret)
         desk = ImportTarget(ManagementActor(scope, hand.defaults, hand.source), owner.generation)
-        await run_generator(db, _LineReader(desk, receipt).read_lines(part), desk.open)
+        await run_generator(db, _LineReader(desk, receipt).read_lines(part), desk.open, hand.lock)
     return receipt
 
 
@@ -115,7 +116,7 @@ async def import_conversation(
         )
         enqueue(desk.conn, vectors.job_of(desk.scope_id))
 
-    await run_generator(db, writing(), desk.open)
+    await run_generator(db, writing(), desk.open, hand.lock)
     found = await db.read(
         lambda conn: conversation_rows.find_named(conn, desk.scope_id, heading.name)
     )
@@ -371,7 +372,7 @@ def _gather_steps(
                 line.id, line.parent, line.first, line.state, _at(line.created_at)
             )
         elif isinstance(line, MessageLine):
-            said = ImportedMessage(line.message, _at(line.created_at), line.source, line.aborted)
+            said = _message_of(line)
             (plain if line.node is None else by_name[line.node].said).append(said)
         yield 0
     loose = steps_of(plain)
@@ -394,6 +395,11 @@ def _gather_steps(
         )
     )
     return heading, steps
+
+
+def _message_of(line: MessageLine) -> ImportedMessage:
+    ident = line.id if line.id and OUR_MESSAGE.fullmatch(line.id) else ""
+    return ImportedMessage(line.message, _at(line.created_at), line.source, line.aborted, ident)
 
 
 def _at(value: str | None, otherwise: float | None = None) -> float:

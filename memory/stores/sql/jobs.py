@@ -55,6 +55,12 @@ UNDER_WAY = (
     )
     .limit(1)
 )
+POSTPONE = (
+    update(t.jobs)
+    .where(j.dedupe == bindparam("which"))
+    .values(run_at=bindparam("run"))
+    .returning(j.id)
+)
 DEAD = {"state": "dead", "lease_until": None, "dedupe": None}
 BACKOFF, MAX_BACKOFF_SECONDS = 2.0, 3600.0  # seconds before the second attempt, and at most
 
@@ -99,12 +105,9 @@ class ClaimedJob:
 def enqueue(conn: Connection, job: QueuedJob) -> None:
     """Add the job, unless one with the same dedupe key is waiting."""
     now = time.time()
-    if (
-        job.again
-        and conn.execute(
-            update(t.jobs).where(j.dedupe == job.dedupe).values(run_at=now + job.delay)
-        ).rowcount
-    ):
+    # What is claimed meanwhile waits no more, and does not stand for this one.
+    postponed = {"which": job.dedupe, "run": now + job.delay}
+    if job.again and execute(conn, POSTPONE, postponed).first() is not None:
         return
     if job.alone and job.conversation is not None and under_way(conn, job.kind, job.conversation):
         return

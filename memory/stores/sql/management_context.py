@@ -11,6 +11,7 @@ from memory.core.blocks import Block
 from memory.scope import Scope
 from memory.stores.sql import scopes
 from memory.stores.sql.blocks import BlockSet, EditSource
+from memory.stores.sql.write_lock import WriteLock, owner_lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,11 @@ class ManagementActor:
     scope: Scope
     defaults: Mapping[str, Block]
     source: EditSource
+
+    @property
+    def lock(self) -> WriteLock:
+        """What their writes keep others from."""
+        return owner_lock(self.scope.tenant, self.scope.user)
 
     def shelf(self, conn: Connection) -> BlockSet:
         """Return the current blocks; only the operator's for a user without rows."""

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from memory.ids import time_of
-from memory.stores.sql import fts
+from memory.stores.sql import fts, message_queue
 from memory.stores.sql import schema as t
 from memory.stores.sql.fts import SearchDocument
 from memory.stores.sql.messages import speaker, words_before
@@ -78,6 +78,12 @@ NEXT_HERE = text(
 )
 
 
+WAITS = (
+    "SELECT 1 FROM messages m WHERE m.scope_id = ? AND m.created_at >= ? AND m.id > ? AND "
+    f"m.conversation != ? AND NOT {THERE} LIMIT 1"
+)
+
+
 LOOK_AHEAD_ROWS = 512  # most messages of an import that one check skips
 
 
@@ -91,7 +97,7 @@ def index_pending(conn: Connection, most: int, scope_id: int | None = None) -> i
     scope_id: of one scope, newest first. Returns `most` if more may wait. A message that cannot be
     indexed is skipped if another can; otherwise raises its error.
     """
-    rows = _next_unindexed(conn, most, scope_id)
+    rows = _next_unindexed(conn, most, scope_id, to_index=True)
     failed = {row.id: e for row in rows if (e := _index_message(conn, row)) is not None}
     if rows and len(failed) == len(rows):
         raise failed[rows[0].id]
@@ -100,7 +106,9 @@ def index_pending(conn: Connection, most: int, scope_id: int | None = None) -> i
             "message row %d cannot be put into the search index: %s", key, type(e).__name__
         )  # without its message, which may quote a user
     done = len(rows)
-    if scope_id is None and driver(conn) is not None:
+    if driver(conn) is None:
+        message_queue.done(conn, [row.id for row in rows])
+    elif scope_id is None:
         passed, upto = (
             (done, rows[-1].id)
             if done == most
@@ -131,14 +139,23 @@ def waiting_size(conn: Connection, most: int, scope_id: int | None = None) -> in
     return sum(len(row.content) + len(row.body) for row in _next_unindexed(conn, most, scope_id))
 
 
-def index_waits(conn: Connection, scope_id: int) -> bool:
-    """Tell whether a message of the scope waits to be indexed."""
-    return bool(_next_unindexed(conn, 1, scope_id))
+def index_waits(conn: Connection, scope_id: int, but: int | None = None) -> bool:
+    """Tell whether a message of the scope waits to be indexed. but: one of another conversation."""
+    if (raw := driver(conn)) is None:
+        waiting = message_queue.take(conn, LOOK_AHEAD_ROWS if but else 1, scope_id)
+        return any(row.conversation != but for row in waiting)
+    mark = _mark(conn)
+    return (
+        raw.execute(WAITS, (scope_id, time_of(mark) - SET_BACK, mark, but or 0)).fetchone()
+        is not None
+    )
 
 
-def _next_unindexed(conn: Connection, most: int, scope_id: int | None = None) -> Sequence[Any]:
+def _next_unindexed(
+    conn: Connection, most: int, scope_id: int | None = None, *, to_index: bool = False
+) -> Sequence[Any]:
     if driver(conn) is None:
-        return []  # see `fts.put_document`
+        return message_queue.take(conn, most, scope_id, to_index=to_index)
     if scope_id is None:
         return conn.execute(
             NEXT, {"mark": _mark(conn), "ahead": LOOK_AHEAD_ROWS, "most": most}

@@ -21,10 +21,12 @@ from sqlalchemy import ColumnElement, Connection, delete, exists, select, tuple_
 
 from memory.conversation.messages import Json
 from memory.ids import key_at, new_key
+from memory.search.query import excerpt
 from memory.stores.sql import schema as t
 from memory.stores.sql.batches import BatchedWork
-from memory.stores.sql.fts import HEAD, MAX_DOCUMENT_CHARACTERS
+from memory.stores.sql.fts import MAX_DOCUMENT_CHARACTERS
 from memory.stores.sql.statements import add_row
+from memory.stores.sql.write_lock import WriteLock
 
 LARGE_CHARACTERS = 1 << 22  # of a message; one with more is kept in pieces
 PIECE_CHARACTERS = 1 << 21
@@ -58,8 +60,7 @@ def split_off(contents: Iterable[dict[str, Any]]) -> list[LargeBody]:
                 name = _named(body).name
                 content["body"] = encode({"name": name} if name else {}).decode()
             if len(words) > MAX_DOCUMENT_CHARACTERS:
-                tail = words[HEAD - MAX_DOCUMENT_CHARACTERS :]
-                content["content"] = f"{words[:HEAD]}\n[...]\n{tail}"
+                content["content"] = excerpt(words, MAX_DOCUMENT_CHARACTERS, "\n[...]\n")
     return found
 
 
@@ -71,17 +72,20 @@ _named = msgspec.json.Decoder(_Named).decode
 
 
 async def write(
-    db: BatchedWork, scope: Callable[[Connection], int], bodies: Iterable[LargeBody]
+    db: BatchedWork,
+    scope: Callable[[Connection], int],
+    bodies: Iterable[LargeBody],
+    lock: WriteLock,
 ) -> None:
     """Write bodies, piece by piece.
 
-    scope: finds the scope's row, and raises Erased. Raises StoreUnavailable.
+    scope: finds the scope's row, and raises Erased. lock: the owner's. Raises StoreUnavailable.
     """
     for body in bodies:
         for position, begin in enumerate(range(0, len(body.text), PIECE_CHARACTERS)):
             data = body.text[begin : begin + PIECE_CHARACTERS]
             row = {"body": body.key, "position": position, "data": data}
-            await db.write(partial(_put, scope=scope, row=row), piece=True)
+            await db.write(partial(_put, scope=scope, row=row), piece=True, lock=lock)
 
 
 def _put(conn: Connection, scope: Callable[[Connection], int], row: dict[str, Any]) -> None:

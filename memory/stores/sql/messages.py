@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, func, select, text
+from sqlalchemy import Connection, bindparam, delete, func, literal, select, text
 
 from memory.conversation.messages import Json, is_system, text_of
 from memory.ids import new_id, new_key
 from memory.search.query import speaker_name
 from memory.search.ranking import SimilarityScores
-from memory.stores.sql import fts, message_pieces, vectors
+from memory.stores.sql import fts, message_pieces, message_queue, vectors
 from memory.stores.sql import schema as t
 from memory.stores.sql.fts import TEXT, IndexScope, SearchDocument
 from memory.stores.sql.jobs import QueuedJob, enqueue
@@ -25,7 +25,11 @@ from memory.stores.sql.statements import (
     driver,
     execute,
     in_clause,
+    is_listed,
+    is_sqlite,
+    key_list,
     put_row,
+    rows_of_keys,
     select_in_batches,
 )
 
@@ -38,7 +42,8 @@ class MessagePlace:
     """Where messages belong.
 
     source: chat (of a request), answer, evicted, import. at: Unix time. before: words of the
-    preceding message, for the search index; looked up if not given.
+    preceding message, for the search index; looked up if not given. public_id: of one message; a
+    new one if not given.
     """
 
     conversation: int
@@ -47,6 +52,7 @@ class MessagePlace:
     at: float
     aborted: bool = False
     before: str = ""
+    public_id: str = ""
 
 
 def message_of(conn: Connection, row: Any) -> Json:
@@ -70,10 +76,9 @@ def contents_of(found: Iterable[tuple[Json, bytes]]) -> Iterator[dict[str, Any]]
         if is_system(message):
             continue
         words, role = text_of(message), str(message.get("role") or "")
-        plain = list(message.items()) == [
-            ("role", role),
-            ("content", words),
-        ]  # the usual case: the text is stored once
+        # The usual case: the text is stored once. Of one with NUL, not every store keeps it all.
+        plain = list(message.items()) == [("role", role), ("content", words)]
+        plain = plain and "\x00" not in words
         yield {
             "role": role,
             "body": "" if plain else encode(message).decode(),
@@ -89,7 +94,7 @@ def rows_of(
     """Yield rows, without keys, of what `contents_of` returned."""
     for content in contents:
         yield {
-            "public_id": new_id("msg"),
+            "public_id": place.public_id or new_id("msg"),
             "scope_id": scope_id,
             "conversation": place.conversation,
             "node": place.node,
@@ -107,8 +112,12 @@ def append(conn: Connection, rows: Sequence[dict[str, Any]], newest: int | None 
     """
     if not rows:
         return
-    key = max(new_key(), 1 + (newest_key(conn) if newest is None else newest))
+    if newest is None:
+        newest = newest_key(conn, rows[0]["conversation"])
+    key = max(new_key(), 1 + newest)
     add_rows(conn, t.messages, [{"id": key + i, **row} for i, row in enumerate(rows)])
+    if driver(conn) is None:
+        message_queue.add(conn, rows[0]["scope_id"], range(key, key + len(rows)))
 
 
 # Messages are put into the index in the order of their keys, so the key of one to be stored has to
@@ -122,8 +131,18 @@ GREATEST, INDEXED_TO = (
 NEWEST = select(GREATEST.label("stored"), INDEXED_TO.label("indexed"))
 
 
-def newest_key(conn: Connection) -> int:
-    """Return the greatest key that any message has or had."""
+# On Postgres `message_queue` names what is to be indexed, and only what is said in one conversation
+# has an order.
+NEWEST_SAID = (
+    select(func.max(m.id)).where(m.conversation == bindparam("conversation")).scalar_subquery()
+)
+NEWEST_OF_ONE = select(NEWEST_SAID.label("stored"))
+
+
+def newest_key(conn: Connection, conversation: int) -> int:
+    """Return the greatest key that any message has or had; on Postgres, any of the conversation."""
+    if driver(conn) is None:
+        return execute(conn, NEWEST_OF_ONE, {"conversation": conversation}).scalar() or 0
     found = execute(conn, NEWEST, {}).one()
     return max(found.stored or 0, found.indexed or 0)
 
@@ -284,7 +303,8 @@ class SearchQuery:
     """A search.
 
     roles: empty for any. within: only nodes on the line that ends here (unnamed users). skip: this
-    node's messages are left out. Times are Unix times.
+    node's messages are left out. widens: words of the best hits are looked for too. Times are Unix
+    times.
     """
 
     text: str = ""
@@ -294,7 +314,36 @@ class SearchQuery:
     limit: int = 10
     offset: int = 0
     within: int | None = None
-    skip: int = 0
+    skip: int | None = None
+    widens: bool = True
+
+
+BOUNDS = ("since", "until", "within", "skip")  # of a search, each None for none
+HITS = select(
+    m.id,
+    m.public_id,
+    m.role,
+    m.content,
+    m.created_at,
+    m.aborted,
+    t.conversations.c.name.label("conversation"),
+).join(t.conversations, t.conversations.c.id == m.conversation)
+
+
+@cache
+def _listed_hits(lite: bool) -> Any:
+    return HITS.where(is_listed(m.id, lite=lite))
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRows:
+    """The rows that a search shows.
+
+    listed: statement for those of `key_list`. newest: reads the newest visible ones.
+    """
+
+    listed: Any
+    newest: Callable[[], Iterable[Any]]
 
 
 def search(
@@ -304,29 +353,36 @@ def search(
 
     A hit has id, role, content, conversation, created_at, score and why. near: rows by similarity.
     """
-    rows = _apply_filters(
-        select(m.id, m.conversation, m.created_at, func.substr(m.content, 1, TEXT)).where(
-            m.scope_id + 0 == scope_id
-        ),
-        q,
-    )  # + 0: by row key
-    hits = select(
-        m.id,
-        m.public_id,
-        m.role,
-        m.content,
-        m.created_at,
-        m.aborted,
-        t.conversations.c.name.label("conversation"),
-    ).join(t.conversations, t.conversations.c.id == m.conversation)
-    newest = _apply_filters(hits.where(m.scope_id == scope_id), q)
+    lite = is_sqlite(conn)
+    rows = _candidates(
+        lite, tuple(q.roles), tuple(name for name in BOUNDS if getattr(q, name) is not None)
+    )
+    values = {"scope": scope_id, **{name: getattr(q, name) for name in BOUNDS}}
+
+    def newest() -> Any:
+        listed = _apply_filters(HITS.where(m.scope_id == scope_id), q)
+        return conn.execute(listed.order_by(m.id.desc()).limit(q.limit).offset(q.offset))
+
     return search_index(
         conn,
-        IndexScope("messages_fts", scope_id, rows, m.id, _neighbours),
-        (hits, newest),
+        IndexScope("messages_fts", scope_id, rows, values, _neighbours),
+        FoundRows(_listed_hits(lite), newest),
         q,
         near or SimilarityScores(),
     )
+
+
+@lru_cache(64)
+def _candidates(lite: bool, roles: tuple[str, ...], bounds: tuple[str, ...]) -> Any:
+    """Return the statement for candidates, kept. bounds: those of BOUNDS that a search sets."""
+    unknown: Any = {name: bindparam(name) for name in bounds}
+    visible = replace(SearchQuery(roles=roles), **unknown)
+    return _apply_filters(
+        select(m.id, m.conversation, m.created_at, func.substr(m.content, 1, TEXT)).where(
+            m.scope_id + 0 == bindparam("scope"), is_listed(m.id, lite=lite)
+        ),
+        visible,
+    )  # + 0: by row key
 
 
 def filter_keys(scope_id: int, q: SearchQuery) -> Any:
@@ -347,14 +403,14 @@ def filter_keys(scope_id: int, q: SearchQuery) -> Any:
 def _apply_filters(query: Any, q: SearchQuery) -> Any:
     query = query.where(m.content != "")
     if q.roles:
-        query = query.where(m.role.in_(q.roles))
+        query = query.where(m.role.in_([literal(role) for role in q.roles]))
     if q.since is not None:
         query = query.where(m.created_at >= q.since)
     if q.until is not None:
         query = query.where(m.created_at <= q.until)
     if q.within is not None:
         query = query.where(m.node.in_(ancestors(q.within)))
-    if q.skip:
+    if q.skip is not None:
         query = query.where(m.node.is_distinct_from(q.skip))
     return query
 
@@ -362,28 +418,25 @@ def _apply_filters(query: Any, q: SearchQuery) -> Any:
 def search_index(
     conn: Connection,
     corner: IndexScope,
-    queries: tuple[Any, Any],
+    rows: FoundRows,
     q: SearchQuery,
     near: SimilarityScores,
 ) -> list[dict[str, Any]]:
-    """Search an index; by date if there are no words to search.
-
-    queries: for whole rows, and for the newest visible ones.
-    """
-    hits, newest = queries
+    """Search an index; by date if there are no words to search."""
     if not q.text.strip():
-        rows = conn.execute(newest.order_by(corner.key.desc()).limit(q.limit).offset(q.offset))
         return [
-            {**row._mapping, "score": 0.0, "coverage": 0.0, "why": {"newest": True}} for row in rows
+            {**row._mapping, "score": 0.0, "coverage": 0.0, "why": {"newest": True}}
+            for row in rows.newest()
         ]
-    order = fts.find_rows(conn, corner, q.text, near, q.offset + q.limit)
+    wish = fts.IndexQuery(q.text, q.offset + q.limit, q.widens)
+    order = fts.find_rows(conn, corner, wish, near)
     if not order:
         return []
     wanted = list(order)[q.offset : q.offset + q.limit]
-    by_key = {row.id: row for row in conn.execute(hits.where(corner.key.in_(wanted)))}
+    by_key = {row.id: row for row in execute(conn, rows.listed, key_list(conn, wanted))}
     return [
         {
-            **by_key[k]._mapping,
+            **by_key[k]._asdict(),
             "score": round(order[k].score, 4),
             "coverage": round(order[k].coverage, 4),
             "why": order[k].why | ({"similarity": round(near[k], 4)} if k in near else {}),
@@ -399,10 +452,11 @@ def _neighbours(conn: Connection, keys: Sequence[int]) -> dict[int, tuple[int | 
         "SELECT n.id FROM messages n WHERE n.conversation = m.conversation AND n.role IN ('user', "
         "'assistant') AND n.content != '' AND n.id"
     )
-    rows = conn.exec_driver_sql(
+    rows = rows_of_keys(
+        conn,
         f"SELECT m.id, ({said} < m.id ORDER BY n.id DESC LIMIT 1), ({said} > m.id ORDER BY n.id "
-        "LIMIT 1) FROM json_each(?) k JOIN messages m ON m.id = k.value",
-        (encode(keys).decode(),),
+        "LIMIT 1) FROM {listed} JOIN messages m ON m.id = k.value",
+        keys,
     )
     return {key: (before, after) for key, before, after in rows}
 

@@ -20,6 +20,7 @@ from memory.stores.sql import passages as passage_rows
 from memory.stores.sql import schema as t
 from memory.stores.sql.jobs import enqueue
 from memory.stores.sql.messages import SearchQuery
+from memory.stores.sql.statements import execute
 
 p, v = t.passages.c, t.block_versions.c
 MAX_OUTDATED = 100  # facts that recall knows to be no longer true
@@ -29,6 +30,19 @@ SELECT_CANDIDATES = select(p.id, p.content).where(
     p.scope_id == bindparam("scope"),
     p.node == bindparam("node"),
     p.deleted_at.is_(None),
+)
+
+SET_ASIDE = (
+    select(p.content)
+    .where(p.scope_id == bindparam("scope"), p.deleted_at.is_not(None), p.deleted_by != "cleanup")
+    .order_by(p.id.desc())
+    .limit(MAX_OUTDATED)
+)
+EXTRACTED_EDITS = (
+    select(v.before, v.after)
+    .where(v.scope_id == bindparam("scope"), v.actor == "extraction")
+    .order_by(v.id.desc())
+    .limit(MAX_OUTDATED)
 )
 
 
@@ -150,23 +164,12 @@ def list_outdated(conn: Connection, scope_id: int) -> list[str]:
 
     Passages that were set aside, and lines that extraction took out of a block.
     """
-    gone = (
-        select(p.content)
-        .where(p.scope_id == scope_id, p.deleted_at.is_not(None), p.deleted_by != "cleanup")
-        .order_by(p.id.desc())
-        .limit(MAX_OUTDATED)
-    )
-    edits = (
-        select(v.before, v.after)
-        .where(v.scope_id == scope_id, v.actor == "extraction")
-        .order_by(v.id.desc())
-        .limit(MAX_OUTDATED)
-    )
     lines: list[str] = []
-    for before, after in conn.execute(edits):
+    for before, after in execute(conn, EXTRACTED_EDITS, {"scope": scope_id}):
         kept = set((after or "").split("\n"))
         lines += [x for x in (before or "").split("\n") if x.strip() and x not in kept]
-    return [*conn.execute(gone).scalars(), *lines[:MAX_OUTDATED]]
+    gone = execute(conn, SET_ASIDE, {"scope": scope_id}).scalars()
+    return [*gone, *lines[:MAX_OUTDATED]]
 
 
 def _faint(now: float) -> ColumnElement[bool]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, Row, delete, func, insert, literal, select, text
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, literal, select, text
 
 from memory.conversation.messages import collapse_whitespace, keyed_hash
 from memory.errors import BadArguments
@@ -20,7 +22,14 @@ from memory.stores.sql import fts, vectors
 from memory.stores.sql import schema as t
 from memory.stores.sql.fts import TEXT, IndexScope, SearchDocument
 from memory.stores.sql.jobs import enqueue
-from memory.stores.sql.messages import SearchQuery, ancestors, search_index
+from memory.stores.sql.messages import (
+    BOUNDS,
+    FoundRows,
+    SearchQuery,
+    ancestors,
+    search_index,
+)
+from memory.stores.sql.statements import is_listed, is_sqlite, rows_of_keys
 
 p = t.passages.c
 
@@ -52,12 +61,15 @@ _SAME_NODE_SQL = (
 _NEAR_IN_TIME_SQL = f"abs((SELECT created_at FROM passages WHERE id = %s) - at) <= {TOGETHER}"
 
 
+_ESCAPED = re.compile(r"[%_/]")  # what LIKE reads as more than itself
+
+
 BESIDE = (
     # contains no input
     f"SELECT id, CASE WHEN {_NEAR_IN_TIME_SQL % 'a'} THEN a END, CASE WHEN "
     f"{_NEAR_IN_TIME_SQL % 'b'} THEN b END FROM (SELECT p.id, p.created_at AS at, "
     f"({_SAME_NODE_SQL} < p.id ORDER BY n.id DESC LIMIT 1) AS a, ({_SAME_NODE_SQL} > p.id ORDER "
-    "BY n.id LIMIT 1) AS b FROM json_each(?) k JOIN passages p ON p.id = k.value)"
+    "BY n.id LIMIT 1) AS b FROM {listed} JOIN passages p ON p.id = k.value) AS near"
 )
 
 
@@ -186,45 +198,69 @@ def search(
 
     near: rows by similarity.
     """
-    rows = _apply_filters(
-        select(p.id, literal(0), p.created_at, func.substr(p.content, 1, TEXT)).where(
-            p.scope_id + 0 == scope_id
-        ),
-        f,
-    )  # + 0: by row key
-    hits = select(t.passages)
-    newest = _apply_filters(hits.where(p.scope_id == scope_id), f)
+    q = f.query
+    lite = is_sqlite(conn)
+    rows = _candidates(
+        lite, tuple(name for name in BOUNDS if getattr(q, name) is not None), len(f.tags)
+    )
+    values = {"scope": scope_id, **{name: getattr(q, name) for name in BOUNDS}}
+    values |= {f"tag{i}": pattern for i, pattern in enumerate(_tag_patterns(f.tags))}
+
+    def newest() -> Any:
+        listed = _apply_filters(
+            select(t.passages).where(p.scope_id == scope_id), q, _tag_patterns(f.tags)
+        )
+        return conn.execute(listed.order_by(p.id.desc()).limit(q.limit).offset(q.offset))
+
     found = search_index(
         conn,
-        IndexScope("passages_fts", scope_id, rows, p.id, _neighbours),
-        (hits, newest),
-        f.query,
+        IndexScope("passages_fts", scope_id, rows, values, _neighbours),
+        FoundRows(_listed_hits(lite), newest),
+        q,
         near or SimilarityScores(),
     )
     return [
-        {
-            "key": h["id"],
-            "id": h["public_id"],
-            "content": h["content"],
-            "tags": decode(h["tags"]),
-            "type": h["type"],
-            "importance": h["importance"],
-            "created_at": h["created_at"],
-            "score": h["score"],
-            "coverage": h["coverage"],
-            "why": h["why"],
-        }
+        {name: h[name] for name in FOUND}
+        | {"key": h["id"], "id": h["public_id"], "tags": decode(h["tags"])}
         for h in found
     ]
 
 
+FOUND = ("content", "type", "importance", "created_at", "score", "coverage", "why")
+
+
 def filter_keys(scope_id: int, f: PassageFilter) -> Any:
     """Return the rows that pass the filters, as a query of row keys."""
-    return _apply_filters(select(p.id).where(p.scope_id == scope_id), f)
+    mine = select(p.id).where(p.scope_id == scope_id)
+    return _apply_filters(mine, f.query, _tag_patterns(f.tags))
 
 
-def _apply_filters(query: Any, f: PassageFilter) -> Any:
-    q = f.query
+@cache
+def _listed_hits(lite: bool) -> Any:
+    return select(t.passages).where(is_listed(p.id, lite=lite))
+
+
+@lru_cache(64)
+def _candidates(lite: bool, bounds: tuple[str, ...], tags: int) -> Any:
+    """Return the statement for candidates, kept. bounds: those of BOUNDS that a search sets."""
+    unknown: Any = {name: bindparam(name) for name in bounds}
+    visible = replace(SearchQuery(), **unknown)
+    return _apply_filters(
+        select(p.id, literal(0), p.created_at, func.substr(p.content, 1, TEXT)).where(
+            p.scope_id + 0 == bindparam("scope"), is_listed(p.id, lite=lite)
+        ),
+        visible,
+        [bindparam(f"tag{i}") for i in range(tags)],
+    )  # + 0: by row key
+
+
+def _tag_patterns(tags: Sequence[str]) -> list[str]:
+    """Return what finds each tag in the stored list of them."""
+    quoted = (_ESCAPED.sub(r"/\g<0>", encode(tag).decode()) for tag in tags)
+    return [f"%{pattern}%" for pattern in quoted]
+
+
+def _apply_filters(query: Any, q: SearchQuery, tags: Sequence[Any]) -> Any:
     query = query.where(p.deleted_at.is_(None))
     if q.since is not None:
         query = query.where(p.created_at >= q.since)
@@ -232,8 +268,8 @@ def _apply_filters(query: Any, f: PassageFilter) -> Any:
         query = query.where(p.created_at <= q.until)
     if q.within is not None:
         query = query.where(p.node.in_(ancestors(q.within)))
-    for tag in f.tags:
-        query = query.where(p.tags.contains(encode(tag).decode(), autoescape=True))
+    for pattern in tags:
+        query = query.where(p.tags.like(pattern, escape="/"))
     return query
 
 
@@ -250,7 +286,7 @@ def _before(conn: Connection, place: PassagePlace, at: float) -> str:
 
 def _neighbours(conn: Connection, keys: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
     """Return the passages stored right before and after each, if of the same moment."""
-    rows = conn.exec_driver_sql(BESIDE, (encode(keys).decode(),))
+    rows = rows_of_keys(conn, BESIDE, keys)
     return {key: (before, after) for key, before, after in rows}
 
 

@@ -30,6 +30,7 @@ from memory.scope import Scope, owner_key
 from memory.stores.sql import policies, row_removal
 from memory.stores.sql import schema as t
 from memory.stores.sql import scopes as owners
+from memory.stores.sql.application_tables import ApplicationTables
 from memory.stores.sql.messages import message_of
 
 PAGE = 200
@@ -165,8 +166,13 @@ def _node(
     return {"row": row.id, **{f"new_{name}": getattr(node, name) or None for name in KEYED}}
 
 
-def finish(conn: Connection, move: OwnerRename, seen: dict[int, int]) -> None:
-    """Give the memory to the target.
+def finish(
+    conn: Connection,
+    move: OwnerRename,
+    seen: dict[int, int],
+    tables: Sequence[ApplicationTables] = (),
+) -> None:
+    """Give the memory to the target. tables: of the application.
 
     seen: the last derived node by scope; later ones are derived now. Running turns of both names
     are void from now on. Raises NotFound, Conflict.
@@ -182,9 +188,17 @@ def finish(conn: Connection, move: OwnerRename, seen: dict[int, int]) -> None:
     conn.execute(
         update(t.scopes)
         .where(s.tenant == move.source[0], s.user == move.source[1])
-        .values(tenant=move.target[0], user=move.target[1], proven=bool(proven), edits=s.edits + 1)
+        .values(
+            tenant=move.target[0],
+            user=move.target[1],
+            proven=bool(proven),
+            edits=s.edits + 1,
+            version=s.version + 1,
+        )
     )
     policies.rename(conn, move.source, move.target)
+    for application in tables:
+        application.rename(conn, move.source, move.target)
     for name in (move.source, move.target):
         owners.void(conn, owner_key(move.secret, *name))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlalchemy import Connection, delete, select, update
 
 from memory.ids import key_at
@@ -34,10 +36,13 @@ def expire_records(conn: Connection, before: float) -> int:
     return conn.execute(delete(t.explains).where(x.id.in_(old))).rowcount
 
 
-def expire_unnamed(conn: Connection, before: float) -> dict[int, list[int]]:
+def expire_unnamed(
+    conn: Connection, before: float, begin: Callable[[dict[int, list[int]]], None]
+) -> dict[int, list[int]]:
     """Remove a batch of unnamed users' conversations last used before `before`.
 
-    Returns their row keys by scope, for `row_removal`; call again until there are none.
+    begin: is told their row keys by scope while they are still there. Returns them, for
+    `row_removal`; call again until there are none.
     """
     c = t.conversations.c
     query = (
@@ -48,6 +53,7 @@ def expire_unnamed(conn: Connection, before: float) -> dict[int, list[int]]:
     by_scope: dict[int, list[int]] = {}
     for row in conn.execute(query.limit(BATCH)).all():
         by_scope.setdefault(row.scope_id, []).append(row.id)
+    begin(by_scope)
     for scope_id, keys in by_scope.items():
         conversation_rows.remove(conn, scope_id, keys)
     return by_scope

@@ -37,6 +37,12 @@ metadata = MetaData(
 )
 
 Key = BigInteger().with_variant(Integer, "sqlite")  # SQLite's rowid alias must be spelled INTEGER
+# By bytes, as SQLite compares: the order of names does not depend on a server's locale.
+Words = Text().with_variant(Text(collation="C"), "postgresql")
+
+
+def short(length: int) -> String:
+    return String(length).with_variant(String(length, collation="C"), "postgresql")
 
 
 def key() -> Column[int]:
@@ -48,7 +54,7 @@ def scope_column() -> Column[int]:
 
 
 def text(name: str, default: str = "") -> Column[str]:
-    return Column(name, Text, nullable=False, server_default=default)
+    return Column(name, Words, nullable=False, server_default=default)
 
 
 def at(name: str = "created_at") -> Column[float]:
@@ -60,13 +66,15 @@ scopes = Table(
     metadata,
     key(),
     text("tenant"),
-    Column("user", Text),
+    Column("user", Words),
     text("agent"),
     Column("edits", Integer, nullable=False, server_default="0"),
     at(),
     at("active_at"),
     Column("proven", Boolean, nullable=False, server_default="0"),
     Column("turns", Integer, nullable=False, server_default="0"),
+    # raised by what a cached conversation may hold of it: blocks, edits from outside, removals
+    Column("version", Key, nullable=False, server_default="0"),
     UniqueConstraint("tenant", "user", "agent"),
 )
 
@@ -80,7 +88,7 @@ generations = Table(
 blocks = Table(
     "blocks",
     metadata,
-    Column("id", String(64), primary_key=True),
+    Column("id", short(64), primary_key=True),
     scope_column(),
     Column("branch", Key, nullable=False, server_default="0"),
     text("label"),
@@ -97,15 +105,15 @@ blocks = Table(
 block_versions = Table(
     "block_versions",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", Key, primary_key=True),
     scope_column(),
-    Column("block_id", String(64), nullable=False, index=True),
+    Column("block_id", short(64), nullable=False, index=True),
     Column("version", Integer, nullable=False),
-    Column("before", Text),
-    Column("after", Text),
+    Column("before", Words),
+    Column("after", Words),
     text("actor"),
-    Column("request_id", Text),
-    Column("tool_call_id", Text),
+    Column("request_id", Words),
+    Column("tool_call_id", Words),
     Column("undoes", Integer),
     at(),
     Index("ix_block_versions_scope_id", "scope_id"),
@@ -115,7 +123,7 @@ block_versions = Table(
 shared_blocks = Table(
     "shared_blocks",
     metadata,
-    Column("id", String(64), primary_key=True),
+    Column("id", short(64), primary_key=True),
     text("tenant"),
     text("label"),
     text("description"),
@@ -128,7 +136,7 @@ shared_blocks = Table(
 shared_members = Table(
     "shared_members",
     metadata,
-    Column("block_id", String(64), ForeignKey("shared_blocks.id"), primary_key=True),
+    Column("block_id", short(64), ForeignKey("shared_blocks.id"), primary_key=True),
     Column("scope_id", Key, ForeignKey("scopes.id"), primary_key=True),
     Column("write", Boolean, nullable=False, server_default="0"),
 )
@@ -141,10 +149,11 @@ conversations = Table(
     text("name"),
     Column("explicit", Boolean, nullable=False),
     Column("resent", Boolean, nullable=False, server_default="0"),
-    Column("forked_from", Text),
+    Column("forked_from", Words),
     Column("head", Key),
     at(),
     at("updated_at"),
+    Column("version", Key, nullable=False, server_default="0"),  # raised by each write of a turn
     UniqueConstraint("scope_id", "name"),
     Index("ix_conversations_name", "name"),
 )
@@ -152,7 +161,7 @@ conversations = Table(
 epochs = Table(
     "epochs",
     metadata,
-    Column("id", String(64), primary_key=True),
+    Column("id", short(64), primary_key=True),
     scope_column(),
     text("core"),
     text("blocks"),
@@ -176,25 +185,30 @@ nodes = Table(
     Column("asked", LargeBinary),
     Column("trail", LargeBinary),
     Column("depth", Integer, nullable=False),
-    Column("state", String(8), nullable=False),
-    Column("epoch", String(64)),
-    Column("note", Text),
-    Column("recall", Text),
-    Column("told", Text),
-    Column("hidden", Text),
-    Column("carriers", Text),
+    Column("state", short(8), nullable=False),
+    Column("epoch", short(64)),
+    Column("note", Words),
+    Column("recall", Words),
+    Column("told", Words),
+    Column("hidden", Words),
+    Column("carriers", Words),
     Column("branch", Key, nullable=False),
     Column("at", Float, nullable=False),
-    Column("text", Text),
+    Column("text", Words),
     Column("request", LargeBinary),
-    Column("rounds", Text),  # key of the request among its retries, and its finished hidden rounds
-    Column("recalled", Text),  # what recall showed in this conversation so far
+    Column("rounds", Words),  # key of the request among its retries, and its finished hidden rounds
+    Column("recalled", Words),  # what recall showed in this conversation so far
     Column("unread", Integer),  # 1 until extraction has read the turn
     Index("ix_nodes_digest", "scope_id", "digest"),
     Index("ix_nodes_request", "request"),
 )
 # An index costs every turn a page to write: these hold what is not answered, and what was cut off.
 _PARTIAL = [
+    (
+        # NULL is unlike NULL: without it the unnamed could get two scopes
+        Index("uq_scopes_unnamed", scopes.c.tenant, scopes.c.agent, unique=True),
+        sql_text('"user" IS NULL'),
+    ),
     (Index("ix_nodes_asked", nodes.c.scope_id, nodes.c.asked), sql_text("state != 'done'")),
     (Index("ix_nodes_parent", nodes.c.parent), sql_text("state = 'aborted'")),
     (
@@ -215,7 +229,7 @@ messages = Table(
     "messages",
     metadata,
     key(),
-    Column("public_id", String(64), nullable=False),
+    Column("public_id", short(64), nullable=False),
     scope_column(),  # never queried by it
     Column("conversation", Key, ForeignKey("conversations.id"), nullable=False),
     Column("node", Key, index=True),
@@ -247,7 +261,7 @@ message_pieces = Table(
 model_records = Table(
     "model_records",
     metadata,
-    Column("model", Text, primary_key=True),
+    Column("model", Words, primary_key=True),
     Column("offered", Integer, nullable=False),
     Column("called", Integer, nullable=False),
     Column("silent", Integer, nullable=False),
@@ -260,15 +274,23 @@ model_records = Table(
 marks = Table(
     "marks",
     metadata,
-    Column("name", String(64), primary_key=True),
+    Column("name", short(64), primary_key=True),
     Column("upto", Key, nullable=False),
+)
+
+# Facts about the database itself. secret: a fingerprint of the secret that its memory is keyed by.
+meta = Table(
+    "meta",
+    metadata,
+    Column("name", short(64), primary_key=True),
+    text("value"),
 )
 
 passages = Table(
     "passages",
     metadata,
     key(),
-    Column("public_id", String(64), nullable=False, unique=True),
+    Column("public_id", short(64), nullable=False, unique=True),
     scope_column(),
     Column("node", Key, nullable=False, server_default="0"),
     text("content"),
@@ -279,9 +301,9 @@ passages = Table(
     text("actor"),
     at(),
     Column("deleted_at", Float),
-    Column("deleted_by", Text),
-    Column("superseded_by", String(64)),
-    Column("source", String(64)),
+    Column("deleted_by", Words),
+    Column("superseded_by", short(64)),
+    Column("source", short(64)),
     Column("uses", Integer, nullable=False, server_default="0"),
     Column("used_at", Float),
     Index("ix_passages_scope_id", "scope_id", "id"),
@@ -311,7 +333,7 @@ message_vectors = Table(
 summaries = Table(
     "summaries",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", Key, primary_key=True),
     scope_column(),
     Column("conversation", Key, nullable=False),
     Column("chain", LargeBinary, nullable=False),
@@ -328,16 +350,16 @@ explains = Table("explains", metadata, key(), scope_column(), text("record"), at
 jobs = Table(
     "jobs",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", Key, primary_key=True),
     Column("scope_id", Key),
     text("kind"),
     text("payload", "{}"),
-    Column("dedupe", Text, unique=True),
-    Column("state", String(8), nullable=False, server_default="ready"),
+    Column("dedupe", Words, unique=True),
+    Column("state", short(8), nullable=False, server_default="ready"),
     Column("attempts", Integer, nullable=False, server_default="0"),
     Column("run_at", Float, nullable=False),
     Column("lease_until", Float),
-    Column("error", Text),
+    Column("error", Words),
     at(),
     Column("conversation", Key),
     Index("ix_jobs_conversation", "conversation"),
@@ -354,9 +376,9 @@ jobs = Table(
 keys = Table(
     "keys",
     metadata,
-    Column("id", String(64), primary_key=True),
-    Column("name", Text, nullable=False),
-    Column("hash", String(64), nullable=False, unique=True),
+    Column("id", short(64), primary_key=True),
+    Column("name", Words, nullable=False),
+    Column("hash", short(64), nullable=False, unique=True),
     text("tenant"),
     text("spec", "{}"),
     at(),
@@ -369,17 +391,18 @@ keys = Table(
 usage = Table(
     "usage",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", Key, primary_key=True),
     text("request_id"),
     at(),
     text("tenant"),
-    Column("user", Text),
+    Column("user", Words),
     text("key"),
     text("model"),
     text("target"),
     text("path"),
     text("mode"),
     *(
+        # not wider: Postgres' sum of larger ones is no integer
         Column(name, Integer, nullable=False, server_default="0")
         for name in (
             "attempts",
@@ -398,7 +421,7 @@ usage = Table(
     Column("latency_ms", Float, nullable=False),
     Column("first_token_ms", Float),
     Column("status", Integer, nullable=False),
-    Column("code", Text),
+    Column("code", Words),
     Index("ix_usage_tenant", "tenant", "created_at"),
     Index("ix_usage_key", "key", "created_at"),
     Index("ix_usage_user", "tenant", "user"),
@@ -409,16 +432,16 @@ usage = Table(
 responses = Table(
     "responses",
     metadata,
-    Column("tenant", Text, primary_key=True),
-    Column("id", Text, primary_key=True),
-    Column("user", Text),
+    Column("tenant", Words, primary_key=True),
+    Column("id", Words, primary_key=True),
+    Column("user", Words),
     at(),
     text("target"),
     text("model"),
     text("conversation"),
     text("rounds", "[]"),
     text("pending", "[]"),
-    Column("shown", Text),
+    Column("shown", Words),
     text("echo", "{}"),
     Index("ix_responses_user", "tenant", "user"),
     Index("ix_responses_created_at", "created_at"),
@@ -428,9 +451,9 @@ responses = Table(
 response_items = Table(
     "response_items",
     metadata,
-    Column("tenant", Text, primary_key=True),
-    Column("id", Text, primary_key=True),
-    Column("response", Text, nullable=False),
+    Column("tenant", Words, primary_key=True),
+    Column("id", Words, primary_key=True),
+    Column("response", Words, nullable=False),
     Index("ix_response_items_response", "tenant", "response"),
 )
 
@@ -438,11 +461,17 @@ response_items = Table(
 user_policies = Table(
     "user_policies",
     metadata,
-    Column("tenant", Text, primary_key=True),
-    Column("user", Text, primary_key=True),
+    Column("tenant", Words, primary_key=True),
+    Column("user", Words, primary_key=True),
     text("memory", "full"),
     at("updated_at"),
 )
+
+# On Postgres a row's scope is locked while what hangs on it is written or erased, and an erasure
+# removes it first.
+for _table in metadata.tables.values():
+    for _constraint in _table.foreign_key_constraints:
+        _constraint.ddl_if(dialect="sqlite")
 
 # Columns: scope, and with the scope before each word (memory.search.indexed): body, speaker,
 # previous message, date.
@@ -454,4 +483,4 @@ FTS_SQL = (
 for _name in FTS:
     event.listen(metadata, "after_create", DDL(FTS_SQL.format(_name)).execute_if(dialect="sqlite"))  # type: ignore[no-untyped-call]
 
-REVISION = "0006"
+REVISION = "0007"

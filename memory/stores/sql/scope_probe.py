@@ -1,50 +1,74 @@
-"""Reads from a SQLite file, before it is opened, whose memory it contains.
+"""Reads from a database, before it is opened, whose memory it contains.
 
-For commands that open no store. Uses only the standard library and changes nothing.
+For commands that open no store. Of a SQLite file it uses only the standard library. Changes
+nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 BUSY_SECONDS = 1.0
+SQLITE = "sqlite+aiosqlite:///"
 
 
-def query_file(path: Path, query: str, *values: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a query. Raises sqlite3.Error if the file cannot be read."""
-    with contextlib.closing(
-        sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=BUSY_SECONDS)
-    ) as connection:
-        return connection.execute(query, values).fetchall()
+def query_database(url: str, query: str, *values: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a query, whose parameters are `?`; none of a table that is not there.
+
+    url: of `storage.database`, a file's with its whole path. Raises OSError if the database cannot
+    be read.
+    """
+    _, is_file, path = url.partition(SQLITE)
+    if not is_file:
+        return _query_server(url, query, *values)
+    if not Path(path).is_file():
+        return []
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+        ) as connection:
+            return connection.execute(query, values).fetchall()
+    except sqlite3.Error as e:
+        if str(e).startswith("no such table"):
+            return []
+        raise OSError(f"{type(e).__name__}: {e}") from e
 
 
-def tenants_with_memory(path: Path) -> dict[str, tuple[int, str]]:
+def _query_server(url: str, query: str, *values: str) -> list[tuple[Any, ...]]:
+    for i in range(len(values)):
+        query = query.replace("?", f"${i + 1}", 1)
+    found: list[tuple[Any, ...]] = import_module("memory.stores.sql.postgres_probe").query(
+        url, query, *values
+    )
+    return found
+
+
+def tenants_with_memory(url: str) -> dict[str, tuple[int, str]]:
     """Return tenants with named users' memory: the number of users, and one of them.
 
-    Empty if the file cannot be read.
+    Empty if the database cannot be read.
     """
     rows = _query(
-        path,
-        "SELECT tenant, count(DISTINCT user), min(user) FROM scopes WHERE user IS NOT NULL "
+        url,
+        'SELECT tenant, count(DISTINCT "user"), min("user") FROM scopes WHERE "user" IS NOT NULL '
         "GROUP BY tenant ORDER BY tenant",
     )
     return {tenant: (count, one) for tenant, count, one in rows}
 
 
-def tenants_of(path: Path, user: str) -> list[str]:
-    """Return the tenants with a user of this name; empty if the file cannot be read."""
-    query = "SELECT DISTINCT tenant FROM scopes WHERE user = ? ORDER BY tenant"
-    return [row[0] for row in _query(path, query, user)]
+def tenants_of(url: str, user: str) -> list[str]:
+    """Return the tenants with a user of this name; empty if the database cannot be read."""
+    query = 'SELECT DISTINCT tenant FROM scopes WHERE "user" = ? ORDER BY tenant'
+    return [row[0] for row in _query(url, query, user)]
 
 
-def _query(path: Path, query: str, *values: str) -> list[tuple[Any, ...]]:
-    if not path.is_file():
-        return []
+def _query(url: str, query: str, *values: str) -> list[tuple[Any, ...]]:
     try:
-        return query_file(path, query, *values)
-    except sqlite3.Error:  # reported by whoever opens it
+        return query_database(url, query, *values)
+    except OSError:  # reported by whoever opens it
         return []

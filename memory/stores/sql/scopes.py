@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
@@ -25,8 +26,8 @@ from memory.errors import Erased
 from memory.ids import new_key
 from memory.scope import Scope, owner_key
 from memory.stores.sql import schema as t
-from memory.stores.sql.messages import NEWEST
-from memory.stores.sql.statements import execute
+from memory.stores.sql.messages import NEWEST, NEWEST_OF_ONE
+from memory.stores.sql.statements import dialect_insert, driver, execute
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +53,49 @@ FIND_UNNAMED = select(_c.id).where(
 )
 
 
-STANDING = (
-    select(
-        _c.id,
-        _c.active_at,
-        _c.proven,
-        func.coalesce(
-            select(t.generations.c.generation)
-            .where(t.generations.c.owner == bindparam("owner"))
-            .scalar_subquery(),
-            0,
-        ).label("generation"),
-        t.conversations.c.id.label("conversation"),
-        t.conversations.c.head,
-        t.conversations.c.explicit,
-        t.conversations.c.resent,
-        *NEWEST.selected_columns,
+def _select_status(*newest: Any) -> Any:
+    return (
+        select(
+            _c.id,
+            _c.active_at,
+            _c.proven,
+            func.coalesce(
+                select(t.generations.c.generation)
+                .where(t.generations.c.owner == bindparam("owner"))
+                .scalar_subquery(),
+                0,
+            ).label("generation"),
+            t.conversations.c.id.label("conversation"),
+            t.conversations.c.head,
+            t.conversations.c.explicit,
+            t.conversations.c.resent,
+            *newest,
+        )
+        .join_from(
+            t.scopes,
+            t.conversations,
+            (t.conversations.c.id == bindparam("conversation"))
+            & (t.conversations.c.scope_id == _c.id),
+            isouter=True,
+        )
+        .where(_c.id == bindparam("which"))
     )
+
+
+STANDING = {
+    "sqlite": _select_status(*NEWEST.selected_columns),
+    "postgresql": _select_status(
+        *NEWEST_OF_ONE.selected_columns,
+        literal(0).label("indexed"),
+        _c.version.label("scope_version"),
+        t.conversations.c.version.label("version"),
+    ),
+}
+TOUCH = update(t.scopes).where(_c.id == bindparam("which")).values(active_at=bindparam("now"))
+TOUCH_OUTSIDE = TOUCH.values(edits=_c.edits + 1, version=_c.version + 1)
+RAISE = update(t.scopes).where(_c.id == bindparam("which")).values(version=_c.version + 1)
+VERSIONS = (
+    select(_c.version, t.conversations.c.version)
     .join_from(
         t.scopes,
         t.conversations,
@@ -77,8 +104,6 @@ STANDING = (
     )
     .where(_c.id == bindparam("which"))
 )
-TOUCH = update(t.scopes).where(_c.id == bindparam("which")).values(active_at=bindparam("now"))
-TOUCH_OUTSIDE = TOUCH.values(edits=_c.edits + 1)
 PROVE = (
     update(t.scopes).where(_c.id == bindparam("which"), _c.proven.is_(False)).values(proven=True)
 )
@@ -112,7 +137,7 @@ def scope_status(
         return None
     found = execute(
         conn,
-        STANDING,
+        STANDING[conn.dialect.name],
         {"which": scope_id, "owner": owner.scope.owner, "conversation": conversation},
     ).first()
     if (
@@ -137,17 +162,23 @@ def get_or_create(conn: Connection, owner: ScopeOwner) -> int:
         return found
     now = time.time()
     ident = new_key()
-    conn.execute(
-        insert(t.scopes).values(
-            id=ident,
-            tenant=owner.scope.tenant,
-            user=owner.scope.user,
-            agent=owner.scope.agent,
-            created_at=now,
-            active_at=now,
-        )
-    )
-    return ident
+    row = {
+        "id": ident,
+        "tenant": owner.scope.tenant,
+        "user": owner.scope.user,
+        "agent": owner.scope.agent,
+        "created_at": now,
+        "active_at": now,
+    }
+    execute(conn, _add_if_missing(conn.dialect.name, tuple(row)), row)
+    # The unnamed of a tenant have one scope, and on a server write side by side.
+    there = None if owner.scope.is_named else find(conn, owner.scope)
+    return there or ident
+
+
+@cache
+def _add_if_missing(dialect: str, columns: tuple[str, ...]) -> Any:
+    return dialect_insert(dialect, t.scopes, columns).on_conflict_do_nothing()
 
 
 def remove_if_empty(conn: Connection, scope_id: int) -> None:
@@ -166,6 +197,18 @@ def touch(conn: Connection, scope_id: int, *, outside: bool = False) -> None:
     outside: an edit from outside the conversation, which outdates every frozen core text.
     """
     execute(conn, TOUCH_OUTSIDE if outside else TOUCH, {"which": scope_id, "now": time.time()})
+
+
+def raise_version(conn: Connection, scope_id: int) -> None:
+    """Outdate what is kept of the scope, where others may keep it too."""
+    if driver(conn) is None:
+        execute(conn, RAISE, {"which": scope_id})
+
+
+def versions(conn: Connection, scope_id: int, conversation: int) -> tuple[int, int | None] | None:
+    """Return the versions of a scope and of a conversation of it; None if the scope is gone."""
+    found = execute(conn, VERSIONS, {"which": scope_id, "conversation": conversation}).first()
+    return (found[0], found[1]) if found is not None else None
 
 
 def nth_turn(conn: Connection, scope_id: int, every: int) -> bool:
@@ -236,13 +279,18 @@ UserName = tuple[str, str]  # tenant, user
 
 
 def users(
-    conn: Connection, reach: VisibleScopes, after: UserName | None, limit: int
+    conn: Connection, reach: VisibleScopes, after: UserName | None, limit: int, part: str = ""
 ) -> list[dict[str, Any]]:
-    """Return users by tenant and name after `after`, with counts over all agents."""
+    """Return users by tenant and name after `after`, with counts over all agents.
+
+    part: of their names, upper or lower case.
+    """
     c = t.scopes.c
     query = select(c.tenant, c.user, func.min(c.created_at), func.max(c.active_at)).where(
         c.user.is_not(None), *reach.conditions()
     )
+    if part:
+        query = query.where(c.user.icontains(part, autoescape=True))
     if after is not None:
         query = query.where(tuple_(c.tenant, c.user) > tuple_(*map(literal, after)))
     rows = conn.execute(

@@ -20,7 +20,7 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import aiosqlite
@@ -62,12 +62,19 @@ EVERYWHERE = (
 
 
 class SqliteConnection:
-    """One connection with SQLAlchemy over it, for one thread. begin: its BEGIN statement."""
+    """One connection with SQLAlchemy over it, for one thread.
 
-    def __init__(self, raw: sqlite3.Connection, begin: str) -> None:
+    begin: its BEGIN statement. options: what its works may ask it for.
+    """
+
+    def __init__(self, raw: sqlite3.Connection, begin: str, options: Mapping[str, Any]) -> None:
         self.raw, self._begin = raw, begin
         self._engine = create_engine(
-            "sqlite://", creator=lambda: raw, poolclass=StaticPool, hide_parameters=True
+            "sqlite://",
+            creator=lambda: raw,
+            poolclass=StaticPool,
+            hide_parameters=True,
+            execution_options=dict(options),
         )
         self._over: Connection | None = None
 
@@ -101,9 +108,9 @@ class SqliteConnection:
 class ConnectionThread:
     """A connection on a thread of aiosqlite."""
 
-    def __init__(self, conn: aiosqlite.Connection, begin: str) -> None:
+    def __init__(self, conn: aiosqlite.Connection, begin: str, options: Mapping[str, Any]) -> None:
         self._conn = conn
-        self._lite = SqliteConnection(conn._conn, begin)
+        self._lite = SqliteConnection(conn._conn, begin, options)
 
     @property
     def raw(self) -> sqlite3.Connection:
@@ -153,10 +160,12 @@ def _pages(size: int) -> str:
 
 
 class SqliteThreads:
-    """The connections of one file. synchronous: NORMAL or FULL."""
+    """The connections of one file. synchronous: NORMAL or FULL. options: see `SqliteConnection`."""
 
-    def __init__(self, path: str, synchronous: str) -> None:
-        self._path, self._synchronous = path, synchronous
+    parallel = False
+
+    def __init__(self, path: str, synchronous: str, options: Mapping[str, Any]) -> None:
+        self._path, self._synchronous, self._options = path, synchronous, options
         self._all: list[ConnectionThread] = []
         self._readers: asyncio.LifoQueue[ConnectionThread] = asyncio.LifoQueue()
         self._writer: ConnectionThread | None = None
@@ -192,7 +201,10 @@ class SqliteThreads:
                 )
                 # a checkpoint within a commit would triple what everybody waits for it
                 await self._writer.call(_set_pragmas, self._writer.raw, "wal_autocheckpoint=0")
-                self._here = SqliteConnection(raw, READING), SqliteConnection(raw, WRITING)
+                self._here = (
+                    SqliteConnection(raw, READING, self._options),
+                    SqliteConnection(raw, WRITING, self._options),
+                )
         except sqlite3.Error as e:
             await self.close()
             raise OSError(f"{type(e).__name__}: {e}") from e
@@ -203,7 +215,7 @@ class SqliteThreads:
     async def _connect(self, begin: str) -> ConnectionThread:
         conn = aiosqlite.connect(self._path, isolation_level=None, cached_statements=256)
         await conn
-        self._all.append(thread := ConnectionThread(conn, begin))
+        self._all.append(thread := ConnectionThread(conn, begin, self._options))
         await thread.call(
             _set_pragmas,
             conn._conn,
@@ -216,7 +228,7 @@ class SqliteThreads:
         )
         return thread
 
-    async def read(self, work: Work[T]) -> T:
+    async def read(self, work: Work[T], *, single: bool = False) -> T:
         thread = await self._readers.get()
         try:
             found: T = (await thread.run([work]))[0]
@@ -232,6 +244,13 @@ class SqliteThreads:
         if self._here is not None:
             long = time.monotonic() - begun > LONG_GROUP_SECONDS
             self._count(LONG_GROUP_WORKS if long else len(works))
+        return found
+
+    async def write_one(
+        self, work: Work[T], lock: object, *, once: bool, wanted: Callable[[], bool]
+    ) -> T:
+        """Run one write; there is one writer, so nothing is locked."""
+        found: T = (await self.write([work]))[0]
         return found
 
     def at_once(self, works: Sequence[Work[Any]], *, reading: bool = False) -> list[Any] | None:

@@ -1,8 +1,9 @@
 """Statements of every turn, without SQLAlchemy's overhead.
 
-They are built and compiled once, and on SQLite passed to the driver directly. Through SQLAlchemy
-such a statement takes 100 to 150 us of a turn, through the driver 5 to 15; there are thirty.
-Results look the same on both: rows with column names, booleans as booleans.
+They are built and compiled once, and passed to the driver directly: here SQLite's, in
+`postgres_statements` the other. Through SQLAlchemy such a statement takes 100 to 150 us of a turn,
+through SQLite's driver 5 to 15; there are thirty. Results look the same on both: rows with column
+names, booleans as booleans.
 """
 
 from __future__ import annotations
@@ -10,12 +11,23 @@ from __future__ import annotations
 import sqlite3
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Boolean, Connection, Table, bindparam, insert
+import msgspec
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    Connection,
+    Table,
+    bindparam,
+    func,
+    insert,
+    select,
+)
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.base import Executable
 
@@ -49,7 +61,7 @@ def execute(conn: Connection, statement: Executable, values: Mapping[str, Any]) 
     values: its parameters, by name.
     """
     if (raw := driver(conn)) is None:
-        return conn.execute(statement, values)
+        return RowSet(_postgres().fetch(conn, statement, values))
     return _compile(statement).run(raw, values)
 
 
@@ -97,7 +109,7 @@ def add_rows(conn: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) 
         return
     statement = _insert_statement(table, tuple(rows[0]))
     if (raw := driver(conn)) is None:
-        conn.execute(statement, list(rows))
+        _postgres().run_many(conn, statement, rows)
     elif len(rows) <= SEVERAL:
         _compile(statement).at_once(raw, rows)
     else:
@@ -107,6 +119,50 @@ def add_rows(conn: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) 
 def put_row(conn: Connection, table: Table, on: tuple[str, ...], /, **values: Any) -> None:
     """Insert the row, or update the one with the same `on` columns."""
     execute(conn, _upsert_statement(conn.dialect.name, table, on, tuple(values)), values)
+
+
+def rows_of_keys(conn: Connection, sql: str, keys: Sequence[int]) -> list[Any]:
+    """Run SQL that contains no input and names a list of row keys.
+
+    In it, `{listed}` is a table with the column `value`.
+    """
+    if driver(conn) is None:
+        found: list[Any] = _postgres().fetch_sql(
+            conn, sql.format(listed="unnest($1::bigint[]) AS k(value)"), list(keys)
+        )
+        return found
+    listed = msgspec.json.encode(keys).decode()
+    return list(conn.exec_driver_sql(sql.format(listed="json_each(?) k"), (listed,)))
+
+
+def execute_sql(conn: Connection, sql: str, *values: Any) -> list[Any]:
+    """Run SQL for Postgres that contains no input; return its rows."""
+    found: list[Any] = _postgres().fetch_sql(conn, sql, *values)
+    return found
+
+
+def is_sqlite(conn: Connection) -> bool:
+    """Tell whether this is SQLite, whose statements are other ones in places."""
+    return driver(conn) is not None
+
+
+def is_listed(column: Any, *, lite: bool) -> Any:
+    """Return the condition that a column is one of the row keys of `key_list`."""
+    if not lite:
+        return column == func.any(bindparam("keys", type_=ARRAY(BigInteger)))
+    listed = func.json_each(bindparam("keys")).table_valued("value")
+    return column.in_(select(listed.c.value))
+
+
+def key_list(conn: Connection, keys: Sequence[int]) -> dict[str, Any]:
+    """Return the parameter of `is_listed`."""
+    lite = is_sqlite(conn)
+    return {"keys": msgspec.json.encode(keys).decode() if lite else list(keys)}
+
+
+def _postgres() -> Any:
+    """Return the module for Postgres, which SQLite does not load."""
+    return import_module("memory.stores.sql.postgres_statements")
 
 
 class _Compiled:
@@ -167,7 +223,7 @@ def _plain_row(*values: Any) -> tuple[Any, ...]:
     return values
 
 
-@cache
+@lru_cache(1024)  # more than there are; the shapes of searches are many
 def _compile(statement: Any) -> _Compiled:
     return _Compiled(statement)
 

@@ -32,12 +32,16 @@ from memory.stores.sql.turn_reader import columns
 
 @dataclass(frozen=True, slots=True)
 class ImportedMessage:
-    """One message. at: Unix time. source: evicted messages are outside of the history."""
+    """One message.
+
+    at: Unix time. source: evicted messages are outside of the history. id: "" for a new one.
+    """
 
     message: Json
     at: float
     source: str = "import"
     aborted: bool = False
+    id: str = ""
 
 
 @dataclass(slots=True)
@@ -178,7 +182,7 @@ class Transcriber:
         before = ""
         for s, digest in zip(step.said, digests, strict=True):
             place = message_rows.MessagePlace(
-                conversation, node.id, s.source, s.at, s.aborted, before
+                conversation, node.id, s.source, s.at, s.aborted, before, s.id
             )
             yield message_rows.add(self._open, self._scope, place, [(s.message, digest)])
             before = text_of(s.message)

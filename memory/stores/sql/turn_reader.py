@@ -30,7 +30,7 @@ CANDIDATES = 64
 
 # Built once, like those below: they run in every turn, and building a statement costs more than
 # running it.
-EDITS = select(t.scopes.c.edits).where(t.scopes.c.id == bindparam("scope"))
+EDITS = select(t.scopes.c.edits, t.scopes.c.version).where(t.scopes.c.id == bindparam("scope"))
 
 
 BY_NAME = select(t.conversations).where(
@@ -90,6 +90,7 @@ class ConversationState:
     explicit: bool
     resent: bool
     head: int | None
+    version: int = 0
 
 
 @dataclass(slots=True)
@@ -114,6 +115,7 @@ class Snapshot:
         None  # the link of what came before the stored messages, and its summary
     )
     edits: int = 0
+    version: int = 0  # the scope's
     blocks: dict[str, Block] = field(default_factory=dict)
     defaults: Mapping[str, Block] = field(default_factory=dict)
     past: PreviousTurn = field(default_factory=PreviousTurn)
@@ -147,7 +149,7 @@ def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot:
     out = Snapshot(owner, scope_id, turn, blocks=dict(ask.defaults), defaults=ask.defaults)
     if scope_id is None:
         return out
-    out.edits = execute(conn, EDITS, {"scope": scope_id}).scalar_one()
+    out.edits, out.version = execute(conn, EDITS, {"scope": scope_id}).one()
     if ask.explicit:
         out.conversation = find_conversation(conn, scope_id, ask.explicit)
     line = out.conversation
@@ -202,7 +204,9 @@ def find_conversation(
     row = execute(
         conn, BY_NAME if isinstance(which, str) else BY_KEY, {"scope": scope_id, "which": which}
     ).first()
-    return ConversationState(row.id, row.name, row.explicit, row.resent, row.head) if row else None
+    if row is None:
+        return None
+    return ConversationState(row.id, row.name, row.explicit, row.resent, row.head, row.version)
 
 
 def _read_previous_turn(conn: Connection, scope_id: int, node: TurnNode, at: int) -> PreviousTurn:
@@ -329,6 +333,11 @@ class NodeRows:
     def find_unanswered(self, asked: bytes, parent: int | None) -> TurnNode | None:
         found = [node for node in self._read(WAITING, asked=asked) if node.parent == parent]
         return found[0] if found else None
+
+
+def only_node(conn: Connection, scope_id: int, digest: bytes) -> int | None:
+    """Return the only answered node of a scope with this digest; None for none or several."""
+    return NodeRows(conn, scope_id).only(digest)
 
 
 def node_of(row: Row[Any]) -> TurnNode:

@@ -24,7 +24,7 @@ from memory.stores.sql import schema as t
 from memory.stores.sql.jobs import QueuedJob, enqueue
 from memory.stores.sql.message_pieces import LargeBody, split_off
 from memory.stores.sql.messages import contents_of
-from memory.stores.sql.statements import add_row, dialect_insert, execute, put_row
+from memory.stores.sql.statements import add_row, dialect_insert, driver, execute, put_row
 from memory.stores.sql.turn_reader import (
     SAID,
     ConversationState,
@@ -50,6 +50,11 @@ MOVED = (
     .where(cv.id == bindparam("which"), cv.scope_id == bindparam("scope"))
     .values(head=bindparam("head"), resent=bindparam("resent"), updated_at=bindparam("updated_at"))
 )
+
+
+# Where others may keep the conversation too: they compare its version.
+RAISE = update(t.conversations).where(cv.id == bindparam("which")).values(version=cv.version + 1)
+MOVED_BESIDE = MOVED.values(version=cv.version + 1)
 
 
 TURN_OF = select(n.turn).where(n.id == bindparam("which"))
@@ -108,7 +113,15 @@ def open_turn(conn: Connection, o: PendingTurn, *, answered: bool = False) -> in
     elif not answered:
         add_row(conn, t.nodes, **columns(o.node, scope_id), request=o.request, rounds=rounds)
         message_rows.append(conn, _request_rows(o, scope_id, now), _newest(o.there))
+    if not answered:
+        _raise_version(conn, c.id)
     return scope_id
+
+
+def _raise_version(conn: Connection, conversation: int) -> None:
+    """Outdate what is kept of the conversation, where others may keep it too."""
+    if driver(conn) is None:
+        execute(conn, RAISE, {"which": conversation})
 
 
 def _add_conversation(conn: Connection, o: PendingTurn, scope_id: int, now: float) -> None:
@@ -169,6 +182,7 @@ def drop_turn(conn: Connection, scope_id: int, node: int) -> None:
         return
     message_rows.remove(conn, t.messages.c.node == node)
     conn.execute(delete(t.nodes).where(n.id == node))
+    _raise_version(conn, row.conversation)
     if (
         conn.execute(select(n.id).where(n.conversation == row.conversation).limit(1)).first()
         is None
@@ -218,6 +232,8 @@ class TurnRecord:
     models: dict[str, ModelRecord] = field(default_factory=dict)
     beside: Mapping[str, Json] = field(default_factory=dict)  # see `ApplicationTables.keep`
     large: Sequence[LargeBody] = field(init=False)  # bodies of answers, which are written before
+    # of the scope and of the conversation as this record left them, where they are compared
+    versions: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         self.large = split_off(itertools.chain.from_iterable(self.contents or ()))
@@ -254,6 +270,8 @@ def record(conn: Connection, r: TurnRecord, opening: PendingTurn | None = None) 
     said += _answers(conn, r, scope_id, request)
     message_rows.append(conn, said, _newest(there))
     head = _move(conn, there, r, now)
+    if driver(conn) is None:
+        r.versions = there.scope_version, there.version + 1
     _record_consequences(conn, r, scope_id, now)
     if r.prove and not there.proven:
         scopes.prove(conn, scope_id)
@@ -378,7 +396,7 @@ def _move(conn: Connection, line: Any, r: TurnRecord, now: float) -> int:
     to: int = head if stays else first.turn
     execute(
         conn,
-        MOVED,
+        MOVED_BESIDE if driver(conn) is None else MOVED,
         {
             "which": r.conversation,
             "scope": line.id,

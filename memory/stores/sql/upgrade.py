@@ -6,9 +6,10 @@ The only module that uses Alembic; an empty database does not need it.
 from __future__ import annotations
 
 import asyncio
+from importlib import import_module
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, create_engine, make_url
+from sqlalchemy import URL, Connection, create_engine, inspect, make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -64,4 +65,9 @@ def _migrate(conn: Connection) -> None:
         "script_location", str(Path(__file__).parent / "migrations").replace("%", "%%")
     )
     config.set_main_option("path_separator", "os")
+    if conn.dialect.name != "sqlite" and "scopes" not in inspect(conn).get_table_names():
+        # The migrations began with SQLite's tables.
+        import_module("memory.stores.sql.postgres_schema").create(conn)
+        command.stamp(config, "head")
+        return
     command.upgrade(config, "head")

@@ -1,9 +1,9 @@
 """`python -m tests.bench.retrieval`: does the gateway's own search find what was said?
 
 LoCoMo, a small Chinese set and paraphrases, stored in a store of the gateway's own and asked for
-through its own tool, beside plain FTS5. `--embedder`: the same by words alone and with an embedder,
-side by side. `--latency`: how long a search takes as stores grow. LoCoMo is read from `../shared`
-beside the project (or --data), never copied.
+through its own tool, beside plain FTS5: one table, by kind of question. `--embedder`: another
+embedder than the stand-in. `--latency`: how long a search takes as stores grow. LoCoMo is fetched
+once, or named by MNEMOGATE_LOCOMO (see `locomo`); it is never part of the repository.
 """
 
 from __future__ import annotations
@@ -13,82 +13,86 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from memory.embed.base import Embed
 from memory.retrieval.retriever import SemanticSearch
 from memory.search import ranking
 from tests.bench.retrieval import chinese, latency, locomo, paraphrases
 from tests.bench.retrieval.embedders import STAND_INS, embedder
+from tests.bench.retrieval.locomo import Dialogue
+from tests.bench.retrieval.metrics import CATEGORIES, Score, means, score
 from tests.bench.retrieval.plain import Plain
 from tests.bench.retrieval.stored import DEPTH, Store, Utterance
 
-Row = tuple[str, int, dict[str, float]]
 Search = Callable[[str], Awaitable[list[str]]]
+STAND_IN = "hashing"  # an embedder that knows words, not what they mean
 
 
-async def scored(metrics: Any, name: str, questions: list[Any], search: Search) -> list[Row]:
-    return [
-        (name, category, metrics._score(await search(q), evidence))
-        for q, category, evidence in questions
-    ]
+async def scored(dialogue: Dialogue, search: Search) -> list[Score]:
+    return [score(kind, await search(q), evidence) for q, kind, evidence in dialogue.questions]
 
 
-def figures(rows: list[Row]) -> str:
-    def mean(key: str, chosen: list[Row]) -> float:
-        return sum(s[key] for _, _, s in chosen) / len(chosen) if chosen else 0.0
+def heading(title: str) -> str:
+    kinds = "".join(f"{name:>12}" for name in CATEGORIES.values())
+    return f"{title:26}{'recall@10':>10}{'nDCG@10':>9}{'MRR':>8}{kinds}{'asked':>7}"
 
-    asked = [r for r in rows if r[1] != 5]
+
+def row(title: str, scores: Sequence[Score]) -> str:
+    found = means(scores)
+    kinds = "".join(f"{value:12.4f}" for value in found.by_category.values())
     return (
-        f"{mean('recall@10', asked):9.4f} {mean('ndcg@10', asked):9.4f} {mean('mrr', asked):7.4f} "
-        f"{mean('recall@10', [r for r in rows if r[1] == 5]):12.4f} {len(asked):6}"
+        f"{title:26}{found.recall:10.4f}{found.ndcg:9.4f}{found.reciprocal:8.4f}{kinds}"
+        f"{found.asked:7}"
     )
 
 
-async def english(metrics: Any, data: Path) -> None:
-    print(
-        f"{'LoCoMo':24} {'recall@10':>9} {'nDCG@10':>9} {'MRR':>7} {'adversarial':>12} {'asked':>6}"
-    )
-    ours: list[Row] = []
-    plain: list[Row] = []
-    kept: list[Row] = []
-    async with Store() as store:
-        for conv in metrics.load(str(data)):
-            found = locomo.utterances(conv)
-            user, bare = await store.user(conv.id, found), Plain(found)
+async def ask_plain(dialogues: Sequence[Dialogue]) -> list[Score]:
+    """The scores of plain FTS5."""
+    out: list[Score] = []
+    for dialogue in dialogues:
+        bare = Plain(dialogue.found)
 
-            async def of_plain(query: str, bare: Plain = bare) -> list[str]:
-                return bare.search(query, DEPTH)
+        async def search(query: str, bare: Plain = bare) -> list[str]:
+            return bare.search(query, DEPTH)
 
-            mine = await scored(metrics, conv.id, conv.qa, user.search)
-            ours += mine
-            plain += await scored(metrics, conv.id, conv.qa, of_plain)
-            await user.keep(found)
-            kept += await scored(metrics, conv.id, conv.qa, user.archival)
-            print(f"{conv.id:24} {figures(mine)}")
-    print(f"{'overall':24} {figures(ours)}")
-    print(
-        f"{'  multi-hop':24} {figures([r for r in ours if r[1] == 1])}\n{'  temporal':24} "
-        f"{figures([r for r in ours if r[1] == 2])}"
-    )
-    print(
-        f"{'  open-domain':24} {figures([r for r in ours if r[1] == 3])}\n{'  single-hop':24} "
-        f"{figures([r for r in ours if r[1] == 4])}"
-    )
-    print(f"{'the same as passages':24} {figures(kept)}")
-    print(f"{'plain FTS5':24} {figures(plain)}")
+        out += await scored(dialogue, search)
+    return out
 
 
-async def without(metrics: Any, data: Path) -> None:
+async def ask_stored(
+    dialogues: Sequence[Dialogue], embed: Embed | None = None
+) -> tuple[list[Score], list[Score]]:
+    """The scores of our search over messages, and over the same texts as passages."""
+    messages: list[Score] = []
+    passages: list[Score] = []
+    async with Store(SemanticSearch(embed) if embed else None) as store:
+        for dialogue in dialogues:
+            user = await store.user(dialogue.id, dialogue.found)
+            await store.embedded(user)
+            messages += await scored(dialogue, user.search)
+            await user.keep(dialogue.found)
+            await store.embedded(user)
+            passages += await scored(dialogue, user.archival)
+    return messages, passages
+
+
+async def table(dialogues: Sequence[Dialogue], names: Sequence[str]) -> None:
+    """One table: plain FTS5, our search by words alone, and with each embedder."""
+    corpus = [u.text for d in dialogues for u in d.found]
+    print(heading(f"LoCoMo, {len(dialogues)} dialogues"))
+    print(row("plain FTS5", await ask_plain(dialogues)), flush=True)
+    for name in ("", *names):
+        messages, passages = await ask_stored(dialogues, embedder(name, corpus) if name else None)
+        title = f"words and {name[-15:]}" if name else "words alone"
+        print(row(title, messages))
+        print(row("  the same as passages", passages), flush=True)
+
+
+async def without(dialogues: Sequence[Dialogue]) -> None:
     """What each part of the ranking gains: the figures without it."""
-    print(
-        f"{'LoCoMo, overall':24} {'recall@10':>9} {'nDCG@10':>9} {'MRR':>7} {'adversarial':>12} "
-        f"{'asked':>6}"
-    )
+    print(heading("LoCoMo"))
     async with Store() as store:
-        users = []
-        for conv in metrics.load(str(data)):
-            users.append((conv, await store.user(conv.id, locomo.utterances(conv))))
+        users = [(d, await store.user(d.id, d.found)) for d in dialogues]
         for names in (
             (),
             ("SPEAKER",),
@@ -100,63 +104,10 @@ async def without(metrics: Any, data: Path) -> None:
             kept = {name: getattr(ranking, name) for name in names}
             for name in names:
                 setattr(ranking, name, 0.0)
-            rows = [
-                row
-                for conv, user in users
-                for row in await scored(metrics, conv.id, conv.qa, user.search)
-            ]
+            scores = [one for d, user in users for one in await scored(d, user.search)]
             for name, value in kept.items():
                 setattr(ranking, name, value)
-            print(f"{'without ' + ', '.join(names) if names else 'whole':24} {figures(rows)}")
-
-
-async def beside(metrics: Any, data: Path, names: list[str]) -> None:
-    """By words alone, then with each embedder: what it gains or costs, by conversation and in all,
-    for messages and passages.
-    """
-    convs = [(conv, locomo.utterances(conv)) for conv in metrics.load(str(data))]
-    corpus = [u.text for _, found in convs for u in found]
-    print(
-        f"{'LoCoMo, by conversation':24} {'recall@10':>9} {'nDCG@10':>9} {'gained':>16}   the "
-        "same as passages"
-    )
-    before: list[tuple[list[Row], list[Row]]] = []
-    for name in ("", *names):
-        async with Store(SemanticSearch(embedder(name, corpus)) if name else None) as store:
-            both: list[tuple[list[Row], list[Row]]] = []
-            for conv, found in convs:
-                user = await store.user(conv.id, found)
-                await user.keep(found)
-                while await store.memory.retrieval.embed_scope(user.scope_id):
-                    pass
-                both.append(
-                    (
-                        await scored(metrics, conv.id, conv.qa, user.search),
-                        await scored(metrics, conv.id, conv.qa, user.archival),
-                    )
-                )
-        before = before or both
-        for label, some, base in [
-            *((conv.id, [b], [w]) for (conv, _), b, w in zip(convs, both, before, strict=True)),
-            ("overall", both, before),
-        ]:
-            print(
-                f"{name or 'words alone':12} {label:11}"
-                + "  ".join(
-                    gained([r for b in some for r in b[i]], [r for w in base for r in w[i]])
-                    for i in (0, 1)
-                ),
-                flush=True,
-            )
-
-
-def gained(rows: list[Row], before: list[Row]) -> str:
-    out = [
-        (sum(s[key] for _, c, s in some if c != 5) / sum(c != 5 for _, c, _ in some))
-        for key in ("recall@10", "ndcg@10")
-        for some in (rows, before)
-    ]
-    return f"{out[0]:9.4f} {out[2]:9.4f} {out[0] - out[1]:+8.4f} {out[2] - out[3]:+7.4f}"
+            print(row(f"without {', '.join(names)}" if names else "whole", scores), flush=True)
 
 
 async def small(
@@ -168,8 +119,7 @@ async def small(
     """A set of which each question has one answer."""
     async with Store(SemanticSearch(embed) if embed else None) as store:
         user, bare = await store.user(name, found), Plain(found)
-        while await store.memory.retrieval.embed_scope(user.scope_id):
-            pass
+        await store.embedded(user)
         ranks = [(await user.search(q), bare.search(q, DEPTH), wanted) for q, wanted in questions]
     for label, which in (
         (f"{name}, {embed.model if embed else 'words'}", 0),
@@ -201,8 +151,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--data", type=Path, help="another file of LoCoMo's shape")
     parser.add_argument(
-        "--data", type=Path, default=locomo.DATA, help="another file of LoCoMo's shape"
+        "--first",
+        type=int,
+        default=locomo.FIRST,
+        help="dialogues of it; 0 for all  [default: %(default)s, which the figures are of]",
     )
     parser.add_argument(
         "--without", action="store_true", help="LoCoMo again without each part of the ranking"
@@ -211,7 +165,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--embedder",
         action="append",
         help=f"{', '.join(STAND_INS)} or onnx:<folder of mnemogate fetch embedder>; may be given "
-        "again",
+        f"again  [default: {STAND_IN}]",
     )
     parser.add_argument("--latency", action="store_true")
     parser.add_argument(
@@ -221,19 +175,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.latency:
         asyncio.run(latency.report(args.messages))
         return 0
-    metrics = locomo.metrics()
-    if metrics is None or not args.data.exists():
-        print(
-            "LoCoMo is not beside the project (../shared/data and ../shared/bench/retrieval), "
-            "so it is skipped."
-        )
-    elif args.without:
-        asyncio.run(without(metrics, args.data))
-        return 0
-    elif args.embedder:
-        asyncio.run(beside(metrics, args.data, args.embedder))
+    try:
+        dialogues = locomo.load(args.data or locomo.fetch(), args.first)
+    except locomo.NotThere as e:
+        print(f"LoCoMo is left out. {e}")
     else:
-        asyncio.run(english(metrics, args.data))
+        if args.without:
+            asyncio.run(without(dialogues))
+            return 0
+        asyncio.run(table(dialogues, args.embedder or [STAND_IN]))
     asyncio.run(own_sets(args.embedder or []))
     return 0
 

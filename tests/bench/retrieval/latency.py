@@ -117,7 +117,7 @@ async def in_bulk(
         pass
     if table == "messages":  # as an import leaves it, see `messages.add`
         await store.memory.db.write(
-            lambda conn: put_row(conn, marks, ("name",), name=table, upto=newest_key(conn))
+            lambda conn: put_row(conn, marks, ("name",), name=table, upto=newest_key(conn, 0))
         )
 
 

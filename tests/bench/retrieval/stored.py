@@ -146,6 +146,11 @@ class Store:
         await self.memory.close()
         self._folder.cleanup()
 
+    async def embedded(self, user: Stored) -> None:
+        """Embed what there is of the user, if the store searches by meaning."""
+        while await self.memory.retrieval.embed_scope(user.scope_id):
+            pass
+
     async def user(self, name: str, found: Sequence[Utterance]) -> Stored:
         out = Stored(self.memory, Scope("bench", name, "default", SECRET))
         await out.fill(found)

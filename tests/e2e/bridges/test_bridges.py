@@ -236,3 +236,21 @@ async def test_declared_formats_are_not_asked_for(data, stream):
         async with running("", data, config) as live:
             assert await said("responses", live, "Hi", stream=stream) == "Yes."
             assert up.refused == []
+
+
+@EITHER
+@pytest.mark.parametrize("kind", NO_PATH)
+async def test_tokens_are_estimated_where_the_server_cannot_count(data, ask, kind):
+    long = "The quick brown fox jumps over the lazy dog. " * 200  # 2,000 tokens
+    asked = {"model": "m", "tools": []}
+    path = "responses/input_tokens" if ask == "responses" else "messages/count_tokens"
+    asked |= {"input": long} if ask == "responses" else {"messages": [{**hi(), "content": long}]}
+    async with ChatOnlyModel("Yes.", kind=kind) as up, running(up.url, data, claude.OWN) as live:
+        counts = []
+        for headers in ({"x-memory": "off"}, {"x-memory-user": "ada"}):
+            http = await live.http.post(f"{live.url}/{path}", json=asked, headers=headers)
+            assert http.status_code == 200, http.text
+            counts.append(http.json()["input_tokens"])
+        assert 1900 <= counts[0] <= 2600
+        assert counts[1] > counts[0] + 200  # with what the memory adds
+        assert up.bodies == []

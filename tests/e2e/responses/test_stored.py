@@ -220,3 +220,28 @@ async def test_without_memory_a_response_is_its_owners_alone(data, stream, confi
             sent = {"model": "m", "input": "Hi", "user": "ada", **chained}
             http = await live.http.post(f"{live.url}/responses", json=sent, headers=other)
             assert http.status_code == 404
+
+
+HEAVY = "word " * 60_000  # so long that of a request without memory only a few members are read
+
+
+async def test_without_memory_a_long_request_goes_on_from_its_owners_responses_alone(data):
+    script = [[use(APPEND, FACT)], "Noted.", "Long."]
+    async with ResponsesModel(*script) as up, running(up.url, data, MANAGED) as live:
+        first, _ = await ask(live, "I like tea", headers={"authorization": "Bearer acme"})
+        sent = {"model": "m", "input": HEAVY, "user": "ada", "previous_response_id": first["id"]}
+        off = {"x-memory": "off", "authorization": "Bearer other"}
+        asked = len(up.requests)
+        http = await live.http.post(f"{live.url}/responses", json=sent, headers=off)
+        assert http.status_code == 404
+        assert len(up.requests) == asked
+        shown, _ = await ask(
+            live,
+            HEAVY,
+            headers={**off, "authorization": "Bearer acme"},
+            previous_response_id=first["id"],
+        )
+        assert texts(shown) == ["Long."]
+        # From the last round of the first response, which the client does not know.
+        assert up.bodies[-1]["previous_response_id"] not in (None, first["id"])
+        assert up.bodies[-1]["input"] == [{"role": "user", "content": HEAVY}]

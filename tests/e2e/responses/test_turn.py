@@ -352,3 +352,19 @@ async def test_a_refusal_of_all_that_was_sent_is_the_clients(data, stream):
         http = await live.http.post(f"{live.url}/responses", json=sent)
         assert "Previous response not found." in http.text
         assert len(up.bodies) == 3
+
+
+@BOTH
+async def test_later_rounds_have_what_is_left_of_the_limit_but_our_calls_cost_nothing_of_it(
+    data, stream
+):
+    long = "word " * 40
+    script = [[say(long), use(APPEND, FACT)], "Noted.", "So."]
+    async with ResponsesModel(*script) as up, running(up.url, data) as live:
+        await ask(live, "I like tea", stream=stream, max_output_tokens=100, store=False)
+        first, second = (b["max_output_tokens"] for b in up.bodies)
+        assert first == 100
+        assert 16 <= second < 100
+        up.script[:] = [[use(APPEND, FACT)], "Noted."]
+        await ask(live, "And coffee", stream=stream, store=False)
+        assert "max_output_tokens" not in up.bodies[-1]

@@ -159,8 +159,6 @@ P2 = {97, 112, 122, 165}
 LATER = {
     120: "a response cache (there is none)",
     122: "a response cache (there is none)",
-    158: "metrics",
-    159: "traces",
 }
 
 # Rows that take minutes: shown by a command of their own.

@@ -160,7 +160,7 @@ async def test_a_sighup_swaps_what_it_can_and_an_invalid_file_changes_nothing(tm
             await status(client, "mg-two", "m"),
             await status(client, "mg-two", "n"),
         ] == [401, 404, 200]
-        assert len(other.requests) == 1
+        assert len(other.bodies) == 1
         file.write_text(config(other.url, "mg-two", "n", 'host = "0.0.0.0"'))
         await gateway.reloaded(r"Mnemogate reloaded [^\n]*\n.*server\.host")
         assert await status(client, "mg-two", "n") == 200

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.auth.authenticator import LOCAL, Authenticator, Principal, bearer
 from gateway.auth.key_store import digest_of, new_key
-from gateway.config.settings import KeyGrant, Settings
+from gateway.config.settings import ConfigError, KeyGrant, Settings
 from gateway.errors import Unauthenticated, Unavailable
 from gateway.storage.key_probe import NONE, KeyCounts
 
@@ -97,6 +97,16 @@ def test_a_store_that_is_not_read_yet_refuses_nobody_for_good():
 def test_that_every_made_key_is_revoked_opens_nothing():
     with pytest.raises(Unauthenticated):
         authenticator(MadeKeys(), KeyCounts(2, 0)).caller(sent("sk-revoked"))
+
+
+@pytest.mark.parametrize("lent", [{}, {"api_key": "sk-lent"}])
+def test_on_a_server_that_is_away_the_mode_is_not_guessed(lent):
+    storage = {"database": "postgresql+asyncpg://m:pw@db/m", "secret": "5" * 64}
+    settings = {"storage": storage, "providers": {"up": {**UP["up"], **lent}}}
+    with pytest.raises(ConfigError, match=r"cannot be read, so whether keys were made"):
+        Settings.model_validate(settings).validated_for_serving(None)
+    found = Settings.model_validate({**settings, "keys": [APP]}).validated_for_serving(None)
+    assert found.mode == "managed"
 
 
 def test_each_provider_key_is_a_tenant_of_its_own():

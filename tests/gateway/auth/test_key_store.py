@@ -422,7 +422,7 @@ async def test_a_stored_key_that_cannot_be_read_is_refused_alone(live, caplog, s
     )
     assert (shown["trusted"], shown["models"], shown["admin"]) == (False, [], False)
     assert (await live.memory("DELETE", f"/keys/{bad['id']}", **ROOT)).status_code == 200
-    assert read_key_counts(live.gateway.settings.sqlite_file) == KeyCounts(3, 2, 0)
+    assert read_key_counts(live.gateway.settings.database) == KeyCounts(3, 2, 0)
 
 
 async def test_while_the_store_fails_the_keys_last_read_stay_and_it_is_told_once(

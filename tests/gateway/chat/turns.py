@@ -110,6 +110,7 @@ class FakeSession:
     can_defer_opening: bool = True
     is_proven: bool = True
     unsaved: bool = False
+    refused_tokens: int = 0
     opening: object = None
     log: list = field(default_factory=list)
     ran: list = field(default_factory=list)
@@ -142,7 +143,7 @@ class FakeSession:
     def remember_sent_prompt(self, target, pieces):
         self.sent_to.append(target)
 
-    def calibrate_token_counter(self, usage):
+    async def calibrate_token_counter(self, usage):
         self.log.append("calibrate")
 
     async def finish(self, outcome):

@@ -79,6 +79,7 @@ def test_the_commands_of_this_version_are_there():
     assert {" ".join(p[1:]) for p, _ in commands()} >= {
         "serve",
         "demo",
+        "try",
         "chat",
         "doctor",
         "db upgrade",

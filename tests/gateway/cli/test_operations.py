@@ -175,6 +175,7 @@ def test_the_doctor_finds_everything_in_place(tmp_path):
             "database": "ok",
             "upstream": "ok",
             "tokenizers": "note",
+            "embedder": "ok",
             "port": "ok",
         }
         assert list(tmp_path.iterdir()) == []  # it changes nothing
@@ -501,3 +502,18 @@ def test_a_job_that_gave_up_is_listed_without_its_words_and_tried_again(tmp_path
     ]
     assert "There is no dead job 42 here." in mnemogate(tmp_path, "jobs", "retry", "42").stderr
     assert "No job is waiting." in mnemogate(tmp_path, "jobs", "list", "--state", "waiting").stderr
+
+
+def test_the_doctor_names_what_is_not_installed_or_not_known(tmp_path):
+    models = {"local-llm": {"targets": [{"provider": "p"}]}}
+    with_all = {
+        "MNEMOGATE_MEMORY__EMBEDDER": "onnx-minilm",
+        "MNEMOGATE_TELEMETRY__TRACES": "http://127.0.0.1:9/v1/traces",
+        "MNEMOGATE_PROVIDERS": json.dumps({"p": {"base_url": "http://127.0.0.1:9/v1"}}),
+        "MNEMOGATE_MODELS": json.dumps(models),
+    }
+    done = mnemogate(tmp_path, "doctor", "--json", "--port", "0", **with_all)
+    found = {f["what"]: f for f in json.loads(done.stdout)}
+    assert "mnemogate fetch embedder" in found["embedder"]["told"]
+    assert (found["window"]["state"], "local-llm" in found["window"]["told"]) == ("note", True)
+    assert found["traces"]["state"] == "ok"

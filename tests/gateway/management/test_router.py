@@ -698,6 +698,8 @@ async def test_the_schema_describes_the_routes(live):
         "/conversations/{ident}": {"get", "delete"},
         "/explain/{ident}": {"get"},
         "/usage": {"get"},
+        "/stats": {"get"},
+        "/turns": {"get"},
         "/keys": {"get", "post"},
         "/keys/{ident}": {"delete"},
         "/jobs": {"get"},

@@ -240,7 +240,8 @@ async def test_texts_and_numbers_that_no_store_takes_are_made_to_fit(db):
 
 async def test_a_record_that_is_none_is_dropped_and_holds_up_no_other(db, caplog):
     log = UsageLog(db, opened)
-    log.add(record("a", latency_ms=None))
+    for beside in (record("before"), record("a", latency_ms=None), record("behind")):
+        log.add(beside)
     with caplog.at_level(logging.WARNING):
         await log.flush()
     assert (
@@ -249,7 +250,7 @@ async def test_a_record_that_is_none_is_dropped_and_holds_up_no_other(db, caplog
     )
     log.add(record("b"))
     await log.flush()
-    assert (log.dropped, await stored(db)) == (1, ["b"])
+    assert (log.dropped, await stored(db)) == (1, ["before", "behind", "b"])
 
 
 async def test_an_erased_name_is_on_no_record_of_a_request_that_began_before(db):

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.search.query import (
+    excerpt,
     index_text,
     iso,
     parse_time,
@@ -152,6 +153,17 @@ def test_passages_hold_every_word_and_fit(text, size):
     made = passages_of(text, size)
     assert all(0 < len(p) <= size for p in made)
     assert "".join("".join(made).split()) == "".join(text.split())
+
+
+@given(st.text(max_size=300), st.integers(4, 120))
+def test_an_excerpt_is_the_beginning_and_the_end(text, size):
+    found = excerpt(text, size)
+    assert len(found) <= size + 1
+    if len(text) <= size:
+        assert found == text
+    else:
+        assert found.startswith(text[: size - size // 4])
+        assert found.endswith(text[len(text) - size // 4 :])
 
 
 def test_passages_are_cut_at_sentence_ends():

@@ -128,7 +128,7 @@ def test_recall_adds_what_seems_relevant_once():
     prompt = compose(turn)
     assert "Tea is green." in prompt.recall
     assert (prompt.recalled.keys, prompt.recalled.passages) == ([11], [11])
-    assert turn.services.retrieval.asked[0].query.text == "which tea?"
+    assert turn.services.retrieval.asked[0].text == "which tea?"
 
 
 def test_recall_leaves_out_what_the_request_says_anyway():
@@ -139,12 +139,12 @@ def test_recall_leaves_out_what_the_request_says_anyway():
 
 
 def test_a_search_that_fails_adds_nothing(monkeypatch):
-    turn = a_turn(recall=True)
+    turn = a_turn([user("which tea?")], recall=True)
 
-    async def broken(scope_id, wanted):
+    async def broken(scope_id, wanted, sent):
         raise StoreUnavailable("late")
 
-    monkeypatch.setattr(turn.services.retrieval, "passages", broken)
+    monkeypatch.setattr(turn.services.retrieval, "recall", broken)
     assert compose(turn).recall == ""
 
 
@@ -199,9 +199,9 @@ def test_the_estimate_learns_from_what_the_upstream_counted():
     prompt = compose(turn)
     before = turn.services.counter.scale("m", 1000)
     composer = Composer(turn)
-    composer.calibrate(prompt, None)
+    assert asyncio.run(composer.calibrate(prompt, None)) is None
     assert turn.services.counter.scale("m", 1000) == before
-    composer.calibrate(prompt, {"prompt_tokens": 10 * prompt.fitted.held})
+    asyncio.run(composer.calibrate(prompt, {"prompt_tokens": 10 * prompt.fitted.held}))
     assert turn.services.counter.scale("m", 1000) > before
 
 

@@ -259,7 +259,7 @@ async def test_the_node_of_an_earlier_attempt_is_not_taken_back(rows):
 async def test_a_turn_that_is_left_while_it_is_recorded_is_released(monkeypatch):
     turn, recorder, prompt = await begun()
 
-    async def left(work, small=True):
+    async def left(work, **_):
         raise asyncio.CancelledError
 
     monkeypatch.setattr(turn.services.db, "write", left)

@@ -127,7 +127,7 @@ async def test_a_client_that_leaves_while_its_round_is_written_makes_it_known_to
 ):
     turn = opened()
 
-    async def left(work, small=True):
+    async def left(work, **_):
         raise asyncio.CancelledError
 
     monkeypatch.setattr(turn.services.db, "write", left)

@@ -9,6 +9,7 @@ from memory.conversation.matching import RequestHistory
 from memory.conversation.messages import DigestCache
 from memory.core.blocks import Block
 from memory.errors import StoreUnavailable
+from memory.retrieval.retriever import RecallHits
 from memory.scope import Scope
 from memory.session.context import RequestAttempt, TurnServices, start_turn
 from memory.session.in_flight import InFlight
@@ -38,7 +39,7 @@ class FakeDatabase:
         if self.faults and (fault := self.faults.pop(0)) is not None:
             raise fault
 
-    async def write(self, work, small=True):
+    async def write(self, work, **_):
         self._fail()
         out = work(None)
         self.written.append(out)
@@ -81,8 +82,9 @@ class FakeRetrieval:
     def jobs(self, scope_id):
         return []
 
-    async def list_outdated(self, scope_id):
-        return []
+    async def recall(self, scope_id, wanted, sent):
+        self.asked.append(wanted)
+        return RecallHits(self.found_passages, self.found_messages)
 
     async def passages(self, scope_id, wanted):
         self.asked.append(wanted)

@@ -20,10 +20,10 @@ from memory.service import Memory
 from memory.session.request import Policy
 from memory.stores.sql import fts, jobs, message_index, messages, scopes, turn_reader
 from memory.stores.sql import schema as t
-from memory.stores.sql.database import Database
 from memory.stores.sql.messages import SearchQuery
 from memory.stores.sql.passages import NewPassage, PassageFilter, add
 from memory.stores.sql.transcripts import ConversationHeader, ImportedMessage, Transcriber, steps_of
+from tests import stores
 
 MAY, JUNE = 1683540000.0, 1686218400.0
 SECRET = b"s" * 32
@@ -36,7 +36,7 @@ CHAT = (
 
 
 def opened(path):
-    return Memory(Database(f"sqlite+aiosqlite:///{path}/m.db"), Policy(), SECRET)
+    return Memory(stores.database(path / "m.db"), Policy(), SECRET)
 
 
 @pytest.fixture
@@ -101,6 +101,41 @@ async def test_the_filters_hold_for_neighbours_too(memory):
         set(await asked(memory, scope_id, "cook sunday", until=MAY + 1))
     )
     assert await asked(memory, scope_id, "cook sunday", since=JUNE + 1) == []
+
+
+async def test_a_pasted_document_does_not_drown_what_was_said(memory):
+    """It is found by its beginning and its end; what is between matches no query."""
+    between = " ".join(f"{CHAT[i % 4][2]} section {i}." for i in range(2000))
+    pasted = f"Minutes of the zeppelin club. {between} Signed, the quartermaster."
+    scope_id = await filled(memory, chat=(*CHAT, ("user", "Ada", pasted)))
+    assert CHAT[1][2] in (await asked(memory, scope_id, "lasagna success"))[:2]
+    assert (await asked(memory, scope_id, "zeppelin club"))[0] == pasted
+    assert (await asked(memory, scope_id, "quartermaster"))[0] == pasted
+    assert pasted not in await asked(memory, scope_id, "1000")
+    memory.db.index_limit.characters = 100_000
+    progress = ReindexProgress()
+    while progress.kind != "done":
+        progress, _ = await memory.db.write(lambda conn, at=progress: step(conn, at))
+    assert pasted in await asked(memory, scope_id, "300")
+
+
+async def test_what_waits_for_the_index_has_the_same_limit(memory):
+    text = "beginning " + "filler words " * 1000 + "needle " + "filler words " * 1000 + "ending"
+    ada = await spoken(memory, "ada", {"role": "user", "content": text})
+    assert await asked(memory, ada, "beginning ending") == [text]
+    assert await asked(memory, ada, "needle") == []
+
+
+async def test_identifiers_are_found_in_messages_and_passages(memory):
+    chat = (("user", "Ada", "Call getUserById() in src/user_card.py, please."),)
+    scope_id = await filled(memory, chat=chat)
+    new = NewPassage("The owner of parse_http_header left.")
+    await memory.db.write(lambda conn: add(conn, scope_id, new))
+    for words in ("getUserById", "get_user_by_id", "user id", "user_card.py", "userCard"):
+        assert await asked(memory, scope_id, words) == [chat[0][2]], words
+    for words in ("parseHttpHeader", "parse_http_header", "header"):
+        hits = await memory.retrieval.passages(scope_id, PassageFilter(SearchQuery(words)))
+        assert [h["content"] for h in hits] == [new.content], words
 
 
 async def test_a_date_in_the_question_prefers_its_day(memory):
@@ -335,7 +370,7 @@ async def test_an_import_is_not_looked_through_for_what_waits(memory):
     await memory.retrieval.indexing.stop()
     await filled(memory, "cy")
     await filled(memory, "di")
-    assert await memory.db.read(messages.newest_key) == await memory.db.read(
+    assert await memory.db.read(lambda conn: messages.newest_key(conn, 0)) == await memory.db.read(
         lambda conn: conn.execute(message_index.MARK).scalar()
     )
     ada = await spoken(memory, "ada", {"role": "user", "content": "a kettle"})
@@ -377,6 +412,23 @@ def test_a_message_comes_back_from_its_row_as_it_was(message):
     )
     found = messages.parse_message(row["body"], row["role"], row["content"])
     assert list(found.items()) == list(message.items())
+
+
+async def test_recall_does_not_index_what_the_request_holds_but_finds_all_else(memory):
+    await memory.retrieval.indexing.stop()
+    ada = await spoken(memory, "ada", {"role": "user", "content": "a kettle"})
+    (here,) = await memory.db.read(
+        lambda conn: conn.execute(select(t.conversations.c.id)).scalars().all()
+    )
+    wanted = SearchQuery("kettle", ("user",))
+
+    async def recalled(sent):
+        return [h["content"] for h in (await memory.retrieval.recall(ada, wanted, sent)).messages]
+
+    assert await recalled(here) == []
+    assert await memory.db.read(lambda conn: message_index.index_waits(conn, ada))
+    assert await recalled(None) == ["a kettle"]
+    assert not await memory.db.read(lambda conn: message_index.index_waits(conn, ada))
 
 
 async def test_the_index_waits_for_turns_under_way_but_not_for_ever(tmp_path, monkeypatch):

@@ -190,7 +190,7 @@ async def test_a_file_that_cannot_be_set_up_leaves_no_connection(tmp_path):
     with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as other:
         other.execute("CREATE TABLE x (y)")
         other.execute("BEGIN EXCLUSIVE")  # so that it cannot be made a WAL database
-        found = threads.SqliteThreads(str(tmp_path / "a.db"), "NORMAL")
+        found = threads.SqliteThreads(str(tmp_path / "a.db"), "NORMAL", {})
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(threads, "BUSY_TIMEOUT_MS", 1)
             with pytest.raises(OSError, match="locked"):

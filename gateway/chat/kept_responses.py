@@ -1,0 +1,237 @@
+"""Responses kept here, for servers that keep none: `stateful = false`, and servers without the API.
+
+Such a server gets each request whole. What a client stores with it (`store`, true where it does not
+say) is kept in this gateway: the items that it sent, and those it was answered with. A request that
+goes on from one is expanded to the items of the whole chain, and is then like any other that
+resends its history: the memory recognises it, and places the hidden exchanges.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gateway.auth.authenticator import Principal
+from gateway.chat.request import TurnInput
+from gateway.errors import BadRequest, Unavailable
+from gateway.http.request_weight import TooHeavy, check_values, check_weight
+from gateway.state import GatewayState
+from gateway.storage.responses import MAX_CHAIN, MAX_CHAIN_BYTES, StoredResponse
+from gateway.wire.chat import Json
+from gateway.wire.chat_request import parse
+from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
+from gateway.wires.base import RequestFacts
+from gateway.wires.native import NativeView
+from gateway.wires.responses.format import RESPONSES, input_items
+from memory import StoreUnavailable
+
+KEEPS_NOTHING = ("read", "off")  # modes in which nothing is written
+MAX_KEPT_BYTES = 8 << 20  # of one request's items; a longer one is served, and not kept
+
+
+async def expand(gateway: GatewayState, request: TurnInput) -> TurnInput:
+    """Return a request for a server that keeps nothing, with the items of its chain.
+
+    Raises BadRequest for a response or an item that is not kept here, and Unavailable.
+    """
+    named = request.body.get("previous_response_id")
+    if isinstance(named, str):
+        request = await read_input(request)
+    body = request.body
+    sent = {k: v for k, v in body.items() if k != "previous_response_id"} | {"store": False}
+    keeps = (
+        body.get("store") is not False and request.uses_memory and request.mode not in KEEPS_NOTHING
+    )
+    kept, found = input_items(body) if keeps else None, request.found
+    if not isinstance(named, str) and not (found is not None and _references(input_items(body))):
+        if found is not None and isinstance(view := found.view, NativeView):
+            found = replace(found, view=replace(view, stored=keeps))
+        return msgspec.structs.replace(request, body=sent, found=found, kept=kept)
+    chained = named if isinstance(named, str) else ""
+    rows = await _chain(gateway, request, chained) if chained else []
+    before = [item for row in rows for item in (*row.echo["input"], *_output_of(row))]
+    items = await _resolve_all(gateway, request, [*before, *input_items(sent)])
+    summaries = gateway.clients.find(request.headers).summaries if found is not None else None
+    whole = await asyncio.to_thread(_read_again, {**sent, "input": items}, summaries)
+    changes: dict[str, Any] = {"body": whole.body, "raw": whole.raw, "chained": chained}
+    if whole.facts is None:
+        changes |= {"found": None, "too_heavy": whole.too_heavy or request.too_heavy}
+        return msgspec.structs.replace(request, **changes)
+    view = whole.facts.view
+    if isinstance(view, NativeView):
+        view = replace(view, chained=chained, stored=keeps)
+    return msgspec.structs.replace(
+        request, **changes, found=replace(whole.facts, view=view), kept=kept
+    )
+
+
+async def read_input(request: TurnInput) -> TurnInput:
+    """Return a request with all members of its body, also where only a few were read before.
+
+    Raises BadRequest for a body that cannot be read in time.
+    """
+    if request.found is not None or is_light(request.raw):
+        return request
+    body = await asyncio.to_thread(_read_whole, request.raw)
+    return msgspec.structs.replace(request, body=body)
+
+
+def _read_whole(raw: bytes) -> Json:
+    if not is_readable(raw):
+        raise BadRequest(
+            f"The body has {UNREADABLE}: that is the limit of a request that goes on from a stored "
+            "response. Send fewer."
+        )
+    return parse(raw)
+
+
+async def resolve(gateway: GatewayState, request: TurnInput, items: list[Any]) -> list[Any]:
+    """Return items, with what is known of those that are named by their ids alone.
+
+    Returns `items` itself where nothing is. Raises StoreUnavailable.
+    """
+    ids = _references(items)
+    if not ids:
+        return items
+    await gateway.memory.wait_until_ready()
+    known = await gateway.responses.items_of(request.principal.tenant, request.user, ids)
+    if not known:
+        return items
+    return [known.get(str(i.get("id")), i) if _is_reference(i) else i for i in items]
+
+
+def _references(items: Sequence[Any]) -> list[str]:
+    return [str(i.get("id")) for i in items if _is_reference(i)]
+
+
+def _is_reference(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") == "item_reference"
+
+
+async def _resolve_all(gateway: GatewayState, request: TurnInput, items: list[Any]) -> list[Any]:
+    """Return items, each in full. Raises BadRequest for one that is not known, and Unavailable."""
+    try:
+        told = await resolve(gateway, request, items)
+    except StoreUnavailable as e:
+        raise _store_is_away() from e
+    if missing := _references(told):
+        raise BadRequest(
+            f"The gateway does not have item {missing[0][:80]!r}, and this model's server keeps "
+            "none. It keeps the items of responses that are stored with memory on. Send the item "
+            "itself instead of an `item_reference`.",
+            code="item_not_found",
+            param="input",
+        )
+    return told
+
+
+class _WholeRequest(NamedTuple):
+    """A request with its chain.
+
+    facts: None where memory has no part. too_heavy: why it cannot look at it, "" where it can.
+    """
+
+    body: Json
+    raw: bytes
+    facts: RequestFacts | None = None
+    too_heavy: str = ""
+
+
+def _read_again(body: Json, summaries: Sequence[str] | None) -> _WholeRequest:
+    """Return a request as it is sent on. summaries: None where memory has no part in it."""
+    raw = _encode(body)
+    if summaries is None:
+        return _WholeRequest(body, raw)
+    try:
+        check_values(raw)
+        facts = RESPONSES.facts(body, summaries)
+        check_weight(len(raw), facts.history)
+    except TooHeavy as e:
+        return _WholeRequest(body, raw, too_heavy=str(e))
+    facts.history.heavy = not is_light(raw)
+    return _WholeRequest(body, raw, facts)
+
+
+def _encode(body: Json) -> bytes:
+    return msgspec.json.encode(body)
+
+
+async def _chain(gateway: GatewayState, request: TurnInput, name: str) -> list[StoredResponse]:
+    """Return the responses up to this one, the oldest first."""
+    principal: Principal = request.principal
+    try:
+        await gateway.memory.wait_until_ready()
+        rows = await gateway.responses.chain(
+            principal.tenant, name, lambda row: is_own(row, principal, request.user)
+        )
+    except StoreUnavailable as e:
+        raise _store_is_away() from e
+    if not rows or rows[0].echo.get("previous_response_id") or not all(map(is_kept, rows)):
+        raise BadRequest(
+            f"The gateway does not have all that leads to response {name[:80]!r}, and this model's "
+            f"server keeps none. It keeps what is stored with memory on, up to {MAX_CHAIN} "
+            f"responses and {MAX_CHAIN_BYTES >> 20} MiB in a row. Send the whole input instead.",
+            code="previous_response_not_found",
+            param="previous_response_id",
+        )
+    return rows
+
+
+def _store_is_away() -> Unavailable:
+    return Unavailable(
+        "The store that keeps responses is unavailable. Try again shortly.",
+        headers=[(b"retry-after", b"1")],
+    )
+
+
+def is_own(row: StoredResponse, principal: Principal, user: str | None) -> bool:
+    """Tell whether a response is of the user who asks, or of one the key may speak for."""
+    if user is not None or row.user is None:
+        return row.user == user
+    return principal.may_name(row.user)
+
+
+def is_kept(row: StoredResponse) -> bool:
+    """Tell whether a response is kept here, with all that is needed to go on from it."""
+    return "input" in row.echo and (row.shown is not None or "output" in row.echo)
+
+
+def _output_of(row: StoredResponse) -> list[Json]:
+    """Return what the client was answered with, with reasoning as the server gave it."""
+    found: list[Json] = row.echo.get("output") or (row.shown or {}).get("output") or []
+    return found
+
+
+def kept_members(items: Sequence[Any], replies: Sequence[Json], shown: Json) -> Json:
+    """Return what is kept of a turn's request and answer; {} where that is too long.
+
+    items: that the client sent. replies: the turn's rounds, as received. shown: the answer.
+    """
+    kept: Json = {"input": list(items)}
+    if len(replies) == 1:
+        calls = {i.get("call_id") for i in shown.get("output") or ()}
+        output = replies[0].get("output") or ()
+        kept["output"] = [i for i in output if i.get("call_id") in calls or "call_id" not in i]
+    return kept if len(_encode(kept)) <= MAX_KEPT_BYTES else {}
+
+
+def page_of(row: StoredResponse, limit: int, after: str, *, newest: bool) -> Json:
+    """Return a page of the items that a response was asked with, as the API lists them.
+
+    after: id of the item behind which it begins, "" for the first. newest: the newest come first.
+    """
+    items = [{"id": f"{row.id}_in_{i}", **item} for i, item in enumerate(row.echo["input"])]
+    items = items[::-1] if newest else items
+    begin = next((i + 1 for i, item in enumerate(items) if item["id"] == after), 0)
+    data = items[begin : begin + limit]
+    return {
+        "object": "list",
+        "data": data,
+        "first_id": data[0]["id"] if data else None,
+        "last_id": data[-1]["id"] if data else None,
+        "has_more": begin + limit < len(items),
+    }

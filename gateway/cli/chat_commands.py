@@ -1,0 +1,94 @@
+"""What a line of `mnemogate chat` that begins with `/` does, by the management API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gateway.cli.client import ManagementClient, user_path
+from gateway.cli.formatting import tool_lines
+from gateway.cli.options import CommandFailed
+
+MAX_LISTED = 10
+HELP = "/remember TEXT, /forget WORDS, /memory, /undo [BLOCK], /search WORDS, /why"
+
+
+class ChatCommands:
+    """The commands of one chat. explain: the id of the newest answer's explain record."""
+
+    def __init__(self, api: ManagementClient, user: str) -> None:
+        self._api, self._user = api, user
+        self.explain: str | None = None
+        self._commands: dict[str, Callable[[str], list[str]]] = {
+            "remember": self._remember,
+            "forget": self._forget,
+            "memory": self._show,
+            "undo": self._undo,
+            "search": self._search,
+            "why": self._why,
+        }
+
+    def run(self, line: str) -> list[str]:
+        """Run a line; return what to show. A failure is shown too."""
+        name, _, text = line.removeprefix("/").partition(" ")
+        if (command := self._commands.get(name)) is None:
+            return [f"There is no command /{name[:40]}. There are: {HELP}"]
+        try:
+            return command(text.strip())
+        except CommandFailed as e:
+            return [str(e)]
+
+    def _call(self, method: str, *path: str, **options: Any) -> Any:
+        return self._api.call(method, user_path(self._user, *path), **options)
+
+    def _remember(self, text: str) -> list[str]:
+        made = self._call("POST", "passages", json={"content": text})
+        return [f"remembered: {p['content']}" for p in made["data"]]
+
+    def _forget(self, text: str) -> list[str]:
+        if not text:
+            return ["What should be forgotten? /forget WORDS, or an id"]
+        if not text.startswith("passage_"):
+            found = self._find("passages", text)
+            exact = [p for p in found if p["content"].casefold() == text.casefold()]
+            if len(chosen := exact or found) != 1:
+                listed = [f"/forget {p['id']}  {p['content']}" for p in chosen]
+                return ["Which of these?", *listed] if chosen else ["Nothing like that was found."]
+            text = chosen[0]["id"]
+        self._call("POST", "passages", text, "forget")
+        return [f"forgotten: {text}"]
+
+    def _show(self, text: str) -> list[str]:
+        blocks = self._call("GET", "blocks")["data"]
+        lines = [f"{b['label']}: {b['value']}" for b in blocks if b["value"]]
+        passages = self._call("GET", "passages", params={"limit": MAX_LISTED})["data"]
+        return [*lines, *(f"- {p['content']}" for p in passages)] or ["Nothing yet."]
+
+    def _undo(self, text: str) -> list[str]:
+        blocks = self._call("GET", "blocks")["data"]
+        edited = [b for b in blocks if b["version"] and text in ("", b["label"])]
+        if not edited:
+            return ["There is no edit to undo."]
+        newest = max(edited, key=lambda b: b["updated_at"] or "")
+        now = self._call("POST", "blocks", newest["label"], "undo")
+        return [f"{newest['label']} now reads: {now.get('value') or '(empty)'}"]
+
+    def _search(self, text: str) -> list[str]:
+        found = [hit for kind in ("passages", "messages") for hit in self._find(kind, text)]
+        return [f"- {hit['content']}" for hit in found] or ["Nothing was found."]
+
+    def _find(self, kind: str, words: str) -> list[dict[str, Any]]:
+        params = {"q": words, "limit": MAX_LISTED}
+        found: list[dict[str, Any]] = self._call("GET", kind, "search", params=params)["data"]
+        return found
+
+    def _why(self, text: str) -> list[str]:
+        record = self._api.explain(self.explain) if self.explain else None
+        if record is None:
+            return ["There is no answer to explain yet."]
+        decisions = [
+            f"{name} was {'on' if d['on'] else 'off'}: {d['why']}"
+            for name, d in record["decisions"].items()
+        ]
+        added = f"{record['tokens']['injected']} tokens were added"
+        return [added, *tool_lines(record), *decisions, *record["remarks"]]

@@ -1,0 +1,79 @@
+"""`mnemogate top`: turns in the terminal, as they end."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import click
+
+from gateway.cli.client import ManagementClient, open_api
+from gateway.cli.formatting import printable
+from gateway.cli.options import GatewayOptions, json_option, where_options
+
+EVERY_SECONDS = 1.0
+OVERLAP_SECONDS = 900.0  # a turn that began so long ago may end only now
+MAX_TURNS = 100
+MAX_NAME_CHARACTERS = 24
+
+
+@click.command(short_help="Watch turns as they end.")
+@click.option(
+    "--last",
+    type=click.IntRange(0, MAX_TURNS),
+    default=10,
+    show_default=True,
+    help="How many earlier turns to show first.",
+)
+@click.option("--once", is_flag=True, help="Show the earlier turns, and end.")
+@json_option
+@where_options
+def top(where: GatewayOptions, last: int, once: bool, as_json: bool) -> None:
+    """Show turns with memory as they end: user, model, tokens added, memory calls. Ctrl-C ends.
+
+    \b
+    Examples:
+      mnemogate top
+      mnemogate top --json | jq .user
+    """
+    with open_api(where, makes=False) as api:
+        try:
+            found = _fetch(api, time.time() - 86_400, MAX_TURNS)
+            for turn in found[len(found) - min(last, len(found)) :]:
+                _show(turn, as_json=as_json)
+            while not once:
+                seen = {turn["id"] for turn in found}
+                found = _fetch(api, time.time() - OVERLAP_SECONDS, MAX_TURNS)
+                for turn in found:
+                    if turn["id"] not in seen:
+                        _show(turn, as_json=as_json)
+                time.sleep(EVERY_SECONDS)
+        except KeyboardInterrupt:
+            click.echo(err=True)
+
+
+def _fetch(api: ManagementClient, since: float, limit: int) -> list[dict[str, Any]]:
+    """Return turns since a Unix time, oldest first."""
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since))
+    found = api.call("GET", "/turns", params={"since": stamp, "limit": limit})
+    return list(reversed(found["data"]))
+
+
+def _show(turn: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(turn, ensure_ascii=False))
+        return
+    calls = ", ".join(
+        call["name"] + ("" if call["outcome"] == "ok" else f" ({call['outcome']})")
+        for call in turn["calls"]
+    )
+    click.echo(
+        f"{turn['created_at'][11:19]}  {_name(turn['user'] or 'nobody'):<12}  "
+        f"{_name(turn['model'] or '-'):<16}  +{turn['injected_tokens']:<6}  {calls or '-'}"
+    )
+
+
+def _name(text: str) -> str:
+    """Return a name as a terminal may show it."""
+    return printable(text[:MAX_NAME_CHARACTERS])

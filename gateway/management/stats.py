@@ -1,0 +1,204 @@
+"""The monitors over HTTP: context use, archival growth, retrieval, edits of core memory.
+
+They look at a bounded number of recent turns that the key may see. What concerns the whole process,
+such as degraded requests and the state of the upstreams, is for its operator.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+from litestar import get
+from litestar.params import FromQuery
+
+from gateway.management.context import AtDoor, ManagementRequest, translate_errors
+from gateway.management.query_params import Within
+from gateway.management.schemas import Json
+from gateway.management.usage import visible_user
+from gateway.storage import usage as table
+from gateway.storage.usage import UsageFilter
+from memory import VisibleScopes, iso, management
+from memory.management.activity import Distribution, RecentTurn, TurnMonitor
+
+DAYS = 7  # looked at, unless `since` says otherwise
+DAY_SECONDS = 86_400
+MAX_GROUPS = 50  # of models, keys, days
+
+
+class ContextMonitor(msgspec.Struct):
+    """How full prompts were. share: of the model's window, where that is known."""
+
+    prompt_tokens: Distribution
+    window_share: Distribution
+    injected_tokens: Distribution
+
+
+class ArchivalMonitor(msgspec.Struct):
+    """passages: that a search may find, counted up to 100,000. added: by UTC day."""
+
+    passages: int
+    added: dict[str, int]
+
+
+class RetrievalMonitor(msgspec.Struct):
+    """Searches by tools and by automatic recall. hit_rate: null without a search."""
+
+    searches: int
+    hits: int
+    hit_rate: float | None
+    milliseconds: Distribution
+
+
+class CoreMonitor(msgspec.Struct):
+    """edits: of models in the turns looked at. edited: by UTC day and by who made the edits."""
+
+    edits: int
+    edits_per_turn: float | None
+    edited: dict[str, dict[str, int]]
+
+
+class TurnPoint(msgspec.Struct):
+    """One turn, for plots."""
+
+    created_at: str
+    model: str
+    prompt_tokens: int
+    injected_tokens: int
+    window: int | None
+    searches: int
+    hits: int
+    search_ms: float
+    core_edits: int
+
+
+class Stats(msgspec.Struct, kw_only=True):
+    """turns: how many recent turns the monitors look at. usage: by what the name says.
+
+    process: of this process since it started, for its operator; null for others.
+    """
+
+    since: str
+    turns: int
+    context: ContextMonitor
+    archival: ArchivalMonitor
+    retrieval: RetrievalMonitor
+    core: CoreMonitor
+    recent: list[TurnPoint]
+    usage: dict[str, list[Json]]
+    process: Json | None
+    object: str = "stats"
+
+
+@get("/stats", summary="The monitors: context use, archival growth, retrieval, core edits")
+async def stats(caller: AtDoor, span: Within, user: FromQuery[str | None] = None) -> Stats:
+    """Return the monitors since `since`, by default of the last seven days."""
+    return await read_stats(caller, span.since, visible_user(caller, user))
+
+
+async def read_stats(caller: ManagementRequest, since: float | None, user: str | None) -> Stats:
+    """Return the monitors that a key may see. user: of one user alone.
+
+    Raises Unavailable.
+    """
+    since = since if since is not None else time.time() - DAYS * DAY_SECONDS
+    reach = VisibleScopes(caller.reach.tenant, caller.principal.only)
+    found = await caller.read(management.activity.read_monitors(caller.memory, reach, since, user))
+    return Stats(
+        since=iso(since),
+        turns=found.turns,
+        context=ContextMonitor(found.prompt_tokens, found.window_share, found.injected_tokens),
+        archival=ArchivalMonitor(found.passages, found.passages_by_day),
+        retrieval=RetrievalMonitor(
+            found.searches, found.hits, _ratio(found.hits, found.searches), found.search_ms
+        ),
+        core=CoreMonitor(
+            found.core_edits, _ratio(found.core_edits, found.turns), found.edits_by_day
+        ),
+        recent=[_point(turn) for turn in reversed(found.recent) if turn.explain is not None],
+        usage=await _usage(caller, UsageFilter(reach.tenant, user, since=since)),
+        process=await _process(caller) if caller.runs_it else None,
+    )
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _point(turn: RecentTurn) -> TurnPoint:
+    explain = turn.explain
+    assert explain is not None  # noqa: S101 - the caller leaves out those without
+    seen = TurnMonitor.of(explain)
+    return TurnPoint(
+        iso(turn.began_at),
+        explain.model,
+        explain.tokens.prompt,
+        explain.tokens.injected,
+        explain.tokens.window,
+        len(seen.search_ms),
+        seen.hits,
+        sum(seen.search_ms),
+        seen.core_edits,
+    )
+
+
+async def _usage(caller: ManagementRequest, which: UsageFilter) -> dict[str, list[Json]]:
+    """Return requests, tokens and cost, by model, key and day."""
+    with translate_errors():
+        await caller.gateway.usage.flush()  # include requests that have just ended
+    out = {}
+    for by in ("model", "key", "day"):
+        groups = await caller.read(
+            table.read_groups(caller.memory.db, [by], which, None, MAX_GROUPS)
+        )
+        out[f"by_{by}"] = [{**group.members, **group.sums} for group in groups]
+    return out
+
+
+async def _process(caller: ManagementRequest) -> dict[str, Any]:
+    """Return how this process fares: its memory, its upstreams, what it has lost."""
+    gateway = caller.gateway
+    targets = [t for name in gateway.settings.models for t in _targets(gateway, name)]
+    resting = await gateway.choice.cooldowns.find(targets)
+    now = time.monotonic()
+    return {
+        "memory_ready": gateway.memory.ready,
+        "requests": dict(gateway.metrics.memory),
+        "upstreams": {
+            name: {
+                **_health(gateway.metrics.health.get(name)),
+                "resting": [
+                    label
+                    for label, rest in resting.items()
+                    if label.startswith(f"{name}/") and rest.until > now
+                ],
+            }
+            for name in gateway.settings.providers
+        },
+        "usage_records_dropped": gateway.usage.dropped,
+    }
+
+
+def _targets(gateway: Any, name: str) -> list[str]:
+    """Return the labels of a configured model's targets; none where clients choose the name."""
+    return [
+        f"{target.provider}/{target.model or name}"
+        for target in gateway.settings.models[name].targets
+        if target.model or not name.endswith("*")
+    ]
+
+
+def _health(found: Any) -> dict[str, Any]:
+    if found is None:
+        return {"requests": 0, "failures": 0, "last_failure": None}
+    failed = found.last_failed_at
+    last = {"status": found.last_status, "code": found.last_code, "at": iso(failed or 0)}
+    return {
+        "requests": found.requests,
+        "failures": found.failures,
+        "last_failure": last if failed is not None else None,
+    }
+
+
+ROUTES = (stats,)

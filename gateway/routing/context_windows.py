@@ -1,0 +1,182 @@
+"""The context window of each target: configured, asked of its server, or learnt from its answers.
+
+What is configured comes first, then what the server says, then what models.toml knows. Less than
+that is learnt where a server proves it: it refuses a prompt for its length, or it reports far fewer
+tokens than it was sent, which means that it cut the prompt without a word. What is learnt holds for
+an hour. In own-key mode each account learns for itself.
+
+Asking never holds a turn up, but for a moment before a target's first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from sys import getsizeof
+
+from gateway.errors import GatewayError
+from gateway.routing.caller import Caller
+from gateway.routing.router import Target
+from gateway.upstream.window_probe import GREATEST, WindowProbe
+from memory import Cache, PromptReport
+
+log = logging.getLogger("mnemogate")
+FIRST_SECONDS = 0.25  # that a target's first turn waits for its server to tell the window
+RETRY_SECONDS = 60.0  # before a server that could not be reached is asked again
+LEARNT_SECONDS = 3600.0  # that a window holds which a server did not tell
+REFUSED_SHARE = 0.75  # of a prompt that was refused, as a window: what was cut of it fits
+REFUSED_LEAST = 1024  # tokens; no smaller window is learnt from a refusal
+FITTING = 3  # times our count of a prompt, or a third of it, that a refusal may tell of it
+CUT_LEAST = 512  # tokens; no window is smaller, so a smaller report counts something else
+STEADY_SHARE = 0.75  # of the longest prompt that a server took: it cuts to no less
+RECORDS_BYTES, RECORDS_EACH = 1 << 19, 400  # bounded: behind `*`, clients choose the names
+
+
+@dataclass(slots=True)
+class WindowRecord:
+    """What is known of one target's window, in tokens. Times are of `time.monotonic`.
+
+    told: by its server. due: when to ask again. loading: its server had not loaded the model when
+    asked. learnt: from refusals and reports, until a time. longest: prompt that it counted whole.
+    partial: it counts only what is not in its cache, so that its reports prove nothing.
+    """
+
+    told: int | None = None
+    due: float = 0.0
+    loading: bool = False
+    learnt: int | None = None
+    until: float = 0.0
+    longest: int = 0
+    partial: bool = False
+
+
+class ContextWindows:
+    """The windows of all targets. probes: by provider, what asks its server."""
+
+    def __init__(self, probes: Mapping[str, WindowProbe]) -> None:
+        self.probes = probes
+        self.records: Cache[str, WindowRecord] = Cache(
+            RECORDS_BYTES, RECORDS_EACH, lambda name, _: getsizeof(name)
+        )
+        self._asking: dict[str, asyncio.Task[None]] = {}
+
+    def get(self, target: Target, account: str) -> int | None:
+        """Return a target's window, None if nobody knows it. account: see `Caller`."""
+        record = self.records.get(_name(target, account)) or WindowRecord()
+        window = record.told or target.window
+        if record.learnt is None or time.monotonic() > record.until:
+            return window
+        return min(record.learnt, window or record.learnt)
+
+    async def find(self, target: Target, caller: Caller) -> int | None:
+        """Return a target's window; its first time, wait a moment for the server to tell it."""
+        if self._is_due(target, caller):
+            new = self._record(target, caller).due == 0.0
+            asking = self._ask(target, caller)
+            if new:
+                await asyncio.wait([asking], timeout=FIRST_SECONDS)
+        return self.get(target, caller.account)
+
+    def note_refusal(
+        self, target: Target, caller: Caller, counted: int, told: tuple[int, int] | None
+    ) -> None:
+        """Learn from a prompt that a target refused for its length.
+
+        A refusal may quote the client, whose words must not shrink the window of others: sizes are
+        believed only if they fit our count, and no window is learnt that a prompt that was served
+        did not fit in.
+
+        counted: our count of it, 0 if unknown. told: tokens of the prompt and of the window, if the
+        error names them.
+        """
+        before, window = self.get(target, caller.account), 0
+        if told is None:
+            window = int(REFUSED_SHARE * counted) if before is None else 0
+        elif counted / FITTING <= told[0] <= counted * FITTING and told[1] < told[0]:
+            window = told[1]
+        least = max(REFUSED_LEAST, self._record(target, caller).longest + 1)
+        if least <= window <= GREATEST and window < (before or GREATEST):
+            self._learn(target, caller, window)
+            log.info("%s refused a prompt: its window is taken for %d", target.label, window)
+        if target.asks and target.provider in self.probes:
+            self._ask(target, caller, anew=True)
+
+    def note_report(self, target: Target, caller: Caller, report: PromptReport | None) -> int:
+        """Learn from the tokens that a target reports of a prompt.
+
+        Returns its window if it turns out to have cut the prompt, else 0.
+        """
+        record = self._record(target, caller)
+        if record.loading:  # by now it is loaded
+            record.loading = False
+            self._ask(target, caller, anew=True)
+        if report is None:
+            return 0
+        if report.is_whole:
+            record.longest = max(record.longest, report.reported)
+            return 0
+        if report.reported < max(CUT_LEAST, STEADY_SHARE * record.longest):
+            record.partial = True
+        if record.partial:
+            return 0
+        window = max(report.reported, record.longest)
+        if window >= (self.get(target, caller.account) or GREATEST):
+            return 0  # no news: a prompt that no compaction made fit
+        self._learn(target, caller, window)
+        log.warning(
+            "%s cut a prompt without saying so: it was sent at least %d tokens and reports %d. "
+            "Its context window is taken for %d now. Set the server's own window higher, or "
+            "context_window of this model to it",
+            target.label,
+            report.fewest,
+            report.reported,
+            window,
+        )
+        return window
+
+    def _is_due(self, target: Target, caller: Caller) -> bool:
+        if not target.asks or target.provider not in self.probes:
+            return False
+        return time.monotonic() >= self._record(target, caller).due
+
+    def _ask(self, target: Target, caller: Caller, *, anew: bool = False) -> asyncio.Task[None]:
+        """Ask in the background, unless that is being done. anew: see `WindowProbe.ask`."""
+        name = _name(target, caller.account)
+        if (asking := self._asking.get(name)) is None:
+            asking = asyncio.create_task(self._put_answer(target, caller, anew), name="window")
+            self._asking[name] = asking
+            asking.add_done_callback(lambda _: self._asking.pop(name, None))
+        return asking
+
+    async def _put_answer(self, target: Target, caller: Caller, anew: bool) -> None:
+        record = self._record(target, caller)
+        record.due = time.monotonic() + RETRY_SECONDS
+        try:
+            probe = self.probes[target.provider]
+            found = await probe.ask(target.model, caller.credential(target), anew=anew)
+        except (GatewayError, TimeoutError) as e:
+            log.info("%s does not tell its window: %s", target.label, type(e).__name__)
+            return
+        except Exception:
+            log.exception("asking %s for its window failed", target.label)
+            return
+        record.told = found.tokens
+        record.due = time.monotonic() + found.seconds
+        record.loading = found.loading
+
+    def _learn(self, target: Target, caller: Caller, window: int) -> None:
+        record = self._record(target, caller)
+        record.learnt, record.until = window, time.monotonic() + LEARNT_SECONDS
+
+    def _record(self, target: Target, caller: Caller) -> WindowRecord:
+        name = _name(target, caller.account)
+        if (found := self.records.get(name)) is None:
+            self.records.put(name, found := WindowRecord())
+        return found
+
+
+def _name(target: Target, account: str) -> str:
+    return f"{target.label}\x00{account}" if account else target.label

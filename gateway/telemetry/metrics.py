@@ -1,0 +1,239 @@
+"""The metrics of this process, in Prometheus's format.
+
+- Labels are bounded: models and providers of the configuration, else `other`; tools of the memory;
+  classes of status codes. No user, key or tenant is in a label.
+- With several processes behind one port, set PROMETHEUS_MULTIPROC_DIR to an empty folder before
+  they start: counters then go to files there, and a scrape of any process returns the sums.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client.exposition import generate_latest
+
+from memory import Session
+
+OTHER = "other"
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+LEFT = 499
+SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+SEARCH_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 10)
+TOKENS = (0, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 50_000)
+PATHS = frozenset(
+    {
+        "/chat/completions",
+        "/responses",
+        "/messages",
+        "/completions",
+        "/embeddings",
+        "/moderations",
+        "/audio/speech",
+        "/audio/transcriptions",
+        "/images/generations",
+    }
+)
+COUNTERS = {
+    "requests": (
+        "Requests to /v1, when they ended.",
+        ["path", "model", "provider", "memory", "status"],
+    ),
+    "tokens": (
+        "Tokens as billed, over all rounds. input includes cached_input and cache_write; output "
+        "includes reasoning.",
+        ["model", "kind"],
+    ),
+    "cost_usd": ("Cost of requests whose price is known.", ["model"]),
+    "rounds": ("Calls of upstreams that were accepted.", ["model"]),
+    "http_responses": ("Responses of every path.", ["route", "status"]),
+}
+DURATIONS = {
+    "latency_ms": (
+        "mnemogate_request_duration_seconds",
+        "From a request's arrival to the end of its answer.",
+    ),
+    "first_token_ms": (
+        "mnemogate_first_byte_seconds",
+        "From a request's arrival to the first byte of its answer.",
+    ),
+}
+GAUGES: dict[str, tuple[str, Literal["livesum", "livemin"]]] = {  # how processes are joined
+    "requests_in_progress": ("Requests in progress.", "livesum"),
+    "memory_ready": ("1 while the memory's store works, in every process.", "livemin"),
+    "usage_records_dropped": ("Usage records that were lost.", "livesum"),
+}
+KINDS = ("input", "cached_input", "cache_write", "output", "reasoning")
+
+
+class BilledRequest(Protocol):
+    """What a usage record tells of a request; see `gateway.usage.log`."""
+
+    path: str
+    model: str
+    target: str
+    status: int
+    code: str | None
+    latency_ms: float
+    first_token_ms: float | None
+    attempts: int
+    rounds: int
+    cost: float | None
+
+
+@dataclass(slots=True)
+class ProviderHealth:
+    """How the requests of one provider went in this process. last_failed_at: Unix time."""
+
+    requests: int = 0
+    failures: int = 0
+    last_status: int = 0
+    last_code: str | None = None
+    last_failed_at: float | None = None
+
+    def note(self, status: int, code: str | None) -> None:
+        self.requests += 1
+        if status >= 500 or status == 429:
+            self.failures += 1
+            self.last_status, self.last_code, self.last_failed_at = status, code, time.time()
+
+
+class Metrics:
+    """Counts what this process does. health: by provider. memory: requests by memory status."""
+
+    def __init__(self, models: Collection[str] = (), providers: Collection[str] = ()) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._registry = made = CollectorRegistry()
+        self.health: dict[str, ProviderHealth] = {}
+        self.memory: dict[str, int] = {}
+        self.configure(models, providers)
+        self._counters = {
+            name: Counter(f"mnemogate_{name}", text, labels, registry=made)
+            for name, (text, labels) in COUNTERS.items()
+        }
+        self._durations = {
+            member: Histogram(name, text, ["model"], buckets=SECONDS, registry=made)
+            for member, (name, text) in DURATIONS.items()
+        }
+        self._turn = _TurnMetrics(made)
+        self._children: dict[tuple[Any, ...], Any] = {}  # bounded, since labels are
+        self._gauges = {
+            name: Gauge(f"mnemogate_{name}", text, registry=made, multiprocess_mode=mode)
+            for name, (text, mode) in GAUGES.items()
+        }
+
+    def configure(self, models: Collection[str], providers: Collection[str]) -> None:
+        """Set the names that labels may have; others count as `other`."""
+        self._models = frozenset(m for m in models if not m.endswith("*"))
+        self._providers = frozenset(providers)
+
+    def observe_request(self, record: BilledRequest, memory: str) -> None:
+        """Count a request that ended. memory: `x-memory-status` at its end."""
+        model = record.model if record.model in self._models else OTHER
+        provider = record.target.partition("/")[0]
+        if provider in self._providers:
+            self.health.setdefault(provider, ProviderHealth()).note(record.status, record.code)
+        else:
+            provider = OTHER if provider else "none"
+        memory = memory or "none"
+        self.memory[memory] = self.memory.get(memory, 0) + 1
+        path = record.path if record.path in PATHS else OTHER
+        self._child(
+            self._counters["requests"], path, model, provider, memory, status_class(record.status)
+        ).inc()
+        for kind in KINDS:
+            if tokens := getattr(record, kind):
+                self._child(self._counters["tokens"], model, kind).inc(tokens)
+        if record.cost:
+            self._child(self._counters["cost_usd"], model).inc(record.cost)
+        if record.rounds:
+            self._child(self._counters["rounds"], model).inc(record.rounds)
+        for name, durations in self._durations.items():
+            if (milliseconds := getattr(record, name)) is not None:
+                self._child(durations, model).observe(milliseconds / 1000)
+
+    def _child(self, metric: Any, *labels: str) -> Any:
+        """Return a metric with its labels, looked up once: that costs more than to count."""
+        key = (metric, *labels)
+        if (found := self._children.get(key)) is None:
+            found = self._children[key] = metric.labels(*labels)
+        return found
+
+    def observe_turn(self, session: Session) -> None:
+        """Count what the memory did in a turn."""
+        self._turn.observe(session)
+
+    def observe_http(self, route: str, status: int) -> None:
+        """Count a response. route: one of a few names."""
+        self._child(self._counters["http_responses"], route, status_class(status)).inc()
+
+    def render(self, gauges: Mapping[str, float]) -> bytes:
+        """Return all metrics as text. gauges: the values of now, by name."""
+        for name, value in gauges.items():
+            self._gauges[name].set(value)
+        return generate_latest(_registry_of_all() or self._registry)
+
+
+class _TurnMetrics:
+    """The metrics of what the memory does."""
+
+    def __init__(self, made: CollectorRegistry) -> None:
+        self._calls = Counter(
+            "mnemogate_memory_calls",
+            "Memory tools that models called; automatic_recall is the gateway's own search.",
+            ["tool", "outcome"],
+            registry=made,
+        )
+        self._searches = Histogram(
+            "mnemogate_memory_search_seconds",
+            "How long searches of the memory took.",
+            buckets=SEARCH_SECONDS,
+            registry=made,
+        )
+        self._injected = Histogram(
+            "mnemogate_injected_tokens",
+            "Tokens that the memory added to a request.",
+            buckets=TOKENS,
+            registry=made,
+        )
+        self._evictions = Counter(
+            "mnemogate_compactions", "Requests that were made to fit their window.", registry=made
+        )
+
+    def observe(self, session: Session) -> None:
+        for call in session.observed_calls():
+            self._calls.labels(call.name, call.outcome).inc()
+            if call.searches:
+                self._searches.observe(call.milliseconds / 1000)
+        self._injected.observe(session.injected_tokens)
+        if evicted := session.trace.evicted:
+            self._evictions.inc(len(evicted))
+
+
+def status_class(status: int) -> str:
+    """Return a status as a label: its class, or 499 for a client that left."""
+    return str(LEFT) if status == LEFT else f"{min(max(status // 100, 1), 5)}xx"
+
+
+async def close_metrics() -> None:
+    """Take the gauges of this process, which ends, out of those of all processes."""
+    if SHARED_FOLDER in os.environ:
+        from prometheus_client.multiprocess import mark_process_dead
+
+        mark_process_dead(os.getpid())  # type: ignore[no-untyped-call]
+
+
+def _registry_of_all() -> Any:
+    """Return the metrics of all processes; None where this one is alone."""
+    if SHARED_FOLDER not in os.environ:
+        return None
+    from prometheus_client.multiprocess import MultiProcessCollector
+
+    found = CollectorRegistry()
+    MultiProcessCollector(found)  # type: ignore[no-untyped-call]
+    return found

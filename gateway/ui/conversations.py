@@ -1,0 +1,135 @@
+"""Recall memory: a user's conversations, one of them as a thread, search among messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from litestar import get, post
+from litestar.params import FromQuery
+from litestar.response import Redirect, Template
+
+from gateway.management import conversations as api
+from gateway.management.context import window
+from gateway.management.query_params import SearchParams
+from gateway.management.schemas import place_of
+from gateway.ui.people import summarise_user
+from gateway.ui.texts import link, text_of_content
+from gateway.ui.visitor import AboutUser, AtVisit, go_to
+from memory import ConversationName, FoundConversation, SearchQuery, VisibleScopes, management
+
+PAGE, MESSAGES = 25, 50
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadMessage:
+    """A message of a thread. explain: the id of its turn's record, if there is one."""
+
+    role: str
+    text: str
+    calls: Any
+    aborted: bool
+    created_at: float
+    explain: str
+
+
+@get("/user/conversations")
+async def conversations_page(
+    subject: AboutUser, q: FromQuery[str] = "", cursor: FromQuery[str | None] = None
+) -> Template:
+    desk, cursor = subject.desk, cursor or None
+    hits: list[Any] = []
+    if q:
+        offset = max(place_of(cursor, int) or 0, 0)
+        search = SearchParams(SearchQuery(q, (), None, None, PAGE + 1, offset))
+        found = await api.search_messages.fn(desk, search, None)
+        hits, rest, listed = found.data, found.next_cursor, []
+    else:
+        found = await api.conversations.fn(desk, cursor, PAGE)
+        listed, rest = found.data, found.next_cursor
+    return subject.page(
+        "conversations.html",
+        conversations=listed,
+        hits=hits,
+        rest=rest,
+        q=q,
+        **await summarise_user(subject),
+    )
+
+
+@get("/conversation")
+async def thread_page(
+    visitor: AtVisit,
+    name: FromQuery[str],
+    user: FromQuery[str] = "",
+    agent: FromQuery[str] = "",
+    cursor: FromQuery[str | None] = None,
+) -> Template:
+    caller, after = visitor.caller, place_of(cursor or None, int) or 0
+    which = ConversationName(name, user or None, agent or None)
+    found, listed = await caller.read(
+        management.conversations.read_conversation(
+            caller.memory, caller.reach, which, after, MESSAGES + 1
+        )
+    )
+    rows, rest = window(
+        listed, MESSAGES, lambda m: m["id"], lambda m: len(m["body"]) + len(m["content"])
+    )
+    turns = list({row["node"] for row in rows if row["node"] is not None})
+    notes = await caller.read(management.activity.read_thread_notes(caller.memory, found, turns))
+    return visitor.page(
+        "thread.html",
+        found=found,
+        messages=_messages(rows, notes.explains),
+        notes=notes,
+        rest=rest,
+        first=not after,
+        where=_where(visitor, found),
+    )
+
+
+def _where(visitor: AtVisit, found: FoundConversation) -> dict[str, str]:
+    tenant = visitor.caller.asked_tenant or ""
+    if visitor.caller.principal.admin:
+        tenant = found.tenant
+    agent = found.agent if found.agent != "default" else ""
+    return {"user": found.user or "", "agent": agent, "tenant": tenant}
+
+
+def _messages(rows: list[dict[str, Any]], explains: dict[int, str]) -> list[ThreadMessage]:
+    out = []
+    for row in rows:
+        body = management.conversations.parse_message(row)
+        explain = explains.get(row["node"], "") if row["role"] == "user" else ""
+        out.append(
+            ThreadMessage(
+                row["role"],
+                text_of_content(body.get("content")),
+                body.get("tool_calls"),
+                row["aborted"],
+                row["created_at"],
+                explain,
+            )
+        )
+    return out
+
+
+@post("/conversation/delete", status_code=200)
+async def delete_conversation(visitor: AtVisit) -> Redirect:
+    caller, user = visitor.caller, visitor.field("user")
+    which = ConversationName(visitor.field("name"), user or None, visitor.field("agent") or None)
+    await caller.write(
+        management.conversations.delete_conversation(caller.memory, caller.reach, which)
+    )
+    tenant = caller.asked_tenant or ""
+    back = link("/user/conversations", user=user, tenant=tenant) if user else link("")
+    return go_to(back)
+
+
+def reach_of(visitor: AtVisit) -> VisibleScopes:
+    """Return what the visitor's lists show."""
+    caller = visitor.caller
+    return VisibleScopes(caller.reach.tenant, caller.principal.only)
+
+
+ROUTES = (conversations_page, thread_page, delete_conversation)

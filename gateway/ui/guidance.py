@@ -1,0 +1,338 @@
+"""Two pages that help: `Connect your app`, and `Why does it not remember?`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from litestar import get
+from litestar.params import FromQuery
+from litestar.response import Template
+
+from gateway.storage.usage import UsageFilter
+from gateway.ui.conversations import reach_of
+from gateway.ui.requests import find_turn, read_usage
+from gateway.ui.texts import link
+from gateway.ui.visitor import AtVisit, Visitor
+from memory import VisibleScopes, management
+from memory.management.activity import RecentTurn
+
+DAY_SECONDS = 86_400.0
+DAYS = 7
+SIMILAR = 5
+RECENT = 50
+SILENT_TURNS = 8
+MEMORY_PATHS = ("/chat/completions", "/responses", "/messages")
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What a check found. state: `good`, `bad` or `note`. remedy: what to do."""
+
+    state: str
+    title: str
+    text: str
+    remedy: str = ""
+    href: str = ""
+
+
+@get("/why")
+async def why_page(
+    visitor: AtVisit, id: FromQuery[str] = "", user: FromQuery[str] = ""
+) -> Template:
+    found = _check_setup(visitor)
+    if id:
+        found += await _check_request(visitor, id.strip())
+    if user:
+        found += await _check_user(visitor, user)
+    if not (id or user):
+        found += await _check_everything(visitor)
+    return visitor.page("why.html", findings=found, asked=id, user=user)
+
+
+def _check_setup(visitor: Visitor) -> list[Diagnosis]:
+    """Check what holds for every request."""
+    gateway = visitor.gateway
+    settings, found = gateway.settings.memory, []
+    if gateway.memory.ready:
+        found.append(Diagnosis("good", "The store works", "The memory can be read and written."))
+    else:
+        found.append(
+            Diagnosis(
+                "bad",
+                "The store does not answer",
+                "Requests are answered without memory, as `degraded`.",
+                "Look at the log, and run `mnemogate doctor`.",
+            )
+        )
+    if degraded := gateway.metrics.memory.get("degraded", 0):
+        found.append(
+            Diagnosis(
+                "bad",
+                "Some requests went without memory",
+                f"{degraded} of this process's requests were degraded since it started.",
+                "The header x-memory-reason of an answer says what was missing.",
+            )
+        )
+    if settings.tools == "never":
+        found.append(
+            Diagnosis(
+                "note",
+                "No memory tools are offered",
+                'memory.tools is "never": models cannot save or search by themselves.',
+                'Set memory.tools = "always", or memory.extract = "always".',
+            )
+        )
+    mode = visitor.caller.principal.memory
+    if mode != "full":
+        found.append(
+            Diagnosis("bad", "Your key may not do everything", f"Its memory policy is {mode!r}.")
+        )
+    return found
+
+
+async def _check_request(visitor: Visitor, ident: str) -> list[Diagnosis]:
+    """Check one request, by the id in `x-mnemogate-request-id`."""
+    turn = await find_turn(visitor, ident)
+    if turn is not None and turn.explain is not None:
+        return _check_turn(turn)
+    caller = visitor.caller
+    since = time.time() - DAYS * DAY_SECONDS
+    which = UsageFilter(caller.reach.tenant, since=since, request_id=ident)
+    rows = [r for r in await read_usage(visitor, which) if _may_see(visitor, r)]
+    if not rows:
+        return [
+            Diagnosis(
+                "bad",
+                "No such request",
+                f"No request {ident[:80]!r} of the last {DAYS} days is known to this key.",
+                "Take the id from the header x-mnemogate-request-id. A request with another key "
+                "or mode belongs to another tenant, whose memory is its own.",
+            )
+        ]
+    return [_without_memory(rows[0])]
+
+
+def _may_see(visitor: Visitor, row: dict[str, Any]) -> bool:
+    """Tell whether the visitor's key may learn of a request, by its usage record."""
+    principal = visitor.caller.principal
+    if row["user"] is None:
+        return principal.only is None or row["key"] == principal.key
+    return principal.may_name(row["user"])
+
+
+def _without_memory(row: dict[str, Any]) -> Diagnosis:
+    if row["status"] >= 400:
+        return Diagnosis(
+            "bad",
+            "The request failed",
+            f"It ended with status {row['status']} ({row['code'] or 'no code'}), so there was "
+            "nothing to remember.",
+        )
+    if row["path"] not in MEMORY_PATHS:
+        return Diagnosis(
+            "bad",
+            "The path has no memory",
+            f"{row['path']} is relayed unchanged.",
+            f"Memory is on {', '.join('/v1' + p for p in MEMORY_PATHS)}.",
+        )
+    if row["mode"] == "off":
+        return Diagnosis(
+            "bad",
+            "Memory was off for this request",
+            "It asked for that, a policy says so, or it looked like a chat application's own "
+            "background prompt.",
+            "The header x-memory-reason of the answer says which: request, policy or background. "
+            "Check X-Memory, and the policies of the key, the model and the user.",
+        )
+    return Diagnosis(
+        "bad",
+        "The request left no record",
+        "The memory was unavailable, or its record has expired (memory.explain_days).",
+        "If x-memory-status was degraded, x-memory-reason says what was missing.",
+    )
+
+
+def _check_turn(turn: RecentTurn) -> list[Diagnosis]:
+    explain = turn.explain
+    assert explain is not None  # noqa: S101 - the caller has looked
+    href = link("/request", id=explain.id)
+    found = [
+        Diagnosis("good", "The memory took part", "Here is what was added and run.", href=href)
+    ]
+    if turn.user is None:
+        found.append(NOBODY)
+    else:
+        found.append(Diagnosis("good", "Somebody was named", f"The user is {turn.user!r}."))
+    if not explain.tools:
+        found.append(
+            Diagnosis(
+                "note",
+                "The model called no memory tool",
+                "It saved nothing by itself, and searched nothing.",
+                "Facts are then extracted in the background, if memory.extract allows it.",
+            )
+        )
+    found += [
+        Diagnosis("note", f"{name.capitalize()} was {'on' if d.on else 'off'}", d.why)
+        for name, d in explain.decisions.items()
+    ]
+    return found + [Diagnosis("note", "The record remarks", remark) for remark in explain.remarks]
+
+
+NOBODY = Diagnosis(
+    "bad",
+    "Nobody was named",
+    "What is remembered belongs to that conversation alone.",
+    "Send `user` in the body or the header X-Memory-User, use the path /u/{user}/v1, or give the "
+    "key a default_user.",
+)
+
+
+async def _check_user(visitor: Visitor, user: str) -> list[Diagnosis]:
+    """Check one user: is there such a memory, what may it do, does the model use it?"""
+    caller, reach = visitor.caller, reach_of(visitor)
+    exact = VisibleScopes(reach.tenant, [user] if caller.principal.may_name(user) else [])
+    rows = await caller.read(management.users.list_users(caller.memory, exact, None, SIMILAR))
+    if not rows:
+        return [*await _check_spelling(visitor, user), *_elsewhere(visitor)]
+    row, found = rows[0], []
+    href = link("/user", user=user, tenant=row["tenant"] if caller.principal.admin else "")
+    found.append(
+        Diagnosis(
+            "good",
+            "There is a memory of this name",
+            f"{row['passages']} passages, {row['messages']} messages.",
+            href=href,
+        )
+    )
+    mode = await caller.read(management.policies.find_policy(caller.memory, row["tenant"], user))
+    if mode != "full":
+        found.append(
+            Diagnosis(
+                "bad",
+                f"The user's policy is {mode!r}",
+                "It limits what the memory does for this user.",
+                "Change it on the user's page.",
+                href,
+            )
+        )
+    return found + await _check_use(visitor, user)
+
+
+async def _check_use(visitor: Visitor, user: str) -> list[Diagnosis]:
+    """Check whether models use the memory of a user."""
+    caller = visitor.caller
+    turns = await caller.read(
+        management.activity.list_turns(
+            caller.memory,
+            reach_of(visitor),
+            time.time() - DAYS * DAY_SECONDS,
+            RECENT,
+            user,
+        )
+    )
+    told = [t.explain for t in turns if t.explain is not None]
+    if not told:
+        return [
+            Diagnosis(
+                "bad",
+                f"No turn in the last {DAYS} days",
+                "No request with memory named this user.",
+                "Does the app send exactly this name? Compare the header x-memory-user of an "
+                "answer.",
+            )
+        ]
+    if len(told) >= SILENT_TURNS and not any(x.tools for x in told):
+        model = told[0].model
+        return [
+            Diagnosis(
+                "bad",
+                "The model never asks",
+                f"{model!r} called no memory tool in the last {len(told)} turns.",
+                'Set memory.extract and memory.recall to "auto" or "always", or use a model that '
+                "takes tools.",
+            )
+        ]
+    return [Diagnosis("good", "The model uses the memory", f"{len(told)} recent turns were seen.")]
+
+
+async def _check_spelling(visitor: Visitor, user: str) -> list[Diagnosis]:
+    caller = visitor.caller
+    found = [
+        Diagnosis(
+            "bad",
+            "There is no memory of this name",
+            f"Nobody is named exactly {user[:80]!r}. Names are compared character by character.",
+        )
+    ]
+    wanted = user.strip()
+    for part in dict.fromkeys((wanted, wanted[:3])) if wanted else ():
+        rows = await caller.read(
+            management.users.list_users(caller.memory, reach_of(visitor), None, SIMILAR, part)
+        )
+        if rows:
+            names = ", ".join(repr(r["id"][:80]) for r in rows)
+            return [*found, Diagnosis("note", "Another spelling?", f"There are: {names}.")]
+    return found
+
+
+def _elsewhere(visitor: Visitor) -> list[Diagnosis]:
+    mode = visitor.gateway.settings.mode
+    return [
+        Diagnosis(
+            "note",
+            "Another tenant?",
+            f"This gateway is in {mode} mode, and each tenant has a memory of its own. What was "
+            "said in another mode, or with a key of another tenant, is there.",
+            "`mnemogate users move` gives a memory to another name; an admin key sees all tenants.",
+        )
+    ]
+
+
+async def _check_everything(visitor: Visitor) -> list[Diagnosis]:
+    """Check the newest turns of everybody."""
+    caller = visitor.caller
+    turns = await caller.read(
+        management.activity.list_turns(
+            caller.memory, reach_of(visitor), time.time() - DAYS * DAY_SECONDS, RECENT
+        )
+    )
+    if not turns:
+        return [
+            Diagnosis(
+                "bad",
+                f"No request with memory in the last {DAYS} days",
+                "Does the app use this gateway?",
+                "`Connect your app` has the lines for each client.",
+                link("/connect"),
+            )
+        ]
+    unnamed = sum(t.user is None for t in turns)
+    found = [Diagnosis("good", "Requests arrive", f"{len(turns)} recent turns had memory.")]
+    if unnamed:
+        text = f"{unnamed} of the {len(turns)} newest turns named nobody. {NOBODY.text}"
+        found.append(Diagnosis("bad", NOBODY.title, text, NOBODY.remedy))
+    return found
+
+
+@get("/connect")
+async def connect_page(visitor: AtVisit) -> Template:
+    request = visitor.caller.request
+    root = f"{request.scope['scheme']}://{request.headers.get('host', '127.0.0.1:8080')}"
+    since = int(time.time())
+    return visitor.page("connect.html", root=root, since=since, turn=None)
+
+
+@get("/connect/tick")
+async def connect_tick(visitor: AtVisit, since: FromQuery[int]) -> Template:
+    """Tell whether a request with memory has arrived since a Unix time."""
+    caller, since = visitor.caller, min(max(since, 0), int(time.time()))
+    turns = await caller.read(
+        management.activity.list_turns(caller.memory, reach_of(visitor), float(since), 1)
+    )
+    return visitor.page("parts/tick.html", turn=turns[0] if turns else None, since=since)
+
+
+ROUTES = (why_page, connect_page, connect_tick)

@@ -1,0 +1,86 @@
+"""Users: the list, one user's memory at a glance, policy, erasure."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from litestar import get, post
+from litestar.params import FromQuery
+from litestar.response import Redirect, Template
+
+from gateway.errors import BadRequest
+from gateway.management import users as api
+from gateway.management.context import EVERY
+from gateway.ui.texts import link
+from gateway.ui.visitor import AboutUser, AtVisit, Subject, go_to
+from memory import VisibleScopes, management
+
+PAGE = 50
+
+
+@get(["/", "/users"])
+async def users_page(
+    visitor: AtVisit, q: FromQuery[str] = "", cursor: FromQuery[str | None] = None
+) -> Template:
+    caller = visitor.caller
+    if caller.principal.admin and caller.asked_tenant is None:
+        caller.tenant = EVERY
+    found = await api.users.fn(caller, q, cursor or None, PAGE)
+    modes = await asyncio.gather(*(_policy(visitor, u.tenant, u.id) for u in found.data))
+    people = list(zip(found.data, modes, strict=True))
+    return visitor.page("users.html", people=people, rest=found.next_cursor, q=q)
+
+
+async def _policy(visitor: AtVisit, tenant: str, user: str) -> str:
+    return await visitor.caller.read(
+        management.policies.find_policy(visitor.caller.memory, tenant, user)
+    )
+
+
+async def summarise_user(subject: Subject) -> dict[str, Any]:
+    """Return what every page about a user shows at its head."""
+    desk = subject.desk
+    reach = VisibleScopes(desk.scope.tenant, [desk.user])
+    found = await desk.read(management.users.list_users(desk.memory, reach, None, 1))
+    return {
+        "counts": found[0] if found else None,
+        "policy": await _policy(subject.visitor, desk.scope.tenant, desk.user),
+        "modes": management.policies.MODES,
+    }
+
+
+@post("/user/policy")
+async def set_policy(subject: AboutUser) -> Redirect:
+    desk, mode = subject.desk, subject.visitor.field("memory")
+    if mode not in management.policies.MODES:
+        raise BadRequest(
+            f"`memory` is {mode[:40]!r}: use one of {', '.join(management.policies.MODES)}.",
+            param="memory",
+        )
+    await desk.write(
+        management.policies.put_policy(desk.memory, desk.scope.tenant, desk.user, mode)
+    )
+    return go_to(link("/user", **subject.where))
+
+
+@get("/user/erase")
+async def erase_form(subject: AboutUser) -> Template:
+    return subject.page("erase.html", receipt=None, **await summarise_user(subject))
+
+
+@post("/user/erase", status_code=200)
+async def erase(subject: AboutUser) -> Template:
+    if subject.visitor.field("name") != subject.user:
+        raise BadRequest("The name does not match, so nothing was erased. Type it as it is shown.")
+    receipt = await api.erase_user.fn(_of_all_agents(subject))
+    return subject.page("erase.html", receipt=receipt, counts=None)
+
+
+def _of_all_agents(subject: Subject) -> Any:
+    if subject.where["agent"]:
+        raise BadRequest("A user is always erased with all agents. Leave out the agent.")
+    return subject.desk
+
+
+ROUTES = (users_page, set_policy, erase_form, erase)

@@ -1,0 +1,197 @@
+"""Turns: a live feed of them, and one request with everything that the memory did to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from litestar import get
+from litestar.params import FromQuery
+from litestar.response import Redirect, Stream, Template
+
+from gateway.errors import ResourceNotFound
+from gateway.management.context import translate_errors
+from gateway.management.conversations import explain as explain_api
+from gateway.storage import usage as table
+from gateway.storage.usage import UsageFilter
+from gateway.ui.charts import BarPart, stack
+from gateway.ui.conversations import reach_of
+from gateway.ui.live import EVENT_STREAM, Feeds, event, watch
+from gateway.ui.people import summarise_user
+from gateway.ui.texts import link
+from gateway.ui.visitor import AboutUser, AtVisit, Visitor, go_to
+from memory import management
+from memory.management.activity import ExplainSummary, RecentTurn, explained_turn, split_core
+
+FEED_SECONDS = 24 * 3600.0
+FEED_TURNS = 30
+OVERLAP_SECONDS = 900.0  # a turn that began so long ago may end, and be recorded, only now
+USAGE_SECONDS = 60.0  # before its turn begins, at most, a request has begun
+
+
+@get("/feed")
+async def feed_page(visitor: AtVisit) -> Template:
+    turns = await _ended(visitor, time.time() - FEED_SECONDS)
+    return visitor.page("feed.html", turns=turns)
+
+
+async def _ended(visitor: Visitor, since: float) -> list[RecentTurn]:
+    """Return the turns that ended last, of those that began after a Unix time."""
+    caller = visitor.caller
+    return await caller.read(
+        management.activity.list_ended_turns(caller.memory, reach_of(visitor), since, FEED_TURNS)
+    )
+
+
+@get("/feed/events")
+async def feed_events(visitor: AtVisit, feeds: Feeds, seen: FromQuery[str] = "") -> Stream:
+    """Send each turn when it is recorded, as a part of the feed's page.
+
+    seen: the turns that the page shows already, so that none between it and this is lost. A browser
+    that connects again names the last one that it got.
+    """
+    engine = visitor.caller.request.app.template_engine
+    assert engine is not None  # noqa: S101 - the dashboard's pages are made by it
+    template = engine.get_template("parts/turn.html")
+
+    async def turns() -> AsyncIterator[bytes]:
+        shown = set(seen.split(","))
+        last = visitor.caller.request.headers.get("last-event-id", "")
+        async for _ in watch(visitor):
+            found = await _ended(visitor, time.time() - OVERLAP_SECONDS)
+            fresh = [t for t in reversed(found) if t.mark not in shown and t.end_mark > last]
+            shown = (shown if fresh else set()) | {t.mark for t in found}
+            yield b"".join(
+                event("turn", template.render(turn=turn, visitor=visitor), turn.end_mark)
+                for turn in fresh
+            )
+
+    return Stream(feeds.open(visitor.session, turns()), media_type=EVENT_STREAM)
+
+
+@get("/user/turns")
+async def turns_page(subject: AboutUser) -> Template:
+    desk = subject.desk
+    turns = await desk.read(
+        management.activity.list_turns(
+            desk.memory,
+            reach_of(subject.visitor),
+            time.time() - 30 * FEED_SECONDS,
+            FEED_TURNS,
+            desk.user,
+        )
+    )
+    return subject.page("turns.html", turns=turns, **await summarise_user(subject))
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedRequest:
+    """One request: its explain record, its books, what was said, and the bar of its window.
+
+    tenant: the one that its links name; empty where the key has one alone.
+    """
+
+    record: dict[str, Any]
+    summary: ExplainSummary
+    usage: dict[str, Any] | None
+    said: list[Any]
+    bar: list[BarPart]
+    core: str
+    compacted: str
+    tenant: str
+
+
+@get("/request")
+async def request_page(visitor: AtVisit, id: FromQuery[str]) -> Template | Redirect:
+    """Show one request, by the id of its explain record or of the request itself."""
+    if id.startswith("req_"):
+        found = await find_turn(visitor, id)
+        if found is None or found.explain is None:
+            raise ResourceNotFound(
+                f"No turn of the request {id[:80]!r} is among the newest. A request without "
+                "memory leaves none; `Why does it not remember?` says why."
+            )
+        tenant = found.tenant if visitor.caller.principal.admin else ""
+        return go_to(link("/request", id=found.explain.id, tenant=tenant))
+    record = await explain_api.fn(visitor.caller, id)
+    return visitor.page("request.html", asked=await _explain(visitor, record))
+
+
+async def find_turn(visitor: Visitor, request_id: str) -> RecentTurn | None:
+    """Return the turn of a request; None if it is not among the newest."""
+    caller, since = visitor.caller, time.time() - 7 * FEED_SECONDS
+    turns = await caller.read(
+        management.activity.list_turns(
+            caller.memory, reach_of(visitor), since, management.activity.MAX_TURNS
+        )
+    )
+    return next((t for t in turns if t.explain and t.explain.request_id == request_id), None)
+
+
+async def read_usage(visitor: Visitor, which: UsageFilter) -> list[dict[str, Any]]:
+    """Return the newest usage record, if there is one; of a request that has just ended too."""
+    caller = visitor.caller
+    with translate_errors():
+        await caller.gateway.usage.flush()
+    return await caller.read(table.read_records(caller.memory.db, which, None, 1))
+
+
+async def _explain(visitor: Visitor, record: dict[str, Any]) -> ExplainedRequest:
+    caller = visitor.caller
+    key, began_at = explained_turn(record["id"])
+    summary = msgspec.convert(record, ExplainSummary)
+    said = await caller.read(
+        management.activity.list_turn_messages(caller.memory, caller.reach, key)
+    )
+    core, compacted = split_core(record["injected"]["core"])
+    which = UsageFilter(
+        caller.reach.tenant,
+        since=began_at - USAGE_SECONDS,
+        until=time.time(),
+        request_id=summary.request_id,
+    )
+    found = await read_usage(visitor, which)
+    tenant = found[0]["tenant"] if found and caller.principal.admin else caller.asked_tenant
+    return ExplainedRequest(
+        record,
+        summary,
+        found[0] if found else None,
+        said,
+        _window_bar(visitor, record, summary, core, compacted),
+        core,
+        compacted,
+        tenant or "",
+    )
+
+
+def _window_bar(
+    visitor: Visitor, record: dict[str, Any], summary: ExplainSummary, core: str, compacted: str
+) -> list[BarPart]:
+    """Return what filled the context window, in estimated tokens."""
+    counter = visitor.caller.memory.counter("estimate")
+
+    def count(text: str) -> int:
+        return counter.text(text) if text else 0
+
+    put, tokens = record["injected"], summary.tokens
+    blocks, summarised = count(core), count(compacted)
+    notes, recall = count("\n".join(n["text"] for n in put["notes"])), count(put["recall"])
+    tools = max(tokens.injected - blocks - summarised - notes, 0) if put["tools"] else 0
+    added = blocks + summarised + notes + recall + tools
+    whole = tokens.prompt_estimate + (0 if tokens.counted else added)
+    parts = {
+        "system": ("Your app's system text", tokens.system),
+        "core": ("Core memory", blocks),
+        "summary": ("Summary", summarised),
+        "history": ("Your app's messages", max(whole - added - tokens.system, 0)),
+        "recall": ("Notes and recall", notes + recall),
+        "tools": ("Memory tools", tools),
+        "free": ("Free", max((tokens.window or 0) - whole, 0)),
+    }
+    return stack(parts, tokens.window or whole)
+
+
+ROUTES = (feed_page, feed_events, turns_page, request_page)

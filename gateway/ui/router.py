@@ -1,0 +1,141 @@
+"""Assembles the dashboard, `/ui`: pages, what they are styled and scripted with, errors."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from litestar import Response, Router, get
+from litestar.di import Provide
+from litestar.exceptions import HTTPException
+from litestar.params import FromPath
+from litestar.plugins.htmx import HTMXRequest
+from litestar.plugins.jinja import JinjaTemplateEngine
+from litestar.response import Redirect, Template
+from litestar.template.config import TemplateConfig
+
+from gateway.auth.sessions import TicketOffice
+from gateway.errors import GatewayError, ResourceNotFound
+from gateway.http.access_log import current_line
+from gateway.http.asgi import UNEXPECTED
+from gateway.state import request_id
+from gateway.ui import (
+    blocks,
+    conversations,
+    guidance,
+    operations,
+    passages,
+    people,
+    requests,
+    sign_in,
+    texts,
+)
+from gateway.ui.live import FeedLimit
+from gateway.ui.visitor import HEADERS, AnyRequest, SignInNeeded, subject, visitor
+
+log = logging.getLogger("mnemogate")
+FOLDER = Path(__file__).parent
+TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
+FILES = {
+    path.name: (path.read_bytes(), TYPES[path.suffix])
+    for path in sorted((FOLDER / "static").iterdir())
+}
+VERSION = hashlib.sha256(b"".join(data for data, _ in FILES.values())).hexdigest()[:12]
+
+
+@get("/static/{name:str}", include_in_schema=False)
+async def static_file(name: FromPath[str]) -> Response[bytes]:
+    if name not in FILES:
+        raise ResourceNotFound(f"There is no file {name[:80]!r}.")
+    data, kind = FILES[name]
+    headers = {**HEADERS, "content-type": kind, "cache-control": "public, max-age=86400"}
+    return Response(data, headers=headers)
+
+
+def template_config() -> TemplateConfig[JinjaTemplateEngine]:
+    """Return how pages are made: escaped everywhere, a missing value is an error."""
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(link=texts.link, version=VERSION, visitor=None, subject=None)
+    environment.filters.update(
+        shown=texts.render_text,
+        ago=texts.ago,
+        moment=texts.moment,
+        number=texts.number,
+        percent=texts.percent,
+        content=texts.text_of_content,
+    )
+    return TemplateConfig(instance=JinjaTemplateEngine.from_environment(environment))
+
+
+def _error_page(request: AnyRequest, error: GatewayError) -> Response[Any]:
+    """Return an error as a page, or send a visitor without a session to the sign-in."""
+    current_line().note_error(error)
+    headers = {**HEADERS, "x-mnemogate-request-id": request_id(request.scope)}
+    if isinstance(error, SignInNeeded) and request.method == "GET":
+        if request.headers.get("hx-request") == "true":
+            sign_in_url = texts.link("/sign-in")
+            return Response(b"", status_code=401, headers={**headers, "hx-redirect": sign_in_url})
+        path = request.scope["path"]
+        query = request.scope["query_string"].decode("latin-1")
+        after = f"{path}?{query}" if query else path
+        return Redirect(texts.link("/sign-in", after=after), status_code=303, headers=headers)
+    context = {"error": error, "csrf": request.state.get("csrf")}
+    return Template("error.html", context=context, status_code=error.status, headers=headers)
+
+
+def _unexpected_page(request: AnyRequest, error: Exception) -> Response[Any]:
+    log.error("unexpected failure (%s)", request_id(request.scope), exc_info=error)
+    return _error_page(request, GatewayError(UNEXPECTED, code="internal_error"))
+
+
+def _http_error_page(request: AnyRequest, error: HTTPException) -> Response[Any]:
+    found = GatewayError(str(error.detail))
+    found.status = error.status_code
+    return _error_page(request, found)
+
+
+def dashboard(secret: bytes) -> Router:
+    """Return the router of the dashboard. secret: the server's, which signs sessions."""
+    office, limit = TicketOffice(secret), FeedLimit()
+    return Router(
+        "/ui",
+        route_handlers=[
+            *sign_in.ROUTES,
+            *people.ROUTES,
+            *blocks.ROUTES,
+            *passages.ROUTES,
+            *conversations.ROUTES,
+            *requests.ROUTES,
+            *operations.ROUTES,
+            *guidance.ROUTES,
+            static_file,
+        ],
+        dependencies={
+            "office": Provide(lambda: office, sync_to_thread=False),
+            "feeds": Provide(lambda: limit, sync_to_thread=False),
+            "visitor": Provide(visitor),
+            "subject": Provide(subject),
+        },
+        response_headers=HEADERS,
+        request_class=HTMXRequest,
+        exception_handlers={
+            GatewayError: _error_page,
+            HTTPException: _http_error_page,
+            Exception: _unexpected_page,
+        },
+        include_in_schema=False,
+    )

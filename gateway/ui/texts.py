@@ -1,0 +1,131 @@
+"""How values read in a page. Pure.
+
+Stored text is shown as it is, bounded, and with its invisible marks made visible: marks of writing
+direction could turn a text against its reader.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+MAX_SHOWN_CHARACTERS = 2_000  # of a text in a list
+MAX_DIFF_LINES = 200  # of each side; longer texts are not compared
+MAX_LINE_CHARACTERS = 1_000
+MAX_EQUAL_PAIRS = 2_000  # of lines of both sides; comparing takes that many steps for each line
+INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+STEPS = ((60.0, "s", 1.0), (3600.0, "min", 60.0), (86_400.0, "h", 3600.0))
+
+
+def render_text(value: Any, limit: int = MAX_SHOWN_CHARACTERS) -> str:
+    """Return a text of at most so many characters, its invisible marks spelt out."""
+    text = value if isinstance(value, str) else str(value)
+    cut = text[:limit]
+    out = INVISIBLE.sub(lambda m: f"\u27e8U+{ord(m[0]):04X}\u27e9", cut.replace("\r\n", "\n"))
+    return out if len(text) <= limit else f"{out}\u2026 ({len(text):,} characters in all)"
+
+
+def ago(moment: str | float | None, now: float | None = None) -> str:
+    """Return how long ago a time was: `5 min ago`. moment: ISO 8601, or a Unix time."""
+    if moment is None:
+        return "never"
+    at = moment if isinstance(moment, int | float) else datetime.fromisoformat(moment).timestamp()
+    seconds = max((time.time() if now is None else now) - at, 0.0)
+    if seconds < 1:
+        return "now"
+    for until, unit, size in STEPS:
+        if seconds < until:
+            return f"{int(seconds / size)} {unit} ago"
+    days = int(seconds / 86_400)
+    return f"{days} day{'s' if days > 1 else ''} ago"
+
+
+def moment(at: str | float) -> str:
+    """Return a time as people read it, UTC. at: ISO 8601, or a Unix time."""
+    found = (
+        datetime.fromtimestamp(at, UTC)
+        if isinstance(at, int | float)
+        else datetime.fromisoformat(at)
+    )
+    return found.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def number(value: float | None) -> str:
+    """Return a count or a measure, with a thin grouping; a dash where there is none."""
+    if value is None:
+        return "\u2013"
+    if isinstance(value, int) or float(value).is_integer():
+        return f"{int(value):,}"
+    return f"{value:,.2f}" if abs(value) >= 0.1 else f"{value:.4f}"
+
+
+def percent(value: float | None) -> str:
+    """Return a share as per cent."""
+    return "\u2013" if value is None else f"{value * 100:.0f} %"
+
+
+def link(path: str, **members: Any) -> str:
+    """Return a path of the dashboard with the query of those members that have a value."""
+    query = urlencode({k: v for k, v in members.items() if v not in (None, "", False)})
+    return f"/ui{path}?{query}" if query else f"/ui{path}"
+
+
+def diff_lines(before: str | None, after: str | None) -> Iterator[tuple[str, str]]:
+    """Yield the lines of both texts, each with `-`, `+` or a blank in front of it."""
+    old, new = (before or "").splitlines(), (after or "").splitlines()
+    too_many = f"{len(old):,} lines became {len(new):,}; too many lines to compare."
+    if max(len(old), len(new)) > MAX_DIFF_LINES:
+        yield " ", too_many
+        return
+    old, new = ([x[:MAX_LINE_CHARACTERS] for x in lines] for lines in (old, new))
+    head = _count_common(old, new)
+    tail = _count_common(old[head:][::-1], new[head:][::-1])
+    first, last = old[:head], old[len(old) - tail :]
+    old, new = old[head : len(old) - tail], new[head : len(new) - tail]
+    counts = Counter(new)
+    if sum(counts[line] for line in old) > MAX_EQUAL_PAIRS:
+        yield " ", too_many
+        return
+    yield from ((" ", line) for line in first)
+    yield from _diff_middle(old, new)
+    yield from ((" ", line) for line in last)
+
+
+def _count_common(old: Sequence[str], new: Sequence[str]) -> int:
+    """Return how many lines both sides begin with."""
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(old), len(new)))
+
+
+def _diff_middle(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, str]]:
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    for what, i, i_end, j, j_end in matcher.get_opcodes():
+        if what == "equal":
+            yield from ((" ", line) for line in old[i:i_end])
+            continue
+        yield from (("-", line) for line in old[i:i_end])
+        yield from (("+", line) for line in new[j:j_end])
+
+
+def text_of_content(content: Any) -> str:
+    """Return what a message says; a part that is no text by its type."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    return "\n".join(
+        str(p["text"]) if isinstance(p, dict) and "text" in p else f"[{_kind(p)}]" for p in content
+    )
+
+
+def _kind(part: Any) -> str:
+    return str(part.get("type", "part")) if isinstance(part, dict) else "part"

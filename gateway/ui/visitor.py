@@ -1,0 +1,200 @@
+"""Who looks at the dashboard: the session of a request, its form, and what it may reach.
+
+A change needs a session whose cookie other sites cannot send, the session's token in the form, and
+a request from a page of this gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Mapping
+from typing import Annotated, Any
+from urllib.parse import parse_qsl
+
+from litestar import Request
+from litestar.di import NamedDependency
+from litestar.params import FromQuery, QueryParameter
+from litestar.response import Redirect, Template
+
+from gateway.auth.sessions import Ticket, TicketOffice
+from gateway.errors import BadRequest, Forbidden, GatewayError, Unauthenticated
+from gateway.http.request_body import read_body
+from gateway.management.context import (
+    EVERY,
+    ManagementRequest,
+    UserContext,
+    open_request,
+    open_user,
+)
+from gateway.state import GatewayState
+
+COOKIE = "mnemogate_session"
+SESSION = "session"
+ACTOR = "dashboard"
+FORM_BYTES = 4 << 20
+SHORT_FORM_BYTES = 16 << 10  # longer forms are parsed in a thread
+MAX_FIELDS = 100
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'",
+    "x-frame-options": "DENY",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+AnyRequest = Request[Any, Any, Any]
+
+
+class SignInNeeded(GatewayError):
+    """There is no session, or it has ended: the visitor is sent to the page where one begins."""
+
+    status, type, code = 401, "authentication_error", "sign_in_needed"
+
+
+class Visitor:
+    """A request of somebody who is signed in. form: the fields of a POST. session: its name."""
+
+    def __init__(self, caller: ManagementRequest, ticket: Ticket, office: TicketOffice) -> None:
+        self.caller, self.gateway = caller, caller.gateway
+        self._ticket, self._office = ticket, office
+        self.session = ticket.nonce
+        self.csrf = office.csrf_token(ticket)
+        self.form: Mapping[str, str] = {}
+
+    @property
+    def is_signed_in(self) -> bool:
+        """Whether the session still lasts; a key may have been revoked meanwhile."""
+        try:
+            self.gateway.keys.resume(self._ticket.name)
+        except GatewayError:
+            return False
+        return self._office.is_valid(self._ticket)
+
+    @property
+    def is_fragment(self) -> bool:
+        """Whether a script asks for a part of a page."""
+        headers = self.caller.request.headers
+        return headers.get("hx-request") == "true" and headers.get("hx-boosted") != "true"
+
+    def page(self, name: str, **context: Any) -> Template:
+        """Return a page, or a part of one, that knows its visitor."""
+        return Template(name, context={**context, "visitor": self})
+
+    def field(self, name: str) -> str:
+        """Return a field of the form, line ends as they are stored. Raises BadRequest."""
+        if name not in self.form:
+            raise BadRequest(f"The form has no field {name!r}. Reload the page and try again.")
+        return self.form[name].replace("\r\n", "\n")
+
+    def open_user(self, user: str, agent: str = "") -> UserContext:
+        """Return the context of what is done with a user's memory. Raises BadRequest, Forbidden."""
+        return open_user(self.caller, user, agent or "default", ACTOR)
+
+
+class Subject:
+    """The user whom a page is about. where: what its links have to name."""
+
+    def __init__(self, visitor: Visitor, desk: UserContext) -> None:
+        self.visitor, self.desk = visitor, desk
+        self.user, self.agent = desk.user, desk.scope.agent
+        tenant = visitor.caller.asked_tenant
+        self.where = {
+            "user": desk.user,
+            "agent": self.agent if self.agent != "default" else "",
+            "tenant": tenant or "",
+        }
+
+    def page(self, name: str, **context: Any) -> Template:
+        """Return a page, or a part of one, about the user."""
+        return self.visitor.page(name, **context, subject=self)
+
+
+AtVisit = NamedDependency[Visitor]
+AboutUser = NamedDependency[Subject]
+Offices = NamedDependency[TicketOffice]
+UserName = Annotated[str, QueryParameter(name="user", description="the user's name")]
+
+
+def go_to(url: str) -> Redirect:
+    """Return an answer that sends the browser to a page, after a change."""
+    return Redirect(url, status_code=303)
+
+
+async def read_form(request: AnyRequest, limit: int = FORM_BYTES) -> dict[str, str]:
+    """Return the fields of a form of at most so many bytes. Raises TooLarge, BadRequest."""
+    body = await read_body(request.receive, dict(request.scope["headers"]), limit)
+    if len(body) <= SHORT_FORM_BYTES:
+        return _parse_form(body)
+    return await asyncio.to_thread(_parse_form, body)
+
+
+def _parse_form(body: bytes) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(
+            body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS
+        )
+    except ValueError as e:
+        raise BadRequest("The form cannot be read: send application/x-www-form-urlencoded.") from e
+    return dict(pairs)
+
+
+def check_origin(request: AnyRequest) -> None:
+    """Refuse a change that a page of another site asks for. Raises Forbidden."""
+    headers = request.headers
+    origin, host = headers.get("origin"), headers.get("host", "")
+    site = headers.get("sec-fetch-site", "same-origin")
+    foreign = origin is not None and origin.partition("://")[2] != host
+    if foreign or site not in ("same-origin", "none"):
+        raise Forbidden(
+            f"The dashboard at {host[:200]!r} takes changes from its own pages only; this one is "
+            f"from {(origin or site)[:200]!r}. Open the dashboard at its own address and try "
+            "again. A proxy in front of it must pass on the header Host."
+        )
+
+
+def open_session(request: AnyRequest, office: TicketOffice) -> Ticket:
+    """Return the ticket of a request's session. Raises SignInNeeded."""
+    ticket = office.check(SESSION, request.cookies.get(COOKIE, ""))
+    if ticket is None:
+        raise SignInNeeded("Sign in first.")
+    request.state.csrf = office.csrf_token(ticket)  # an error's page lets them sign out too
+    return ticket
+
+
+async def read_change(request: AnyRequest, csrf: str, limit: int = FORM_BYTES) -> dict[str, str]:
+    """Return the form of a change. Raises Forbidden, TooLarge, BadRequest.
+
+    csrf: the session's token, which the form has to have. limit: in bytes.
+    """
+    check_origin(request)
+    form = await read_form(request, limit)
+    if not hmac.compare_digest(form.get("csrf", "").encode(), csrf.encode()):
+        raise Forbidden("The form is not from this session. Reload the page and try again.")
+    return form
+
+
+async def visitor(
+    request: AnyRequest, office: Offices, tenant: FromQuery[str | None] = None
+) -> Visitor:
+    """Return who asks. Raises SignInNeeded, Forbidden, BadRequest, Unavailable."""
+    gateway: GatewayState = request.app.state.gateway
+    ticket = open_session(request, office)
+    try:
+        principal = gateway.keys.resume(ticket.name)
+    except Unauthenticated as e:
+        raise SignInNeeded(e.message) from e
+    found = Visitor(await open_request(request, principal, tenant or None), ticket, office)
+    if request.method != "GET":
+        found.form = await read_change(request, found.csrf)
+    return found
+
+
+async def subject(visitor: AtVisit, user: UserName, agent: FromQuery[str] = "") -> Subject:
+    """Return whom a page is about. Raises BadRequest, Forbidden."""
+    if visitor.caller.principal.admin and visitor.caller.asked_tenant == EVERY:
+        raise BadRequest("A user belongs to one tenant: name it.", param="tenant")
+    return Subject(visitor, visitor.open_user(user, agent))

@@ -1,0 +1,258 @@
+"""Asks a model server how many tokens of context a model has there.
+
+Each kind of server tells it elsewhere: vLLM, SGLang and hosted providers in their list of models,
+Ollama, llama.cpp and LM Studio at paths of their own, beside the `/v1` of the base URL. A question
+that a server does not know is passed over. What it answers is foreign: bounded in size and time,
+and believed only if it is a number that a window can have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from gateway.config.settings import ProviderSettings
+from gateway.http.json_thread import run_by_weight
+from gateway.upstream.base import Upstream, UpstreamRequest, Wire
+from gateway.upstream.deadlines import Timeouts
+from gateway.upstream.openai import OpenAIUpstream
+from gateway.wire.json_weight import is_readable
+
+ANSWER_BYTES = 4 << 20  # the longest list of models; the rest of an answer is not read
+SMALLEST, GREATEST = 256, 1 << 27  # tokens that a window can have
+OLLAMA_DEFAULT = 4096  # tokens: what Ollama loads a model with, unless it is told otherwise
+ASK_SECONDS = 5.0  # for all questions together
+SETTLED_SECONDS = 3600.0  # for which an answer holds, as does that a server gives none
+LOADED_SECONDS = 60.0  # for which one holds of a server that loads models as they are asked for
+QUESTIONS = 4  # at a time to one provider: clients may invent as many models as they like
+SHARED_SECONDS = 60.0  # for which a list, which is about all models, is not asked for again
+ENTRY_BYTES = 500  # of one of them, beside its text
+SHARED_BYTES = 2 << 20  # of the lists of one provider
+# Beside the list's own name for it (vLLM, SGLang), those of OpenRouter and Together, Groq, Mistral.
+LISTED = ("max_model_len", "context_length", "context_window", "max_context_length")
+NUM_CTX = re.compile(r"^num_ctx[ \t]+(\d{1,9})", re.MULTILINE)
+PARAMETERS = 10_000  # characters of a model's parameters that are looked into
+# Hosted providers, by the end of their host's name: what they serve stands in models.toml, and
+# none has Ollama's paths. Those of the second kind tell the window in their list of models.
+SILENT_HOSTS = (
+    "api.openai.com",
+    "api.anthropic.com",
+    "openai.azure.com",
+    "googleapis.com",
+    "api.deepseek.com",
+    "api.x.ai",
+)
+LISTING_HOSTS = ("openrouter.ai", "api.together.xyz", "api.groq.com", "api.mistral.ai")
+
+
+class FoundWindow(NamedTuple):
+    """What a server says of a model's window.
+
+    tokens: None if it does not tell. seconds: how long that holds. loading: the model was not
+    loaded, so that a call of it may change the answer.
+    """
+
+    tokens: int | None
+    seconds: float = SETTLED_SECONDS
+    loading: bool = False
+
+
+Json = Mapping[str, Any]
+Ask = Callable[[str, Json | None], Awaitable[Json]]  # of a path beside the `/v1`, with a body
+
+
+def is_asked(provider: ProviderSettings, facts: Mapping[str, Any]) -> bool:
+    """Tell whether a provider is worth asking for a model's window.
+
+    facts: what models.toml knows of the model.
+    """
+    if provider.kind != "openai":
+        return False
+    host = urlsplit(provider.base_url).hostname or ""
+    if host.endswith(SILENT_HOSTS):
+        return False
+    return not (host.endswith(LISTING_HOSTS) and "context_window" in facts)
+
+
+class WindowProbe:
+    """Asks one provider. server: at its base URL. root: where that has no `/v1`."""
+
+    def __init__(self, provider: ProviderSettings, wire: Wire) -> None:
+        timeouts = Timeouts(ASK_SECONDS, ASK_SECONDS, ASK_SECONDS, ASK_SECONDS)
+        self._server: Upstream = OpenAIUpstream(provider.base_url, wire, timeouts)
+        self._root: Upstream = OpenAIUpstream(_without_version(provider.base_url), wire, timeouts)
+        self._limit = asyncio.Semaphore(QUESTIONS)
+        self._shared = _SharedAnswers()
+        self._only_list = (urlsplit(provider.base_url).hostname or "").endswith(LISTING_HOSTS)
+
+    async def ask(
+        self, model: str, authorization: bytes | None, *, anew: bool = False
+    ) -> FoundWindow:
+        """Return what the server says of a model.
+
+        authorization: the header with which the model itself is called. anew: what it said a moment
+        ago may hold no more. Raises GatewayError if the server cannot be reached, TimeoutError.
+        """
+        headers = [(b"authorization", authorization)] if authorization else []
+        account = hashlib.sha256(authorization or b"").digest()
+
+        async def about(upstream: Upstream, path: str, body: Json | None) -> Json:
+            if body is not None:
+                return await _read_json(await _answer(upstream, path, headers, body))
+            data = None if anew else self._shared.get((path, account))
+            if data is None:
+                data = await _answer(upstream, path, headers, None)
+                self._shared.put((path, account), data)
+            return await _read_json(data)
+
+        async def beside(path: str, body: Json | None) -> Json:
+            return await about(self._root, path, body)
+
+        async with asyncio.timeout(ASK_SECONDS), self._limit:
+            listed = await about(self._server, "/models", None)
+            if found := _window_in_list(listed, model):
+                return FoundWindow(found)
+            if not self._only_list:
+                for question in (_ask_ollama, _ask_llama_cpp, _ask_lm_studio):
+                    if (window := await question(beside, model)) is not None:
+                        return window
+        return FoundWindow(None)
+
+
+class _SharedAnswers:
+    """What a provider answered lately, by path and account; the oldest goes first."""
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[str, bytes], tuple[float, bytes]] = {}
+        self._bytes = 0
+
+    def get(self, name: tuple[str, bytes]) -> bytes | None:
+        until, data = self._held.get(name, (0.0, b""))
+        return data if time.monotonic() < until else None
+
+    def put(self, name: tuple[str, bytes], data: bytes) -> None:
+        self._drop(name)
+        self._held[name] = time.monotonic() + SHARED_SECONDS, data
+        self._bytes += len(data) + ENTRY_BYTES
+        while self._bytes > SHARED_BYTES:
+            self._drop(next(iter(self._held)))
+
+    def _drop(self, name: tuple[str, bytes]) -> None:
+        if (former := self._held.pop(name, None)) is not None:
+            self._bytes -= len(former[1]) + ENTRY_BYTES
+
+
+async def _answer(
+    upstream: Upstream, path: str, headers: Sequence[tuple[bytes, bytes]], body: Json | None
+) -> bytes:
+    """Return a server's answer; nothing for a refusal."""
+    content = None if body is None else msgspec.json.encode(body)
+    typed = [] if content is None else [(b"content-type", b"application/json")]
+    until = asyncio.get_running_loop().time() + ASK_SECONDS
+    method = "GET" if content is None else "POST"
+    asked = UpstreamRequest(path, content, [*headers, *typed], method, until=until)
+    incoming = await upstream.send(asked)
+    try:
+        return await incoming.read(ANSWER_BYTES) if incoming.status == 200 else b""
+    finally:
+        await incoming.close()
+
+
+async def _read_json(data: bytes) -> Json:
+    """Return an answer's JSON object, {} for what is none."""
+    return await run_by_weight(data, _object, data) if data else {}
+
+
+def _object(data: bytes) -> Json:
+    if not is_readable(data):
+        return {}
+    try:
+        found = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _window_in_list(answer: Json, model: str) -> int | None:
+    """Return the window that a list of models tells of one."""
+    return next(
+        (found for m in _entries(answer, "data", model) if (found := _first(m, LISTED))), None
+    )
+
+
+async def _ask_ollama(ask: Ask, model: str) -> FoundWindow | None:
+    """Ask Ollama: of a loaded model it knows the window, of another what it would be."""
+    running = await ask("/api/ps", None)
+    if not isinstance(running.get("models"), list):
+        return None
+    for entry in _entries(running, "models", model):
+        if found := _first(entry, ("context_length",)):
+            return FoundWindow(found, LOADED_SECONDS)
+    shown = await ask("/api/show", {"model": model})
+    told = shown.get("model_info")
+    info = told if isinstance(told, dict) else {}
+    greatest = _first(info, [n for n in info if n.endswith(".context_length")])
+    parameters = str(shown.get("parameters") or "")[:PARAMETERS]
+    chosen = NUM_CTX.search(parameters)
+    wanted = _tokens(int(chosen[1])) if chosen else None
+    tokens = min(wanted or OLLAMA_DEFAULT, greatest or GREATEST)
+    return FoundWindow(tokens, LOADED_SECONDS, loading=True)
+
+
+async def _ask_llama_cpp(ask: Ask, model: str) -> FoundWindow | None:
+    """Ask llama.cpp's server, which has one model loaded."""
+    settings = (await ask("/props", None)).get("default_generation_settings")
+    found = _first(settings, ("n_ctx",)) if isinstance(settings, dict) else None
+    return FoundWindow(found, LOADED_SECONDS) if found else None
+
+
+async def _ask_lm_studio(ask: Ask, model: str) -> FoundWindow | None:
+    """Ask LM Studio: of a loaded model the window it was loaded with, else its greatest."""
+    for entry in _entries(await ask("/api/v0/models", None), "data", model):
+        if loaded := _first(entry, ("loaded_context_length",)):
+            return FoundWindow(loaded, LOADED_SECONDS)
+        if greatest := _first(entry, ("max_context_length",)):
+            return FoundWindow(greatest, LOADED_SECONDS, loading=True)
+    return None
+
+
+def _entries(answer: Json, member: str, model: str) -> Sequence[Json]:
+    """Return the entries of a list that are about a model, whatever it is called there."""
+    found = answer.get(member)
+    names = {model, f"{model}:latest"}
+    return [
+        m
+        for m in (found if isinstance(found, list) else ())
+        if isinstance(m, dict) and any(str(m.get(n)) in names for n in ("id", "name", "model"))
+    ]
+
+
+def _first(entry: Json, names: Sequence[str]) -> int | None:
+    return next((found for n in names if (found := _tokens(entry.get(n)))), None)
+
+
+def _tokens(value: object) -> int | None:
+    """Return a value that can be a window, None for any other."""
+    return value if type(value) is int and SMALLEST <= value <= GREATEST else None
+
+
+def _without_version(base_url: str) -> str:
+    """Return the URL beside whose `/v1` a server has its own paths."""
+    address, mark, query = base_url.partition("?")
+    return address.rstrip("/").removesuffix("/v1") + mark + query
+
+
+def build_probes(
+    providers: Mapping[str, ProviderSettings], wires: Mapping[str, Wire]
+) -> dict[str, WindowProbe]:
+    """Return what asks each provider that is no hosted one of its own kind."""
+    return {
+        name: WindowProbe(p, wires[name]) for name, p in providers.items() if p.kind == "openai"
+    }

@@ -1,0 +1,183 @@
+"""Opens what people bring along: a file, an archive as a vendor sends it, or a folder of those.
+
+What is read is bounded: an item at a time, of at most 64 MiB and 2 million values, and an archive
+that unpacks to far more than its own size is refused.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from memory.export_format import values_in
+from memory.formats import chatgpt, claude, letta, mem0, open_webui
+from memory.formats.json_items import ITEM_BYTES, JsonItem, NotJson, split_items
+from memory.formats.records import BrokenItem, Bundle, Reader
+
+VALUES = 2_000_000  # of one item
+UNPACKED = 16 << 30  # bytes of an archive's files
+DENSE = 250  # times its own size that a large file may unpack to; text makes some 20
+PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+class BadSource(ValueError):
+    """Nothing can be read from the file; the message names it, the reason and the next step."""
+
+
+def _alone(value: Any) -> list[Any]:
+    return [value]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How a program's files are read.
+
+    members: the files of an archive or folder that count. parts: the items within a decoded value.
+    """
+
+    read: Reader
+    members: re.Pattern[str]
+    hint: str
+    parts: Callable[[Any], list[Any]] = _alone
+
+
+FORMATS = {
+    "chatgpt": Format(
+        chatgpt.read,
+        re.compile(r"conversations(?:-\d{1,6})?\.json"),
+        "the archive that OpenAI mails, or the conversations.json in it",
+    ),
+    "claude": Format(
+        claude.read,
+        re.compile(r"(?:conversations(?:-\d{1,6})?|memories)\.json"),
+        "the archive that Anthropic mails, or the conversations.json in it",
+    ),
+    "openwebui": Format(
+        open_webui.read, re.compile(r".{1,200}\.json"), "Settings, Chats, Export chats (.json)"
+    ),
+    "letta": Format(letta.read, re.compile(r".{1,200}\.af"), "an agent file (.af)"),
+    "mem0": Format(
+        mem0.read,
+        re.compile(r".{1,200}\.jsonl?"),
+        "what get_all returns, as .json or .jsonl",
+        mem0.parts,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """An item that is left out. place: file, number and byte."""
+
+    place: str
+    reason: str
+
+
+def read_source(path: Path, program: str) -> Iterator[Bundle | Broken]:
+    """Yield what a program's file holds, item by item.
+
+    Args:
+        path: a file, an archive or a folder.
+        program: a key of FORMATS.
+
+    Raises:
+        BadSource: it cannot be read, or not further.
+    """
+    how = FORMATS[program]
+    try:
+        for name, opened in _members(path, how):
+            with opened() as stream:
+                for item in split_items(stream):
+                    yield from _read_item(how, name, item)
+    except NotJson as e:
+        raise BadSource(f"{path}: {e}. Needed is {how.hint}.") from e
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as e:
+        raise BadSource(f"{path} cannot be unpacked: {e}. Get the archive again.") from e
+    except OSError as e:
+        raise BadSource(f"{path} cannot be read: {e.strerror or e}.") from e
+
+
+def _read_item(how: Format, name: str, item: JsonItem) -> Iterator[Bundle | Broken]:
+    place = f"{name}, item {item.number} (byte {item.at})"
+    try:
+        parts = how.parts(_decode(item))
+    except BrokenItem as e:
+        yield Broken(place, str(e))
+        return
+    for part in parts:
+        try:
+            for found in how.read(part):
+                yield Broken(place, str(found)) if isinstance(found, BrokenItem) else found
+        except BrokenItem as e:
+            yield Broken(place, str(e))
+
+
+def _decode(item: JsonItem) -> Any:
+    """Return the value of an item. Raises BrokenItem."""
+    if not item.whole:
+        raise BrokenItem("the file ends within it: it was cut short. Get it again and repeat this")
+    if item.raw is None:
+        raise BrokenItem(f"it is larger than {ITEM_BYTES >> 20} MiB")
+    if (many := values_in(item.raw)) > VALUES:
+        raise BrokenItem(f"it has {many} values; at most {VALUES} are read")
+    try:
+        return msgspec.json.decode(item.raw)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as e:
+        raise BrokenItem(f"it is no valid JSON: {e}") from e
+
+
+Opened = Callable[[], Any]
+
+
+def _members(path: Path, how: Format) -> Iterator[tuple[str, Opened]]:
+    """Yield the name of each file to read, and how to open it. Raises BadSource."""
+    if path.is_dir():
+        found = sorted(p for p in path.iterdir() if how.members.fullmatch(p.name))
+        _require(path, how, found)
+        for file in found:
+            yield file.name, partial(file.open, "rb")
+    elif zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            listed = _find_members(path, archive, how)
+            _require(path, how, listed)
+            for info in listed:
+                yield info.filename, partial(archive.open, info)
+    else:
+        yield path.name, partial(path.open, "rb")
+
+
+def _require(path: Path, how: Format, found: Sequence[object]) -> None:
+    if not found:
+        raise BadSource(f"{path} holds no file of this kind. Needed is {how.hint}.")
+
+
+def _find_members(path: Path, archive: zipfile.ZipFile, how: Format) -> list[zipfile.ZipInfo]:
+    """Return the files of an archive that count. Raises BadSource for one that is a trap."""
+    found = [
+        info
+        for info in archive.infolist()
+        if how.members.fullmatch(info.filename.rpartition("/")[2])
+        and not info.filename.startswith("__MACOSX/")
+    ]
+    found.sort(key=lambda info: info.filename)
+    for info in found:
+        dense = info.file_size > ITEM_BYTES and info.file_size > DENSE * max(info.compress_size, 1)
+        if dense or info.compress_type not in PLAIN:
+            raise BadSource(
+                f"{path}: {info.filename} unpacks to {info.file_size} bytes from "
+                f"{info.compress_size}, which no export does. Unpack it yourself and give the file."
+            )
+    if (total := sum(info.file_size for info in found)) > UNPACKED:
+        raise BadSource(
+            f"{path} unpacks to {total} bytes; at most {UNPACKED} are read. Unpack it and give its "
+            "files one by one."
+        )
+    return found

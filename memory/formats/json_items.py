@@ -1,0 +1,141 @@
+"""Splits a long JSON text into its items, without holding more than one of them. Pure.
+
+The items are the elements of an array, or objects one after the other (JSON lines, or one alone).
+Only brackets and strings are looked at here; whoever decodes an item finds what is wrong in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+CHUNK = 1 << 20  # bytes read at once
+ITEM_BYTES = 64 << 20  # bytes of one item
+IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+MARK = re.compile(rb'["\[\]{}]')
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class ByteReader(Protocol):
+    """What is read: an open file, or a member of an archive."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class NotJson(ValueError):
+    """The text is not made of JSON objects; the message says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonItem:
+    """One item.
+
+    number: from 1. at: the byte where it begins. raw: its text, None if it is larger than allowed.
+    whole: False if the text ends within it.
+    """
+
+    number: int
+    at: int
+    raw: bytes | None
+    whole: bool = True
+
+
+def split_items(stream: ByteReader, largest: int = ITEM_BYTES) -> Iterator[JsonItem]:
+    """Yield the items of a JSON text, in order.
+
+    Args:
+        stream: read once, in pieces of 1 MiB.
+        largest: bytes of an item; a larger one is yielded without its text.
+
+    Raises:
+        NotJson: the text does not begin like JSON, or closes what was not opened.
+    """
+    splitter = _Splitter(largest)
+    chunk = stream.read(CHUNK).removeprefix(BYTE_ORDER_MARK)
+    if (first := chunk.lstrip()[:1]) not in (b"[", b"{"):
+        raise NotJson("it does not begin with [ or {, so it is no JSON of objects")
+    splitter.base = int(first == b"[")
+    while chunk:
+        yield from splitter.feed(chunk)
+        chunk = stream.read(CHUNK)
+    yield from splitter.end()
+
+
+class _Splitter:
+    """base: the depth at which items begin. The text is fed to it in pieces."""
+
+    def __init__(self, largest: int) -> None:
+        self.base = 0
+        self._largest = largest
+        self._depth = self._number = 0
+        self._read = 0  # bytes before this piece
+        self._begun = -1  # where the item began, -1 between items
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._in_string = self._escaped = False
+
+    def feed(self, chunk: bytes) -> Iterator[JsonItem]:
+        """Yield the items that end in this piece. Raises NotJson."""
+        place = start = 0
+        while place < len(chunk):
+            if self._in_string:
+                place = self._pass_string(chunk, place)
+                continue
+            mark = MARK.search(chunk, place)
+            if mark is None:
+                break
+            place = mark.end()
+            if mark[0] == b'"':
+                self._in_string = True
+            elif mark[0] in b"[{":
+                if self._depth == self.base and self._begun < 0:
+                    start, self._begun = mark.start(), self._read + mark.start()
+                self._depth += 1
+            elif self._close(self._read + mark.start()):
+                self._keep(chunk[start:place])
+                yield self._take()
+        if self._begun >= 0:
+            self._keep(chunk[start:])
+        self._read += len(chunk)
+
+    def end(self) -> Iterator[JsonItem]:
+        """Yield the item within which the text ends, if there is one."""
+        if self._begun >= 0:
+            yield self._take(whole=False)
+
+    def _pass_string(self, chunk: bytes, place: int) -> int:
+        """Return the place after the string, or after as much of it as is here."""
+        if self._escaped:
+            self._escaped = False
+            place += 1
+        found = IN_STRING.match(chunk, place)
+        place = found.end() if found else place
+        if place < len(chunk):
+            self._escaped = chunk[place : place + 1] == b"\\"  # the last byte of the piece
+            self._in_string = self._escaped
+            place += 1
+        return place
+
+    def _close(self, at: int) -> bool:
+        """Go one level up; tell whether an item ends. Raises NotJson."""
+        self._depth -= 1
+        if self._depth < 0:
+            raise NotJson(f"byte {at} closes a bracket that was never opened")
+        return self._begun >= 0 and self._depth == self.base
+
+    def _keep(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size <= self._largest:
+            self._parts.append(part)
+        else:
+            self._parts.clear()
+
+    def _take(self, *, whole: bool = True) -> JsonItem:
+        self._number += 1
+        raw = b"".join(self._parts) if self._size <= self._largest else None
+        item = JsonItem(self._number, self._begun, raw, whole)
+        self._begun, self._size = -1, 0
+        self._parts.clear()
+        return item

@@ -1,0 +1,195 @@
+"""Letta's agent files (`.af`), of today and of its first version. Pure.
+
+Blocks, messages and, where a file has them, archival passages. One agent's memory becomes the
+user's; of several, each becomes that of the agent of its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from memory.core.blocks import LABEL, RESERVED
+from memory.export_format import LIMIT, BlockLine, ExportLine
+from memory.formats.records import (
+    BrokenItem,
+    Bundle,
+    check_text,
+    iso_time,
+    member,
+    name_of,
+    passage,
+    text_member,
+    text_of_parts,
+    time_of,
+)
+from memory.formats.threads import ForeignMessage, Thread, conversation_lines
+
+PROGRAM = "letta"
+BLOCK = 4000  # characters, the limit of a block that tells none
+NOT_IN_LABELS = re.compile(r"[^a-z0-9_]")
+LABEL_ROOM = 56  # characters of a label that is numbered
+LABEL_TOLD = 100  # characters of a label that are looked at
+SAYS = "send_message"  # the tool by which older agents answer
+NAME = 200  # characters of an agent's name
+
+
+def read(value: Any) -> Iterator[Bundle | BrokenItem]:
+    """Yield the bundles of one file: of each agent its blocks and passages, and its conversation.
+
+    What cannot be brought along of an agent is yielded too, and the rest goes on. Raises BrokenItem
+    for what is no agent file.
+    """
+    agents = member(value, "agents")
+    if not isinstance(agents, list):
+        if member(value, "messages") is None and member(value, "core_memory") is None:
+            raise BrokenItem("it has neither `agents` nor `messages`: is it an agent file?")
+        agents = [value]
+    shared = {text_member(b, "id"): b for b in _list(value, "blocks")}
+    for agent in agents:
+        blocks = [
+            *(shared[i] for i in _list(agent, "block_ids") if isinstance(i, str) and i in shared),
+            *_list(agent, "memory_blocks"),
+            *_list(agent, "core_memory"),
+        ]
+        passages = [*_list(agent, "passages"), *_list(agent, "archival_memory")]
+        if len(agents) == 1:
+            passages += _list(value, "passages") if agent is not value else []
+        name = text_member(agent, "name")[:NAME] if len(agents) > 1 else ""
+        for found in ((*_block_lines(blocks), *map(_passage, passages)), _chat(agent)):
+            yield from (one for one in found if isinstance(one, BrokenItem))
+            lines = [one for one in found if isinstance(one, ExportLine)]
+            for line in lines:
+                line.agent = name or "default"
+            if lines:
+                yield Bundle(lines)
+
+
+def _list(value: Any, name: str) -> list[Any]:
+    found = member(value, name)
+    return found if isinstance(found, list) else []
+
+
+def _block_lines(blocks: list[Any]) -> Iterator[BlockLine | BrokenItem]:
+    """Yield the line of each block, once if it is there twice; no two have one label."""
+    known: set[tuple[str, str]] = set()
+    taken: set[str] = set()
+    numbers: dict[str, int] = {}
+    for block in blocks:
+        value, label = text_member(block, "value"), _label(text_member(block, "label"))
+        if len(value) > LIMIT:
+            yield BrokenItem(
+                f"the block {label} has {len(value)} characters; at most {LIMIT} are allowed"
+            )
+            continue
+        if (label, value) not in known:
+            known.add((label, value))
+            yield _block(block, _free_label(label, taken, numbers))
+
+
+def _free_label(label: str, taken: set[str], numbers: dict[str, int]) -> str:
+    """Return the label, with a number if another block has it, and take it.
+
+    numbers: the last one given, by what is numbered.
+    """
+    name, root = label, label[:LABEL_ROOM]
+    while name in taken:
+        numbers[root] = numbers.get(root, 1) + 1
+        name = f"{root}_{numbers[root]}"
+    taken.add(name)
+    return name
+
+
+def _label(told: str) -> str:
+    """Return a label of ours for one of Letta's, which may be any text."""
+    label = NOT_IN_LABELS.sub("_", told[:LABEL_TOLD].lower())[:63]
+    if not LABEL.fullmatch(label) or label in RESERVED:
+        label = f"block_{label.strip('_')}"[:63].rstrip("_")
+    return label
+
+
+def _block(block: Any, label: str) -> BlockLine:
+    value, limit = text_member(block, "value"), member(block, "limit")
+    limit = limit if isinstance(limit, int) and 0 < limit <= LIMIT else BLOCK
+    return BlockLine(
+        label=label,
+        value=value,
+        description=text_member(block, "description")[:10_000],
+        limit=max(limit, len(value)),
+        read_only=member(block, "read_only") is True,
+    )
+
+
+def _passage(value: Any) -> ExportLine | BrokenItem | None:
+    text = text_member(value, "text") or text_member(value, "content")
+    tags = [t[:256] for t in _list(value, "tags")[:64] if isinstance(t, str)]
+    at = iso_time(time_of(member(value, "created_at")))
+    try:
+        return passage(text, tags=tags, created_at=at) if text.strip() else None
+    except BrokenItem as e:
+        return e
+
+
+def _chat(agent: Any) -> Sequence[ExportLine | BrokenItem]:
+    try:
+        return conversation_lines(_thread(agent))
+    except BrokenItem as e:
+        return [e]
+
+
+def _thread(agent: Any) -> Thread:
+    """Return the messages of an agent, which has one thread without branches."""
+    said: list[ForeignMessage] = []
+    before: str | None = None
+    for number, message in enumerate(_list(agent, "messages")):
+        ident = f"{text_member(message, 'id')} {number}"
+        role, text = _words(message)
+        at = time_of(member(message, "created_at"))
+        said.append(ForeignMessage(ident, before, role if text.strip() else "", text, at))
+        before = ident
+    first = next((m.at for m in said if m.at), None)
+    name = name_of(PROGRAM, None, [text_member(agent, "name"), first])
+    return Thread(name, said, before, first, next((m.at for m in reversed(said) if m.at), None))
+
+
+def _words(message: Any) -> tuple[str, str]:
+    """Return (the role, the text) of a message; a role of "" for what is not part of the talk."""
+    role = text_member(message, "role")
+    text = text_of_parts(member(message, "content")) or text_member(message, "text")
+    if role == "assistant":
+        spoken = [s for call in _list(message, "tool_calls") if (s := _answer(call))]
+        return role, check_text("\n".join(spoken) if spoken else text)
+    if role == "user" and text.startswith("{"):
+        return role, _unpack(text)
+    return (role, text) if role == "user" else ("", "")
+
+
+def _answer(call: Any) -> str:
+    """Return what a call of the tool that answers says."""
+    function = member(call, "function")
+    if text_member(function, "name") != SAYS:
+        return ""
+    return text_member(_json(text_member(function, "arguments")), "message")
+
+
+def _unpack(text: str) -> str:
+    """Return what a person said, out of the envelope in which older agents get it.
+
+    "" for events of the program itself.
+    """
+    found = _json(text)
+    kind = text_member(found, "type")
+    if kind == "user_message":
+        return text_member(found, "message")
+    return "" if kind in ("heartbeat", "login", "system_alert") else text
+
+
+def _json(text: str) -> Any:
+    """Return a value; None if the text is no JSON."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None

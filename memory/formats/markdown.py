@@ -1,0 +1,187 @@
+"""A memory as pages of Markdown, which people read and edit, and which are read back. Pure.
+
+Each record is a comment with its members as JSON, a heading for the reader, and the text:
+
+    <!-- {"object": "passage", "tags": ["family"]} -->
+    #### 2026-11-23
+
+    Grace arrives on Friday
+
+The heading is not read back. A line of a text that begins like such a comment is written with a
+backslash before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from memory.core.blocks import LABEL
+from memory.export_format import (
+    AGENT,
+    BadLine,
+    BlockLine,
+    ConversationLine,
+    Export,
+    ExportEnd,
+    ExportLine,
+    MessageLine,
+    NodeLine,
+    PassageLine,
+    PolicyLine,
+    VersionLine,
+    line_at,
+)
+
+BEGIN, END = "<!-- {", "} -->"
+HEADING = "#### "
+LIKE_A_RECORD = re.compile(r"^(\\*<!-- \{)", re.MULTILINE)
+ESCAPED = re.compile(r"^\\(\\*<!-- \{)", re.MULTILINE)
+DAY = re.compile(r"\d{4}-\d\d-\d\d")
+PASSAGES = 200  # on one page
+NOT_IN_NAMES = re.compile(r"[^\w.-]+")
+_TEXTS = {BlockLine: "value", PassageLine: "content"}
+_TEXT_MEMBERS: dict[Any, str] = {"block": "value", "passage": "content"}
+_encode = msgspec.json.Encoder().encode
+
+
+class BadPage(ValueError):
+    """A page that cannot be read; the message names the line."""
+
+
+def page_texts(lines: Iterable[ExportLine]) -> Iterator[tuple[str, str]]:
+    """Yield (path, text) for the lines of an export: what to add to which page.
+
+    Args:
+        lines: as an export tells them, the line of a conversation before its nodes.
+    """
+    layout = _Layout()
+    for line in lines:
+        if not isinstance(line, ExportEnd):
+            yield layout.path_of(line), record_text(line)
+
+
+def record_text(line: ExportLine) -> str:
+    """Return a record as it stands on its page."""
+    members = msgspec.to_builtins(line)
+    text: str | None = None
+    if (name := _TEXTS.get(type(line))) is not None:
+        text = members.pop(name, "")
+    elif isinstance(line, MessageLine) and _is_plain(line.message):
+        members["message"] = line.message["role"]
+        text = line.message["content"]
+    # A ">" within a member would end the comment.
+    comment = f"<!-- {_encode(members).decode().replace('>', chr(92) + 'u003e')} -->\n"
+    if text is None:
+        return comment + "\n"
+    text = LIKE_A_RECORD.sub(r"\\\1", text)
+    return f"{comment}{HEADING}{_heading(line)}\n\n{text}\n\n"
+
+
+def read_page(text: str) -> list[ExportLine]:
+    """Return the records of a page, in order. Raises BadPage."""
+    out: list[ExportLine] = []
+    lines = text.removesuffix("\n").split("\n")
+    starts = [i for i, line in enumerate(lines) if line.startswith(BEGIN)]
+    for start, end in pairwise([*starts, len(lines)]):
+        try:
+            out.append(_read_record(lines[start].rstrip(), lines[start + 1 : end]))
+        except (ValueError, RecursionError) as e:
+            raise BadPage(f"line {start + 1}: {e}") from e
+    return out
+
+
+def _read_record(comment: str, rest: list[str]) -> ExportLine:
+    """Raises ValueError."""
+    if not comment.endswith(END):
+        raise BadLine(f"a record must end with {END} on its line")
+    raw = comment[len("<!-- ") : -len(" -->")].encode()
+    members: dict[str, Any] = msgspec.json.decode(raw, type=dict[str, Any])
+    kind, message = members.get("object"), members.get("message")
+    if (name := _TEXT_MEMBERS.get(kind)) is not None:
+        members[name] = _text_of(rest)
+    elif kind == "message" and isinstance(message, str):
+        members["message"] = {"role": message, "content": _text_of(rest)}
+    else:
+        return line_at(raw, 1, 0)
+    return line_at(_encode(members), 1, 0)
+
+
+def _text_of(rest: list[str]) -> str:
+    """Return the text below a record's comment, without its heading and the lines around it."""
+    if rest and rest[0].startswith(HEADING.rstrip()):
+        rest = rest[1:]
+        if rest and not rest[0].strip():
+            rest = rest[1:]
+    if rest and not rest[-1].strip("\r"):
+        rest = rest[:-1]
+    return ESCAPED.sub(r"\1", "\n".join(rest))
+
+
+def _is_plain(message: dict[str, Any]) -> bool:
+    return list(message) == ["role", "content"] and all(
+        isinstance(m, str) for m in message.values()
+    )
+
+
+def _heading(line: ExportLine) -> str:
+    if isinstance(line, BlockLine):
+        return " ".join(line.label.split())
+    at = " ".join((getattr(line, "created_at", None) or "")[:16].replace("T", " ").split())
+    if isinstance(line, MessageLine):
+        role = NOT_IN_NAMES.sub(" ", str(line.message["role"]))[:40]
+        return f"{role}, {at}"
+    return at
+
+
+class _Layout:
+    """Which page a line is on."""
+
+    def __init__(self) -> None:
+        self._folders: dict[str, str] = {AGENT: ""}
+        self._passages: dict[str, int] = {}
+        self._chats: dict[tuple[str, str], str] = {}
+
+    def path_of(self, line: ExportLine) -> str:
+        if isinstance(line, Export | PolicyLine):
+            return "about.md"
+        folder = self._folder(line.agent)
+        if isinstance(line, BlockLine):
+            name = line.label if LABEL.fullmatch(line.label) else _slug(line.label)
+            return f"{folder}blocks/{name}.md"
+        if isinstance(line, VersionLine):
+            return f"{folder}blocks/history.versions.md"
+        if isinstance(line, PassageLine):
+            count = self._passages[folder] = self._passages.get(folder, 0) + 1
+            return f"{folder}passages/{(count - 1) // PASSAGES + 1:05}.md"
+        if isinstance(line, ConversationLine):
+            return self._chat(line.agent, line.id, line.created_at or "")
+        if isinstance(line, NodeLine | MessageLine):
+            return self._chat(line.agent, line.conversation, "")
+        return "about.md"
+
+    def _folder(self, agent: str) -> str:
+        if agent not in self._folders:
+            self._folders[agent] = f"agents/{len(self._folders):03}-{_slug(agent)}/"
+        return self._folders[agent]
+
+    def _chat(self, agent: str, name: str, at: str) -> str:
+        if (agent, name) not in self._chats:
+            number = f"{len(self._chats) + 1:06}"
+            parts = [part for part in (number, _day(at), _slug(name)) if part]
+            self._chats[agent, name] = f"{self._folder(agent)}conversations/{'-'.join(parts)}.md"
+        return self._chats[agent, name]
+
+
+def _day(at: str) -> str:
+    """Return the day of a time, "" for what is none."""
+    return at[:10] if DAY.match(at) else ""
+
+
+def _slug(name: str) -> str:
+    """Return what of a name is safe in a path, at most 40 characters."""
+    return NOT_IN_NAMES.sub("-", name)[:40].strip("-.") or "unnamed"

@@ -1,0 +1,163 @@
+"""What the readers of all formats share: what they yield, and how times, ids and texts are read.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from memory.export_format import (
+    CONTENT,
+    SAID,
+    ConversationLine,
+    ExportLine,
+    MessageLine,
+    PassageLine,
+    moment,
+)
+from memory.search.query import iso
+
+OWNER = 256  # characters of an id by which a program knows a person
+MILLISECONDS = 1e11  # a larger number is no time in seconds: that would be the year 5138
+UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+
+
+class BrokenItem(ValueError):
+    """An item that cannot be brought along; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Lines that are imported together or not at all: a conversation, say.
+
+    owner: whose they are, by the program's own id; "" where it tells nobody.
+    """
+
+    lines: Sequence[ExportLine]
+    owner: str = ""
+
+
+@dataclass(slots=True)
+class BundleCount:
+    """How much was read."""
+
+    conversations: int = 0
+    messages: int = 0
+    passages: int = 0
+    blocks: int = 0
+    owners: dict[str, int] = field(default_factory=dict)
+
+    def add(self, bundle: Bundle) -> None:
+        for line in bundle.lines:
+            self.conversations += isinstance(line, ConversationLine)
+            self.messages += isinstance(line, MessageLine)
+            self.passages += isinstance(line, PassageLine)
+            self.blocks += line.__struct_config__.tag == "block"
+        if bundle.owner:
+            self.owners[bundle.owner] = self.owners.get(bundle.owner, 0) + 1
+
+
+# It raises BrokenItem for all of a value, and yields one for what it leaves out of it.
+Reader = Callable[[Any], Iterator[Bundle | BrokenItem]]
+
+
+def time_of(value: Any) -> float | None:
+    """Return the Unix time of a number (of seconds, or of thousandths and less) or of ISO 8601.
+
+    None where it is no time.
+    """
+    try:
+        if isinstance(value, str) and len(value) <= 64:
+            return moment(value)
+        if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+            seconds = float(value)
+            while math.isfinite(seconds) and seconds > MILLISECONDS:
+                seconds /= 1000
+            iso(seconds)
+            return seconds
+    except (ValueError, OverflowError, OSError):
+        return None
+    return None
+
+
+def iso_time(at: float | None) -> str | None:
+    return None if at is None else iso(at)
+
+
+def member(value: Any, name: str) -> Any:
+    """Return a member of an object; None if it has none, or is no object."""
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def text_member(value: Any, name: str) -> str:
+    """Return a member that is a text; "" if it is none."""
+    found = member(value, name)
+    return found if isinstance(found, str) else ""
+
+
+def owner_of(value: Any) -> str:
+    return value[:OWNER] if isinstance(value, str) else ""
+
+
+def name_of(program: str, ident: Any, value: Any) -> str:
+    """Return the name of a conversation: the same each time it is read."""
+    if not isinstance(ident, str) or not ident.strip():
+        ident = hashlib.sha256(msgspec.json.encode(value)).hexdigest()[:32]
+    if len(ident) > 200:
+        ident = hashlib.sha256(ident.encode()).hexdigest()
+    return f"{program}:{ident}"
+
+
+def own_id(prefix: str, ident: str, within: str = "") -> str:
+    """Return an id of ours for one of another program: the same digits if those are a UUID.
+
+    within: what a shorter id is unique in.
+    """
+    if UUID.fullmatch(ident):
+        return f"{prefix}_{ident.replace('-', '')}"
+    return f"{prefix}_{hashlib.sha256(f'{within} {ident}'.encode()).hexdigest()[:32]}"
+
+
+def check_text(text: str) -> str:
+    """Return the text of a message. Raises BrokenItem if it is longer than one may be."""
+    if len(text) > SAID:
+        raise BrokenItem(f"a message has {len(text)} characters; at most {SAID} are allowed")
+    return text
+
+
+def passage(content: str, **members: Any) -> PassageLine:
+    """Return the line of a passage. Raises BrokenItem if it is empty or too long."""
+    if not content.strip():
+        raise BrokenItem("a memory is empty")
+    if len(content) > CONTENT:
+        raise BrokenItem(f"a memory has {len(content)} characters; at most {CONTENT} are allowed")
+    return PassageLine(content=content, **members)
+
+
+def text_of_parts(content: Any) -> str:
+    """Return the text of a message in one of the usual shapes: a text, or parts of several types.
+
+    Images are named, not kept. Thoughts, tool calls and what tools answered are left out.
+    """
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    return "\n".join(text for part in content if (text := _text_of_part(part)).strip())
+
+
+def _text_of_part(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    kind = member(part, "type") or member(part, "content_type")
+    if kind in ("text", "input_text", "output_text", "audio_transcription", "voice_note"):
+        return text_member(part, "text")
+    return "[image]" if isinstance(kind, str) and "image" in kind else ""

@@ -1,0 +1,194 @@
+"""A chat of another program, with its branches, as lines of a conversation. Pure.
+
+Other programs link each message to the one before it. Here a conversation is of steps, each a
+request and its answer; a step of another branch names the same parent. Every message is written
+once, however the links go: in circles, to nowhere, or to a chain without end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from memory.export_format import ConversationLine, ExportLine, MessageLine, NodeLine
+from memory.formats.records import check_text, iso_time, own_id
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignMessage:
+    """One message. role: "user" or "assistant", "" for one that is passed over.
+
+    at: Unix time, None if it is not known.
+    """
+
+    id: str
+    parent: str | None = None
+    role: str = ""
+    text: str = ""
+    at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A chat. name: of the conversation. current: the message with which it ends as it is shown.
+
+    created, updated: Unix times.
+    """
+
+    name: str
+    messages: Sequence[ForeignMessage]
+    current: str | None = None
+    created: float | None = None
+    updated: float | None = None
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A message without an answer so far, and the one before it.
+
+    step: the answered one before both. first: the step that has it, once one does.
+    """
+
+    message: ForeignMessage
+    before: _Waiting | None
+    step: str | None
+    first: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a message stands. step: the last answered one. waiting: what was said since."""
+
+    step: str | None = None
+    waiting: _Waiting | None = None
+
+
+def conversation_lines(thread: Thread) -> list[ExportLine]:
+    """Return the lines of a chat; none if nothing was said in it.
+
+    Args:
+        thread: its messages in any order. The current branch comes first, then the others.
+
+    Raises:
+        BrokenItem: a message is longer than one may be.
+    """
+    by_id = {m.id: m for m in thread.messages}
+    steps = _Steps(thread)
+    for message in _in_order(by_id, thread.current):
+        steps.add(message)
+    steps.finish()
+    if not steps.lines:
+        return []
+    head = steps.places.get(thread.current or "", _Place()).step
+    first = ConversationLine(
+        id=thread.name,
+        head=head,
+        created_at=iso_time(thread.created or steps.oldest),
+        updated_at=iso_time(thread.updated or steps.newest),
+    )
+    return [first, *steps.lines]
+
+
+def _in_order(by_id: Mapping[str, ForeignMessage], current: str | None) -> list[ForeignMessage]:
+    """Return each message once, after its parent: the current branch, then the others."""
+    out: list[ForeignMessage] = []
+    met: set[str] = set()
+    for ident in (current, *by_id):
+        climbed = []
+        at = ident
+        while at is not None and at in by_id and at not in met:
+            met.add(at)
+            climbed.append(by_id[at])
+            at = by_id[at].parent
+        out += reversed(climbed)
+    return out
+
+
+@dataclass(slots=True)
+class _Steps:
+    """Builds the steps of a chat, message by message."""
+
+    thread: Thread
+    lines: list[ExportLine] = field(default_factory=list)
+    places: dict[str, _Place] = field(default_factory=dict)
+    waiting: list[_Waiting] = field(default_factory=list)
+    oldest: float | None = None
+    newest: float | None = None
+    count: int = 0
+
+    def add(self, message: ForeignMessage) -> None:
+        place = self.places.get(message.parent or "", _Place())
+        if not message.role:
+            self.places[message.id] = place
+        elif message.role == "assistant":
+            self.places[message.id] = _Place(self._answer(place, message))
+        else:
+            last = _Waiting(message, place.waiting, place.step)
+            self.waiting.append(last)
+            self.places[message.id] = _Place(place.step, last)
+
+    def finish(self) -> None:
+        """Write what was never answered, the ends of branches first."""
+        for last in reversed(self.waiting):
+            if last.first is None:
+                self._write(_take_waiting(last, name := self._name()), name, "open", last.step)
+
+    def _answer(self, place: _Place, answer: ForeignMessage) -> str:
+        """Write a step; return its name."""
+        name = self._name()
+        last = place.waiting
+        if last is not None and last.first is not None:  # another answer to the same request
+            self._write([answer], name, "done", last.step, last.first)
+        else:
+            self._write([*_take_waiting(last, name), answer], name, "done", place.step)
+        return name
+
+    def _name(self) -> str:
+        self.count += 1
+        return str(self.count)
+
+    def _write(
+        self,
+        said: Sequence[ForeignMessage],
+        name: str,
+        state: str,
+        parent: str | None,
+        first: str | None = None,
+    ) -> None:
+        """Write a step and its messages. Raises BrokenItem."""
+        chat = self.thread.name
+        times = [m.at or self.thread.created for m in said]
+        self.lines.append(
+            NodeLine(
+                conversation=chat,
+                id=name,
+                parent=parent,
+                first=first,
+                state=state,
+                created_at=iso_time(times[-1]),
+            )
+        )
+        for message, at in zip(said, times, strict=True):
+            if at is not None:
+                self.oldest = min(at, self.oldest or at)
+                self.newest = max(at, self.newest or at)
+            content = {"role": message.role, "content": check_text(message.text)}
+            self.lines.append(
+                MessageLine(
+                    conversation=chat,
+                    message=content,
+                    node=name,
+                    id=own_id("msg", message.id, chat),
+                    created_at=iso_time(at),
+                )
+            )
+
+
+def _take_waiting(last: _Waiting | None, step: str) -> list[ForeignMessage]:
+    """Return the messages up to this one that no step has yet; they are this step's from now on."""
+    out = []
+    while last is not None and last.first is None:
+        last.first = step
+        out.append(last.message)
+        last = last.before
+    return out[::-1]

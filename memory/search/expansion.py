@@ -1,0 +1,69 @@
+"""Widens a query by words of its best hits, which people use beside those they ask with. Pure.
+
+A question seldom has all the words of its answer ("which sports?" - "went surfing"). What the best
+hits say beside the query's words is looked for too, for a fifth of the query's own weight: the
+relevance model RM3 (Lavrenko and Croft 2001; Abdul-Jaleel et al. 2004). Measured on LoCoMo 1 to 5:
+recall@10 .7905 to .7997, of questions with several answers .467 to .477.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+from memory.search.query import CJK, WORD, split_cjk
+from memory.search.ranking import Matches
+from memory.search.vocabulary import STOP
+
+HITS = 10  # the best ones, whose words are looked at
+LOOKED_UP, ADDED = 40, 15  # words looked up, and of those the ones that count
+MAX_RELATED = 300  # of a word; a frequent one distinguishes nothing
+MAX_SHARE = 0.05  # of all documents that may have a word
+QUERY_SHARE = 0.2  # of the query's weight
+MIN_LETTERS = 3  # of a word that says something by itself
+
+
+def related_words(asked: Collection[str], hits: Sequence[tuple[str, float]]) -> dict[str, float]:
+    """Return words of the best hits, each with the scores of those that have it.
+
+    asked: words of the query. hits: texts and scores, best first.
+    """
+    best = hits[0][1] if hits else 0.0
+    if best <= 0:
+        return {}
+    found: dict[str, float] = {}
+    for text, score in hits[:HITS]:
+        words = {
+            w
+            for w in WORD.findall(split_cjk(text.lower()))
+            if len(w) >= MIN_LETTERS or CJK.match(w)
+        }
+        for word in sorted(words.difference(STOP, asked)):
+            found[word] = found.get(word, 0.0) + score / best
+    chosen = sorted(found, key=lambda w: (-found[w], w))[:LOOKED_UP]
+    return {w: found[w] for w in chosen}
+
+
+def widen(
+    matches: Matches, words: Mapping[str, float], postings: Sequence[Sequence[int]]
+) -> Matches:
+    """Return the matches with what the related words add.
+
+    postings: the rows of each word, in the order of the words.
+    """
+    if not matches.weight:  # a tag's or a speaker's name finds all that bears it, and nothing else
+        return matches
+    worth: dict[str, float] = {}
+    rows = dict(zip(words, postings, strict=True))
+    for word, keys in rows.items():
+        if 0 < len(keys) < min(MAX_RELATED, MAX_SHARE * matches.size):
+            rarity = math.log(1 + (matches.size - len(keys) + 0.5) / (len(keys) + 0.5))
+            worth[word] = words[word] * rarity
+    chosen = sorted(worth, key=lambda w: (-worth[w], w))[:ADDED]
+    whole = sum(worth[w] for w in chosen)
+    weight = dict(matches.weight)
+    for word in chosen:
+        share = QUERY_SHARE * matches.asked * worth[word] / whole
+        for key in rows[word]:
+            weight[key] = weight.get(key, 0.0) + share
+    return matches.with_weight(weight)

@@ -1,0 +1,56 @@
+"""The words of identifiers: whole and in parts, however they are written. Pure.
+
+`getUserById`, `get_user_by_id` and `get-user-by-id` are the same whole, `getuserbyid`, and have the
+same parts. Of paths and dotted names each step is a whole too: `src/user_card.py` gives
+`srcusercardpy` and `usercard`. Random data is no identifier: what is long or in too many parts is
+left as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+# One pass over a text: a match begins only where a word does, and gives nothing back.
+JOINED = re.compile(r"(?<![^\W_])[^\W_]++(?:(?:[_./\\:-]|::|->)[^\W_]++)++")
+COMPOUND = re.compile(r"[^\W\d_]++(?:[-/][^\W\d_]++){1,2}")
+HUMP = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
+PARTS = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z]+[0-9]*|[0-9]+")
+STEP = re.compile(r"[./\\:]+|->")
+WORD = re.compile(r"[^\W_]+")
+# Most characters and parts of an identifier, and characters of one in a single word: longer ones
+# are mostly data, and so are those of shorter parts on average.
+IDENTIFIER_CHARACTERS, MOST_PARTS, NAME_CHARACTERS, MEAN_CHARACTERS = 100, 8, 50, 2.5
+PART_CHARACTERS = 2  # of a part that is a word of its own
+
+
+def identifier_words(text: str, *, compounds: bool = True) -> Iterator[str]:
+    """Yield the words of a text's identifiers, in lower case, that are not words by themselves.
+
+    compounds: also of words that prose joins, such as "dairy-free". A query goes without them:
+    whoever asks for that also means "dairy free".
+    """
+    for joined in dict.fromkeys(JOINED.findall(text)):
+        if compounds or not COMPOUND.fullmatch(joined):
+            yield from _wholes(joined)
+    if HUMP.search(text):
+        for word in dict.fromkeys(WORD.findall(text)):
+            if not word.islower() and len(word) <= NAME_CHARACTERS and word.isascii():
+                yield from _humps(word)
+
+
+def _wholes(joined: str) -> Iterator[str]:
+    """Yield as one what is written together with marks in between; also each of its steps."""
+    if len(joined) > IDENTIFIER_CHARACTERS:
+        return
+    for step in dict.fromkeys((joined, *STEP.split(joined))):
+        parts = WORD.findall(step)
+        if 1 < len(parts) <= MOST_PARTS and any(map(str.isalpha, parts)):
+            yield "".join(parts).lower()
+
+
+def _humps(word: str) -> Iterator[str]:
+    """Yield the parts of a word with capital letters inside."""
+    parts = PARTS.findall(word) if HUMP.search(word) else ()
+    if 1 < len(parts) <= MOST_PARTS and len(word) >= MEAN_CHARACTERS * len(parts):
+        yield from (p.lower() for p in parts if len(p) >= PART_CHARACTERS)

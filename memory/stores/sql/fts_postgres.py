@@ -1,0 +1,184 @@
+"""The search index on Postgres: the numbers of a row's words in an array, under a GIN index.
+
+- A number stands for a column and the stored form of a word, as SQLite's tokenizer makes it, in one
+  scope. It is keyed by the server's secret: the index holds no word. 28 bits of the scope stand
+  above 36 of the word, so that one scope's numbers lie together in the index. Two of 3,000 words of
+  a scope share a number with probability 7e-5, which costs a wrong posting in that scope alone.
+- It answers what `fts` asks of SQLite: which rows of a scope have a word, the newest first. All
+  ranking is done there, so both stores rank alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+
+from sqlalchemy import Connection
+
+from memory.search.query import scope_mark
+from memory.stores.sql.postgres_statements import fetch_sql
+from memory.stores.sql.stems import Stemmer
+
+TABLES = {"messages_fts": "message_terms", "passages_fts": "passage_terms"}
+WORD_BITS = 36
+_stems = Stemmer()
+
+
+def put_document(
+    conn: Connection, table: str, key: int, scope_id: int, columns: Mapping[str, str]
+) -> None:
+    """Add one document, replacing one with the same key. columns: as `index_text` returns them."""
+    numbers: set[int] = set()
+    mark = len(scope_mark(scope_id))
+    for column, text in columns.items():
+        words = [word[mark:] for word in text.split()]
+        numbers.update(_of_words(_key(conn), scope_id, column, words))
+    fetch_sql(
+        conn,
+        # a constant name
+        f"INSERT INTO {TABLES[table]} (id, scope_id, terms) VALUES ($1, $2, $3) ON CONFLICT (id) "
+        "DO UPDATE SET scope_id = excluded.scope_id, terms = excluded.terms",
+        key,
+        scope_id,
+        list(numbers),
+    )
+
+
+def drop(conn: Connection, table: str, keys: Sequence[int]) -> None:
+    """Remove documents, and what waits to become one."""
+    if table == "messages_fts":  # first: who is indexing one of them is waited for
+        fetch_sql(conn, "DELETE FROM unindexed WHERE id = ANY($1::bigint[])", list(keys))
+    fetch_sql(
+        conn, f"DELETE FROM {TABLES[table]} WHERE id = ANY($1::bigint[])", list(keys)
+    )  # a constant name
+
+
+def postings(
+    conn: Connection,
+    table: str,
+    scope_id: int,
+    lookups: Sequence[tuple[str, Sequence[str]]],
+    most: int,
+) -> list[list[int]]:
+    """Return for each lookup the newest rows with any of its words in its column.
+
+    lookups: column and words, without the scope's mark. most: rows of one lookup.
+    """
+    at: list[int] = []
+    numbers: list[int] = []
+    for i, (column, words) in enumerate(lookups):
+        for number in _of_query(_key(conn), scope_id, column, words):
+            at.append(i)
+            numbers.append(number)
+    out: list[list[int]] = [[] for _ in lookups]
+    # + 0: sorted, not walked through everyone's rows in the order of their keys
+    sql = (
+        "SELECT l.i, r.keys FROM (SELECT i, array_agg(x) AS n FROM unnest($2::int[], $3::bigint[]) "
+        "AS u(i, x) GROUP BY i) l, LATERAL (SELECT array_agg(q.id) AS keys FROM (SELECT id FROM "
+        f"{TABLES[table]} WHERE scope_id = $1 AND terms && l.n ORDER BY id + 0 DESC LIMIT {most}) "
+        "q) r WHERE r.keys IS NOT NULL"
+    )
+    for i, keys in fetch_sql(conn, sql, scope_id, at, numbers):
+        out[i] = keys
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class SharedWords:
+    """What near duplicates share: any two of `pairs`, or all of `every`.
+
+    newest: how many of the newest rows are looked at for pairs. most: rows returned of either.
+    """
+
+    pairs: Sequence[str]
+    every: Sequence[str]
+    newest: int
+    most: int
+
+
+def sharing_words(conn: Connection, scope_id: int, shared: SharedWords) -> list[int]:
+    """Return the row keys of passages that share words, oldest first."""
+    key = _key(conn)
+    two = [n for w in shared.pairs for n in _of_query(key, scope_id, "body", [w])]
+    every = [n for w in shared.every for n in _of_query(key, scope_id, "body", [w])]
+    last = fetch_sql(
+        conn,
+        "SELECT id FROM passages WHERE scope_id = $1 ORDER BY id DESC LIMIT 1 OFFSET $2",
+        scope_id,
+        shared.newest,
+    )
+    look = "SELECT * FROM (SELECT id FROM passage_terms WHERE scope_id = $1 AND {} ORDER BY id + 0 "
+    look += f"DESC LIMIT {shared.most}) q"
+    common = "(SELECT count(*) FROM unnest($2::bigint[]) x WHERE x = ANY(terms))"
+    found = fetch_sql(
+        conn,
+        f"{look.format(f'terms && $2::bigint[] AND id > $3 AND {common} >= $5')} UNION "
+        f"{look.format('terms @> $4::bigint[]')} ORDER BY 1",
+        scope_id,
+        two,
+        last[0][0] if last else 0,
+        every,
+        min(len(two), 2),
+    )
+    return [row[0] for row in found]
+
+
+def size(conn: Connection, rows: str, scope_id: int, most: int) -> int:
+    """Return how many rows a scope has, counted up to `most`. rows: the table."""
+    sql = f"SELECT count(*) FROM (SELECT 1 FROM {rows} WHERE scope_id = $1 LIMIT {most}) q"
+    return int(fetch_sql(conn, sql, scope_id)[0][0])
+
+
+def empty(conn: Connection) -> None:
+    """Remove every document; all messages wait to be indexed again by a rebuild."""
+    fetch_sql(conn, f"TRUNCATE {', '.join(('unindexed', *TABLES.values()))}")  # constant names
+
+
+def beside_rows(
+    conn: Connection, table: str, rows: str, after: int, limit: int
+) -> list[tuple[int, int | None]]:
+    """Return the next documents after a row key, each with its row's key if there is one."""
+    sql = (
+        f"SELECT f.id, r.id FROM (SELECT id FROM {TABLES[table]} WHERE id > $1 ORDER BY id LIMIT "
+        f"$2) f LEFT JOIN {rows} r ON r.id = f.id ORDER BY f.id"
+    )
+    return [(row[0], row[1]) for row in fetch_sql(conn, sql, after, limit)]
+
+
+def _key(conn: Connection) -> bytes:
+    return bytes(conn.info["key"])
+
+
+def _of_words(key: bytes, scope_id: int, column: str, words: Sequence[str]) -> Iterator[int]:
+    """Yield the numbers of words as they are stored.
+
+    A word that SQLite splits is found by each beginning of its tokens.
+    """
+    above = _above(key, scope_id)
+    for tokens in _stems.tokens(words, len(scope_mark(scope_id))):
+        for end in range(1, len(tokens) + 1):
+            yield above | _below(key, column, tokens[:end])
+
+
+def _of_query(key: bytes, scope_id: int, column: str, words: Sequence[str]) -> list[int]:
+    """Return the number of each word of a query."""
+    above = _above(key, scope_id)
+    found = _stems.tokens(words, len(scope_mark(scope_id)))
+    return [above | _below(key, column, tokens) for tokens in found]
+
+
+@lru_cache(65_536)
+def _below(key: bytes, column: str, tokens: tuple[str, ...]) -> int:
+    """Return the lower bits of the number of a column and a stored word."""
+    word = "\x00".join((column, *tokens)).encode("utf-8", "surrogatepass")
+    digest = blake2b(word, key=key[:64], digest_size=8, person=b"term").digest()
+    return int.from_bytes(digest, "big") >> (64 - WORD_BITS)
+
+
+@lru_cache(4096)
+def _above(key: bytes, scope_id: int) -> int:
+    """Return the upper bits of a scope's numbers, as a signed number of 64 bits."""
+    digest = blake2b(str(scope_id).encode(), key=key[:64], digest_size=8, person=b"scope").digest()
+    return int.from_bytes(digest, "big", signed=True) >> WORD_BITS << WORD_BITS

@@ -1,0 +1,409 @@
+"""Postgres connections: held, each used by one read or write at a time.
+
+- A work is a synchronous function, as on SQLite: it runs in a greenlet, which waits where the
+  driver does. Transactions are begun and ended through the driver.
+- A read is one moment (`REPEATABLE READ`). A write locks its owner first (see `write_lock`), so
+  writes of different owners run side by side.
+- A write that the server aborted for another's sake, or whose connection was lost, is repeated. If
+  the connection is lost at the commit, the server is asked whether it happened.
+- No state is kept in a session: a pooler in transaction mode may stand between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+from weakref import WeakValueDictionary
+
+import asyncpg
+from sqlalchemy import Connection, event
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import NullPool
+from sqlalchemy.util import greenlet_spawn
+
+from memory.errors import NotUpgraded
+from memory.stores.sql.postgres_statements import sqlstate_of, storable
+from memory.stores.sql.write_lock import EVERYTHING, NOTHING, WriteLock
+
+T = TypeVar("T")
+Work = Callable[[Connection], T]
+OLDEST = 15  # the oldest version of Postgres
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 15.0  # more than any limit below: who says nothing for so long is lost
+STATEMENTS = 512  # prepared on each connection; there are some three hundred
+# Of each transaction, since a pooler may give the session to another: ms.
+LIMITS = (
+    "SET LOCAL statement_timeout = 10000; SET LOCAL lock_timeout = 2000; "
+    "SET LOCAL idle_in_transaction_session_timeout = 10000; SET LOCAL jit = off"
+)
+READ = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {LIMITS}"
+WRITE = f"BEGIN; {LIMITS}"
+ALL = 7_205_601  # the lock that every write shares, and one that has everything to itself holds
+LOCKS = {
+    "everything": f"SELECT pg_current_xact_id()::text, pg_advisory_xact_lock({ALL})",
+    "nothing": "SELECT pg_current_xact_id()::text",
+    "owner": f"SELECT pg_current_xact_id()::text, pg_advisory_xact_lock_shared({ALL}), "
+    "pg_advisory_xact_lock(hashtextextended($1, 0))",
+    "scope": f"SELECT pg_current_xact_id()::text, pg_advisory_xact_lock_shared({ALL}), (SELECT "
+    "pg_advisory_xact_lock(hashtextextended(CASE WHEN \"user\" IS NULL THEN 'scope ' || id ELSE "
+    "char_length(tenant) || ':' || tenant || ':' || \"user\" END, 0)) FROM scopes WHERE id = $1)",
+}
+TRIES = 4
+PAUSE_SECONDS = 0.05  # before the second try, twice as long before each later one
+# Aborted for another's sake, or by a server that stops or is not the primary any more.
+REPEATED = {"40001", "40P01", "55P03", "23505", "57P01", "57P02", "57P03", "25006", "0A000"}
+LOST = "08"  # class of lost connections
+FAILURES = (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
+TAKE_SECONDS = 10.0  # that a work waits for a connection
+
+
+class Withdrawn(Exception):
+    """The caller gave up before the write was committed."""
+
+
+class PostgresConnection:
+    """One connection with SQLAlchemy over it."""
+
+    def __init__(self, over: AsyncConnection, raw: asyncpg.Connection) -> None:
+        self.over, self.raw = over, raw
+
+    async def read(self, work: Work[Any], *, single: bool) -> Any:
+        """Run a read; unless it is a single statement, in a transaction of one moment."""
+        if single:
+            return await greenlet_spawn(work, self.over.sync_connection)
+        await self.raw.execute(READ)
+        found = await self.within(work)
+        await self.commit()
+        return found
+
+    async def within(self, work: Work[Any]) -> Any:
+        """Run a work in the transaction that was begun; roll it back if it fails."""
+        try:
+            return await greenlet_spawn(work, self.over.sync_connection)
+        except TimeoutError:  # nor would the server answer to the end of the transaction
+            self.raw.terminate()
+            raise
+        except BaseException:
+            await self._roll_back()
+            raise
+
+    async def commit(self) -> None:
+        """Commit. Raises OperationalError if the server rolled back: a statement had failed."""
+        if (told := await self.raw.execute("COMMIT")) != "COMMIT":
+            raise OperationalError("COMMIT", None, OSError(f"the server answered {told}"))
+
+    async def _roll_back(self) -> None:
+        with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            await self.raw.execute("ROLLBACK")
+
+
+class PostgresConnections:
+    """The connections to one database.
+
+    server: the secret that keys the search index, and how many at most. options: that they carry.
+    """
+
+    pause: asyncio.Future[None] | None = None
+    parallel = True
+
+    def __init__(
+        self, url: str, server: tuple[bytes, int], options: Mapping[str, Any] | None = None
+    ) -> None:
+        self._key, self._size = server
+        self._engine = _engine(url).execution_options(**(options or {}))
+        self._free: asyncio.LifoQueue[PostgresConnection | None] = asyncio.LifoQueue()
+        self._is_open = False
+        self._all: set[PostgresConnection] = set()
+        # Writes of one owner wait here, not on the connections that others need.
+        self._lanes: WeakValueDictionary[WriteLock, asyncio.Lock] = WeakValueDictionary()
+
+    async def open(self) -> None:
+        """Look at the server; safe to repeat after a failure.
+
+        Raises OSError, SQLAlchemyError, NotUpgraded.
+        """
+        await self.close()
+        self._free = asyncio.LifoQueue()
+        for _ in range(self._size):
+            self._free.put_nowait(None)  # connected when it is needed
+        self._is_open = True
+        one = await self._take()
+        try:
+            await check_server(one.raw)
+        finally:
+            await self._give(one)
+
+    async def read(self, work: Work[T], *, single: bool = False) -> T:
+        """Run a read in one moment. Raises what it raised, and SQLAlchemyError.
+
+        single: it is one statement, which needs no transaction.
+        """
+        for tries in range(2):
+            one = await self._take()
+            try:
+                return cast("T", await one.read(work, single=single))
+            except FAILURES as e:
+                # A connection that broke while nobody used it says nothing about the server.
+                if tries or not (_is_lost(e, one) or _is_repeated(e)):
+                    raise _as_database_error(e) from e
+            finally:
+                await self._give(one)
+        raise AssertionError  # the second try returns or raises
+
+    async def write(self, works: Sequence[Work[Any]]) -> list[Any]:
+        """Run works in one transaction that has everything to itself."""
+        return await self.write_one(lambda conn: [work(conn) for work in works])
+
+    async def write_one(
+        self,
+        work: Work[T],
+        lock: WriteLock = EVERYTHING,
+        *,
+        once: bool = False,
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> T:
+        """Run one write in its own transaction; durable when this returns.
+
+        once: it may not run twice. wanted: whether its caller still waits. Raises what it raised,
+        SQLAlchemyError and Withdrawn.
+        """
+        if lock is NOTHING:
+            return await self._write_repeatedly(work, lock, once, wanted)
+        if (lane := self._lanes.get(lock)) is None:
+            lane = self._lanes[lock] = asyncio.Lock()
+        async with lane:
+            if not wanted():
+                raise Withdrawn
+            return await self._write_repeatedly(work, lock, once, wanted)
+
+    async def _write_repeatedly(
+        self, work: Work[T], lock: WriteLock, once: bool, wanted: Callable[[], bool]
+    ) -> T:
+        for tries in range(1, TRIES + 1):
+            write = _Write(work, lock, wanted)
+            one: PostgresConnection | None = None
+            try:
+                one = await self._take()
+                return cast("T", await write.run(one))
+            except FAILURES as e:
+                again = _is_lost(e, one) or _is_repeated(e) or (one is None and tries == 1)
+                if one is not None:  # before the question below, which takes a place too
+                    await self._give(one)
+                    one = None
+                if write.committing and await self._was_committed(write.transaction):
+                    return cast("T", write.found)
+                if tries == TRIES or not again or (once and write.begun) or not wanted():
+                    raise _as_database_error(e) from e
+            finally:
+                if one is not None:
+                    await self._give(one)
+            await asyncio.sleep(PAUSE_SECONDS * 2 ** (tries - 1))
+        raise AssertionError  # the last try returns or raises
+
+    async def _was_committed(self, transaction: str) -> bool:
+        """Ask the server what became of a transaction whose commit was not answered.
+
+        Raises OperationalError if it does not say.
+        """
+        for tries in range(TRIES):
+            try:
+                one = await self._take()
+                try:
+                    told = await one.raw.fetchval(
+                        "SELECT pg_xact_status($1::text::xid8)", transaction
+                    )
+                finally:
+                    await self._give(one)
+                if told != "in progress":
+                    return bool(told == "committed")
+            except FAILURES as e:
+                if tries == TRIES - 1:
+                    raise _as_database_error(e) from e
+            await asyncio.sleep(PAUSE_SECONDS * 2**tries)
+        raise OperationalError(None, None, OSError(f"the transaction {transaction} is in progress"))
+
+    async def _take(self) -> PostgresConnection:
+        """Return a connection. Raises OperationalError if none is free in time, OSError."""
+        if not self._is_open:
+            raise OperationalError(None, None, OSError("the store is not open"))
+        try:
+            async with asyncio.timeout(TAKE_SECONDS):
+                one = await self._free.get()
+        except TimeoutError as e:
+            raise OperationalError(
+                None, None, OSError(f"no connection was free within {TAKE_SECONDS} s")
+            ) from e
+        if one is not None and not one.raw.is_closed():
+            return one
+        try:
+            if one is not None:
+                await self._drop(one)
+            return await self._connect()
+        except BaseException:
+            self._free.put_nowait(None)
+            raise
+
+    async def _connect(self) -> PostgresConnection:
+        over = await self._engine.connect()
+        pooled = await over.get_raw_connection()
+        if over.sync_connection is not None:
+            over.sync_connection.info["key"] = self._key
+        one = PostgresConnection(over, pooled.driver_connection)
+        self._all.add(one)
+        return one
+
+    async def _give(self, one: PostgresConnection) -> None:
+        """Take a connection back; one that is broken, or still in a transaction, is closed."""
+        if one.raw.is_closed() or one.raw.is_in_transaction():
+            await self._drop(one)
+            self._free.put_nowait(None)
+        else:
+            self._free.put_nowait(one)
+
+    async def _drop(self, one: PostgresConnection) -> None:
+        self._all.discard(one)
+        one.raw.terminate()
+        with contextlib.suppress(SQLAlchemyError, OSError, asyncpg.InterfaceError):
+            await one.over.invalidate()
+            await one.over.close()
+
+    def at_once(self, works: Sequence[Work[Any]], *, reading: bool = False) -> list[Any] | None:
+        return None
+
+    def version(self) -> int | None:
+        """Return a number that never changes: what is kept is compared before it is used."""
+        return 0
+
+    async def close(self) -> None:
+        self._is_open = False
+        for one in list(self._all):
+            with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+                await one.raw.close(timeout=1)
+            await self._drop(one)
+
+
+class _Write:
+    """One attempt at a write, and how far it came."""
+
+    def __init__(self, work: Work[Any], lock: WriteLock, wanted: Callable[[], bool]) -> None:
+        self._work, self._lock, self._wanted = work, lock, wanted
+        self.begun = self.committing = False
+        self.transaction = ""
+        self.found: Any = None
+
+    async def run(self, one: PostgresConnection) -> Any:
+        await one.raw.execute(WRITE)
+        self.transaction = await self._take_lock(one.raw)
+        if not self._wanted():
+            raise Withdrawn
+        self.begun = True
+        self.found = await one.within(self._work)
+        if not self._wanted():
+            raise Withdrawn
+        self.committing = True
+        await one.commit()
+        return self.found
+
+    async def _take_lock(self, raw: asyncpg.Connection) -> str:
+        lock = self._lock
+        if lock is EVERYTHING or lock is NOTHING:
+            found = await raw.fetchval(LOCKS[lock.value])
+        else:
+            found = await raw.fetchval(
+                LOCKS["owner" if isinstance(lock, str) else "scope"], storable(lock)
+            )
+        return str(found)
+
+
+def _engine(url: str) -> AsyncEngine:
+    engine = create_async_engine(
+        url,
+        poolclass=NullPool,
+        isolation_level="AUTOCOMMIT",
+        hide_parameters=True,
+        connect_args={
+            "statement_cache_size": STATEMENTS,
+            "prepared_statement_cache_size": STATEMENTS,
+            "timeout": CONNECT_SECONDS,
+            "command_timeout": ANSWER_SECONDS,
+        },
+    )
+
+    @event.listens_for(engine.sync_engine, "before_cursor_execute", retval=True)
+    def _without_nul(*event: Any) -> tuple[str, Any]:
+        _, _, statement, parameters, _, many = event
+        if many:
+            return statement, [tuple(map(storable, row)) for row in parameters]
+        return statement, tuple(map(storable, parameters))
+
+    return engine
+
+
+async def check_server(raw: asyncpg.Connection) -> None:
+    """Raise NotUpgraded for a server that cannot hold a memory."""
+    found = raw.get_server_version()
+    if found.major < OLDEST:
+        raise NotUpgraded(
+            f"the server is Postgres {found.major}; Mnemogate needs {OLDEST} or newer. Upgrade the "
+            "server, or point storage.database to another"
+        )
+    if (encoding := await raw.fetchval("SHOW server_encoding")) != "UTF8":
+        raise NotUpgraded(
+            f"the database has the encoding {encoding}, which cannot hold every text. Make another "
+            "with `CREATE DATABASE mnemogate ENCODING 'UTF8' TEMPLATE template0`, and point "
+            "storage.database to it"
+        )
+    await _check_writable(raw)
+    await _check_pooler(raw)
+
+
+async def _check_writable(raw: asyncpg.Connection) -> None:
+    if await raw.fetchval("SELECT pg_is_in_recovery()"):
+        raise OSError(
+            "the server is a standby, which takes no writes. Point storage.database to the primary"
+            ", or name all hosts and add target_session_attrs=read-write"
+        )
+    if await raw.fetchval("SHOW default_transaction_read_only") == "on":
+        raise OSError(
+            "the database is read-only (default_transaction_read_only is on). Turn that off for "
+            "Mnemogate's role, or give it another database"
+        )
+
+
+async def _check_pooler(raw: asyncpg.Connection) -> None:
+    # A pooler in statement mode runs each statement in a transaction of its own, or refuses BEGIN.
+    await raw.execute("BEGIN")
+    within = await raw.fetchval(
+        "SELECT pg_current_xact_id_if_assigned() IS NULL AND pg_current_xact_id() IS NOT NULL"
+    )
+    kept = await raw.fetchval("SELECT pg_current_xact_id_if_assigned() IS NOT NULL")
+    await raw.execute("ROLLBACK")
+    if not (within and kept):
+        raise OSError(
+            "a pooler in statement mode stands before the server, and Mnemogate needs transactions."
+            " Set its pool_mode to transaction"
+        )
+
+
+def _is_lost(error: BaseException, one: PostgresConnection | None) -> bool:
+    """Tell whether the connection was lost, rather than the statement refused.
+
+    One that does not answer is closed.
+    """
+    if one is not None and isinstance(error, TimeoutError):
+        one.raw.terminate()
+    return (one is not None and one.raw.is_closed()) or sqlstate_of(error).startswith(LOST)
+
+
+def _is_repeated(error: BaseException) -> bool:
+    return sqlstate_of(error) in REPEATED
+
+
+def _as_database_error(error: BaseException) -> BaseException:
+    """Return what callers know: SQLAlchemy's errors and OSError."""
+    if isinstance(error, asyncpg.PostgresError | asyncpg.InterfaceError):
+        return OperationalError(None, None, error)
+    return error

@@ -1,0 +1,92 @@
+"""Reads from a Postgres database before a store is opened on it, and looks at it for an operator.
+
+For the start and for commands that open no store. Changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import asyncpg
+from sqlalchemy import make_url
+from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
+
+from memory.stores.sql.postgres import check_server
+
+T = TypeVar("T")
+SECONDS = 5.0
+OF_SQLALCHEMY = {
+    "async_creator_fn",
+    "async_fallback",
+    "prepared_statement_cache_size",
+    "prepared_statement_name_func",
+}
+
+
+def query(url: str, sql: str, *values: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a query; none of a table that is not there.
+
+    Raises OSError if the database cannot be read.
+    """
+
+    async def work(raw: asyncpg.Connection) -> list[tuple[Any, ...]]:
+        try:
+            return [tuple(row) for row in await raw.fetch(sql, *values)]
+        except asyncpg.UndefinedTableError:
+            return []
+
+    return _ask(url, work)
+
+
+def look(url: str) -> tuple[str, str | None]:
+    """Return the server's version and the revision of the tables, None if there are none.
+
+    Raises OSError for a server that cannot be reached or used, and StoreUnavailable.
+    """
+
+    async def work(raw: asyncpg.Connection) -> tuple[str, str | None]:
+        await check_server(raw)
+        found = raw.get_server_version()
+        made = await raw.fetchval("SELECT to_regclass('alembic_version') IS NOT NULL")
+        revision = await raw.fetchval("SELECT version_num FROM alembic_version") if made else None
+        return f"{found.major}.{found.minor}", revision
+
+    return _ask(url, work)
+
+
+def _arguments(url: str) -> dict[str, Any]:
+    """Return what the driver is given when a store is opened on the URL."""
+    _, found = PGDialect_asyncpg().create_connect_args(make_url(url))  # type: ignore[no-untyped-call]
+    return {name: value for name, value in found.items() if name not in OF_SQLALCHEMY}
+
+
+def _ask(url: str, work: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
+    """Run work on a connection of its own, in a thread, since the caller may have a loop."""
+    found: list[T] = []
+    failed: list[BaseException] = []
+
+    async def connect() -> T:
+        async with asyncio.timeout(SECONDS):
+            raw = await asyncpg.connect(**_arguments(url))
+            try:
+                return await work(raw)
+            finally:
+                await raw.close()
+
+    def run() -> None:
+        try:
+            found.append(asyncio.run(connect()))
+        except BaseException as e:
+            failed.append(e)
+
+    thread = threading.Thread(target=run, name="postgres-probe")
+    thread.start()
+    thread.join()
+    if failed:
+        if isinstance(failed[0], asyncpg.PostgresError | asyncpg.InterfaceError | TimeoutError):
+            raise OSError(f"{type(failed[0]).__name__}: {failed[0]}") from failed[0]
+        raise failed[0]
+    return found[0]

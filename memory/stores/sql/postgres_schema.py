@@ -1,0 +1,46 @@
+"""The tables that only Postgres has: its search index, and what waits to be put into it.
+
+The index holds no word: a term is a number, keyed by the server's secret (see `fts_postgres`).
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import ARRAY, BigInteger, Column, Connection, Index, MetaData, Table
+
+from memory.stores.sql import schema
+
+metadata = MetaData(naming_convention=schema.metadata.naming_convention)
+
+
+def _terms(name: str) -> Table:
+    return Table(
+        name,
+        metadata,
+        Column("id", BigInteger, primary_key=True, autoincrement=False),
+        Column("scope_id", BigInteger, nullable=False),
+        Column("terms", ARRAY(BigInteger), nullable=False),
+        # A pending list would stall whoever fills it.
+        Index(
+            f"ix_{name}_terms",
+            "terms",
+            postgresql_using="gin",
+            postgresql_with={"fastupdate": "off"},
+        ),
+    )
+
+
+unindexed = Table(
+    "unindexed",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("scope_id", BigInteger, nullable=False),
+    Index("ix_unindexed_scope_id", "scope_id", "id"),
+)
+message_terms = _terms("message_terms")
+passage_terms = _terms("passage_terms")
+
+
+def create(conn: Connection) -> None:
+    """Create all tables of an empty database."""
+    schema.metadata.create_all(conn)
+    metadata.create_all(conn)

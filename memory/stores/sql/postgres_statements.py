@@ -1,0 +1,103 @@
+"""Statements on Postgres through asyncpg, without SQLAlchemy's overhead.
+
+The twin of `statements` for SQLite: compiled once, rows with column names. Through SQLAlchemy a
+statement takes 0.28 ms of CPU, through the driver 0.1.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import asyncpg
+from sqlalchemy import Connection
+from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.sql.base import Executable
+from sqlalchemy.util import await_only
+
+# Classes of values that do not fit, or are longer than an index takes, and of broken constraints.
+UNFIT, BROKEN = ("22", "54"), "23"
+REPLACEMENT = "\ufffd"
+_dialect = PGDialect_asyncpg()  # type: ignore[no-untyped-call]
+
+
+def storable(value: Any) -> Any:
+    """Return a value as Postgres can store it: its text cannot hold the character NUL."""
+    if type(value) is str and "\x00" in value:
+        return value.replace("\x00", REPLACEMENT)
+    return value
+
+
+def sqlstate_of(error: BaseException) -> str:
+    """Return the SQLSTATE of an error of the driver or of SQLAlchemy; empty if it has none."""
+    inner = getattr(error, "orig", None) or error
+    return str(getattr(inner, "sqlstate", None) or "")
+
+
+def fetch(conn: Connection, statement: Executable, values: Mapping[str, Any]) -> list[Any]:
+    """Run a statement that is built once and kept; return its rows."""
+    return _compile(statement).run(_raw(conn), values)
+
+
+def run_many(conn: Connection, statement: Executable, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Run a statement for each row."""
+    _compile(statement).each(_raw(conn), rows)
+
+
+def fetch_sql(conn: Connection, sql: str, *values: Any) -> list[Any]:
+    """Run SQL that contains no input; return its rows."""
+    return list(_wait(_raw(conn).fetch(sql, *map(storable, values)), sql))
+
+
+def _raw(conn: Connection) -> Any:
+    return conn.connection.driver_connection
+
+
+def _wait(awaitable: Any, sql: str) -> Any:
+    """Wait for the driver. Raises SQLAlchemy's errors in place of the driver's."""
+    try:
+        return await_only(awaitable)
+    except (asyncpg.PostgresError, asyncpg.InterfaceError) as e:
+        raise _translate(e)(sql, None, e, hide_parameters=True) from e
+
+
+def _translate(error: BaseException) -> type[DBAPIError]:
+    state = sqlstate_of(error)
+    if state.startswith(BROKEN):
+        return IntegrityError
+    # A value that the driver cannot encode has no SQLSTATE.
+    if state.startswith(UNFIT) or isinstance(error, asyncpg.DataError | ValueError):
+        return DataError
+    return OperationalError
+
+
+class _AsyncpgStatement:
+    """A statement compiled for asyncpg, with its constant parameters filled in."""
+
+    def __init__(self, statement: Any) -> None:
+        compiled = statement.compile(dialect=_dialect)
+        self.sql = str(compiled)
+        self._params = [(name, compiled.params.get(name)) for name in compiled.positiontup or ()]
+        columns = list(getattr(statement, "selected_columns", ()))
+        self._row: Callable[..., Any] | None = (
+            namedtuple("Row", [c.key for c in columns], rename=True) if columns else None
+        )
+
+    def run(self, raw: Any, values: Mapping[str, Any]) -> list[Any]:
+        given = [storable(values.get(name, default)) for name, default in self._params]
+        found = _wait(raw.fetch(self.sql, *given), self.sql)
+        if self._row is None:
+            return list(found)
+        return [self._row(*row) for row in found]
+
+    def each(self, raw: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+        names = [name for name, _ in self._params]
+        _wait(raw.executemany(self.sql, [[storable(r[n]) for n in names] for r in rows]), self.sql)
+
+
+@cache
+def _compile(statement: Any) -> _AsyncpgStatement:
+    return _AsyncpgStatement(statement)

@@ -1,0 +1,61 @@
+"""The form in which SQLite's full-text index stores a word, for an index elsewhere.
+
+SQLite's own tokenizer is asked, so that both stores find the same words by construction.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Sequence
+
+from memory.cache import Cache
+
+CACHE_BYTES, ENTRY_BYTES = 24 << 20, 400  # some 50,000 words
+ASKED = 500  # words tokenized at once
+
+
+class Stemmer:
+    """Tokenizes words as `porter unicode61` does. One for a process; safe in threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: Cache[tuple[int, str], tuple[str, ...]] = Cache(
+            CACHE_BYTES, ENTRY_BYTES, lambda name, found: 4 * (len(name[1]) + sum(map(len, found)))
+        )
+        self._db: sqlite3.Connection | None = None
+
+    def tokens(self, words: Sequence[str], mark: int) -> list[tuple[str, ...]]:
+        """Return the tokens of each word: one, unless it has characters that SQLite splits at.
+
+        mark: length of what stands before each word in the index (see `search.query.scope_mark`):
+        a very long word is stored as it is.
+        """
+        before = f"s{'b' * (mark - 2)}x"
+        with self._lock:
+            found = {word: self._known.get((mark, word)) for word in words}
+            new = [word for word, tokens in found.items() if tokens is None]
+            for i in range(0, len(new), ASKED):
+                some = new[i : i + ASKED]
+                for word, tokens in zip(some, self._ask([before + w for w in some]), strict=True):
+                    found[word] = tokens = (tokens[0][mark:], *tokens[1:])
+                    self._known.put((mark, word), tokens)
+        return [found[word] or () for word in words]
+
+    def _ask(self, words: Sequence[str]) -> list[tuple[str, ...]]:
+        db = self._db or self._open()
+        tokens: list[list[str]] = [[] for _ in words]
+        try:
+            db.executemany("INSERT INTO w (rowid, t) VALUES (?, ?)", enumerate(words))
+            for doc, term in db.execute("SELECT doc, term FROM v ORDER BY doc, offset"):
+                tokens[doc].append(term)
+        finally:  # what is left would be found among the next words
+            db.execute("INSERT INTO w (w) VALUES ('delete-all')")
+        return [tuple(some) for some in tokens]
+
+    def _open(self) -> sqlite3.Connection:
+        db = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        db.execute("CREATE VIRTUAL TABLE w USING fts5(t, content='', tokenize='porter unicode61')")
+        db.execute("CREATE VIRTUAL TABLE v USING fts5vocab(w, 'instance')")
+        self._db = db
+        return db

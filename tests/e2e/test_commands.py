@@ -1,0 +1,203 @@
+"""Commands in a chat: answered by the gateway in every format, never seen by the model."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.conftest import running, said
+from tests.models import Model, call, calls
+
+ON = {"memory.commands": True}
+APPEND = calls(call("core_memory_append", {"label": "human", "content": "Likes tea"}))
+
+
+def ask(text):
+    return [{"role": "user", "content": text}]
+
+
+async def reply(live, text, **options):
+    response = await live.chat(ask(text), user="ada", **options)
+    assert response.status_code == 200, response.text
+    assert (response.headers["x-memory-status"], response.headers["x-memory-reason"]) == (
+        "off",
+        "command",
+    )
+    return response.json()["choices"][0]["message"]["content"]
+
+
+async def accepted(live):
+    """Let the model accept the key: on one person's machine another's key proves nothing."""
+    await live.chat("Hello", user="zoe")
+
+
+async def test_what_is_remembered_is_shown_forgotten_and_undone(data):
+    async with Model("Hm.", APPEND, "Noted.") as up, running(up.url, data, ON) as live:
+        await accepted(live)
+        assert await reply(live, "/memory") == "Nothing is remembered yet."
+        await live.chat("I like tea", user="ada")
+        sent = len(up.bodies)
+        assert "Remembered: Grace arrives" in await reply(live, "/remember Grace arrives on Friday")
+        shown = await reply(live, " /memory\n")
+        assert "Likes tea" in shown
+        assert "Grace arrives on Friday (passage_" in shown
+        assert "Forgotten: Grace" in await reply(live, "/forget Grace")
+        assert "Grace" not in await reply(live, "/memory")
+        assert "human now reads" in await reply(live, "/undo")
+        assert "no edit" in await reply(live, "/undo persona")
+        why = await reply(live, "/why")
+        assert "core_memory_append" in why
+        assert "extract was" in why
+        assert len(up.bodies) == sent
+
+
+async def test_which_one_is_meant_is_asked(data):
+    async with Model("Noted.") as up, running(up.url, data, ON) as live:
+        await accepted(live)
+        for text in ("Tea in the morning", "Tea in the evening"):
+            await reply(live, f"/remember {text}")
+        asked = await reply(live, "/forget tea")
+        assert asked.startswith("Which of these?")
+        chosen = asked.splitlines()[1].partition(": ")[2]
+        assert "Forgotten" in await reply(live, chosen)
+        assert (await reply(live, "/forget")).startswith("What should be forgotten?")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/memory of a computer: how does it work?",
+        "/why is the sky blue?",
+        "remember this",
+        "/remembering",
+        "/help",
+        "please /memory",
+        "/memory\x00x",
+    ],
+)
+async def test_other_messages_go_to_the_model(data, text):
+    async with Model("Hm.") as up, running(up.url, data, ON) as live:
+        response = await live.chat(ask(text), user="ada")
+        assert response.json()["choices"][0]["message"]["content"] == "Hm."
+        assert up.bodies[-1]["messages"][-1]["content"] == text
+
+
+async def test_off_by_default_and_with_memory_off(data):
+    async with Model("Hm.") as up:
+        async with running(up.url, data) as live:
+            assert (await live.chat(ask("/memory"), user="ada")).json()["choices"][0]["message"][
+                "content"
+            ] == "Hm."
+        async with running(up.url, data, ON) as live:
+            response = await live.chat(ask("/memory"), {"x-memory": "off"}, user="ada")
+            assert response.json()["choices"][0]["message"]["content"] == "Hm."
+
+
+async def test_a_stream_of_chat_completions_is_whole(data):
+    async with Model("Hm.") as up, running(up.url, data, ON) as live:
+        await accepted(live)
+        options = {"stream_options": {"include_usage": True}}
+        _, found = await live.stream(ask("/memory"), user="ada", **options)
+        assert said(found) == "Nothing is remembered yet."
+        assert found[-1] == "[DONE]"
+        assert found[-2]["usage"]["total_tokens"] == 0
+        assert len(up.bodies) == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_messages_and_responses_answer_too(data, stream):
+    async with Model("Hm.") as up, running(up.url, data, ON) as live:
+        await accepted(live)
+        common = {"model": "m", "stream": stream}
+        by = {"x-memory-user": "ada"}
+        message = await live.http.post(
+            f"{live.url}/messages",
+            json={
+                **common,
+                "max_tokens": 10,
+                "messages": ask("/memory"),
+                "thinking": {"type": "enabled", "budget_tokens": 1024},
+            },
+            headers=by,
+        )
+        response = await live.http.post(
+            f"{live.url}/responses", json={**common, "input": "/memory"}, headers=by
+        )
+        for found in (message, response):
+            assert found.status_code == 200, found.text
+            assert found.headers["x-memory-reason"] == "command"
+        text = "Nothing is remembered yet."
+        if stream:
+            assert any(text in e.get("delta", {}).get("text", "") for e in _data(message.text))
+            assert any(e.get("text") == text for e in _data(response.text))
+        else:
+            assert message.json()["content"][0]["text"] == text
+            assert response.json()["output"][0]["content"][0]["text"] == text
+        assert len(up.requests) == 1
+
+
+def _data(text):
+    return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+
+
+async def test_a_policy_a_secret_and_nobody_are_told(data):
+    async with (
+        Model("Hm.") as up,
+        running(up.url, data, {**ON, "server.single_user": False, "server.open": True}) as live,
+    ):
+        nobody = await live.chat(ask("/memory"))
+        assert "Nobody is named" in nobody.json()["choices"][0]["message"]["content"]
+        key = "sk-proj-" + "a1B2" * 12
+        assert "Remembered" not in await reply(live, f"/remember my key is {key}")
+        assert "may only read" in await reply(live, "/remember tea", headers={"x-memory": "read"})
+        assert "may only write" in await reply(live, "/memory", headers={"x-memory": "write"})
+
+
+async def test_a_key_that_no_upstream_has_accepted_changes_nothing(data):
+    async with (
+        Model("Hm.") as up,
+        running(up.url, data, {**ON, "server.single_user": False}) as live,
+    ):
+        assert "No upstream has accepted" in await reply(live, "/remember tea")
+        await live.chat("Hello", user="ada")
+        assert "Remembered" in await reply(live, "/remember tea")
+
+
+async def test_another_key_on_one_persons_machine_sees_and_changes_nothing(data):
+    async with Model("Hm.") as up, running(up.url, data, ON) as live:
+        await accepted(live)
+        assert "Remembered" in await reply(live, "/remember tea")
+        other = {"authorization": "Bearer nobody"}
+        for text in ("/memory", "/remember coffee", "/undo", "/why"):
+            assert "No upstream has accepted" in await reply(live, text, headers=other)
+        assert "coffee" not in await reply(live, "/memory")
+
+
+async def test_a_command_that_a_limit_refuses_does_nothing(data):
+    secret = "mg-0123456789abcdef0123"
+    key = {"name": "app", "key": secret, "tenant": "t", "limits": {"rpm": 1}}
+    async with Model("Hm.") as up, running(up.url, data, {**ON, "keys": [key]}, key="") as live:
+        live.http.headers["authorization"] = f"Bearer {secret}"
+        assert "Remembered" in await reply(live, "/remember tea")
+        refused = await live.chat(ask("/remember coffee"), user="ada")
+        assert refused.status_code == 429
+        found = (await live.memory("GET", "/users/ada/passages")).json()["data"]
+        assert [p["content"] for p in found] == ["tea"]
+
+
+async def test_to_count_a_command_runs_nothing(data):
+    async with Model("Hm.") as up, running(up.url, data, ON) as live:
+        await accepted(live)
+        by = {"x-memory-user": "ada"}
+        asked = {"model": "m", "messages": ask("/remember tea")}
+        http = await live.http.post(f"{live.url}/messages/count_tokens", json=asked, headers=by)
+        assert http.headers.get("x-memory-reason") != "command"
+        assert "tea" not in await reply(live, "/memory")
+
+
+async def test_why_tells_of_the_same_agents_turns_alone(data):
+    async with Model(APPEND, "Noted.") as up, running(up.url, data, ON) as live:
+        await live.chat("I like tea", {"x-memory-agent": "b"}, user="ada")
+        assert await reply(live, "/why") == "No recent turn of yours is on record."
+        assert "core_memory_append" in await reply(live, "/why", headers={"x-memory-agent": "b"})

@@ -1,0 +1,70 @@
+"""Feeds: how many may be open, and that a turn which ends late is not lost."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from sqlalchemy import func, select, update
+
+from gateway.errors import Unavailable
+from gateway.ui.live import MAX_FEEDS, MAX_SESSION_FEEDS, FeedLimit
+from memory.stores.sql import schema
+from tests.conftest import SENTINEL_KEY
+from tests.gateway.ui.looking import shown
+
+
+async def nothing():
+    yield b""
+
+
+def test_the_feeds_of_a_session_are_limited_before_they_are_read():
+    limit = FeedLimit()
+    held = [limit.open("a", nothing()) for _ in range(MAX_SESSION_FEEDS)]
+    with pytest.raises(Unavailable, match=f"at most {MAX_SESSION_FEEDS} and {MAX_FEEDS}"):
+        limit.open("a", nothing())
+    held += [limit.open(f"s{i}", nothing()) for i in range(MAX_FEEDS - MAX_SESSION_FEEDS)]
+    with pytest.raises(Unavailable):
+        limit.open("b", nothing())
+    held.clear()  # never read, and gone
+    assert limit.open("a", nothing())
+
+
+async def test_a_feed_that_has_ended_leaves_its_place():
+    limit = FeedLimit()
+    held = [limit.open("a", nothing()) for _ in range(MAX_SESSION_FEEDS)]
+    assert [part async for part in held[0]] == [b"retry: 2000\n: live\n\n"]
+    held.append(limit.open("a", nothing()))
+    await held[1].__anext__()
+    await held[1].aclose()
+    assert limit.open("a", nothing())
+
+
+async def _events(looker, number, last=""):
+    """The ids and the texts of a feed's first events."""
+    out = []
+    headers = {"last-event-id": last} if last else {}
+    async with looker.http.stream("GET", "/ui/feed/events", headers=headers) as feed:
+        async for line in feed.aiter_lines():
+            if line.startswith("id: "):
+                out.append([line[4:], ""])
+            elif line.startswith("data: ") and out:
+                out[-1][1] += line
+            elif not line and len(out) == number:
+                return out
+    raise AssertionError(out)
+
+
+async def test_a_turn_that_began_first_and_ended_last_is_not_lost(data):
+    async with shown(data, "Hello.") as (live, sign_in):
+        await live.chat("Hi", user="ada")
+        await live.chat("Hi", user="bob")
+        looker = await sign_in(SENTINEL_KEY)
+        events = await _events(looker, 2)
+        assert ["ada" in text for _, text in events] == [True, False]
+        x = schema.explains.c
+        first = select(func.min(x.id)).scalar_subquery()
+        ends_now = update(schema.explains).where(x.id == first).values(created_at=time.time())
+        await live.gateway.memory.db.write(lambda conn: conn.execute(ends_now))
+        ((_, text),) = await _events(looker, 1, events[-1][0])
+        assert "ada" in text

@@ -1,0 +1,439 @@
+"""The dashboard over real sockets: who gets in, what each may see, what is refused; every page."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+import pytest
+
+from tests.conftest import SENTINEL_KEY, running
+from tests.gateway.ui.looking import HOSTILE, Looker, shown, words
+from tests.models import Model, call, calls
+
+PAGES = [
+    "",
+    "/users?q=a",
+    "/user?user=ada",
+    "/user/block?user=ada&label=human",
+    "/user/block/edit?user=ada&label=human",
+    "/user/block/versions?user=ada&label=human",
+    "/user/passages?user=ada",
+    "/user/passages?user=ada&q=Grace",
+    "/user/passages?user=ada&forgotten=true",
+    "/user/conversations?user=ada",
+    "/user/conversations?user=ada&q=tea",
+    "/user/turns?user=ada",
+    "/user/erase?user=ada",
+    "/feed",
+    "/monitors",
+    "/jobs",
+    "/jobs?which=ready",
+    "/usage",
+    "/usage?by=request",
+    "/why",
+    "/why?user=ada",
+    "/why?user=Ada",
+    "/why?id=req_nothing",
+    "/connect",
+    "/connect/tick?since=0",
+]
+
+
+async def test_nobody_sees_a_page_without_signing_in(data):
+    async with shown(data) as (live, sign_in):
+        for path in PAGES:
+            response = await live.http.get(f"{live.root}/ui{path}")
+            assert response.status_code == 303, path
+            assert response.headers["location"].startswith("/ui/sign-in?after=")
+        for path in ("/user/block?user=ada", "/user/erase?user=ada", "/sign-out", "/keys"):
+            assert (await live.http.post(f"{live.root}/ui{path}")).status_code == 401
+        wrong = await sign_in.arrive().sign_in("sk-wrong")
+        assert wrong.status_code == 401
+        assert "Unknown API key" in wrong.text
+
+
+@pytest.mark.parametrize("key", [SENTINEL_KEY, "sk-root", "sk-other"])
+async def test_every_page_opens(data, key):
+    async with shown(data) as (live, sign_in):
+        await live.chat("I like tea", user="ada")
+        looker = await sign_in(key)
+        for path in PAGES:
+            tenant = "tenant=acme" if key == "sk-root" and "user=" in path else ""
+            response = await looker.get(f"{path}{'&' if '?' in path else '?'}{tenant}")
+            assert response.status_code == 200, (path, words(response))
+            assert "default-src 'none'" in response.headers["content-security-policy"]
+            assert "frame-ancestors 'none'" in response.headers["content-security-policy"]
+            assert response.headers["cache-control"] == "no-store"
+            assert not re.search(r"<script(?! src=\"/ui/static/)|\sstyle=|\son\w+=", response.text)
+
+
+async def test_the_cookie_is_of_no_use_to_others(data):
+    async with shown(data) as (live, sign_in):
+        response = await sign_in.arrive().sign_in(SENTINEL_KEY)
+        cookie = response.headers["set-cookie"]
+        assert {"HttpOnly", "SameSite=strict", "Path=/ui"} <= set(cookie.split("; "))
+        assert SENTINEL_KEY not in cookie
+        name, _, value = cookie.partition(";")[0].partition("=")
+        for forged in (value[:-1], f"x{value}", value.split(".")[0] + ".", "é"):
+            response = await live.http.get(
+                f"{live.root}/ui", headers={"cookie": f"{name}={forged}".encode()}
+            )
+            assert response.status_code == 303
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+    ],
+)
+async def test_a_post_from_another_site_is_refused(data, headers):
+    async with shown(data, **{"server.cors_origins": ["https://evil.example"]}) as (live, sign_in):
+        await live.chat("I like tea", user="ada")
+        looker = await sign_in(SENTINEL_KEY)
+        fields = {"label": "human", "value": "stolen", "version": "1"}
+        refused = await looker.send("/user/block?user=ada", headers, **fields)
+        assert refused.status_code == 403
+        assert (
+            await looker.http.post("/ui/sign-in", data={"key": "x"}, headers=headers)
+        ).status_code == 403
+        assert "stolen" not in (await looker.get("/user?user=ada")).text
+
+
+async def test_a_form_of_another_session_is_refused(data):
+    async with shown(data) as (_, sign_in):
+        mine, other = await sign_in(SENTINEL_KEY), await sign_in(SENTINEL_KEY)
+        fields = {"label": "human", "value": "x", "version": "0"}
+        for csrf in ("", other.csrf):
+            response = await mine.send("/user/block?user=ada", csrf=csrf, **fields)
+            assert response.status_code == 403
+        assert (await mine.send("/user/block?user=ada", **fields)).status_code == 303
+
+
+async def test_signing_out_ends_the_session(data):
+    async with shown(data) as (_, sign_in):
+        looker = await sign_in(SENTINEL_KEY)
+        cookies = dict(looker.http.cookies)
+        assert (await looker.send("/sign-out")).status_code == 303
+        looker.http.cookies.update(cookies)
+        assert (await looker.get("")).status_code == 303
+
+
+async def test_a_revoked_key_sees_nothing_more(data):
+    async with shown(data) as (_, sign_in):
+        root = await sign_in("sk-root")
+        made = await root.send("/keys", name="temp", tenant="acme", trusted="on")
+        key = re.search(r"mnemogate-[\w-]+", made.text)[0]
+        temp = await sign_in(key)
+        assert (await temp.get("")).status_code == 200
+        assert (await root.send("/keys/revoke", id="temp")).status_code == 303
+        assert (await temp.get("")).status_code == 303
+
+
+async def test_a_link_signs_in_once(data):
+    async with shown(data) as (live, sign_in):
+        made = await live.http.post(f"{live.root}/ui/links")
+        path = made.json()["path"]
+        assert SENTINEL_KEY not in path
+        first, second = sign_in.arrive(), sign_in.arrive()
+        code = unquote(path.partition("code=")[2])
+        assert f'name="code" value="{code}"' in (await first.http.get(path)).text
+        assert (await first.get("")).status_code == 303  # to open it signs nobody in
+        foreign = {"origin": "https://evil.example"}
+        assert (await first.send("/enter", foreign, code=code)).status_code == 403
+        assert (await first.send("/enter", code=code)).headers["location"] == "/ui"
+        assert (await first.get("")).status_code == 200
+        assert (await second.send("/enter", code=code)).status_code == 401
+        assert (await second.http.get(path)).status_code == 401
+        assert (await second.http.post("/ui/links")).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "after", ["https://evil.example", "//evil.example", "/v1/models", "/ui\\evil"]
+)
+async def test_the_sign_in_leads_to_pages_of_the_dashboard_alone(data, after):
+    async with shown(data) as (live, _):
+        response = await live.http.get(f"{live.root}/ui/sign-in", params={"after": after})
+        assert response.status_code == 400
+
+
+async def test_one_tenant_sees_nothing_of_another(data):
+    async with shown(data) as (live, sign_in):
+        explain = (await live.chat("I like tea", user="ada")).headers["x-memory-explain"]
+        conversation = (await live.memory("GET", "/users/ada/conversations")).json()["data"][0][
+            "id"
+        ]
+        other = await sign_in("sk-other")
+        seen = [await other.get(path) for path in PAGES]
+        seen += [
+            await other.get(f"/request?id={explain}"),
+            await other.get(f"/conversation?name={conversation}"),
+        ]
+        assert [r.status_code for r in seen[-2:]] == [404, 404]
+        for response in seen:
+            assert "Likes tea" not in response.text
+            assert "Grace arrives" not in response.text
+        refused = await other.send("/conversation/delete", name=conversation, user="ada", agent="")
+        assert refused.status_code == 404
+        assert (await other.get("/users?tenant=acme")).status_code == 403
+
+
+async def test_an_untrusted_key_sees_its_own_users_alone(data):
+    async with shown(data) as (live, sign_in):
+        for user in ("ada", "bob"):
+            await live.chat("I like tea", user=user)
+        ada = await sign_in("sk-ada")
+        users = await ada.get("")
+        assert ("user=ada" in users.text, "bob" in users.text) == (True, False)
+        assert "Keys" not in users.text
+        for path in ("/user?user=bob", "/keys", "/monitors?user=bob"):
+            assert (await ada.get(path)).status_code == 403
+        assert "bob" not in (await ada.get("/feed")).text
+        assert (await ada.get("/monitors")).status_code == 200
+
+
+async def test_a_block_is_edited_undone_and_its_history_shown(data):
+    async with shown(data) as (live, sign_in):
+        looker = await sign_in(SENTINEL_KEY)
+        form = await looker.get("/user/block/edit?user=ada&label=human")
+        assert 'name="version" value="0"' in form.text
+        saved = await looker.send(
+            "/user/block?user=ada", label="human", value="Ada\r\nTea", version="0"
+        )
+        assert saved.status_code == 303
+        (version,) = (await live.memory("GET", "/users/ada/blocks/human/versions")).json()["data"]
+        assert (version["after"], version["actor"]) == ("Ada\nTea", "dashboard")
+        stale = await looker.send("/user/block?user=ada", label="human", value="Bob", version="0")
+        assert stale.status_code == 200
+        assert "version 1" in words(stale)
+        assert ">\nBob</textarea>" in stale.text
+        fragment = {"hx-request": "true"}
+        part = await looker.send(
+            "/user/block?user=ada", fragment, label="human", value="Ada", version="1"
+        )
+        assert part.text.startswith("<article")
+        history = words(await looker.get("/user/block/versions?user=ada&label=human"))
+        assert "Version 2" in history
+        assert "- Tea" in history
+        assert (await looker.send("/user/block/undo?user=ada", label="human")).status_code == 303
+        assert "Tea" in words(await looker.get("/user?user=ada"))
+
+
+async def test_passages_are_added_found_set_aside_and_restored(data):
+    async with shown(data) as (_, sign_in):
+        looker = await sign_in(SENTINEL_KEY)
+        await looker.send("/user/passages?user=ada", content="Grace arrives on Friday", tags="a, b")
+        found = await looker.get("/user/passages?user=ada&q=Grace")
+        assert "Grace arrives on Friday" in words(found)
+        ident = re.search(r'name="id" value="(passage_\w+)"', found.text)[1]
+        await looker.send("/user/passage?user=ada", id=ident, verb="forget")
+        assert "No passages yet" in words(await looker.get("/user/passages?user=ada"))
+        aside = words(await looker.get("/user/passages?user=ada&forgotten=true"))
+        assert "set aside by dashboard" in aside
+        await looker.send("/user/passage?user=ada", id=ident, verb="restore")
+        assert "Grace" in words(await looker.get("/user/passages?user=ada"))
+        assert (
+            await looker.send("/user/passage?user=ada", id=ident, verb="drop")
+        ).status_code == 400
+
+
+async def test_one_request_tells_what_the_memory_did(data):
+    async with shown(data) as (live, sign_in):
+        response = await live.chat("I like tea", user="ada", model="gpt-4o-mini")
+        looker = await sign_in(SENTINEL_KEY)
+        by_request = await looker.get(f"/request?id={response.headers['x-mnemogate-request-id']}")
+        assert by_request.headers["location"].endswith(response.headers["x-memory-explain"])
+        page = words(await looker.get(f"/request?id={response.headers['x-memory-explain']}"))
+        for part in ("Core memory", "Memory tools", "Free", "of a window of 128,000", "I like tea"):
+            assert part in page
+        for part in ("core_memory_append", "Noted.", "Extraction of facts", "200 in", "2 attempts"):
+            assert part in page
+        assert "memory_blocks tag=" in page
+        root = await sign_in("sk-root")
+        seen = await root.get("/feed")
+        path = re.search(r'/ui(/request\?id=[^"]+)', seen.text)[1].replace("&amp;", "&")
+        assert "tenant=acme" in path
+        thread = re.search(r'/ui(/conversation\?[^"]+)', (await root.get(path)).text)[1]
+        assert "tenant=acme" in thread
+
+
+async def test_an_erased_user_leaves_a_receipt_and_nothing_else(data):
+    async with shown(data) as (live, sign_in):
+        await live.chat("I like tea", user="ada")
+        looker = await sign_in(SENTINEL_KEY)
+        assert (await looker.send("/user/erase?user=ada", name="bob")).status_code == 400
+        receipt = words(await looker.send("/user/erase?user=ada", name="ada"))
+        assert "messages 2" in receipt
+        assert "Likes tea" not in (await looker.get("/feed")).text
+        assert "user=ada" not in (await looker.get("")).text
+
+
+async def test_hostile_text_is_text_on_every_page(data):
+    script = (
+        calls(
+            call("core_memory_append", {"label": "human", "content": HOSTILE}),
+            call("archival_memory_insert", {"content": HOSTILE, "tags": [HOSTILE[:40]]}),
+        ),
+        HOSTILE,
+    )
+    async with shown(data, *script) as (live, sign_in):
+        headers = {"x-memory-conversation": "%3Cscript%3E1%3C%2Fscript%3E"}
+        answer = await live.chat(HOSTILE, headers, user=HOSTILE[:60], model="<b>m</b>")
+        explain = answer.headers["x-memory-explain"]
+        looker = await sign_in(SENTINEL_KEY)
+        about = {"user": HOSTILE[:60]}
+        pages = [
+            await looker.get(
+                path.partition("?")[0],
+                params={**about, "label": "human", "id": explain, "since": 0, "q": HOSTILE[:9]},
+            )
+            for path in (*PAGES, "/request")
+        ]
+        pages.append(await looker.get("/conversation", params={"name": "<script>1</script>"}))
+        assert "\u27e8U+202E\u27e9evil" in pages[2].text
+        for page in pages:
+            assert page.status_code == 200, (page.url, words(page))
+            assert "<script>" not in page.text
+            assert "<img src=x" not in page.text
+            assert "<b>m" not in page.text
+            # What is edited stays as it is, in its field.
+            read = re.sub(r"(?s)<textarea.*?</textarea>| value=\"[^\"]*\"", "", page.text)
+            assert not {"\u202e", "\u2066"} & set(read)
+            assert 'href="javascript:' not in page.text
+
+
+async def test_long_texts_are_bounded_in_lists(data):
+    async with shown(data, "x" * 1_000_000) as (live, sign_in):
+        await live.chat("y" * 1_000_000, user="ada")
+        looker = await sign_in(SENTINEL_KEY)
+        conversation = (await live.memory("GET", "/users/ada/conversations")).json()["data"][0][
+            "id"
+        ]
+        for path in (
+            "/feed",
+            "/user/turns?user=ada",
+            f"/conversation?name={conversation}&user=ada",
+        ):
+            page = await looker.get(path)
+            assert page.status_code == 200
+            assert len(page.text) < 20_000
+        assert "1,000,000 characters in all" in page.text
+
+
+async def test_changes_are_live(data):
+    async with shown(data) as (live, sign_in):
+        await live.chat("I like tea", user="ada")
+        looker = await sign_in(SENTINEL_KEY)
+        async with (
+            looker.http.stream("GET", "/ui/user/events?user=ada") as blocks,
+            looker.http.stream("GET", "/ui/feed/events") as feed,
+        ):
+            assert blocks.headers["content-type"].startswith("text/event-stream")
+            changes, turns = blocks.aiter_lines(), feed.aiter_lines()
+            assert [await anext(changes), await anext(turns)] == ["retry: 2000"] * 2
+            await live.memory("PUT", "/users/ada/blocks/human", json={"value": "Coffee"})
+            await live.chat("When does Grace come?", user="ada")
+            assert await _until(changes, "event: ") == "event: changed"
+            assert await _until(turns, "event: ") == "event: turn"
+            assert "core_memory_append" in await _until(turns, "data: <ul")
+            assert await _until(turns, "event: ") == "event: turn"
+            assert "archival_memory_search" in await _until(turns, "data: <ul")
+            await looker.send("/sign-out")
+            assert [line async for line in turns if line.startswith("event")] == []
+
+
+async def _until(lines, beginning):
+    found = []
+    async for line in lines:
+        found.append(line)
+        if line.startswith(beginning):
+            return line if beginning == "event: " else line + await anext(lines)
+    raise AssertionError(found)
+
+
+async def test_why_names_the_cause_and_the_remedy(data):
+    async with shown(data) as (live, sign_in):
+        looker = await sign_in(SENTINEL_KEY)
+        assert "No request with memory" in words(await looker.get("/why"))
+        off = await live.chat("Hi", {"x-memory": "off"}, user="ada")
+        nobody = await live.chat("Hi")
+        await live.chat("Hi", user="ada")
+
+        async def why(**what):
+            return words(await looker.get("/why", params=what))
+
+        assert "Memory was off for this request" in await why(
+            id=off.headers["x-mnemogate-request-id"]
+        )
+        unnamed = await why(id=nobody.headers["x-mnemogate-request-id"])
+        assert "Nobody was named" in unnamed
+        assert "X-Memory-User" in unnamed
+        assert "No such request" in await why(id="req_0")
+        assert "Another spelling? There are: &#39;ada&#39;" in await why(user="ADA")
+        assert "The model uses the memory" in await why(user="ada")
+        await live.memory("PUT", "/users/ada/policy", json={"memory": "read"})
+        assert "policy is &#39;read&#39;" in await why(user="ada")
+
+
+async def test_single_user_mode_takes_the_local_token(data):
+    async with Model("Hello.") as up, running(up.url, data) as live:
+        looker = Looker(live)
+        assert (await looker.sign_in("sk-a-providers-key")).status_code == 401
+        token = (data / "token").read_text().strip()
+        assert (await looker.sign_in(token)).status_code == 303
+        assert (await looker.get("/keys")).status_code == 200
+        foreign = {"sec-fetch-site": "cross-site"}
+        assert (await looker.get("", headers=foreign)).status_code == 403
+        assert (await looker.get("", headers={"x-forwarded-for": "1.2.3.4"})).status_code == 403
+        await looker.http.aclose()
+
+
+async def test_a_fault_of_ours_is_a_page_without_its_details(data, monkeypatch):
+    async with shown(data) as (_, sign_in):
+        looker = await sign_in(SENTINEL_KEY)
+
+        async def fail(*_):
+            raise RuntimeError("a detail")
+
+        monkeypatch.setattr("gateway.ui.operations.read_stats", fail)
+        page = await looker.get("/monitors")
+        assert page.status_code == 500
+        assert "Something went wrong inside the gateway" in page.text
+        assert "a detail" not in page.text
+
+
+async def test_a_page_that_cannot_be_made_says_why(data):
+    async with shown(data) as (_, sign_in):
+        looker = await sign_in(SENTINEL_KEY)
+        for path, status in (
+            ("/user?user=", 400),
+            ("/request?id=x", 404),
+            ("/jobs?which=odd", 400),
+            ("/feed?tenant=x", 403),
+        ):
+            page = await looker.get(path)
+            assert page.status_code == status
+            assert "That did not work" in page.text
+            assert page.headers["content-type"].startswith("text/html")
+
+
+async def test_a_feed_goes_on_behind_its_page_and_behind_its_last_event(data):
+    async with shown(data) as (live, sign_in):
+        await live.chat("I like tea", user="ada")
+        looker = await sign_in(SENTINEL_KEY)
+        page = await looker.get("/feed")
+        (path,) = re.findall(r'sse-connect="/ui(/feed/events\?seen=[\w-]+)"', page.text)
+        await live.chat("When does Grace come?", user="ada")  # before the feed is opened
+        async with looker.http.stream("GET", f"/ui{path}") as feed:
+            lines = feed.aiter_lines()
+            mark = (await _until(lines, "id: "))[4:].partition("data")[0]
+            assert "archival_memory_search" in await _until(lines, "data: <ul")
+        await live.chat("Thanks", user="bob")
+        again = {"last-event-id": mark}
+        async with looker.http.stream("GET", f"/ui{path}", headers=again) as feed:
+            first = await _until(feed.aiter_lines(), "data: <p")
+            assert "bob" in first

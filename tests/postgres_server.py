@@ -1,0 +1,158 @@
+"""A real Postgres on a port of its own, whose databases tests copy, and which they may stop."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from memory.stores.sql.database import Database
+
+PASSWORD = "sentinel-pg-4d20"
+SECONDS = 60  # for each of the server's own programs, on a busy machine
+_numbers = itertools.count(1)
+
+
+def binaries() -> Path | None:
+    """The folder of the newest Postgres programs; Debian keeps them out of PATH."""
+    if found := shutil.which("initdb"):
+        return Path(found).resolve().parent
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda f: int(f.parent.name))
+    return folders[-1] if folders else None
+
+
+def _as_nobody() -> dict[str, Any]:
+    """Postgres refuses to run as root."""
+    return {"user": "nobody", "group": "nogroup"} if os.getuid() == 0 else {}
+
+
+class PostgresServer:
+    """postgres as a child of the tests. safe: it flushes what it commits."""
+
+    def __init__(self, folder: Path, *, safe: bool = False) -> None:
+        self.folder, self._bin, self._safe = folder / "pg", binaries(), safe
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = s.getsockname()[1]
+        self.child: subprocess.Popen[bytes] | None = None
+        self._template = ""
+
+    def url(self, database: str = "postgres", user: str = "mnemogate") -> str:
+        return f"postgresql+asyncpg://{user}:{PASSWORD}@127.0.0.1:{self.port}/{database}"
+
+    def create(self) -> None:
+        """Make the folder of its data."""
+        self.folder.mkdir()
+        word = self.folder.parent / "pg-password"
+        word.write_text(PASSWORD)
+        if os.getuid() == 0:
+            for each in (self.folder, word):
+                shutil.chown(each, "nobody", "nogroup")
+            for each in self.folder.parents:  # it must reach its folder
+                if each.stat().st_uid == 0 and each.stat().st_mode & 0o001 == 0:
+                    each.chmod(each.stat().st_mode | 0o011)
+        self._run(
+            "initdb", "-D", str(self.folder), "-U", "mnemogate", "-A", "scram-sha-256",
+            f"--pwfile={word}", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync",
+        )  # fmt: skip
+
+    def start(self) -> None:
+        """Start it, and wait until it takes connections."""
+        quick = () if self._safe else ("-c", "fsync=off", "-c", "full_page_writes=off")
+        self.child = subprocess.Popen(
+            [
+                str(self._bin / "postgres"), "-D", str(self.folder), "-p", str(self.port),
+                "-h", "127.0.0.1", "-k", "", "-c", "max_connections=300",
+                "-c", "shared_buffers=64MB", "-c", "max_locks_per_transaction=128", *quick,
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            **_as_nobody(),
+        )  # fmt: skip
+        until = time.monotonic() + SECONDS
+        while True:
+            try:
+                self.run("SELECT 1")
+                return
+            except (OSError, asyncpg.PostgresError):  # it starts, or recovers
+                if time.monotonic() > until or self.child.poll() is not None:
+                    raise
+                time.sleep(0.02)
+
+    def stop(self, how: signal.Signals = signal.SIGQUIT) -> None:
+        """SIGQUIT stops it at once, as a crash does; SIGINT in order."""
+        if self.child and self.child.poll() is None:
+            self.child.send_signal(how)
+            self.child.wait(SECONDS)
+
+    def freeze(self) -> None:
+        """From now on it takes connections and says nothing."""
+        for pid in self._pids():
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        for pid in self._pids():
+            os.kill(pid, signal.SIGCONT)
+
+    def database(self, secret: bytes) -> str:
+        """The URL of a new, empty database with the tables of this version."""
+        name = f"t{os.getpid()}_{next(_numbers)}"
+        if not self._template:
+            self._template = f"template_{os.getpid()}"
+            self.run(f"CREATE DATABASE {self._template}")
+            asyncio.run(_make_tables(self.url(self._template), secret))
+        self.run(f"CREATE DATABASE {name} TEMPLATE {self._template} STRATEGY FILE_COPY")
+        return self.url(name)
+
+    def empty(self) -> str:
+        """The URL of a new database without tables."""
+        name = f"e{os.getpid()}_{next(_numbers)}"
+        self.run(f"CREATE DATABASE {name}")
+        return self.url(name)
+
+    def drop(self, url: str) -> None:
+        self.run(f"DROP DATABASE IF EXISTS {url.rsplit('/', 1)[1]} WITH (FORCE)")
+
+    def run(self, *statements: str, database: str = "postgres") -> list[Any]:
+        """Run statements; return the rows of the last one. Needs a thread without a loop."""
+        return asyncio.run(_run(self.url(database), statements))
+
+    def _pids(self) -> list[int]:
+        found = Path(f"/proc/{self.child.pid}/task/{self.child.pid}/children").read_text()
+        return [self.child.pid, *map(int, found.split())]
+
+    def _run(self, program: str, *arguments: str) -> None:
+        found = subprocess.run(
+            [str(self._bin / program), *arguments],
+            capture_output=True,
+            timeout=SECONDS,
+            check=False,
+            **_as_nobody(),
+        )
+        if found.returncode:
+            raise RuntimeError(f"{program}: {found.stderr.decode()[-500:]}")
+
+
+async def _run(url: str, statements: tuple[str, ...]) -> list[Any]:
+    conn = await asyncpg.connect(url.replace("+asyncpg", ""))
+    try:
+        for statement in statements:
+            found = await conn.fetch(statement)
+    finally:
+        await conn.close()
+    return found
+
+
+async def _make_tables(url: str, secret: bytes) -> None:
+    db = Database(url, secret=secret)
+    await db.open()
+    await db.close()

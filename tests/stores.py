@@ -1,0 +1,84 @@
+"""The store that tests run on: SQLite, or with MNEMOGATE_TEST_STORE=postgres a real Postgres.
+
+A path stands for a database: its file, or a database of that server made when it is first named.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory.stores.sql.database import Database
+from tests.postgres_server import PostgresServer, binaries
+
+POSTGRES = os.environ.get("MNEMOGATE_TEST_STORE") == "postgres"
+SECRET = b"\x51" * 32  # of every database that tests make
+_folders: list[tempfile.TemporaryDirectory[str]] = []
+_thread = ThreadPoolExecutor(1)  # the server's commands have a loop of their own
+_made: dict[Path, str] = {}
+
+
+@cache
+def server() -> PostgresServer:
+    """The server of this process, started when it is first needed."""
+    _folders.append(folder := tempfile.TemporaryDirectory(prefix="mnemogate-pg-"))
+    found = PostgresServer(Path(folder.name))
+    found.create()
+    found.start()
+    return found
+
+
+def stop() -> None:
+    """Stop the server, if one was started."""
+    if server.cache_info().currsize:
+        server().stop()
+        _folders.pop().cleanup()
+
+
+def url_of(path: Path) -> str:
+    """The URL of the database that a path stands for."""
+    if not POSTGRES:
+        return f"sqlite+aiosqlite:///{path}"
+    if path not in _made:
+        _made[path] = _thread.submit(lambda: server().database(SECRET)).result()
+    return _made[path]
+
+
+def server_url(name: str = "postgres") -> str:
+    """The URL of a new database on the server, whatever store the tests run on."""
+    if binaries() is None:
+        pytest.skip("postgres is not installed")
+    path = Path(f"{name} {len(_made)}")
+    _made[path] = _thread.submit(lambda: server().database(SECRET)).result()
+    return _made[path]
+
+
+def on_server(url: str, *statements: str) -> list[Any]:
+    """Run statements in a database of the server; return the rows of the last one."""
+    name = url.rsplit("/", 1)[1]
+    return _thread.submit(lambda: server().run(*statements, database=name)).result()
+
+
+def drop_all() -> None:
+    """Remove the databases of the test that ended."""
+    while _made:
+        _, url = _made.popitem()
+        _thread.submit(server().drop, url).result()
+
+
+def database(path: Path) -> Database:
+    """The database that a path stands for, not open yet."""
+    return Database(url_of(path), secret=SECRET)
+
+
+def settings(data: Path) -> dict[str, Any]:
+    """The settings of a gateway whose data folder this is."""
+    if not POSTGRES:
+        return {}
+    return {"storage.database": url_of(data / "mnemogate.db"), "storage.secret": SECRET.hex()}
