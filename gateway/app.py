@@ -42,7 +42,6 @@ from gateway.storage.responses import ResponseTable
 from gateway.storage.usage import UsageTables
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.traces import TurnTraces, is_available, open_traces
-from gateway.ui.router import dashboard, template_config
 from gateway.upstream.base import Upstream, Wire
 from gateway.upstream.factory import ConnectionOptions, connection_options
 from gateway.upstream.window_probe import WindowProbe, build_probes
@@ -72,6 +71,7 @@ if TYPE_CHECKING:
     import httpx
 from gateway.models.facts import facts_file
 from gateway.server.exception_handlers import EXCEPTION_HANDLERS
+from gateway.server.lazy_dashboard import LazyDashboard
 from gateway.server.lifespan import on_shutdown, on_startup
 from gateway.server.openapi import SchemaRenderer
 from gateway.server.routes import HANDLERS
@@ -106,8 +106,7 @@ def create_app(
 
     gateway = build_state(settings, connect_upstreams(settings))
     app = Litestar(
-        [*HANDLERS, management(), dashboard(gateway.secret)],
-        template_config=template_config(),
+        [*HANDLERS, management()],
         openapi_config=OpenAPIConfig("Mnemogate", "1", path="/schema", render_plugins=[SCHEMA]),
         exception_handlers=EXCEPTION_HANDLERS,
         logging_config=None,
@@ -118,6 +117,7 @@ def create_app(
     app.state.gateway = gateway
     return GatewayMiddleware(
         app,
+        LazyDashboard(app.state, EXCEPTION_HANDLERS),
         lambda running, settings: reload_state(running, settings, connect_upstreams(settings)),
         RouterCaches(app.asgi_router.handle_routing.cache_clear),
     )

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    pass
-
 import tomllib
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 
 class ModelFacts:
@@ -21,7 +18,7 @@ class ModelFacts:
     @classmethod
     def load(cls, path: Path) -> ModelFacts:
         """Read `models.toml`; without the file nothing is known."""
-        return cls(tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {})
+        return cls(_read(path, path.stat().st_mtime_ns) if path.exists() else {})
 
     def of(self, model: str) -> dict[str, Any]:
         """Return what is known of an upstream model, by its exact name or the longest prefix.
@@ -31,6 +28,12 @@ class ModelFacts:
         bare = model.rsplit("/", 1)[-1].lower()
         prefixes = [p for p in self._facts if bare.startswith(p)]
         return self._facts.get(model) or (self._facts[max(prefixes, key=len)] if prefixes else {})
+
+
+@lru_cache(1)
+def _read(path: Path, changed: int) -> dict[str, dict[str, Any]]:
+    """Read a file. changed: when it was last written, so that a changed one is read anew."""
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def facts_file() -> Path:

@@ -16,6 +16,7 @@ from gateway.config.settings import Settings
 from gateway.errors import BadRequest, Forbidden, Unavailable, UpgradeRequired
 from gateway.http.access_log import current_line, open_line, write_line
 from gateway.http.asgi import Receive, Send, respond, respond_error
+from gateway.server.lazy_dashboard import LazyDashboard
 from gateway.server.router_caches import RouterCaches
 from gateway.state import REQUEST_ID, GatewayState
 from gateway.wire.headers import merge_headers
@@ -138,17 +139,19 @@ class GatewayApp(Protocol):
 class GatewayMiddleware:
     """Wraps the application; see the module.
 
-    rewire: builds the state for new settings from the running state. traces: what the framework
-    caches of requests.
+    dashboard: what answers under `/ui`. rewire: builds the state for new settings from the running
+    state. traces: what the framework caches of requests.
     """
 
     def __init__(
         self,
         app: GatewayApp,
+        dashboard: LazyDashboard,
         rewire: Callable[[GatewayState, Settings], GatewayState],
         traces: RouterCaches,
     ) -> None:
-        self._app, self._rewire, self.traces = app, rewire, traces
+        self._app, self._dashboard = app, dashboard
+        self._rewire, self.traces = rewire, traces
 
     @property
     def gateway(self) -> GatewayState:
@@ -213,7 +216,8 @@ class GatewayMiddleware:
             noting = _noting_status(send)
             if not ANSWERED.match(scope["path"]):
                 noting = _with_name(noting, name.encode())
-            await self._app(scope, receive, noting)
+            shown = self._dashboard if route_of(scope["path"]) == "ui" else self._app
+            await shown(scope, receive, noting)
         finally:
             process.busy -= 1
 

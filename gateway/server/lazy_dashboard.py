@@ -1,0 +1,50 @@
+"""The dashboard, `/ui`: an application of its own, built when it is first asked for.
+
+Its routes and templates are a third of what the gateway would build at its start, and most
+processes never show it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from litestar import Litestar
+from litestar.datastructures import State
+
+from gateway.http.asgi import Receive, Send
+
+
+class LazyDashboard:
+    """The ASGI application of the dashboard.
+
+    state: of the gateway's own application, whose `gateway` is the current state.
+    exception_handlers: for what the dashboard's own do not know.
+    """
+
+    def __init__(self, state: State, exception_handlers: Mapping[Any, Any]) -> None:
+        self._state, self._exception_handlers = state, exception_handlers
+        self._building = asyncio.Lock()
+        self._app: Litestar | None = None
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        async with self._building:
+            if self._app is None:
+                self._app = await asyncio.to_thread(self._build)
+        await self._app(scope, receive, send)
+
+    def _build(self) -> Litestar:
+        from gateway.ui.router import dashboard, template_config
+
+        app = Litestar(
+            [dashboard(self._state.gateway.secret)],
+            template_config=template_config(),
+            openapi_config=None,
+            exception_handlers=dict(self._exception_handlers),
+            logging_config=None,
+            request_max_body_size=None,
+        )
+        app.state = self._state
+        return app
