@@ -146,6 +146,8 @@ def _database(settings: Settings) -> Finding:
     try:
         connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=2)
         try:
+            if connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None:
+                return Finding("database", "ok", f"{path}, empty: its tables are about to be made")
             row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
         finally:
             connection.close()

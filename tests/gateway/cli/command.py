@@ -15,6 +15,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.gateway.cli.forked import run_forked
+
 ROOT = Path(__file__).parents[3]
 KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "PYTHONPATH", "VIRTUAL_ENV", "COVERAGE_PROCESS_START")
 
@@ -34,15 +36,7 @@ def mnemogate(
     data: Path, *arguments: str, stdin: str | None = None, timeout: float = 60, **env: str
 ) -> subprocess.CompletedProcess[str]:
     """Runs the command to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "gateway", *arguments],
-        cwd=ROOT,
-        env=environment(data, **env),
-        input=stdin if stdin is not None else "",
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
+    return run_forked(arguments, ROOT, environment(data, **env), stdin or "", timeout)
 
 
 @contextlib.contextmanager
