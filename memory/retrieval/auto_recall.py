@@ -7,7 +7,7 @@ since. For small talk nothing is searched.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Any
@@ -30,6 +30,7 @@ MAX_SHOWN_CHARACTERS, MAX_INSPECTED_CHARACTERS = (
     1000,
     8000,
 )  # of an item, and of the text that it is taken from
+FIRST_WORD_CHARACTERS = 64  # of a text, among which its first word is looked for
 MAX_RECALLED = 100  # items that a conversation remembers to have shown
 # The gate, measured on LoCoMo (`make bench BENCH=junk`): the least share of the query's weight that
 # the best hit covers, and the least score of a hit relative to the best. Similarity counts instead
@@ -62,7 +63,7 @@ class AlreadyThere:
     of core memory. outdated: facts that were corrected or forgotten.
     """
 
-    beginnings: Collection[str] = ()
+    beginnings: Container[str] = ()
     keys: Collection[int] = ()
     core: str = ""
     outdated: Sequence[str] = ()
@@ -86,7 +87,7 @@ def recall_query(message: str, within: int | None = None) -> SearchQuery | None:
     told = own_words(message)
     words = " ".join(s for s in sentences(told) if not is_small_talk(s))[:MAX_QUERY_CHARACTERS]
     return (
-        SearchQuery(words, ROLES, limit=ITEMS * 2, within=within, widens=False) if words else None
+        SearchQuery(words, ROLES, limit=ITEMS * 2, within=within, thorough=False) if words else None
     )
 
 
@@ -108,9 +109,27 @@ def pass_gate(hits: Sequence[Hit]) -> list[Hit]:
     ]
 
 
-def beginnings(messages: Sequence[Json]) -> set[str]:
-    """Return the beginnings of these messages."""
-    return {_shown_beginning(text_of(m)) for m in messages}
+class Beginnings:
+    """The beginnings of messages: `in` tells whether one of them begins as a text is shown.
+
+    A message is looked at closely only where its first word is the text's.
+    """
+
+    def __init__(self, messages: Sequence[Json]) -> None:
+        self._texts: dict[str, list[str]] = {}
+        for message in messages:
+            text = text_of(message)
+            self._texts.setdefault(_first_word(text), []).append(text)
+
+    def __contains__(self, shown: object) -> bool:
+        texts = self._texts.get(_first_word(str(shown)), ())
+        return any(_shown_beginning(text) == shown for text in texts)
+
+
+def _first_word(text: str) -> str:
+    """Return the first word of a text, as far as it is short and stands near the beginning."""
+    words = text[:FIRST_WORD_CHARACTERS].split(None, 1)
+    return words[0][: FIRST_WORD_CHARACTERS // 4] if words else ""
 
 
 def _shown_beginning(text: str) -> str:

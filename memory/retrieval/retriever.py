@@ -142,14 +142,18 @@ class Retriever:
 
         sent: the conversation whose messages are all in the request, so that they need no index.
         """
+        if sent is not None and not await self._db.read(
+            lambda conn: message_rows.is_more_than(conn, scope_id, sent), small=True
+        ):
+            return RecallHits()
         filters = passage_rows.PassageFilter(wanted)
         await self.indexing.ensure_indexed(scope_id, sent)
-        close = await self._near(
-            PASSAGES, scope_id, wanted.text, passage_rows.filter_keys(scope_id, filters)
-        )
-        near = await self._near(
-            MESSAGES, scope_id, wanted.text, message_rows.filter_keys(scope_id, wanted)
-        )
+        close, near = SimilarityScores(), SimilarityScores()
+        if self.meaning is not None:
+            keys = passage_rows.filter_keys(scope_id, filters)
+            close = await self._near(PASSAGES, scope_id, wanted.text, keys)
+            keys = message_rows.filter_keys(scope_id, wanted)
+            near = await self._near(MESSAGES, scope_id, wanted.text, keys)
 
         def read(conn: Connection) -> RecallHits:
             passages = passage_rows.search(conn, scope_id, filters, close)

@@ -27,6 +27,7 @@ NAMED = re.compile(r"\s*\**([^\W\d_][\w.'-]{0,30}(?: [^\W\d_][\w.'-]{0,30})?)\**
 POSSESSED = re.compile(r"([^\W_]+)(?:['’]s\b)?")
 DIGITS = "0123456789bcdfghjklmnpqrstvwz"  # of a scope's prefix: no vowel, and no x, which ends it
 TERMS = 32  # most terms of a query
+QUICK_TERMS = 16  # of one that each turn asks
 QUERY = 4000  # most characters of a query
 
 
@@ -75,16 +76,21 @@ def excerpt(text: str, characters: int, gap: str = " ") -> str:
     return f"{text[: characters - tail]}{gap}{text[len(text) - tail :]}"
 
 
-def terms(query: str) -> list[str]:
+def terms(query: str, *, thorough: bool = True) -> list[str]:
     """Return the terms of a query, each once, in order; identifiers whole and in parts.
 
-    Stop words are left out unless there are no others.
+    Stop words are left out unless there are no others. Not thorough: the longest terms, since long
+    words are rare ones (Zipf, The Psycho-Biology of Language, 1935).
     """
     spaced = split_cjk(query)
     names = identifier_words(spaced, compounds=False)
     words = [w.lower() for w in chain(WORD.findall(spaced), names)]
     kept = [w for w in words if w not in STOP] or words
-    return list(dict.fromkeys(kept))[:TERMS]
+    found = list(dict.fromkeys(kept))[:TERMS]
+    if thorough or len(found) <= QUICK_TERMS:
+        return found
+    longest = sorted(found, key=lambda w: len(w.encode()), reverse=True)[:QUICK_TERMS]
+    return [w for w in found if w in longest]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +106,15 @@ class TermLookup:
     words: tuple[str, ...] = ()
 
 
-def term_lookups(scope_id: int, query: str) -> Iterator[TermLookup]:
+def term_lookups(scope_id: int, query: str, *, thorough: bool = True) -> Iterator[TermLookup]:
     """Yield the lookups of a query; none if it has no words.
 
-    The column `voice` is the speaker's, for I and you.
+    The column `voice` is the speaker's, for I and you. Not thorough: of the rarest terms alone, and
+    speakers only by words that are written as names are.
     """
     mark = scope_mark(scope_id)
-    found = terms(query)
+    found = terms(query, thorough=thorough)
+    names = None if thorough else {w.lower() for w in WORD.findall(query) if not w.islower()}
     kept: set[str] = set()
     for i, term in enumerate(found):
         forms = FORMS.get(term, (term,))
@@ -120,7 +128,8 @@ def term_lookups(scope_id: int, query: str) -> Iterator[TermLookup]:
             else ("body", "speaker", "prev")
         )
         for column in columns:
-            yield TermLookup(i, column, f"{column} : ({words})", tuple(forms))
+            if column != "speaker" or names is None or term in names:
+                yield TermLookup(i, column, f"{column} : ({words})", tuple(forms))
     if voice := _voice(query):
         yield TermLookup(len(found), "voice", f'speaker : "{mark}{voice}"', (voice,))
 

@@ -19,8 +19,8 @@ from memory.core.blocks import Block
 from memory.errors import StoreUnavailable
 from memory.retrieval.auto_recall import (
     AlreadyThere,
+    Beginnings,
     Recall,
-    beginnings,
     recall_query,
     relevant,
     render_recall,
@@ -323,7 +323,7 @@ class Composer:
         # This decodes and inspects the messages of the request.
         held = self._held_messages(planned)
         light = turn.ask.size <= LIGHT
-        present = beginnings(held) if light else await asyncio.to_thread(beginnings, held)
+        present = Beginnings(held) if light else await asyncio.to_thread(Beginnings, held)
         there = AlreadyThere(
             present, set(node.recalled) if node else (), planned.epoch.core, hits.outdated
         )

@@ -194,24 +194,35 @@ async def gate() -> dict[str, float]:
     """What the gate of recall keeps of LoCoMo's evidence, and how much small talk it lets pass."""
     if (data := locomo.present()) is None:
         return {}
-    found: list[tuple[int, int]] = []
+    found: list[tuple[int, int, int]] = []
     passed: set[str] = set()
     async with Store() as store:
         for dialogue in locomo.load(data):
             user = await store.user(dialogue.id, dialogue.found)
             for question, category, evidence in dialogue.questions:
                 if category != ADVERSARIAL:
-                    best = set((await user.search(question, 5))[:5]) & set(evidence)
-                    shown = await _recalled(user, question)
-                    found.append((len(best), sum(e in shown for e in best)))
+                    best = set(await _ungated(user, question)) & set(evidence)
+                    searched = set((await user.search(question, 5))[:5]) & set(evidence)
+                    shown = set(await _recalled(user, question))
+                    found.append((len(best), len(best & shown), len(searched)))
             for line in (x for lines in LINES.values() for x in lines):
                 if await _recalled(user, line):
                     passed.add(line)
     return {
-        "of what ungated recall@5 finds, the gate keeps": sum(k for _, k in found)
-        / sum(b for b, _ in found),
+        "of what recall@5 finds without its gate, the gate keeps": sum(k for _, k, _ in found)
+        / sum(b for b, _, _ in found),
+        "recall@5 with its gate, to what the search tool finds": sum(k for _, k, _ in found)
+        / sum(s for _, _, s in found),
         "small talk of 100 lines that recalls something": len(passed),
     }
+
+
+async def _ungated(user: Stored, text: str) -> list[str]:
+    """The ids of the five messages that recall finds before its gate."""
+    if (query := recall_query(text)) is None:
+        return []
+    hits = await user.memory.retrieval.recall(user.scope_id, query, None)
+    return [i for h in hits.messages[:5] for i in user.ids_of(h)]
 
 
 async def _recalled(user: Stored, text: str) -> list[str]:

@@ -4,6 +4,7 @@ never recorded.
 
 from __future__ import annotations
 
+from memory.stores.sql import messages
 from tests.conftest import running
 from tests.e2e.test_turns import WEATHER
 from tests.models import Model, call, calls
@@ -79,3 +80,21 @@ async def test_no_recall_unless_asked_for(data):
         await live.chat("We got a dog", user="ada")
         await live.chat("What is the dog called?", user="ada")
         assert up.bodies[-1]["messages"][-1] == user("What is the dog called?")
+
+
+async def test_nothing_is_searched_while_the_request_holds_all_that_was_ever_said(
+    data, monkeypatch
+):
+    searched = []
+    find = messages.search
+    monkeypatch.setattr(messages, "search", lambda *a: searched.append(a) or find(*a))
+    async with Model(*["so be it"] * 5) as up, running(up.url, data, AUTO) as live:
+        history = [user("My dog is called Rex")]
+        for words in ("My cat is called Tom", "What is my dog called?"):
+            answer = (await live.chat(history, user="ada")).json()["choices"][0]["message"]
+            history += [answer, user(words)]
+        await live.chat(history, user="ada")
+        assert searched == []
+        await live.chat("What is my dog called?", user="ada")
+        assert len(searched) == 1
+        assert "called Rex" in up.bodies[-1]["messages"][-1]["content"]

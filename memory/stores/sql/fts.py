@@ -49,6 +49,7 @@ DAY = 86400  # seconds
 TEXT = 400  # characters of a candidate that are inspected
 SHARED, RAREST = 32, 6  # words of a text used to find its duplicates
 ROLES = ("user", "assistant")  # speakers without names
+QUICK_POOL = 50  # candidates of a search that each turn makes
 RECENT_ROWS, MAX_ALIKE_ROWS = 1000, 24  # passages among which, and that are looked at
 Beside = Callable[[Connection, Sequence[int]], dict[int, tuple[int | None, int | None]]]
 
@@ -184,12 +185,18 @@ class IndexScope:
 class IndexQuery:
     """What is looked for.
 
-    wanted: rows at least, if there are so many. widens: words of the best hits are looked for too.
+    wanted: rows at least, if there are so many. thorough: all terms count, of many candidates, and
+    words of the best hits are looked for too; else it is quick enough for every turn.
     """
 
     text: str
     wanted: int
-    widens: bool = True
+    thorough: bool = True
+
+    @property
+    def candidates(self) -> int:
+        """How many rows are looked at closely."""
+        return max(POOL if self.thorough else QUICK_POOL, self.wanted)
 
 
 def find_rows(
@@ -199,11 +206,13 @@ def find_rows(
 
     None without words to search. near: rows by similarity. Raises StoreUnavailable.
     """
-    asked = list(term_lookups(corner.scope_id, query.text))
+    asked = list(term_lookups(corner.scope_id, query.text, thorough=query.thorough))
     if not asked:
         return None
     matches = _matches(conn, corner, asked)
-    if not query.widens:
+    if not matches.size:
+        return {}
+    if not query.thorough:
         return _rank(conn, corner, query, matches, near)[0]
     # By words alone: what is similar is not to choose the words that are looked for.
     found, have = _rank(conn, corner, query, matches, SimilarityScores())
@@ -222,7 +231,7 @@ def _rank(
     near: SimilarityScores,
 ) -> tuple[dict[int, Ranked], dict[int, SearchHits]]:
     """Return row keys with scores, best first, and the candidates."""
-    pool = _pool(conn, corner, matches.best(), max(POOL, query.wanted))
+    pool = _pool(conn, corner, matches.best(), query.candidates)
     have = {f.key: f for f in pool}
     others = _rows(conn, corner, [k for k in near.nearest() if k not in have])
     ranking = Ranking(query.text, matches, pool, near, [*others.values()])
@@ -254,8 +263,7 @@ def speakers(conn: Connection, kind: str, scope_id: int, query: str) -> list[str
 
 
 def _matches(conn: Connection, corner: IndexScope, asked: Sequence[TermLookup]) -> Matches:
-    """Read the postings of each lookup, and weigh them."""
-    keys = _postings(conn, corner, asked, MAX_OCCURRENCES)
+    """Read the postings of each lookup, and weigh them; none where the scope has no rows."""
     rows = "messages" if corner.table == "messages_fts" else "passages"
     if (raw := driver(conn)) is None:
         size = _postgres().size(conn, rows, corner.scope_id, COUNTED)
@@ -264,6 +272,9 @@ def _matches(conn: Connection, corner: IndexScope, asked: Sequence[TermLookup]) 
             f"SELECT count(*) FROM (SELECT 1 FROM {rows} WHERE scope_id = ? LIMIT {COUNTED})",
             (corner.scope_id,),
         ).fetchone()
+    if not size:
+        return Matches()
+    keys = _postings(conn, corner, asked, MAX_OCCURRENCES)
     return weigh_postings(
         ((x.term, x.column, k) for x, k in zip(asked, keys, strict=True)), int(size)
     )

@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, func, literal, select, text
+from sqlalchemy import Connection, bindparam, delete, exists, func, literal, select, text
 
 from memory.conversation.messages import Json, is_system, text_of
 from memory.ids import new_id, new_key
@@ -303,8 +303,7 @@ class SearchQuery:
     """A search.
 
     roles: empty for any. within: only nodes on the line that ends here (unnamed users). skip: this
-    node's messages are left out. widens: words of the best hits are looked for too. Times are Unix
-    times.
+    node's messages are left out. thorough: see `fts.IndexQuery`. Times are Unix times.
     """
 
     text: str = ""
@@ -315,10 +314,20 @@ class SearchQuery:
     offset: int = 0
     within: int | None = None
     skip: int | None = None
-    widens: bool = True
+    thorough: bool = True
 
 
 BOUNDS = ("since", "until", "within", "skip")  # of a search, each None for none
+_here: Any = bindparam("scope")
+MORE_THAN_ONE = select(
+    exists(select(t.passages.c.id).where(t.passages.c.scope_id == _here))
+    | exists(
+        select(t.conversations.c.id).where(
+            t.conversations.c.scope_id == _here,
+            t.conversations.c.id != bindparam("conversation"),
+        )
+    )
+)
 HITS = select(
     m.id,
     m.public_id,
@@ -370,6 +379,12 @@ def search(
         q,
         near or SimilarityScores(),
     )
+
+
+def is_more_than(conn: Connection, scope_id: int, conversation: int) -> bool:
+    """Tell whether a scope has passages, or conversations besides this one."""
+    asked = {"scope": scope_id, "conversation": conversation}
+    return bool(execute(conn, MORE_THAN_ONE, asked).scalar())
 
 
 @lru_cache(64)
@@ -428,7 +443,7 @@ def search_index(
             {**row._mapping, "score": 0.0, "coverage": 0.0, "why": {"newest": True}}
             for row in rows.newest()
         ]
-    wish = fts.IndexQuery(q.text, q.offset + q.limit, q.widens)
+    wish = fts.IndexQuery(q.text, q.offset + q.limit, q.thorough)
     order = fts.find_rows(conn, corner, wish, near)
     if not order:
         return []

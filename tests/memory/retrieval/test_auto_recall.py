@@ -6,10 +6,9 @@ import pytest
 
 from memory.context.tokens import TokenCounter
 from memory.retrieval.auto_recall import (
-    MAX_SHOWN_CHARACTERS,
     MIN_COVERAGE,
     AlreadyThere,
-    beginnings,
+    Beginnings,
     pass_gate,
     recall_query,
     render_recall,
@@ -28,13 +27,12 @@ def shown(hits, room=600, **there):
 
 def test_what_the_request_holds_is_known_again_by_its_beginning():
     long = "tea  is\n good " * 1_000_000
-    present = beginnings(
+    present = Beginnings(
         [
             {"role": "user", "content": long},
             {"role": "user", "content": [{"type": "text", "text": "green tea"}]},
         ]
     )
-    assert max(map(len, present)) == MAX_SHOWN_CHARACTERS
     there = {"beginnings": present}
     assert shown([hit(" ".join(long.split())), hit("green   tea")], **there).text == ""
     found = shown([hit("black tea"), hit("black tea", 2), hit("green tea")], **there).text

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.search.query import (
+    QUICK_TERMS,
     excerpt,
     index_text,
     iso,
@@ -198,3 +199,17 @@ def test_what_is_no_date_is_refused(text):
 
 def test_a_day_is_indexed_as_people_ask_for_it():
     assert spoken_day(parse_time("2023-05-08")) == "2023-05-08 Monday 8 May 2023"
+
+
+def test_a_quick_query_asks_for_its_longest_words_and_for_names_that_are_written_as_such():
+    short = [f"w{i:02}" for i in range(QUICK_TERMS)]
+    query = " ".join(["Grandmother", *short, "spoke", "about", "lighthouses"])
+    assert len(terms(query)) == QUICK_TERMS + 3
+    quick = terms(query, thorough=False)
+    assert len(quick) == QUICK_TERMS
+    assert quick[0] == "grandmother"
+    assert quick[-2:] == ["spoke", "lighthouses"]
+    assert terms("tea with Ada", thorough=False) == terms("tea with Ada")
+    speakers = [x.words for x in term_lookups(2, "tea with Ada", thorough=False)]
+    assert [x.column for x in term_lookups(2, "tea", thorough=False)] == ["body", "prev"]
+    assert speakers.count(("ada",)) == 3
