@@ -185,7 +185,9 @@ class Worker:
             raise
         except Exception as e:
             # Whatever a handler raises, the job is retried and the worker continues.
-            log.warning("background job %s (attempt %d) failed", kind, claimed.attempts, exc_info=e)
+            defect = None if isinstance(e, MemoryFault) else e
+            told = (kind, claimed.attempts, e)
+            log.warning("background job %s (attempt %d) failed: %s", *told, exc_info=defect)
             name, most = (
                 type(e).__name__,
                 jobs.ANSWERS if isinstance(e, Unusable) else jobs.ATTEMPTS,

@@ -56,6 +56,7 @@ BARS: list[Bar] = [
     ("CPU a request, memory off, x floor", 1.3, 0.8, ratio("small", "off")),
     ("the same in conversations, memory off", 1.3, 0.8, ratio("chat", "off")),
     ("CPU a request, memory on, warm", 1.6, 1.0, ratio("chat", "on")),
+    ("the same, of a model that never calls its memory", 12, 6, ratio("chat", "auto")),
     ("the same, 200 KB", 1.6, 1.0, ratio("big", "on")),
     ("the same, a history of 200 messages", 2.0, 1.2, ratio("history", "on")),
     ("CPU a streamed event, memory on", 1.2, 0.8, ratio("stream", "on", "cpu_us_event")),
@@ -148,9 +149,11 @@ def load(names: Sequence[str], rounds: int, told: Callable[[str], None]) -> Resu
             running.append(gateway("off", mock, Path(data, "off"), {"x-memory": "off"}))
             # An overloaded machine must not pass off a turn that went without its memory as a cheap
             # one.
-            running.append(
-                on := gateway("on", mock, Path(data, "on"), memory__read_deadline_ms="10000")
-            )
+            patient = {"memory__read_deadline_ms": "10000"}
+            # A model that uses its memory by itself, and one that does not.
+            asks = {**patient, "memory__recall": "tools", "memory__extract": "off"}
+            running.append(on := gateway("on", mock, Path(data, "on"), **asks))
+            running.append(gateway("auto", mock, Path(data, "auto"), **patient))
             for subject in running[1:]:
                 for _ in range(2):
                     told(f"start of {subject.name}")
