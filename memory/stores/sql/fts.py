@@ -305,8 +305,9 @@ def _pool(
 ) -> list[SearchHits]:
     """Return the first `wanted` keys that pass the filters, in order."""
     out: list[SearchHits] = []
-    for i in range(0, len(keys), CHUNK):
-        part = keys[i : i + CHUNK]
+    step = min(CHUNK, wanted)
+    for i in range(0, len(keys), step):
+        part = keys[i : i + step]
         rows = _rows(conn, corner, part)
         out += [rows[k] for k in part if k in rows]
         if len(out) >= wanted:
