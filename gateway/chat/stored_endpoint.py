@@ -26,10 +26,12 @@ from gateway.upstream.base import ANSWER_BYTES, UpstreamRequest
 from gateway.wire.chat import Json, decode, encode
 from gateway.wire.headers import Pairs, client_headers, merge_headers, upstream_headers
 from gateway.wires.envelope import event_of
-from gateway.wires.responses.reply import Echo, lift
+from gateway.wires.responses.reply import CLOSINGS, Echo, lift
 from memory.core.tool_definitions import OURS
 
 MOST_ITEMS = 100  # of a page
+UNFINISHED = ("queued", "in_progress")
+POLL_SECONDS = 0.5  # between two looks at a response that runs in the background
 NO_MEMORY = [(b"x-memory-status", b"off"), (b"x-memory-reason", b"path")]
 
 
@@ -48,12 +50,26 @@ class StoredVerb:
 
     async def get(self) -> tuple[bytes, Pairs]:
         """Return the response, as JSON or as the events that its client was shown."""
-        row = await self._row()
-        shown = row.shown or await self._ask(row, "GET", row.rounds[-1], "")
+        row, streams = await self._row(), parse_qs(self._query).get("stream") == ["true"]
+        after = self._starting_after() if streams else 0
+        shown = row.shown or await self._ask_for(row, finished=streams)
         shown = self._restored(row, shown)
-        if parse_qs(self._query).get("stream") == ["true"]:
-            return b"".join(_events(shown, self._starting_after())), [*SSE, *NO_MEMORY]
+        if streams:
+            return b"".join(_events(shown, after)), [*SSE, *NO_MEMORY]
         return encode(shown), _json_headers()
+
+    async def _ask_for(self, row: StoredResponse, *, finished: bool) -> Json:
+        """Return a response as its provider has it.
+
+        finished: wait until it is, as long as an answer may take.
+        """
+        until = asyncio.get_running_loop().time() + self._target(row).settings.timeouts.total
+        while True:
+            found = await self._ask(row, "GET", row.rounds[-1], "")
+            late = asyncio.get_running_loop().time() > until
+            if not finished or late or found.get("status") not in UNFINISHED:
+                return found
+            await asyncio.sleep(POLL_SECONDS)
 
     async def cancel(self) -> tuple[bytes, Pairs]:
         """Cancel a response that runs in the background."""
@@ -165,7 +181,8 @@ def _json_headers() -> Pairs:
 
 
 def _events(response: Json, after: int) -> Iterator[bytes]:
-    """Yield a response's events behind one number."""
+    """Yield a response's events behind one number; no ending where it has none yet."""
+    runs = response.get("status") in UNFINISHED
     for number, event in enumerate(lift(response)):
-        if number > after:
+        if number > after and not (runs and event["type"] in CLOSINGS):
             yield event_of({**event, "sequence_number": number})

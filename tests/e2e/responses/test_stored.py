@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.conftest import running
-from tests.e2e.responses.asking import APPEND, FACT, WEATHER, ask, kinds, texts
+from tests.e2e.responses.asking import APPEND, FACT, WEATHER, ask, check_stream, kinds, texts
 from tests.e2e.test_faults import breaking
 from tests.wire_models import ResponsesModel, sse, think, use
 
@@ -117,6 +119,22 @@ async def test_a_response_in_the_background_is_the_clients_own_when_it_is_fetche
             )
             assert http.json()["instructions"] == "Be brief."
             assert up.requests[-1].path == f"/v1/responses/{shown['id']}{verb}"
+
+
+async def test_a_stream_of_a_response_in_the_background_ends_as_the_response_does(data):
+    async with ResponsesModel("Yes.") as up, running(up.url, data) as live:
+        shown, _ = await ask(live, "Hi", background=True)
+        path, user = f"{live.url}/responses/{shown['id']}", {"x-memory-user": "ada"}
+        asked = asyncio.create_task(live.http.get(path, headers=user, params={"stream": "true"}))
+        while not any(r.method == "GET" for r in up.requests):
+            await asyncio.sleep(0.01)
+        up.replies[shown["id"]]["status"] = "completed"
+        events = sse((await asked).text)
+        check_stream(events)
+        assert events[-1]["response"]["status"] == "completed"
+        params = {"stream": "true", "starting_after": "1"}
+        rest = sse((await live.http.get(path, headers=user, params=params)).text)
+        assert rest == events[2:]
 
 
 async def test_erasing_a_user_takes_their_responses_and_counts_them(data):
