@@ -74,6 +74,8 @@ class Ollama(RawServer):
 
     def _words(self, read):
         text = json.dumps(read)
+        if read[0]["content"].startswith("You keep the long-term memory"):
+            return '{"operations": []}'
         if read[0]["content"].startswith("You compress"):
             return f"They talked. {SECRET}" if SECRET in text else "They talked."
         if "code word?" not in read[-1]["content"]:
@@ -103,8 +105,13 @@ ASKING = {
 }
 
 
-async def test_sixty_turns_over_a_server_that_cuts_silently_keep_their_first(data):
-    async with Ollama() as up, running(up.url, data, ASKING) as live:
+# What a user gets who sets nothing: this model never calls its memory.
+DEFAULTS = {"routing": {"ask_windows": True}}
+
+
+@pytest.mark.parametrize("config", [ASKING, DEFAULTS], ids=["quiet", "defaults"])
+async def test_sixty_turns_over_a_server_that_cuts_silently_keep_their_first(data, config):
+    async with Ollama() as up, running(up.url, data, config) as live:
         answers = await talk(live, 60)
     assert answers[-1].json()["choices"][0]["message"]["content"] == "heron"
     assert max(up.sent) <= WINDOW
