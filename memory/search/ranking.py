@@ -30,7 +30,7 @@ from memory.search.dates import DateRange, dates_in
 COLUMNS = {"body": 1.0, "prev": 0.4, "day": 0.5}
 SATURATION = 0.6
 POOL = 200  # candidates whose context is considered
-SPEAKER, VOICE, DATE, TIMELY = 0.4, 0.2, 0.1, 0.05
+SPEAKER, VOICE, DATE, TIMELY = 0.7, 0.2, 0.1, 0.05
 SESSION, SESSION_HITS = 0.4, 3  # hits cluster in the relevant conversations
 NEAR_HITS, FOLLOWS, PRECEDES = 30, 0.2, 0.1  # a question and its answer belong together
 NEAREST = 50  # most rows by similarity, beside the keyword hits

@@ -124,7 +124,7 @@ def test_speaker_date_and_time_words_count():
     at = parse_time("2023-05-08")
     pool = [SearchHits(1, 1, 0, "x"), SearchHits(2, 2, at, "yesterday")]
     out = order({1: 1.0, 2: 1.0}, pool, "When in May 2023?", named={2}, voiced={1, 2})
-    assert out[2].why == {"keyword": 1.0, "speaker": 0.4, "date": 0.1, "session": 0.4, "time": 0.05}
+    assert out[2].why == {"keyword": 1.0, "speaker": 0.7, "date": 0.1, "session": 0.4, "time": 0.05}
     assert out[1].why == {"keyword": 1.0, "speaker": 0.2, "session": 0.4}
 
 
