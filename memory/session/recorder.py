@@ -9,13 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from sqlalchemy import Connection
-
 from memory.context.compaction import plan_summary
 from memory.context.fitted import SentPrompt
 from memory.conversation.messages import Json, text_of
 from memory.core.autonomy import ModelRecord
-from memory.core.blocks import Block
 from memory.errors import Erased, StoreUnavailable
 from memory.jobs import extraction, summarization
 from memory.session.composer import Prompt
@@ -28,10 +25,9 @@ from memory.session.turn_record import (
     pending_turn,
     turn_record,
 )
+from memory.session.turn_shortcut import opening_of, record_of
 from memory.session.turn_store import LIGHT, weight_of
 from memory.stores.sql import scopes, turn_writer
-from memory.stores.sql.application_tables import keep_beside
-from memory.stores.sql.blocks import BlockSet
 from memory.stores.sql.jobs import QueuedJob
 from memory.stores.sql.write_lock import owner_lock
 
@@ -70,9 +66,8 @@ class TurnRecorder:
             return
         opening = await turn.store.look(pending_turn, turn, prompt)
         self._lost = True
-        progress.scope_id = await turn.store.write(
-            lambda conn: turn_writer.open_turn(conn, opening), large=opening.large
-        )
+        write, shortcut = opening_of(turn, opening)
+        progress.scope_id = await turn.store.write(write, large=opening.large, shortcut=shortcut)
         progress.opened, self._lost = True, False
 
     async def finish(
@@ -93,16 +88,12 @@ class TurnRecorder:
             record, opening = await store.look(self._rows, prompt, outcome)
             record.jobs = await self._jobs(prompt, outcome.answers)
             record.models = self._count(prompt, outcome)
-
-            def write(conn: Connection) -> tuple[int, dict[str, Block]]:
-                head = turn_writer.record(conn, record, opening)
-                keep_beside(conn, turn.services.db.application_tables, record.beside)
-                return head, self._blocks(conn)
-
+            write, shortcut = record_of(self._turn, record, opening)
             head, blocks = await store.write(
                 write,
                 WRITE_SECONDS if opening is None else TOGETHER_SECONDS,
                 [*record.large, *(opening.large if opening is not None else ())],
+                shortcut,
             )
             self._cache_for_next_turn(prompt, RecordedTurn(record, head, blocks), sent)
         except Erased:
@@ -192,12 +183,6 @@ class TurnRecorder:
         if offered and outcome.served and (called or turn.is_new_message):
             models.count(outcome.served, called=called)
         return models.take_unsaved()
-
-    def _blocks(self, conn: Connection) -> dict[str, Block]:
-        """Return the blocks as the turn leaves them."""
-        turn, snapshot = self._turn, self._turn.snapshot
-        shelf = BlockSet(turn.progress.scope_id, snapshot.defaults)
-        return turn.attempt.blocks(conn, shelf, snapshot.blocks)
 
     def _cache_for_next_turn(
         self, prompt: Prompt, recorded: RecordedTurn, sent: SentPrompt | None

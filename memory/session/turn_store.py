@@ -19,6 +19,7 @@ from memory.stores.sql import message_pieces, scopes, turn_writer
 from memory.stores.sql.database import Database
 from memory.stores.sql.message_pieces import LargeBody
 from memory.stores.sql.scopes import ScopeOwner
+from memory.stores.sql.shortcut import Shortcut
 from memory.stores.sql.turn_writer import TurnRecord
 from memory.stores.sql.write_lock import EVERYTHING, WriteLock, owner_lock
 
@@ -67,19 +68,20 @@ class TurnStore:
         work: Callable[[Connection], T],
         most: float | None = None,
         large: Sequence[LargeBody] = (),
+        shortcut: Shortcut[T] | None = None,
     ) -> T:
         """Write a few rows, within `most` seconds of the patience.
 
         None: begun beside the upstream's work, and whoever waits for it counts. large: bodies that
-        the rows name. Raises Erased, and
+        the rows name. shortcut: see `Database.write`. Raises Erased, and
         StoreUnavailable whatever else the store did: no answer of an upstream's is lost by it.
         """
         try:
             if most is None:
-                return await self._write(work, large)
+                return await self._write(work, large, shortcut)
             with self.patience.of(most) as seconds:
                 async with asyncio.timeout(seconds):
-                    return await self._write(work, large)
+                    return await self._write(work, large, shortcut)
         except MemoryFault:
             raise
         except TimeoutError as e:
@@ -88,9 +90,15 @@ class TurnStore:
             log.exception("unexpected failure of the store")
             raise StoreUnavailable(f"the store failed: {type(e).__name__}") from e
 
-    async def _write(self, work: Callable[[Connection], T], large: Sequence[LargeBody]) -> T:
+    async def _write(
+        self,
+        work: Callable[[Connection], T],
+        large: Sequence[LargeBody],
+        shortcut: Shortcut[T] | None,
+    ) -> T:
         if not large:
-            return await self.db.write(work, small=not self.heavy, lock=self.lock)
+            small = not self.heavy
+            return await self.db.write(work, small=small, lock=self.lock, shortcut=shortcut)
         try:
             scope = partial(scopes.get_or_create, owner=self.owner)
             await message_pieces.write(self.db, scope, large, self.lock)

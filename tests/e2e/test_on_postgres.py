@@ -11,64 +11,10 @@ import pytest
 
 from tests import stores
 from tests.conftest import running
+from tests.e2e.postgres_chat import ADA, Chat, storage
 from tests.e2e.round_trips import CountingProxy
 from tests.models import Model, text
 from tests.sockets import within
-
-ADA = {"x-memory-user": "ada"}
-
-
-def storage(url, **more):
-    return {
-        "storage.database": url,
-        "storage.secret": stores.SECRET.hex(),
-        "server.single_user": "false",
-        **more,
-    }
-
-
-class Chat:
-    """A conversation that resends its history, at whatever gateway."""
-
-    def __init__(self):
-        self.history = []
-
-    async def say(self, live, words, stream=False):
-        self.history.append({"role": "user", "content": words})
-        if stream:
-            response, _ = await live.stream(self.history, ADA)
-            self.history.append({"role": "assistant", "content": "so be it"})
-        else:
-            response = await live.chat(self.history, ADA)
-            self.history.append(response.json()["choices"][0]["message"])
-        assert (response.status_code, response.headers["x-memory-status"]) == (200, "ok")
-
-
-async def test_a_warm_turn_asks_once_before_the_upstream_and_off_never(postgres_url, data):
-    counts = []
-    async with CountingProxy(postgres_url) as proxy:
-
-        def answer(seen, wire):
-            counts.append(proxy.ready)
-            return text("so be it")
-
-        quiet = {"memory.extract": "off", "memory.recall": "tools"}
-        async with Model(answer) as up, running(up.url, data, storage(proxy.url, **quiet)) as live:
-            live.gateway.memory.retrieval.indexing.notify_added = lambda: None
-            await live.gateway.worker.stop()
-            await live.gateway.keys.made.stop()
-            chat, before = Chat(), []
-            await chat.say(live, "hello")
-            for _ in range(4):
-                await asyncio.sleep(0.05)
-                start = proxy.ready
-                await chat.say(live, "and then?")
-                before.append(counts[-1] - start)
-            start = proxy.ready
-            off = await live.chat("hello", {**ADA, "x-memory": "off"})
-            assert off.status_code == 200
-            assert counts[-1] - start == 0
-    assert before == [1, 1, 1, 1]
 
 
 async def test_an_edit_at_one_gateway_is_in_the_next_request_at_another(

@@ -33,6 +33,7 @@ from memory.errors import NotUpgraded, RowRefused, StoreUnavailable
 from memory.stores.sql import schema
 from memory.stores.sql.application_tables import ApplicationTables
 from memory.stores.sql.fts import INDEX_CHARACTERS, LIMIT_OPTION, IndexLimit
+from memory.stores.sql.shortcut import Shortcut
 from memory.stores.sql.sqlite import SqliteThreads
 from memory.stores.sql.write_lock import EVERYTHING, WriteLock
 
@@ -68,7 +69,13 @@ class Connections(Protocol):
     async def write(self, works: Sequence[Work[Any]]) -> list[Any]: ...
 
     async def write_one(
-        self, work: Work[T], lock: WriteLock, *, once: bool, wanted: Callable[[], bool]
+        self,
+        work: Work[T],
+        lock: WriteLock,
+        *,
+        once: bool,
+        wanted: Callable[[], bool],
+        shortcut: Shortcut[T] | None,
     ) -> T: ...
 
     def at_once(self, works: Sequence[Work[Any]], *, reading: bool = False) -> list[Any] | None:
@@ -236,22 +243,26 @@ class Database:
         small: bool = False,
         piece: bool = False,
         lock: WriteLock = EVERYTHING,
+        shortcut: Shortcut[T] | None = None,
     ) -> T:
         """Run `work` in a write transaction; it is durable when this returns.
 
         small: writes a few rows, so it may run at once on this thread. `version` does not change by
         it: a caller that caches what it changes must handle that. piece: of long work, after all
-        other writes. lock: see `write_lock`. Raises what `work` raised, or StoreUnavailable.
+        other writes. lock: see `write_lock`. shortcut: tried first on Postgres. Raises what `work`
+        raised, or StoreUnavailable.
         """
         if self._connections.parallel:
             async with self._pieces if piece else contextlib.nullcontext():
-                return await self._write_beside(work, lock, once=piece)
+                return await self._write_beside(work, lock, once=piece, shortcut=shortcut)
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         async with self._pieces if piece else contextlib.nullcontext():
             self._wait(WaitingWork(work, done, alone=piece), small)
             return await done
 
-    async def _write_beside(self, work: Work[T], lock: WriteLock, *, once: bool) -> T:
+    async def _write_beside(
+        self, work: Work[T], lock: WriteLock, *, once: bool, shortcut: Shortcut[T] | None
+    ) -> T:
         """Write beside other writes.
 
         A caller that is cancelled withdraws what is not committed.
@@ -260,7 +271,9 @@ class Database:
             raise StoreUnavailable("the store is not open")
         waits = True
         task = asyncio.ensure_future(
-            self._connections.write_one(work, lock, once=once, wanted=lambda: waits)
+            self._connections.write_one(
+                work, lock, once=once, wanted=lambda: waits, shortcut=shortcut
+            )
         )
         self._running.add(task)
         task.add_done_callback(self._running.discard)

@@ -26,7 +26,8 @@ from sqlalchemy.util import greenlet_spawn
 
 from memory.errors import NotUpgraded
 from memory.stores.sql.postgres_statements import sqlstate_of, storable
-from memory.stores.sql.write_lock import EVERYTHING, NOTHING, WriteLock
+from memory.stores.sql.shortcut import Shortcut
+from memory.stores.sql.write_lock import EVERY_WRITE, EVERYTHING, NOTHING, WriteLock
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
@@ -41,15 +42,15 @@ LIMITS = (
 )
 READ = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {LIMITS}"
 WRITE = f"BEGIN; {LIMITS}"
-ALL = 7_205_601  # the lock that every write shares, and one that has everything to itself holds
 LOCKS = {
-    "everything": f"SELECT pg_current_xact_id()::text, pg_advisory_xact_lock({ALL})",
+    "everything": f"SELECT pg_current_xact_id()::text, pg_advisory_xact_lock({EVERY_WRITE})",
     "nothing": "SELECT pg_current_xact_id()::text",
-    "owner": f"SELECT pg_current_xact_id()::text, pg_advisory_xact_lock_shared({ALL}), "
+    "owner": f"SELECT pg_current_xact_id()::text, pg_advisory_xact_lock_shared({EVERY_WRITE}), "
     "pg_advisory_xact_lock(hashtextextended($1, 0))",
-    "scope": f"SELECT pg_current_xact_id()::text, pg_advisory_xact_lock_shared({ALL}), (SELECT "
-    "pg_advisory_xact_lock(hashtextextended(CASE WHEN \"user\" IS NULL THEN 'scope ' || id ELSE "
-    "char_length(tenant) || ':' || tenant || ':' || \"user\" END, 0)) FROM scopes WHERE id = $1)",
+    "scope": f"SELECT pg_current_xact_id()::text, pg_advisory_xact_lock_shared({EVERY_WRITE}), "
+    '(SELECT pg_advisory_xact_lock(hashtextextended(CASE WHEN "user" IS NULL THEN '
+    "'scope ' || id ELSE char_length(tenant) || ':' || tenant || ':' || \"user\" END, 0)) "
+    "FROM scopes WHERE id = $1)",
 }
 TRIES = 4
 PAUSE_SECONDS = 0.05  # before the second try, twice as long before each later one
@@ -164,11 +165,12 @@ class PostgresConnections:
         *,
         once: bool = False,
         wanted: Callable[[], bool] = lambda: True,
+        shortcut: Shortcut[T] | None = None,
     ) -> T:
         """Run one write in its own transaction; durable when this returns.
 
-        once: it may not run twice. wanted: whether its caller still waits. Raises what it raised,
-        SQLAlchemyError and Withdrawn.
+        once: it may not run twice. wanted: whether its caller still waits. shortcut: tried first.
+        Raises what it raised, SQLAlchemyError and Withdrawn.
         """
         if lock is NOTHING:
             return await self._write_repeatedly(work, lock, once, wanted)
@@ -177,7 +179,22 @@ class PostgresConnections:
         async with lane:
             if not wanted():
                 raise Withdrawn
+            if shortcut is not None and (found := await self._try(shortcut)) is not None:
+                return found
             return await self._write_repeatedly(work, lock, once, wanted)
+
+    async def _try(self, shortcut: Shortcut[T]) -> T | None:
+        """Run a shortcut; None if it did not write, or did not say whether it did."""
+        one: PostgresConnection | None = None
+        try:
+            one = await self._take()
+            return cast("T | None", await one.read(shortcut.work, single=True))
+        except FAILURES as e:
+            shortcut.is_doubtful = one is not None and _is_lost(e, one)
+            return None
+        finally:
+            if one is not None:
+                await self._give(one)
 
     async def _write_repeatedly(
         self, work: Work[T], lock: WriteLock, once: bool, wanted: Callable[[], bool]

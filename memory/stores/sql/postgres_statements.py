@@ -28,6 +28,8 @@ def storable(value: Any) -> Any:
     """Return a value as Postgres can store it: its text cannot hold the character NUL."""
     if type(value) is str and "\x00" in value:
         return value.replace("\x00", REPLACEMENT)
+    if type(value) is list:
+        return [storable(one) for one in value]
     return value
 
 

@@ -247,7 +247,13 @@ class SqliteThreads:
         return found
 
     async def write_one(
-        self, work: Work[T], lock: object, *, once: bool, wanted: Callable[[], bool]
+        self,
+        work: Work[T],
+        lock: object,
+        *,
+        once: bool,
+        wanted: Callable[[], bool],
+        shortcut: object,
     ) -> T:
         """Run one write; there is one writer, so nothing is locked."""
         found: T = (await self.write([work]))[0]

@@ -21,6 +21,8 @@ class Extent(Enum):
 
 
 EVERYTHING, NOTHING = Extent.EVERYTHING, Extent.NOTHING
+# Postgres' number of the lock that every write shares, and that EVERYTHING has to itself.
+EVERY_WRITE = 7_205_601
 # Or an owner, as `owner_lock` names it, or the row id of one of their scopes.
 WriteLock = Extent | str | int
 

@@ -30,6 +30,8 @@ class FakeDatabase:
 
     version = (1, 1)
 
+    is_shared = False
+
     application_tables = ()
 
     def __init__(self):

@@ -1,0 +1,345 @@
+"""Writes a plain turn on Postgres with one statement, which is one round trip and one flush.
+
+The statement writes the same rows as `turn_writer`, or none:
+
+- It tries the locks of the slow path and waits for none: whoever writes for this owner, or has the
+  memory to itself, is not written into.
+- It holds the scope's row, so that an erasure waits for it or has removed that row before.
+- It compares the version of the conversation as the turn found it, and raises it. Thus what the
+  turn knows of the conversation is still so, and a statement that arrives late writes nothing.
+
+Whatever else a turn has is left to the slow path: a new conversation, edited blocks, several
+choices, a turn that another one overtook. So is a statement whose outcome is unknown (see
+`is_written`).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import msgspec
+from sqlalchemy import BigInteger, Boolean, Column, Connection, Float, Integer, LargeBinary, Table
+
+from memory.conversation.matching import TurnNode
+from memory.ids import new_key
+from memory.stores.sql import schema as t
+from memory.stores.sql.jobs import COLUMNS, QueuedJob
+from memory.stores.sql.messages import MessagePlace, contents_of, rows_of
+from memory.stores.sql.scopes import ScopeOwner
+from memory.stores.sql.statements import execute_sql
+from memory.stores.sql.turn_reader import ConversationState, columns
+from memory.stores.sql.turn_writer import TOUCH_SECONDS, PendingTurn, TurnRecord
+from memory.stores.sql.write_lock import EVERY_WRITE
+
+encode = msgspec.json.encode
+TYPES = (
+    (BigInteger, "bigint"),
+    (Integer, "integer"),
+    (Float, "float8"),
+    (LargeBinary, "bytea"),
+    (Boolean, "boolean"),
+)
+SAID = tuple(
+    column
+    for column in t.messages.c
+    if column.name not in ("id", "scope_id", "conversation", "pieces")
+)
+HOLD = f"""
+l AS MATERIALIZED (
+  SELECT pg_try_advisory_xact_lock_shared({EVERY_WRITE})
+     AND pg_try_advisory_xact_lock(hashtextextended(:lock::text, 0)) AS taken),
+s AS (
+  SELECT scopes.id, version, active_at FROM scopes, l
+  WHERE l.taken AND scopes.id = :scope::bigint AND (proven OR NOT :prove::boolean)
+    AND coalesce((SELECT generation FROM generations WHERE owner = :owner::bytea), 0)
+      = :generation::bigint
+  FOR KEY SHARE OF scopes),
+c AS (
+  UPDATE conversations AS v SET version = v.version + 1{{moved}} FROM s
+  WHERE v.id = :conversation::bigint AND v.scope_id = s.id AND v.version = :expected::bigint
+  RETURNING v.version)"""
+MOVE = ", head = :head::bigint, resent = v.resent OR :resent::boolean, updated_at = :now::float8"
+TOUCH = f"""
+touched AS (
+  UPDATE scopes SET active_at = :now::float8 FROM s, c
+  WHERE scopes.id = s.id AND :now::float8 - s.active_at > {TOUCH_SECONDS})"""
+WAITING = """
+w AS (INSERT INTO unindexed (id, scope_id) SELECT id, scope_id FROM m ON CONFLICT DO NOTHING)"""
+EXPLAIN = """
+x AS (
+  INSERT INTO explains (id, scope_id, record, created_at)
+  SELECT :node::bigint, :scope::bigint, :explain::text, :now::float8 FROM c
+  ON CONFLICT (id) DO UPDATE SET record = explains.record || E'\\n' || excluded.record,
+    created_at = excluded.created_at)"""
+USE = """
+used AS (
+  UPDATE passages SET uses = uses + 1, used_at = :now::float8 FROM c
+  WHERE id = ANY(:used::bigint[]))"""
+MODELS = """
+models AS (
+  INSERT INTO model_records (model, offered, called, silent, updated_at)
+  SELECT u.*, :now::float8 FROM c, unnest(:models::text[], :offered::int[], :called::int[],
+    :silent::int[]) AS u
+  ON CONFLICT (model) DO UPDATE SET offered = excluded.offered, called = excluded.called,
+    silent = excluded.silent, updated_at = excluded.updated_at)"""
+# The turn's own node is not seen by its statement.
+UNREAD = """
+  (SELECT count(*) FROM (SELECT 1 FROM nodes WHERE scope_id = :scope::bigint
+    AND unread IS NOT NULL AND parent > 0 AND id <> :node::bigint LIMIT :most_unread::bigint) q)
+  + :own_unread::bigint"""
+ANSWER = "SELECT s.version, c.version, 1 / (SELECT count(*) FROM n) FROM s, c"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedLine:
+    """The conversation of a turn as the turn found it.
+
+    lock: of the owner. scope_id: the scope's row. version: the conversation's, with what this turn
+    wrote.
+    """
+
+    lock: str
+    scope_id: int
+    conversation: ConversationState
+    version: int
+
+
+def open_turn(conn: Connection, o: PendingTurn, line: ExpectedLine) -> int | None:
+    """Make the request durable; return the scope's row id, None if nothing was written."""
+    if o.adopted or o.large:
+        return None
+    now = time.time()
+    writing = _Statement(line, o.owner, now)
+    writing.hold("")
+    writing.add(TOUCH)
+    writing.put_node(o.node, _request_columns(o))
+    writing.put_messages(_build_request_messages(o, line.scope_id, now))
+    return line.scope_id if writing.run(conn) is not None else None
+
+
+def record(
+    conn: Connection, r: TurnRecord, opening: PendingTurn | None, line: ExpectedLine
+) -> int | None:
+    """Write a turn's answer, as `turn_writer.record` does.
+
+    Returns the conversation's newest node; None if nothing was written.
+    """
+    if not _is_plain(r, opening, line.conversation):
+        return None
+    now, node = time.time(), r.nodes[0]
+    node.at = now
+    writing = _Statement(line, r.owner, now)
+    writing.hold(MOVE, head=node.turn, resent=r.resent, prove=r.prove)
+    said: list[dict[str, Any]] = []
+    request: dict[str, Any] = {}
+    if opening is not None:
+        writing.add(TOUCH)
+        request = {"request": opening.request}
+        said = _build_request_messages(opening, line.scope_id, now)
+    unread = 1 if r.unread else None
+    writing.put_node(node, {"unread": unread, **request}, anew=opening is None)
+    place = MessagePlace(r.conversation, node.id, "answer", now, node.state == "aborted")
+    contents = r.contents[0] if r.contents else contents_of([(r.answers[0], node.digest)])
+    writing.put_messages([*said, *rows_of(line.scope_id, place, contents)])
+    writing.put_consequences(r, own_unread=int(bool(unread and node.parent)))
+    found = writing.run(conn)
+    if found is None:
+        return None
+    r.scope_id, r.versions = line.scope_id, found
+    return node.turn
+
+
+def is_written(conn: Connection, node: int, *, answered: bool) -> bool:
+    """Tell whether a statement whose outcome was unknown has written the turn.
+
+    Within the owner's lock, for which it may still be under way.
+    """
+    found = execute_sql(conn, "SELECT state FROM nodes WHERE id = $1", node)
+    return bool(found) and (not answered or found[0][0] != "open")
+
+
+def _is_plain(r: TurnRecord, opening: PendingTurn | None, c: ConversationState) -> bool:
+    """Tell whether a turn has nothing that the statement cannot write."""
+    if opening is not None and (opening.adopted or opening.large or opening.rounds):
+        return False
+    if len(r.nodes) != 1 or any((r.again, r.large, r.evicted, r.beside, r.epoch)):
+        return False
+    return _keeps_the_line(r, c) and not any(job.alone or job.every for job in r.jobs)
+
+
+def _keeps_the_line(r: TurnRecord, c: ConversationState) -> bool:
+    """Tell whether the answer becomes the conversation's head.
+
+    A sibling of its first continuation does not.
+    """
+    first = r.nodes[0]
+    follows = c.head is None or c.explicit or first.parent is None
+    return follows or c.head in (first.turn, r.parent_turn)
+
+
+def _request_columns(o: PendingTurn) -> dict[str, Any]:
+    rounds = encode(o.rounds).decode() if o.rounds else None
+    return {"request": o.request, "rounds": rounds}
+
+
+def _build_request_messages(o: PendingTurn, scope_id: int, now: float) -> list[dict[str, Any]]:
+    place = MessagePlace(o.conversation.id, o.node.id, "chat", now)
+    return list(rows_of(scope_id, place, o.messages))
+
+
+class _Statement:
+    """The parts of one statement, and the values of its parameters."""
+
+    def __init__(self, line: ExpectedLine, owner: ScopeOwner, now: float) -> None:
+        self._parts: list[str] = []
+        self._values: dict[str, Any] = {
+            "lock": line.lock,
+            "scope": line.scope_id,
+            "owner": owner.scope.owner,
+            "generation": owner.generation,
+            "conversation": line.conversation.id,
+            "expected": line.version,
+            "prove": False,
+            "now": now,
+        }
+
+    def hold(self, moved: str, **values: Any) -> None:
+        """Begin with the locks and the compared rows."""
+        self.add(HOLD.format(moved=moved), **values)
+
+    def add(self, part: str, **values: Any) -> None:
+        self._parts.append(part)
+        self._values |= values
+
+    def put_node(self, node: TurnNode, more: Mapping[str, Any], *, anew: bool = False) -> None:
+        """Insert the turn's node. anew: in place of the one that was opened."""
+        row = {**columns(node, self._values["scope"]), **more}
+        self.add(_node_part(tuple(row), anew), node=node.id)
+        self._values |= {f"n_{name}": value for name, value in row.items()}
+
+    def put_messages(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert messages in order, behind all of their conversation, and let them wait."""
+        if rows:
+            said = {f"m_{c.name}": [row[c.name] for row in rows] for c in SAID}
+            self.add(_messages_part(), key=new_key(), **said)
+            self.add(WAITING)
+
+    def put_consequences(self, r: TurnRecord, own_unread: int) -> None:
+        """Insert what follows from the turn: explain record, uses, models and jobs."""
+        if r.explain:
+            row = {**r.explain[1], "created_at": self._values["now"]}
+            self.add(EXPLAIN, explain=encode(row).decode())
+        if r.used:
+            self.add(USE, used=list(r.used))
+        if r.models:
+            names = sorted(r.models)  # in one order, since others update them too
+            counts = {
+                name: [getattr(r.models[model], name) for model in names]
+                for name in ("offered", "called", "silent")
+            }
+            self.add(MODELS, models=names, **counts)
+        for again in (False, True):
+            if wanted := [job for job in r.jobs if job.again is again]:
+                self._put_jobs(wanted, "again" if again else "once")
+        most = max((job.unread for job in r.jobs), default=0)
+        self._values |= {"own_unread": own_unread, "most_unread": most}
+
+    def _put_jobs(self, wanted: Sequence[QueuedJob], how: str) -> None:
+        now, scope = self._values["now"], self._values["scope"]
+        rows = [
+            {
+                "scope_id": scope,
+                "conversation": job.conversation,
+                "kind": job.kind,
+                "payload": encode(job.payload).decode(),
+                "dedupe": job.dedupe,
+                "run_at": now + job.delay,
+                "created_at": now,
+            }
+            for job in wanted
+        ]
+        found = {f"{how}_{name}": [row[name] for row in rows] for name in COLUMNS}
+        unread = [job.unread for job in wanted]
+        self.add(_jobs_part(how, any(unread)), **found, **{f"{how}_unread": unread})
+
+    def run(self, conn: Connection) -> tuple[int, int] | None:
+        """Return the versions of the scope and the conversation; None if nothing was written."""
+        sql, names = _number(tuple(self._parts))
+        found = execute_sql(conn, sql, *(self._values[name] for name in names))
+        return (found[0][0], found[0][1]) if found else None
+
+
+@cache
+def _number(parts: tuple[str, ...]) -> tuple[str, list[str]]:
+    """Return the SQL of parts with numbered parameters, and their names in order."""
+    names: list[str] = []
+
+    def numbered(found: re.Match[str]) -> str:
+        if found[1] not in names:
+            names.append(found[1])
+        return f"${names.index(found[1]) + 1}"
+
+    whole = f"WITH {','.join(parts)}\n{ANSWER}"
+    return re.sub(r"(?<!:):([a-z]\w*)", numbered, whole), names
+
+
+@cache
+def _node_part(names: tuple[str, ...], anew: bool) -> str:
+    values = ", ".join(f":n_{name}::{_type(t.nodes.c[name])}" for name in names)
+    changed = ", ".join(f"{_name(t.nodes, name)} = excluded.{name}" for name in names[1:])
+    # A node of another scope under this key fails the whole statement.
+    conflict = (
+        f"ON CONFLICT (id) DO UPDATE SET {changed} WHERE nodes.scope_id = excluded.scope_id "
+        if anew
+        else ""
+    )
+    return (
+        f"\nn AS (INSERT INTO nodes ({_list_columns(t.nodes, names)}) SELECT {values} FROM c\n  "
+        f"{conflict}RETURNING id)"
+    )
+
+
+@cache
+def _messages_part() -> str:
+    names = [c.name for c in SAID]
+    arrays = ", ".join(f":m_{c.name}::{_type(c)}[]" for c in SAID)
+    return (
+        "\nm AS (INSERT INTO messages (id, scope_id, conversation, "
+        f"{_list_columns(t.messages, names)})\n  SELECT greatest(:key::bigint, 1 + coalesce("
+        "(SELECT max(id) FROM messages WHERE conversation = :conversation::bigint), 0)) "
+        "+ u.position - 1, "
+        f":scope::bigint, :conversation::bigint, {', '.join(f'u.{name}' for name in names)}\n  "
+        f"FROM c, unnest({arrays}) WITH ORDINALITY AS u({', '.join(names)}, position)\n  "
+        "RETURNING id, scope_id)"
+    )
+
+
+@cache
+def _jobs_part(how: str, counted: bool) -> str:
+    """Return the part that queues jobs. how: `again` postpones one that waits."""
+    arrays = ", ".join(f":{how}_{name}::{_type(t.jobs.c[name])}[]" for name in COLUMNS)
+    ripe = f" WHERE u.unread = 0 OR u.unread <= {UNREAD}" if counted else ""
+    change = "UPDATE SET run_at = excluded.run_at" if how == "again" else "NOTHING"
+    return (
+        f"\njobs_{how} AS (INSERT INTO jobs ({', '.join(COLUMNS)})\n  SELECT "
+        f"{', '.join(f'u.{name}' for name in COLUMNS)} FROM c, unnest({arrays}, "
+        f":{how}_unread::int[]) AS u({', '.join(COLUMNS)}, unread){ripe}\n  ON CONFLICT (dedupe) "
+        f"DO {change})"
+    )
+
+
+def _type(column: Column[Any]) -> str:
+    return next((name for kind, name in TYPES if isinstance(column.type, kind)), "text")
+
+
+def _list_columns(table: Table, names: Iterable[str]) -> str:
+    return ", ".join(_name(table, name) for name in names)
+
+
+def _name(table: Table, name: str) -> str:
+    return f'"{table.c[name].name}"'

@@ -1,0 +1,281 @@
+"""What a turn on Postgres costs, and that its one statement writes what the transaction would."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from memory.stores.sql import turn_statement
+from tests import stores
+from tests.conftest import running
+from tests.e2e.postgres_chat import ADA, Chat, storage
+from tests.e2e.round_trips import CountingProxy
+from tests.models import Model, text
+from tests.sockets import within
+
+# Round trips before the upstream is called, and after it until the answer has been read.
+ROUND_TRIPS = {
+    "plain": (1, 1),
+    "stream": (1, 2),
+    "named conversation": (1, 1),
+    "nobody named": (1, 1),
+    "off": (0, 0),
+}
+
+
+@contextlib.asynccontextmanager
+async def counted(postgres_url, data, monkeypatch, **more):
+    """A gateway behind a proxy that counts, with nothing going on beside the turns.
+
+    Yields it and what returns the round trips before and after the upstream call of a request.
+    """
+    monkeypatch.setattr("gateway.usage.log.INTERVAL", 3600.0)
+    async with CountingProxy(postgres_url) as proxy:
+        called = []
+
+        def answer(seen, wire):
+            called.append(proxy.ready)
+            return text("so be it")
+
+        async with (
+            Model(answer) as up,
+            running(up.url, data, storage(proxy.url, **more)) as live,
+        ):
+            await live.gateway.memory.wait_until_ready()
+            live.gateway.memory.retrieval.indexing.notify_added = lambda: None
+            await live.gateway.worker.stop()
+            await live.gateway.keys.made.stop()
+
+            async def trips(request):
+                await asyncio.sleep(0.05)
+                start = proxy.ready
+                await request
+                return called[-1] - start, proxy.ready - called[-1]
+
+            yield live, trips
+
+
+@pytest.mark.parametrize("way", ROUND_TRIPS)
+@pytest.mark.parametrize("settings", [{}, {"memory.recall": "tools", "memory.extract": "off"}])
+async def test_a_warm_turn_costs_the_round_trips_of_the_table(
+    postgres_url, data, monkeypatch, way, settings
+):
+    """Also with what the default settings queue after a turn."""
+    async with counted(postgres_url, data, monkeypatch, **settings) as (live, trips):
+        chat, found = Chat(), []
+        headers = {} if way == "nobody named" else dict(ADA)
+        if way == "named conversation":
+            headers["x-memory-conversation"] = "tea"
+        for i in range(8):
+            if way == "off":
+                found.append(await trips(live.chat("hello", {**ADA, "x-memory": "off"})))
+            else:
+                chat.newest = way == "named conversation"
+                said = chat.say(live, f"and then, {i}?", way == "stream", headers)
+                found.append(await trips(said))
+    assert found[-4:] == [ROUND_TRIPS[way]] * 4
+
+
+NAMED = {**ADA, "x-memory-conversation": "tea"}
+KEY = 1 << 50  # row keys are greater, and so are no counts
+
+
+async def converse(url, data):
+    """Say what the statement can write: plain and streamed, named and not, with jobs and uses."""
+    settings = {"memory.extract": "always", "memory.recall": "always"}
+    async with (
+        Model(text("so be it")) as up,
+        running(up.url, data, storage(url, **settings)) as live,
+    ):
+        whole, newest, nobody = Chat(), Chat(), Chat()
+        newest.newest = True
+        await nobody.say(live, "hello", headers={})
+        await live.gateway.worker.stop()
+        fact = {"content": "Ada likes green tea."}
+        added = await live.memory("POST", "/users/ada/passages", json=fact)
+        assert added.status_code in (200, 201), added.text
+        for i in range(6):
+            await whole.say(live, f"what green tea do I like, number {i}?", stream=i % 2 == 1)
+            await newest.say(live, f"and which tea, number {i}?", headers=NAMED)
+            await nobody.say(live, f"hello, number {i}", headers={})
+        waits = "SELECT count(*) FROM unindexed"
+        assert await within(10, lambda: stores.on_server(url, waits)[0][0] == 0)
+
+
+def rows_of(url):
+    """Every row of every table, with ordinals for keys and nothing of times and random ids."""
+    names = stores.on_server(
+        url,
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY 1",
+    )
+    found = {
+        name: [dict(row) for row in stores.on_server(url, f'SELECT * FROM "{name}"')]
+        for (name,) in names
+        if name not in ("usage", "alembic_version")
+    }
+    for row in found["jobs"]:
+        del row["id"]  # a number that is drawn for each attempt
+    keys = sorted({v for rows in found.values() for row in rows for v in row.values() if is_key(v)})
+    places = {key: f"key {i}" for i, key in enumerate(keys)}
+
+    def plain(name, value):
+        if is_key(value):
+            return places[value]
+        if isinstance(value, float):
+            return "time" if value > 1e9 else value
+        if name == "recalled" and value:
+            return len(json.loads(value))
+        if name == "record":
+            return re.sub(r"[0-9a-f]{16,}|[0-9.]+", "#", value)
+        if isinstance(value, list):
+            return len(value)
+        return re.sub(r"[0-9a-f]{32}|[0-9]{16,}", "#", value) if isinstance(value, str) else value
+
+    return {
+        table: sorted(str({n: plain(n, v) for n, v in row.items()}) for row in rows)
+        for table, rows in found.items()
+    }
+
+
+def is_key(value):
+    return type(value) is int and value > KEY
+
+
+async def test_the_statement_writes_the_rows_that_the_transaction_would(
+    postgres_url, data, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("memory.session.model_records.SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("memory.stores.sql.turn_writer.TOUCH_SECONDS", 0.0)
+    at_once = count_written(monkeypatch)
+    await converse(postgres_url, data)
+    assert (len(at_once["open_turn"]), len(at_once["record"])) == (3, 15)
+    for name in ("open_turn", "record"):
+        monkeypatch.setattr(turn_statement, name, lambda *a, **b: None)
+    other = stores.server_url("slow")
+    await converse(other, tmp_path / "other")
+    written, wanted = rows_of(postgres_url), rows_of(other)
+    assert {n: len(rows) for n, rows in written.items()} == {n: len(r) for n, r in wanted.items()}
+    for table, rows in wanted.items():
+        for mine, other in zip(written[table], rows, strict=True):
+            assert mine == other, table
+
+
+def count_written(monkeypatch):
+    """What each way of the statement wrote."""
+    found = {"open_turn": [], "record": []}
+
+    def counting(name, write):
+        def counted(*args, **named):
+            if (got := write(*args, **named)) is not None:
+                found[name].append(got)
+            return got
+
+        return counted
+
+    for name in found:
+        monkeypatch.setattr(turn_statement, name, counting(name, getattr(turn_statement, name)))
+    return found
+
+
+def said(url):
+    """What was said, in order, with how often."""
+    rows = stores.on_server(url, "SELECT content FROM messages ORDER BY id")
+    return [row[0] for row in rows]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_of_two_who_continue_a_conversation_both_answers_are_kept(
+    postgres_url, data, tmp_path, stream
+):
+    """The second finds another version than it read, and its transaction decides."""
+    chat = Chat()
+
+    async def answer(seen, wire):
+        words = seen.json["messages"][-1]["content"]
+        if words == "slow":
+            beside = Chat()
+            beside.history = chat.history[:-1]
+            await beside.say(two, "quick")
+        return text(f"answer to {words}")
+
+    async with (
+        Model(answer) as up,
+        running(up.url, data, storage(postgres_url)) as one,
+        running(up.url, tmp_path / "other", storage(postgres_url)) as two,
+    ):
+        for words in ("one", "two"):
+            await chat.say(one, words)
+        await chat.say(one, "slow", stream)
+        chat.history[-1] = {"role": "assistant", "content": "answer to slow"}
+        await chat.say(one, "three")
+    wanted = ["one", "two", "quick", "slow", "three"]
+    found = said(postgres_url)
+    assert sorted(found) == sorted([*wanted, *(f"answer to {words}" for words in wanted)])
+    versions = stores.on_server(postgres_url, "SELECT version, head FROM conversations")
+    assert len(versions) == 2  # the second continuation is a fork, or stays a branch of the first
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_nothing_is_written_of_a_turn_whose_user_was_erased_meanwhile(
+    postgres_url, data, tmp_path, stream
+):
+    async def answer(seen, wire):
+        if "sentinel-5c20" in seen.json["messages"][-1]["content"]:
+            await asyncio.sleep(0.2)  # the request is durable by now
+            assert (await two.memory("DELETE", "/users/ada")).status_code == 200
+        return text("so be it")
+
+    async with (
+        Model(answer) as up,
+        running(up.url, data, storage(postgres_url)) as one,
+        running(up.url, tmp_path / "other", storage(postgres_url)) as two,
+    ):
+        chat = Chat()
+        for words in ("one", "two"):
+            await chat.say(one, words)
+        await chat.say(one, "sentinel-5c20", stream)
+    for table in ("messages", "nodes", "conversations", "explains", "unindexed", "scopes"):
+        assert stores.on_server(postgres_url, f"SELECT count(*) FROM {table}")[0][0] == 0, table
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("lost", ["its answer", "the statement", "for a while"])
+async def test_a_statement_that_is_lost_is_written_once(
+    postgres_url, data, monkeypatch, stream, lost
+):
+    """Its answer may be lost, itself, or itself until the transaction that follows has ended."""
+    execute, late = turn_statement.execute_sql, []
+
+    def lose(conn, sql, *values):
+        if sql.startswith("WITH") and len(late) < 1 + stream:
+            late.append((sql, values))
+            if lost == "its answer":
+                assert execute(conn, sql, *values)
+            conn.connection.driver_connection.terminate()
+            raise OperationalError(sql, None, ConnectionResetError())
+        return execute(conn, sql, *values)
+
+    async with (
+        Model(text("so be it")) as up,
+        running(up.url, data, storage(postgres_url)) as live,
+    ):
+        chat = Chat()
+        await chat.say(live, "one")
+        await chat.say(live, "two")
+        monkeypatch.setattr(turn_statement, "execute_sql", lose)
+        await chat.say(live, "three", stream)
+        assert len(late) == 1 + stream
+        if lost == "for a while":
+            for sql, values in late:
+                work = lambda conn, sql=sql, values=values: execute(conn, sql, *values)  # noqa: E731
+                assert await live.gateway.memory.db.read(work, single=True) == []
+        await chat.say(live, "four")
+    words = ("one", "two", "three", "four")
+    assert said(postgres_url) == [w for each in words for w in (each, "so be it")]
+    lines = stores.on_server(postgres_url, "SELECT count(*) FROM conversations")
+    assert lines[0][0] == 1
