@@ -42,7 +42,7 @@ from memory.session.session import Session, begin_session
 from memory.session.store_deadline import TURN_SECONDS, StoreDeadline
 from memory.stores.sql import model_records, scopes, turn_reader, turn_writer
 from memory.stores.sql.application_tables import keep_beside
-from memory.stores.sql.database import Database
+from memory.stores.sql.database import NO_LEASE, Database
 from memory.stores.sql.server_history import MAX_HISTORY_BYTES
 from memory.stores.sql.write_lock import WriteLock, owner_lock
 
@@ -130,6 +130,13 @@ class Memory:
         except NotUpgraded as e:
             self.outdated = str(e)
             raise
+        if (lease := self.db.lease) is not None:
+            try:
+                await lease.take()
+            except StoreUnavailable:
+                await self.db.close()
+                raise
+            lease.keep(self.policies.forget)  # others may have changed them meanwhile
         for record in self.spill.load():
             try:
                 await self.db.write(partial(self._replay, r=record), lock=lock_of(record))
@@ -182,7 +189,8 @@ class Memory:
 
     @property
     def ready(self) -> bool:
-        return self._ready.is_set() and time.monotonic() >= self._closed_until
+        is_open = self._ready.is_set() and time.monotonic() >= self._closed_until
+        return is_open and self.db.may_write
 
     async def wait_until_ready(self) -> None:
         """Wait for the store at start-up.
@@ -197,6 +205,8 @@ class Memory:
                 raise StoreUnavailable("the memory store is not ready") from e
         if time.monotonic() < self._closed_until:
             raise StoreUnavailable("the memory store failed repeatedly; trying again shortly")
+        if not self.db.may_write:
+            raise StoreUnavailable(NO_LEASE)
 
     async def user_policy(self, tenant: str, user: str) -> str:
         """Return what the memory may do for a user, one of `MODES`. Raises StoreUnavailable."""

@@ -49,7 +49,7 @@ def hold_lock(data: Path, url: str) -> Iterator[str | None]:
             yield _read_note(data) or "another gateway"
             return
         os.ftruncate(fd, 0)
-        os.write(fd, json.dumps({"url": url}).encode())
+        os.write(fd, json.dumps({"url": url, "pid": os.getpid()}).encode())
         try:
             yield None
         finally:

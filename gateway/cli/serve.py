@@ -116,12 +116,15 @@ def _serve(settings: Settings, sock: socket.socket, serving: Serving, stopped: E
             "MNEMOGATE_DATA to a folder of yours."
         ) from e
     with hold_lock(settings.data, url) as other:
+        if other:
+            raise CommandFailed(
+                f"{other} serves the data folder {settings.data} already. Stop it first, or give "
+                "this one a folder of its own: storage.data, or MNEMOGATE_DATA.",
+                exit_code=2,
+            )
+        _claim_database(settings, app)
         lines = startup_lines(settings, url)
         lines += [f"  warning    {text}" for text in unseen(settings)]
-        if other:
-            lines.append(
-                f"  warning    {other} already serves this data folder: run one gateway per folder"
-            )
         sink = log_output.begin(serving.log_format, serving.log_level)
         _show_startup(lines, as_json=serving.log_format == "json")
         try:
@@ -135,6 +138,19 @@ def _serve(settings: Settings, sock: socket.socket, serving: Serving, stopped: E
             )
         finally:
             sink.close()
+
+
+def _claim_database(settings: Settings, app: GatewayMiddleware) -> None:
+    """Refuse to start beside another gateway on the same Postgres database."""
+    database = app.gateway.memory.db
+    database.need_lease()
+    if (lease := database.lease) is not None and (other := lease.claim_at_start()) is not None:
+        raise CommandFailed(
+            f"Another gateway serves {settings.database_shown}: {other}. This version allows one "
+            "for each database. Stop it first, or set storage.database to another; if it was "
+            "killed, start again in 15 s.",
+            exit_code=2,
+        )
 
 
 MODES = {

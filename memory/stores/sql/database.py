@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from sqlalchemy import Connection, insert, inspect, select
 from sqlalchemy.engine import make_url
@@ -35,13 +35,17 @@ from memory.stores.sql.application_tables import ApplicationTables
 from memory.stores.sql.fts import INDEX_CHARACTERS, LIMIT_OPTION, IndexLimit
 from memory.stores.sql.shortcut import Shortcut
 from memory.stores.sql.sqlite import SqliteThreads
-from memory.stores.sql.write_lock import EVERYTHING, WriteLock
+from memory.stores.sql.write_lock import EVERYTHING, Withdrawn, WriteLock
+
+if TYPE_CHECKING:
+    from memory.stores.sql.postgres_lease import PostgresLease
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
 POOL = 8  # connections to a server
 GROUP = 64  # writes that share a commit
 BUSY_SECONDS = 0.01  # how late a busy process may notice a deadline
+NO_LEASE = "another gateway may serve this database: this one has lost its lease"
 VERSION_SECONDS = 0.02  # how long another process's write may go unnoticed
 
 
@@ -56,11 +60,17 @@ class WaitingWork(NamedTuple):
 class Connections(Protocol):
     """Where work runs: reads in parallel, groups of writes one after the other.
 
-    Each group is one transaction. pause: small writes wait for it.
+    Each group is one transaction. pause: small writes wait for it. lease: without it nothing is
+    written; None where none is needed.
     """
 
     pause: asyncio.Future[None] | None
     parallel: bool  # writes run side by side, each in its own transaction (`write_one`)
+
+    @property
+    def lease(self) -> PostgresLease | None: ...
+
+    def need_lease(self) -> None: ...
 
     async def open(self) -> None: ...
 
@@ -134,6 +144,18 @@ class Database:
         self._seen: int | None = None
         self.application_tables: list[ApplicationTables] = []
 
+    def need_lease(self) -> None:
+        """Write only while no other gateway serves this database; a file needs no lease."""
+        self._connections.need_lease()
+
+    @property
+    def lease(self) -> PostgresLease | None:
+        return self._connections.lease
+
+    @property
+    def may_write(self) -> bool:
+        return self.lease is None or self.lease.is_held
+
     @property
     def is_shared(self) -> bool:
         """Whether others may write without `version` telling: what is kept has to be compared."""
@@ -185,6 +207,8 @@ class Database:
         if self._running:
             await asyncio.wait(self._running, timeout=CLOSE_SECONDS / 2)
         await self._connections.close()
+        if self.lease is not None:
+            await self.lease.release()
 
     def _give_up(self) -> None:
         """Fail the remaining writes: a checkpoint or another write took too long."""
@@ -252,6 +276,8 @@ class Database:
         other writes. lock: see `write_lock`. shortcut: tried first on Postgres. Raises what `work`
         raised, or StoreUnavailable.
         """
+        if not self.may_write:
+            raise StoreUnavailable(NO_LEASE)
         if self._connections.parallel:
             async with self._pieces if piece else contextlib.nullcontext():
                 return await self._write_beside(work, lock, once=piece, shortcut=shortcut)
@@ -272,7 +298,7 @@ class Database:
         waits = True
         task = asyncio.ensure_future(
             self._connections.write_one(
-                work, lock, once=once, wanted=lambda: waits, shortcut=shortcut
+                work, lock, once=once, wanted=lambda: waits and self.may_write, shortcut=shortcut
             )
         )
         self._running.add(task)
@@ -283,6 +309,8 @@ class Database:
             waits = False
             task.add_done_callback(lambda t: t.cancelled() or t.exception())
             raise
+        except Withdrawn as e:
+            raise StoreUnavailable(NO_LEASE) from e
         except (SQLAlchemyError, OSError) as e:
             raise _as_store_error(e) from e
 

@@ -25,9 +25,10 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy.util import greenlet_spawn
 
 from memory.errors import NotUpgraded
+from memory.stores.sql.postgres_lease import PostgresLease
 from memory.stores.sql.postgres_statements import sqlstate_of, storable
 from memory.stores.sql.shortcut import Shortcut
-from memory.stores.sql.write_lock import EVERY_WRITE, EVERYTHING, NOTHING, WriteLock
+from memory.stores.sql.write_lock import EVERY_WRITE, EVERYTHING, NOTHING, Withdrawn, WriteLock
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
@@ -59,10 +60,6 @@ REPEATED = {"40001", "40P01", "55P03", "23505", "57P01", "57P02", "57P03", "2500
 LOST = "08"  # class of lost connections
 FAILURES = (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
 TAKE_SECONDS = 10.0  # that a work waits for a connection
-
-
-class Withdrawn(Exception):
-    """The caller gave up before the write was committed."""
 
 
 class PostgresConnection:
@@ -109,10 +106,12 @@ class PostgresConnections:
 
     pause: asyncio.Future[None] | None = None
     parallel = True
+    lease: PostgresLease | None = None
 
     def __init__(
         self, url: str, server: tuple[bytes, int], options: Mapping[str, Any] | None = None
     ) -> None:
+        self._url = url
         self._key, self._size = server
         self._engine = _engine(url).execution_options(**(options or {}))
         self._free: asyncio.LifoQueue[PostgresConnection | None] = asyncio.LifoQueue()
@@ -120,6 +119,9 @@ class PostgresConnections:
         self._all: set[PostgresConnection] = set()
         # Writes of one owner wait here, not on the connections that others need.
         self._lanes: WeakValueDictionary[WriteLock, asyncio.Lock] = WeakValueDictionary()
+
+    def need_lease(self) -> None:
+        self.lease = PostgresLease(self._url)
 
     async def open(self) -> None:
         """Look at the server; safe to repeat after a failure.

@@ -11,19 +11,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import asyncpg
-from sqlalchemy import make_url
-from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 
 from memory.stores.sql.postgres import check_server
+from memory.stores.sql.postgres_statements import driver_arguments
 
 T = TypeVar("T")
 SECONDS = 5.0
-OF_SQLALCHEMY = {
-    "async_creator_fn",
-    "async_fallback",
-    "prepared_statement_cache_size",
-    "prepared_statement_name_func",
-}
 
 
 def query(url: str, sql: str, *values: str) -> list[tuple[Any, ...]]:
@@ -57,12 +50,6 @@ def look(url: str) -> tuple[str, str | None]:
     return _ask(url, work)
 
 
-def _arguments(url: str) -> dict[str, Any]:
-    """Return what the driver is given when a store is opened on the URL."""
-    _, found = PGDialect_asyncpg().create_connect_args(make_url(url))  # type: ignore[no-untyped-call]
-    return {name: value for name, value in found.items() if name not in OF_SQLALCHEMY}
-
-
 def _ask(url: str, work: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
     """Run work on a connection of its own, in a thread, since the caller may have a loop."""
     found: list[T] = []
@@ -70,7 +57,7 @@ def _ask(url: str, work: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
 
     async def connect() -> T:
         async with asyncio.timeout(SECONDS):
-            raw = await asyncpg.connect(**_arguments(url))
+            raw = await asyncpg.connect(**driver_arguments(url))
             try:
                 return await work(raw)
             finally:

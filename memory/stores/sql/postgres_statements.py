@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 import asyncpg
-from sqlalchemy import Connection
+from sqlalchemy import Connection, make_url
 from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.sql.base import Executable
@@ -21,7 +21,19 @@ from sqlalchemy.util import await_only
 # Classes of values that do not fit, or are longer than an index takes, and of broken constraints.
 UNFIT, BROKEN = ("22", "54"), "23"
 REPLACEMENT = "\ufffd"
+OF_SQLALCHEMY = {
+    "async_creator_fn",
+    "async_fallback",
+    "prepared_statement_cache_size",
+    "prepared_statement_name_func",
+}
 _dialect = PGDialect_asyncpg()  # type: ignore[no-untyped-call]
+
+
+def driver_arguments(url: str) -> dict[str, Any]:
+    """Return what the driver is given when a store is opened on the URL."""
+    _, found = _dialect.create_connect_args(make_url(url))  # type: ignore[no-untyped-call]
+    return {name: value for name, value in found.items() if name not in OF_SQLALCHEMY}
 
 
 def storable(value: Any) -> Any:

@@ -163,6 +163,10 @@ class SqliteThreads:
     """The connections of one file. synchronous: NORMAL or FULL. options: see `SqliteConnection`."""
 
     parallel = False
+    lease: None = None
+
+    def need_lease(self) -> None:
+        """Do nothing: the data folder is locked instead."""
 
     def __init__(self, path: str, synchronous: str, options: Mapping[str, Any]) -> None:
         self._path, self._synchronous, self._options = path, synchronous, options

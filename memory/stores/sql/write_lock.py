@@ -10,6 +10,10 @@ from __future__ import annotations
 from enum import Enum
 
 
+class Withdrawn(Exception):
+    """The caller gave up, or may write no more, before the write was committed."""
+
+
 class Extent(Enum):
     """What is locked, if not one owner.
 
