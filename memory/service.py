@@ -40,7 +40,7 @@ from memory.session.recovery_log import RecoveryLog
 from memory.session.request import Policy, TurnRequest
 from memory.session.session import Session, begin_session
 from memory.session.store_deadline import TURN_SECONDS, StoreDeadline
-from memory.stores.sql import model_records, scopes, turn_reader, turn_writer
+from memory.stores.sql import model_records, scopes, turn_prefetch, turn_reader, turn_writer
 from memory.stores.sql.application_tables import keep_beside
 from memory.stores.sql.database import NO_LEASE, Database
 from memory.stores.sql.server_history import MAX_HISTORY_BYTES
@@ -379,6 +379,10 @@ class Memory:
         """
         needed = asked.explicit is not None and not asked.resends and asked.turn.newest < 0
         small = not needed and len(asked.turn.messages) <= SMALL_HISTORY_MESSAGES
+        if self.db.is_shared and not needed:
+            look = partial(turn_prefetch.snapshot, ask=asked)
+            if (found := await self._read(look, patience, single=True)) is not None:
+                return found
         return await self._read(
             lambda conn: turn_reader.snapshot(conn, asked),
             StoreDeadline(NEEDED_SECONDS) if needed else patience,

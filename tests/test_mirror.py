@@ -179,7 +179,8 @@ COVERED = {
     "e2e/test_erasure": "memory.stores.sql.erasure memory.stores.sql.row_removal",
     "e2e/test_chores_killed": "memory.stores.sql.retention memory.stores.sql.scopes",
     "e2e/test_turns_on_postgres": """
-        memory.session.turn_shortcut memory.stores.sql.shortcut memory.stores.sql.turn_statement
+        memory.session.turn_shortcut memory.stores.sql.foreseen memory.stores.sql.shortcut
+        memory.stores.sql.turn_prefetch memory.stores.sql.turn_statement
     """,
     "e2e/test_conversations": "memory.stores.sql.turn_reader memory.stores.sql.turn_writer",
     # commands, run as a user runs them

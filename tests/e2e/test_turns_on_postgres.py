@@ -10,14 +10,16 @@ import re
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from memory.stores.sql import turn_statement
+from memory.stores.sql import turn_prefetch, turn_reader, turn_statement
+from memory.stores.sql.turn_reader import Snapshot
 from tests import stores
 from tests.conftest import running
 from tests.e2e.postgres_chat import ADA, Chat, storage
 from tests.e2e.round_trips import CountingProxy
-from tests.models import Model, text
+from tests.models import Model, call, calls, text
 from tests.sockets import within
 
+QUIET = {"memory.recall": "tools", "memory.extract": "off"}
 # Round trips before the upstream is called, and after it until the answer has been read.
 ROUND_TRIPS = {
     "plain": (1, 1),
@@ -61,7 +63,7 @@ async def counted(postgres_url, data, monkeypatch, **more):
 
 
 @pytest.mark.parametrize("way", ROUND_TRIPS)
-@pytest.mark.parametrize("settings", [{}, {"memory.recall": "tools", "memory.extract": "off"}])
+@pytest.mark.parametrize("settings", [{}, QUIET])
 async def test_a_warm_turn_costs_the_round_trips_of_the_table(
     postgres_url, data, monkeypatch, way, settings
 ):
@@ -79,6 +81,68 @@ async def test_a_warm_turn_costs_the_round_trips_of_the_table(
                 said = chat.say(live, f"and then, {i}?", way == "stream", headers)
                 found.append(await trips(said))
     assert found[-4:] == [ROUND_TRIPS[way]] * 4
+
+
+@pytest.mark.parametrize("headers", [ADA, {}])
+async def test_a_cold_turn_asks_once_or_twice_before_the_upstream(
+    postgres_url, data, tmp_path, monkeypatch, headers
+):
+    """The last turn was at another gateway, so this one kept nothing that holds."""
+    other = tmp_path / "other"
+    async with (
+        counted(postgres_url, data, monkeypatch, **QUIET) as (one, trips),
+        counted(postgres_url, other, monkeypatch, **QUIET) as (two, trips_there),
+    ):
+        chat, found = Chat(), []
+        for i in range(6):
+            here = chat.say(one, f"and then, {i}?", headers=headers)
+            found.append(await trips(here))
+            there = chat.say(two, f"and then, {i}?", headers=headers)
+            found.append(await trips_there(there))
+    # What was kept here is compared first, and found to be outdated.
+    assert {before for before, _ in found[-4:]} <= {1, 2}
+    assert {after for _, after in found[-4:]} == {1}
+
+
+async def test_what_is_read_at_once_is_what_the_transaction_reads(
+    postgres_url, data, tmp_path, monkeypatch
+):
+    read, found = turn_prefetch.snapshot, []
+
+    def both(conn, ask):
+        at_once = read(conn, ask)
+        if at_once is not None:
+            in_turn = turn_reader.snapshot(conn, ask)
+            for name in Snapshot.__slots__:
+                assert getattr(at_once, name) == getattr(in_turn, name), name
+        found.append(at_once)
+        return at_once
+
+    monkeypatch.setattr(turn_prefetch, "snapshot", both)
+    note = call("core_memory_append", {"label": "human", "content": "likes tea"})
+
+    def answer(seen, wire):
+        asked = seen.json["messages"]
+        wanted = asked[-1]["role"] == "user" and "remember" in str(asked[-1]["content"])
+        return calls(note) if wanted else text(f"answer {len(asked)}")
+
+    async with (
+        Model(answer) as up,
+        running(up.url, data, storage(postgres_url)) as one,
+        running(up.url, tmp_path / "other", storage(postgres_url)) as two,
+    ):
+        for headers in (ADA, {}, {**ADA, "x-memory-conversation": "tea"}):
+            chat = Chat()
+            for i, live in enumerate((one, two) * 3):
+                await chat.say(live, f"{'remember' if i % 2 else 'say'} {i}", headers=headers)
+            branch = Chat()
+            branch.history = chat.history[:4]
+            await branch.say(one, "something else", headers=headers)
+            branch.history = branch.history[2:]  # trimmed
+            await branch.say(two, "and on", headers=headers)
+            again = await two.chat(chat.history[:3], headers)  # a retry
+            assert again.headers["x-memory-status"] == "ok"
+    assert len([x for x in found if x is not None]) >= 20
 
 
 NAMED = {**ADA, "x-memory-conversation": "tea"}

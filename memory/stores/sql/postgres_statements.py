@@ -18,6 +18,8 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalErr
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.util import await_only
 
+from memory.stores.sql.foreseen import NAME
+
 # Classes of values that do not fit, or are longer than an index takes, and of broken constraints.
 UNFIT, BROKEN = ("22", "54"), "23"
 REPLACEMENT = "\ufffd"
@@ -53,6 +55,8 @@ def sqlstate_of(error: BaseException) -> str:
 
 def fetch(conn: Connection, statement: Executable, values: Mapping[str, Any]) -> list[Any]:
     """Run a statement that is built once and kept; return its rows."""
+    if (foreseen := conn.info.get(NAME)) is not None:
+        return list(foreseen.find(statement, values))
     return _compile(statement).run(_raw(conn), values)
 
 

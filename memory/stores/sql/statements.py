@@ -76,15 +76,17 @@ def select_in_batches(
     build: returns the statement for so many values (see `in_clause`). values: its other parameters.
     """
     for i in range(0, len(wanted), MAX_BATCH_VALUES):
-        some = wanted[i : i + MAX_BATCH_VALUES]
-        size = (
-            1 << (len(some) - 1).bit_length()
-        )  # one statement for each power of two; padded with the last value
-        yield from execute(
-            conn,
-            build(size),
-            {**values, **{f"any{k}": some[min(k, len(some) - 1)] for k in range(size)}},
-        )
+        size, given = batch_values(values, wanted[i : i + MAX_BATCH_VALUES])
+        yield from execute(conn, build(size), given)
+
+
+def batch_values(values: Mapping[str, Any], some: Sequence[Any]) -> tuple[int, dict[str, Any]]:
+    """Return for how many values the statement of a batch is, and its parameters.
+
+    There is one statement for each power of two; it is padded with the last value.
+    """
+    size = 1 << (len(some) - 1).bit_length()
+    return size, {**values, **{f"any{k}": some[min(k, len(some) - 1)] for k in range(size)}}
 
 
 def in_clause(column: Any, size: int) -> Any:

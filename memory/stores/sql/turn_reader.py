@@ -20,7 +20,14 @@ from memory.scope import Scope
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import schema as t
 from memory.stores.sql import scopes, server_history
-from memory.stores.sql.statements import execute, in_clause, select_in_batches
+from memory.stores.sql.statements import (
+    execute,
+    in_clause,
+    is_listed,
+    is_sqlite,
+    key_list,
+    select_in_batches,
+)
 
 n, cv = t.nodes.c, t.conversations.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
@@ -218,18 +225,20 @@ def _read_previous_turn(conn: Connection, scope_id: int, node: TurnNode, at: int
     )
     carriers = [node] if node.note or node.hidden else []
     if node.carriers:
-        carriers = [
-            *map(
-                node_of,
-                conn.execute(
-                    select(t.nodes)
-                    .where(n.scope_id == scope_id, n.id.in_(node.carriers))
-                    .order_by(n.id)
-                ),
-            ),
-            *carriers,
-        ]
+        keys = {"scope": scope_id, **key_list(conn, node.carriers)}
+        found = execute(conn, select_carriers(lite=is_sqlite(conn)), keys)
+        carriers = [*map(node_of, found), *carriers]
     return PreviousTurn(node, at, epoch, carriers)
+
+
+@cache
+def select_carriers(*, lite: bool) -> Any:
+    """Return the statement for the nodes of `key_list`."""
+    return (
+        select(t.nodes)
+        .where(n.scope_id == bindparam("scope"), is_listed(n.id, lite=lite))
+        .order_by(n.id)
+    )
 
 
 def summaries(conn: Connection, scope_id: int, links: Sequence[bytes]) -> list[tuple[bytes, str]]:
@@ -261,7 +270,7 @@ def _nodes(*which: Any) -> Any:
 
 
 @cache
-def _by_digest(size: int) -> Any:
+def select_by_digest(size: int) -> Any:
     return _nodes(in_clause(n.digest, size), ANSWERED)
 
 
@@ -309,10 +318,8 @@ class NodeRows:
         ]
 
     def by_digest(self, digests: Sequence[bytes]) -> list[TurnNode]:
-        return [
-            node_of(row)
-            for row in select_in_batches(self._conn, _by_digest, {"scope": self._scope}, digests)
-        ]
+        found = select_in_batches(self._conn, select_by_digest, {"scope": self._scope}, digests)
+        return [node_of(row) for row in found]
 
     def only(self, digest: bytes) -> int | None:
         """Return the only answered node with this digest; None for none or several."""
