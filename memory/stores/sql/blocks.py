@@ -16,7 +16,7 @@ from memory.errors import Conflict, NotFound, UnknownBlock
 from memory.ids import new_id
 from memory.stores.sql import schema as t
 from memory.stores.sql import scopes
-from memory.stores.sql.statements import execute
+from memory.stores.sql.statements import execute, run_pure
 
 b, v = t.blocks.c, t.block_versions.c
 SHELF = select(t.blocks).where(
@@ -134,7 +134,7 @@ def edit(
             f"the block {label!r} is at version {version}, not {source.expect}: read it again "
             "and repeat the edit"
         )
-    after = how(before)
+    after = run_pure(conn, how, before, len(before.value) if before else 0)
     if after == before:
         return before
     return _write(conn, shelf, row, BlockChange(before, after), source)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib import import_module
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from sqlalchemy import (
@@ -31,8 +31,11 @@ from sqlalchemy import (
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.base import Executable
 
+A = TypeVar("A")
+T = TypeVar("T")
 SEVERAL = 8  # rows inserted by one statement
 MAX_BATCH_VALUES = 256  # values looked up by one statement
+LONG_CHARACTERS = 1 << 18  # some 1 ms of an edit
 
 
 class RowSet(list[Any]):
@@ -140,6 +143,17 @@ def rows_of_keys(conn: Connection, sql: str, keys: Sequence[int]) -> list[Any]:
 def execute_sql(conn: Connection, sql: str, *values: Any) -> list[Any]:
     """Run SQL for Postgres that contains no input; return its rows."""
     found: list[Any] = _postgres().fetch_sql(conn, sql, *values)
+    return found
+
+
+def run_pure(conn: Connection, work: Callable[[A], T], given: A, size: int) -> T:
+    """Run work that asks the store nothing, off the event loop if it takes long.
+
+    size: characters that it goes through. On SQLite whole works leave the loop, on Postgres none.
+    """
+    if size < LONG_CHARACTERS or is_sqlite(conn):
+        return work(given)
+    found: T = _postgres().run_in_thread(work, given)
     return found
 
 

@@ -164,7 +164,7 @@ def test_no_statement_of_a_turn_compares_a_state_with_a_parameter():
     every use.
     """
     of_nodes = [
-        turn_reader._by_digest(4),
+        turn_reader.select_by_digest(4),
         turn_reader.BY_CHAIN,
         turn_reader.ABORTED,
         turn_reader.ABORTED_AFTER,
