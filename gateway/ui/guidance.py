@@ -286,7 +286,8 @@ def _elsewhere(visitor: Visitor) -> list[Diagnosis]:
             "Another tenant?",
             f"This gateway is in {mode} mode, and each tenant has a memory of its own. What was "
             "said in another mode, or with a key of another tenant, is there.",
-            "`mnemogate users move` gives a memory to another name; an admin key sees all tenants.",
+            "Move on a user's page, or `mnemogate users move`, gives a memory to another name; an "
+            "admin key sees all tenants.",
         )
     ]
 

@@ -73,13 +73,14 @@ async def erase_form(subject: AboutUser) -> Template:
 async def erase(subject: AboutUser) -> Template:
     if subject.visitor.field("name") != subject.user:
         raise BadRequest("The name does not match, so nothing was erased. Type it as it is shown.")
-    receipt = await api.erase_user.fn(_of_all_agents(subject))
+    receipt = await api.erase_user.fn(of_all_agents(subject))
     return subject.page("erase.html", receipt=receipt, counts=None)
 
 
-def _of_all_agents(subject: Subject) -> Any:
+def of_all_agents(subject: Subject) -> Any:
+    """Return what is done with all agents of a user. Raises BadRequest if one is named."""
     if subject.where["agent"]:
-        raise BadRequest("A user is always erased with all agents. Leave out the agent.")
+        raise BadRequest("A user is always erased or moved with all agents. Leave out the agent.")
     return subject.desk
 
 

@@ -26,6 +26,7 @@ from gateway.ui import (
     blocks,
     conversations,
     guidance,
+    moves,
     operations,
     passages,
     people,
@@ -34,6 +35,7 @@ from gateway.ui import (
     texts,
 )
 from gateway.ui.live import FeedLimit
+from gateway.ui.moves import MoveOffice
 from gateway.ui.visitor import HEADERS, AnyRequest, SignInNeeded, subject, visitor
 
 log = logging.getLogger("mnemogate")
@@ -110,12 +112,13 @@ def _http_error_page(request: AnyRequest, error: HTTPException) -> Response[Any]
 
 def dashboard(secret: bytes) -> Router:
     """Return the router of the dashboard. secret: the server's, which signs sessions."""
-    office, limit = TicketOffice(secret), FeedLimit()
+    office, limit, movers = TicketOffice(secret), FeedLimit(), MoveOffice()
     return Router(
         "/ui",
         route_handlers=[
             *sign_in.ROUTES,
             *people.ROUTES,
+            *moves.ROUTES,
             *blocks.ROUTES,
             *passages.ROUTES,
             *conversations.ROUTES,
@@ -127,6 +130,7 @@ def dashboard(secret: bytes) -> Router:
         dependencies={
             "office": Provide(lambda: office, sync_to_thread=False),
             "feeds": Provide(lambda: limit, sync_to_thread=False),
+            "moves": Provide(lambda: movers, sync_to_thread=False),
             "visitor": Provide(visitor),
             "subject": Provide(subject),
         },

@@ -53,6 +53,11 @@ class RecoveryLog:
         self._bad = path.with_name("spill.bad") if path is not None else None
         self._writing = threading.Lock()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no turn waits to be stored."""
+        return self._path is None or not self._path.exists() or not self._path.stat().st_size
+
     async def keep(self, record: TurnRecord) -> None:
         """Append a record with fsync. Raises OSError."""
         if self._path is not None:

@@ -1,0 +1,173 @@
+"""A user's memory moves to another name: a form, what will happen, and how far it has come.
+
+A move may take longer than a browser waits. So it runs in the background of this process, and its
+page looks how far it is. One that is interrupted has moved nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from dataclasses import dataclass, field
+from typing import Any
+
+from litestar import get, post
+from litestar.di import NamedDependency
+from litestar.params import FromQuery
+from litestar.response import Redirect, Template
+
+from gateway.errors import (
+    BadRequest,
+    Forbidden,
+    GatewayError,
+    RequestConflict,
+    ResourceNotFound,
+    Unavailable,
+)
+from gateway.management.context import EVERY, check_name, translate_errors
+from gateway.ui.people import of_all_agents, summarise_user
+from gateway.ui.texts import link
+from gateway.ui.visitor import AboutUser, AtVisit, Subject, Visitor, go_to
+from memory import Memory, OwnerRename, VisibleScopes, management
+
+log = logging.getLogger("mnemogate")
+FIRST_LOOK_SECONDS = 1.0  # a short move is over by then
+MAX_MOVES = 20  # that are remembered, with how they ended
+OWNED = ("blocks", "passages", "conversations")  # whoever has one of these has a memory
+INTERRUPTED = "The move was interrupted. Nothing has moved: begin it again."
+Owner = tuple[str, str]
+
+
+@dataclass(slots=True)
+class Move:
+    """One move. turns: prepared so far, at most. error: why it failed; "" otherwise."""
+
+    source: Owner
+    target: Owner
+    turns: int = 0
+    error: str = ""
+    is_over: bool = False
+    task: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    def note(self, turns: int) -> None:
+        """Note how far it is."""
+        self.turns = turns
+
+
+class MoveOffice:
+    """The moves of this process, newest last; one runs at a time."""
+
+    def __init__(self) -> None:
+        self._moves: dict[str, Move] = {}
+
+    def begin(self, memory: Memory, secret: bytes, move: Move) -> str:
+        """Begin a move and return its id. Raises Unavailable while another one runs."""
+        if any(not m.is_over for m in self._moves.values()):
+            raise Unavailable("Another memory is being moved. Try again when it is done.")
+        while len(self._moves) >= MAX_MOVES:
+            del self._moves[next(iter(self._moves))]
+        ident = secrets.token_hex(16)
+        self._moves[ident] = move
+        move.task = asyncio.create_task(_run(memory, secret, move))
+        return ident
+
+    def find(self, ident: str) -> Move:
+        """Return a move. Raises ResourceNotFound."""
+        if ident not in self._moves:
+            raise ResourceNotFound(
+                f"This process knows no move {ident[:40]!r}. Look for the new name in the list."
+            )
+        return self._moves[ident]
+
+
+Moves = NamedDependency[MoveOffice]
+
+
+async def _run(memory: Memory, secret: bytes, move: Move) -> None:
+    from memory.management.renaming import rename_live_user
+
+    shown = f"{move.source[1]!r} ({move.source[0]}) to {move.target[1]!r} ({move.target[0]})"
+    move.error = INTERRUPTED  # until it has ended
+    try:
+        with translate_errors():
+            rename = OwnerRename(secret, move.source, move.target)
+            await rename_live_user(memory, rename, move.note)
+        move.error = ""
+        log.info("moved the memory of %s", shown)
+    except GatewayError as e:
+        move.error = e.message
+        log.warning("could not move the memory of %s: %s", shown, e.message)
+    except Exception:
+        move.error = "Something went wrong inside the gateway; its log has the details."
+        log.exception("could not move the memory of %s", shown)
+    finally:
+        move.is_over = True
+
+
+@get("/user/move")
+async def move_form(subject: AboutUser) -> Template:
+    _require_operator(subject.visitor)
+    of_all_agents(subject)
+    return subject.page("move.html", target=None, taken=None, **await summarise_user(subject))
+
+
+@post("/user/move", status_code=200)
+async def move_user(subject: AboutUser, moves: Moves) -> Template | Redirect:
+    """Show what a move does; with `confirmed`, begin it."""
+    visitor = subject.visitor
+    _require_operator(visitor)
+    of_all_agents(subject)
+    source = (subject.desk.scope.tenant, subject.user)
+    target = _target(visitor, source)
+    taken = await _count(subject, target)
+    if visitor.form.get("confirmed") != "yes":
+        head = await summarise_user(subject)
+        return subject.page("move.html", target=target, taken=taken, **head)
+    if taken is not None:
+        raise RequestConflict(f"{target[1]!r} has a memory by now, so nothing was moved.")
+    move = Move(source, target)
+    log.info("key %r moves the memory of %r to %r", visitor.caller.principal.key, source, target)
+    ident = moves.begin(visitor.caller.memory, visitor.gateway.secret, move)
+    if move.task is not None:
+        await asyncio.wait({move.task}, timeout=FIRST_LOOK_SECONDS)
+    return go_to(link("/move", id=ident))
+
+
+@get("/move")
+async def move_page(visitor: AtVisit, moves: Moves, id: FromQuery[str]) -> Template:
+    _require_operator(visitor)
+    move = moves.find(id)
+    tenant = move.target[0] if visitor.caller.principal.admin else ""
+    name = "parts/move.html" if visitor.is_fragment else "moving.html"
+    return visitor.page(name, move=move, ident=id, tenant=tenant)
+
+
+def _require_operator(visitor: Visitor) -> None:
+    """Raise Forbidden for whoever does not run this gateway."""
+    if not visitor.caller.runs_it:
+        raise Forbidden("Only an admin key, or the token of single-user mode, moves memories.")
+
+
+def _target(visitor: Visitor, source: Owner) -> Owner:
+    """Return whose the memory shall be. Raises BadRequest."""
+    user, tenant = visitor.field("to").strip(), source[0]
+    if visitor.caller.principal.admin:
+        tenant = visitor.form.get("to_tenant", "").strip() or tenant
+    target = (check_name(tenant, "to_tenant"), check_name(user, "to"))
+    if tenant == EVERY:
+        raise BadRequest("A user belongs to one tenant: name it.", param="to_tenant")
+    if target == source:
+        raise BadRequest("That is this user's name already. Choose another one.", param="to")
+    return target
+
+
+async def _count(subject: Subject, owner: Owner) -> dict[str, Any] | None:
+    """Return the counts of a user with a memory; None where there is none."""
+    reach = VisibleScopes(owner[0], [owner[1]])
+    desk = subject.desk
+    found = await desk.read(management.users.list_users(desk.memory, reach, None, 1))
+    return found[0] if found and any(found[0][kind] for kind in OWNED) else None
+
+
+ROUTES = (move_form, move_user, move_page)
