@@ -115,6 +115,8 @@ class RequestAccount:
         record.status, record.code = _outcome(error, self._status)
         current_line().take_usage(record, memory)
         self.metrics.observe_request(record, memory)
+        if memory == "degraded":
+            self.metrics.degraded.note(record, current_line().why_degraded)
         if self.traces is not None:
             self.traces.record(traced_request(record, self.forward, memory))
         if isinstance(error, GatewayError):

@@ -6,7 +6,7 @@ The database is opened in the background, after the port is bound.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -133,8 +133,9 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
     database = _database(settings, secret)
     semantic_search = _semantic_search(settings, router, credentials)
     memory = Memory(database, _policy(settings), secret, data, semantic_search)
+    metrics = Metrics(settings.models, settings.providers)
     usage, responses = UsageLog(database, memory.wait_until_ready), ResponseTable(database)
-    database.application_tables += [UsageTables(usage.forget), responses]
+    database.application_tables += [UsageTables(_forgetting(usage, metrics)), responses]
     shared = RedisClient(settings.storage.redis) if settings.storage.redis else None
     selector = TargetSelector(_cooldowns(settings, shared), settings.routing)
     limits = Limiter(RedisCounters(shared) if shared else LocalCounters(), usage.spent_since)
@@ -156,10 +157,20 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
         usage,
         responses,
         ContextWindows(servers[1]),
-        Metrics(settings.models, settings.providers),
+        metrics,
         shared,
         _traces(settings),
     )
+
+
+def _forgetting(usage: UsageLog, metrics: Metrics) -> Callable[[str, str], None]:
+    """Return what takes an erased user's name out of what this process holds."""
+
+    def forget(tenant: str, user: str) -> None:
+        usage.forget(tenant, user)
+        metrics.degraded.forget(tenant, user)
+
+    return forget
 
 
 def _database(settings: Settings, secret: bytes) -> Database:

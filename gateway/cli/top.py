@@ -68,6 +68,8 @@ def _show(turn: dict[str, Any], *, as_json: bool) -> None:
         call["name"] + ("" if call["outcome"] == "ok" else f" ({call['outcome']})")
         for call in turn["calls"]
     )
+    if turn["status"] == "degraded":
+        calls = f"degraded: {printable(turn['reason'])}{', ' if calls else ''}{calls}"
     click.echo(
         f"{turn['created_at'][11:19]}  {_name(turn['user'] or 'nobody'):<12}  "
         f"{_name(turn['model'] or '-'):<16}  +{turn['injected_tokens']:<6}  {calls or '-'}"

@@ -50,7 +50,8 @@ class AccessLogLine:
     started: perf_counter. key: its name. memory: `x-memory-status` as it was at the end.
 
     record: its books, where it has any; their status and user are then the ones that count.
-    error_body: how its path writes an error, where that is not OpenAI's way.
+    error_body: how its path writes an error, where that is not OpenAI's way. why_degraded: what
+    is missing where `memory` is `degraded`.
     """
 
     id: str
@@ -63,6 +64,7 @@ class AccessLogLine:
     memory: str = ""
     code: str | None = None
     reason: str | None = None
+    why_degraded: str = ""
     record: UsageSummary | None = None
     ms: float = 0.0
     error_body: Callable[[GatewayError, str], bytes] | None = None

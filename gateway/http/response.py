@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gateway.errors import GatewayError, Headers, Unavailable
+from gateway.http.access_log import current_line
 from gateway.http.asgi import (
     UNEXPECTED,
     ClientLeft,
@@ -274,6 +275,7 @@ class GatewayResponse:
     ) -> Coroutine[Any, Any, None] | None:
         """End the work, then its books; return what of that has to be waited for."""
         if (rest := producer.on_finish(error)) is None:
+            _note_degraded(producer)
             return self._callbacks.on_finish(producer.memory, error)
         return self._finish_after(rest, producer, error)
 
@@ -286,8 +288,16 @@ class GatewayResponse:
         try:
             await rest
         finally:
+            _note_degraded(producer)
             if (more := self._callbacks.on_finish(producer.memory, error)) is not None:
                 await more
+
+
+def _note_degraded(producer: ResponseProducer) -> None:
+    """Note for the request's books what of its memory was missing at the end."""
+    if producer.memory == "degraded":
+        reason = dict(producer.extra_headers()).get(b"x-memory-reason", b"")
+        current_line().why_degraded = reason.decode().removeprefix("degraded: ")
 
 
 class ResponseWriter:

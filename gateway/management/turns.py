@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from litestar import get
 from litestar.params import FromQuery
 
-from gateway.management.context import AtDoor, PageLimit
+from gateway.management.context import AtDoor, ManagementRequest, PageLimit
 from gateway.management.query_params import Within
 from gateway.management.schemas import Page
 from gateway.management.usage import visible_user
+from gateway.telemetry.degraded import DegradedTurn
 from memory import VisibleScopes, iso, management
 from memory.management.activity import RecentTurn, calls_of
 
@@ -27,7 +29,10 @@ class RanCall(msgspec.Struct):
 
 
 class ListedTurn(msgspec.Struct):
-    """One turn. explain: the id of its record; null where that is too long for a list."""
+    """One turn. explain: the id of its record; null where it has none, or a too long one.
+
+    status: `ok` or `degraded`; reason: what of the memory was missing then, else null.
+    """
 
     id: str
     tenant: str
@@ -40,14 +45,48 @@ class ListedTurn(msgspec.Struct):
     model: str | None
     injected_tokens: int
     calls: list[RanCall]
+    status: str = "ok"
+    reason: str | None = None
     object: str = "turn"
+
+
+def list_degraded(
+    caller: ManagementRequest, since: float, user: str | None = None
+) -> Sequence[DegradedTurn]:
+    """Return the degraded turns that this process holds and the caller may see, newest first."""
+    tenant, only = caller.reach.tenant, caller.principal.only
+
+    def may_see(turn: DegradedTurn) -> bool:
+        return (
+            tenant in (None, turn.tenant)
+            and (only is None or turn.user in only)
+            and user in (None, turn.user)
+        )
+
+    return caller.gateway.metrics.degraded.list_since(since, may_see)
+
+
+def reasons_of(turns: Sequence[DegradedTurn]) -> dict[str, str]:
+    """Return why each was degraded, by the id of its request."""
+    return {turn.request_id: turn.reason for turn in turns}
+
+
+def without_record(
+    degraded: Sequence[DegradedTurn], recorded: Sequence[RecentTurn]
+) -> list[DegradedTurn]:
+    """Return the degraded turns that the memory has not recorded."""
+    known = {turn.explain.request_id for turn in recorded if turn.explain is not None}
+    return [turn for turn in degraded if turn.request_id not in known]
 
 
 @get("/turns", summary="Recent turns with memory, newest first")
 async def turns(
     caller: AtDoor, span: Within, user: FromQuery[str | None] = None, limit: PageLimit = 50
 ) -> Page[ListedTurn]:
-    """List turns that began since `since`, by default of the last day."""
+    """List turns that began since `since`, by default of the last day.
+
+    Those that the memory could not record are known to this process alone, the newest of them.
+    """
     since = span.since if span.since is not None else time.time() - LATELY_SECONDS
     only = caller.principal.only
     whose = visible_user(caller, user) if user is not None or only is None else None
@@ -56,11 +95,34 @@ async def turns(
             caller.memory, VisibleScopes(caller.reach.tenant, only), since, limit, whose
         )
     )
-    return Page([_to_schema(turn) for turn in found])
+    degraded = list_degraded(caller, since, whose)
+    reasons = reasons_of(degraded)
+    listed = [_to_schema(turn, reasons) for turn in found]
+    listed += [_unrecorded(turn) for turn in without_record(degraded, found)]
+    return Page(sorted(listed, key=lambda turn: turn.created_at, reverse=True)[:limit])
 
 
-def _to_schema(turn: RecentTurn) -> ListedTurn:
+def _unrecorded(turn: DegradedTurn) -> ListedTurn:
+    return ListedTurn(
+        turn.request_id,
+        turn.tenant,
+        turn.user,
+        iso(turn.began_at),
+        iso(turn.ended_at),
+        None,
+        turn.request_id,
+        None,
+        turn.model,
+        0,
+        [],
+        "degraded",
+        turn.reason,
+    )
+
+
+def _to_schema(turn: RecentTurn, reasons: Mapping[str, str]) -> ListedTurn:
     explain = turn.explain
+    reason = reasons.get(explain.request_id) if explain else None
     return ListedTurn(
         f"{turn.key:016x}",
         turn.tenant,
@@ -73,6 +135,8 @@ def _to_schema(turn: RecentTurn) -> ListedTurn:
         explain.model if explain else None,
         explain.tokens.injected if explain else 0,
         [RanCall(c.name, c.outcome, c.milliseconds) for c in calls_of(explain)] if explain else [],
+        "ok" if reason is None else "degraded",
+        reason,
     )
 
 

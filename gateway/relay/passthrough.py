@@ -69,7 +69,7 @@ class PassthroughProducer:
 
     @property
     def memory(self) -> str:
-        return "off"
+        return dict(self._p.named).get(b"x-memory-status", b"off").decode()
 
     async def ready(self) -> PassthroughProducer:
         return self

@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.exposition import generate_latest
 
+from gateway.telemetry.degraded import DegradedTurns
 from memory import Session
 
 OTHER = "other"
@@ -104,13 +105,17 @@ class ProviderHealth:
 
 
 class Metrics:
-    """Counts what this process does. health: by provider. memory: requests by memory status."""
+    """Counts what this process does.
+
+    health: by provider. memory: requests by memory status. degraded: the newest of these.
+    """
 
     def __init__(self, models: Collection[str] = (), providers: Collection[str] = ()) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = made = CollectorRegistry()
         self.health: dict[str, ProviderHealth] = {}
         self.memory: dict[str, int] = {}
+        self.degraded = DegradedTurns()
         self.configure(models, providers)
         self._counters = {
             name: Counter(f"mnemogate_{name}", text, labels, registry=made)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -15,8 +16,10 @@ from litestar.response import Redirect, Stream, Template
 from gateway.errors import ResourceNotFound
 from gateway.management.context import translate_errors
 from gateway.management.conversations import explain as explain_api
+from gateway.management.turns import list_degraded, reasons_of, without_record
 from gateway.storage import usage as table
 from gateway.storage.usage import UsageFilter
+from gateway.telemetry.degraded import DegradedTurn
 from gateway.ui.charts import BarPart, stack
 from gateway.ui.conversations import reach_of
 from gateway.ui.live import EVENT_STREAM, Feeds, event, watch
@@ -38,12 +41,44 @@ async def feed_page(visitor: AtVisit) -> Template:
     return visitor.page("feed.html", turns=turns)
 
 
-async def _ended(visitor: Visitor, since: float) -> list[RecentTurn]:
+async def _ended(visitor: Visitor, since: float) -> list[ShownTurn]:
     """Return the turns that ended last, of those that began after a Unix time."""
     caller = visitor.caller
-    return await caller.read(
+    found = await caller.read(
         management.activity.list_ended_turns(caller.memory, reach_of(visitor), since, FEED_TURNS)
     )
+    turns = _with_degraded(found, list_degraded(caller, since))
+    return sorted(turns, key=attrgetter("end_mark"), reverse=True)[:FEED_TURNS]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTurn:
+    """A turn in a list. degraded: why its memory was, "" if it was not. model: if not recorded."""
+
+    mark: str
+    end_mark: str
+    tenant: str
+    user: str | None
+    began_at: float
+    attempts: int
+    explain: ExplainSummary | None
+    degraded: str = ""
+    model: str = ""
+
+
+def _with_degraded(
+    recorded: Sequence[RecentTurn], degraded: Sequence[DegradedTurn]
+) -> list[ShownTurn]:
+    """Return the recorded turns with what was missing of them, and those that no store has seen."""
+    reasons, out = reasons_of(degraded), []
+    for t in recorded:
+        why = reasons.get(t.explain.request_id, "") if t.explain else ""
+        head = (t.mark, t.end_mark, t.tenant, t.user, t.began_at)
+        out.append(ShownTurn(*head, t.attempts, t.explain, why))
+    for d in without_record(degraded, recorded):
+        head = (d.mark, d.end_mark, d.tenant, d.user, d.began_at)
+        out.append(ShownTurn(*head, 1, None, d.reason, d.model))
+    return out
 
 
 @get("/feed/events")
@@ -75,15 +110,12 @@ async def feed_events(visitor: AtVisit, feeds: Feeds, seen: FromQuery[str] = "")
 @get("/user/turns")
 async def turns_page(subject: AboutUser) -> Template:
     desk = subject.desk
-    turns = await desk.read(
-        management.activity.list_turns(
-            desk.memory,
-            reach_of(subject.visitor),
-            time.time() - 30 * FEED_SECONDS,
-            FEED_TURNS,
-            desk.user,
-        )
+    since, visitor = time.time() - 30 * FEED_SECONDS, subject.visitor
+    found = await desk.read(
+        management.activity.list_turns(desk.memory, reach_of(visitor), since, FEED_TURNS, desk.user)
     )
+    turns = _with_degraded(found, list_degraded(visitor.caller, since, desk.user))
+    turns = sorted(turns, key=attrgetter("began_at"), reverse=True)[:FEED_TURNS]
     return subject.page("turns.html", turns=turns, **await summarise_user(subject))
 
 

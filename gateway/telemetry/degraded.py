@@ -1,0 +1,100 @@
+"""The newest requests that the memory took no part in, or only a part, and why.
+
+The store may never have seen them, so they are held in this process: a bounded number, none of
+their text, and gone with it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+MAX_HELD = 200
+MAX_NAME_CHARACTERS = 200  # of a model; clients choose it
+ERASED_SECONDS = 86_400.0  # no request lasts longer
+
+
+class EndedRequest(Protocol):
+    """What a usage record tells of whose request it was; see `gateway.usage.log`."""
+
+    request_id: str
+    created_at: float
+    tenant: str
+    user: str | None
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class DegradedTurn:
+    """One such request. began_at, ended_at: Unix times."""
+
+    request_id: str
+    tenant: str
+    user: str | None
+    model: str
+    began_at: float
+    ended_at: float
+    reason: str
+
+    @property
+    def mark(self) -> str:
+        """A name of the turn, as `RecentTurn` has one."""
+        return self.request_id
+
+    @property
+    def end_mark(self) -> str:
+        """A name of the turn; those of turns that end later are later."""
+        return f"{int(self.ended_at * 1_000_000):016x}-{self.mark}"
+
+
+class DegradedTurns:
+    """The newest degraded turns. Erasures come from the writer's thread."""
+
+    def __init__(self) -> None:
+        self._held: deque[DegradedTurn] = deque(maxlen=MAX_HELD)
+        self._erased: dict[tuple[str, str], float] = {}
+        self._lock = threading.Lock()
+
+    def note(self, request: EndedRequest, reason: str) -> None:
+        """Hold a request that ended now."""
+        user, now = request.user, time.time()
+        with self._lock:
+            if user is not None and request.created_at <= self._erased.get(
+                (request.tenant, user), 0.0
+            ):
+                user = None
+            self._held.append(
+                DegradedTurn(
+                    request.request_id,
+                    request.tenant,
+                    user,
+                    request.model[:MAX_NAME_CHARACTERS],
+                    request.created_at,
+                    now,
+                    reason,
+                )
+            )
+
+    def forget(self, tenant: str, user: str) -> None:
+        """Remove an erased user's name, from requests under way too."""
+        now = time.time()
+        with self._lock:
+            self._erased = {k: at for k, at in self._erased.items() if at > now - ERASED_SECONDS}
+            self._erased[tenant, user] = now
+            kept = (
+                replace(turn, user=None) if (turn.tenant, turn.user) == (tenant, user) else turn
+                for turn in self._held
+            )
+            self._held = deque(kept, maxlen=MAX_HELD)
+
+    def list_since(
+        self, since: float, may_see: Callable[[DegradedTurn], bool]
+    ) -> Sequence[DegradedTurn]:
+        """Return those that began since a Unix time and may be seen, newest first."""
+        with self._lock:
+            held = list(self._held)
+        return [turn for turn in reversed(held) if turn.began_at >= since and may_see(turn)]
