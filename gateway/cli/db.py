@@ -8,7 +8,14 @@ from pathlib import Path
 import click
 
 from gateway.cli.lockfile import running_url
-from gateway.cli.options import CommandFailed, config_option, settings_from, with_database
+from gateway.cli.options import (
+    CommandFailed,
+    config_option,
+    json_option,
+    print_result,
+    settings_from,
+    with_database,
+)
 
 
 @click.group(short_help="Upgrade, copy or clean the database.")
@@ -24,8 +31,9 @@ def db() -> None:
 
 
 @db.command(short_help="Migrate the database schema.")
+@json_option
 @config_option
-def upgrade(config: Path | None) -> None:
+def upgrade(config: Path | None, as_json: bool) -> None:
     """Migrate the database schema to this version of Mnemogate, with the gateway stopped.
 
     Make a copy of the database first.
@@ -45,13 +53,16 @@ def upgrade(config: Path | None) -> None:
         revision = run(settings.database)
     except StoreUnavailable as e:
         raise CommandFailed(f"{settings.database_shown}: {e}") from e
-    click.echo(f"{settings.database_shown} is at version {revision}")
+    shown = settings.database_shown
+    result = {"database": shown, "version": revision}
+    print_result(f"{shown} is at version {revision}", result, as_json=as_json)
 
 
 @db.command(short_help="Copy the database; the gateway may be running.")
 @click.argument("file", type=click.Path(path_type=Path))
+@json_option
 @config_option
-def backup(file: Path, config: Path | None) -> None:
+def backup(file: Path, config: Path | None, as_json: bool) -> None:
     """Copy the current database to FILE, which must not exist yet. The gateway may keep running.
 
     \b
@@ -77,15 +88,19 @@ def backup(file: Path, config: Path | None) -> None:
         raise CommandFailed(f"{file} cannot be written: {e.strerror}. Choose another place.") from e
     except StoreUnavailable as e:
         raise CommandFailed(f"{path}: {e}") from e
-    click.echo(
-        f"{file}: {size} bytes. Keep a copy of {settings.data / 'secret'} with it: without that "
-        "file no stored memory can be recognised"
+    secret = settings.data / "secret"
+    print_result(
+        f"{file}: {size} bytes. Keep a copy of {secret} with it: without that file no stored "
+        "memory can be recognised",
+        {"file": str(file), "bytes": size, "secret": str(secret)},
+        as_json=as_json,
     )
 
 
 @db.command(short_help="Reclaim the space of deleted data (VACUUM).")
+@json_option
 @config_option
-def vacuum(config: Path | None) -> None:
+def vacuum(config: Path | None, as_json: bool) -> None:
     """Rewrite the database, so that no deleted data is left in its files.
 
     Needs as much free disk space as the database has, and little traffic meanwhile.
@@ -104,11 +119,10 @@ def vacuum(config: Path | None) -> None:
         asyncio.run(run(settings.database))
     except StoreUnavailable as e:
         raise CommandFailed(f"{settings.database_shown}: {e}") from e
-    click.echo(
-        f"{path}: {before} bytes before, {_size(path)} after"
-        if path
-        else f"{settings.database_shown} was rewritten"
-    )
+    shown, after = settings.database_shown, _size(path)
+    told = f"{path}: {before} bytes before, {after} after" if path else f"{shown} was rewritten"
+    sizes = {"bytes_before": before, "bytes_after": after} if path else {}
+    print_result(told, {"database": shown, **sizes}, as_json=as_json)
 
 
 def _size(path: Path | None) -> int:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import click
 
 from gateway.cli.client import open_api
-from gateway.cli.options import GatewayOptions, json_option, print_json, where_options
+from gateway.cli.options import GatewayOptions, json_option, print_json, print_result, where_options
 
 STATES = (
     "ready",
@@ -70,8 +70,9 @@ def list_(where: GatewayOptions, state: str, as_json: bool) -> None:
 
 @jobs.command(short_help="Retry a failed job.")
 @click.argument("which", metavar="ID")
+@json_option
 @where_options
-def retry(where: GatewayOptions, which: str) -> None:
+def retry(where: GatewayOptions, which: str, as_json: bool) -> None:
     """Retry the failed job ID, with all its attempts. It runs as soon as a gateway does.
 
     \b
@@ -80,4 +81,4 @@ def retry(where: GatewayOptions, which: str) -> None:
     """
     with open_api(where) as api:
         api.call("POST", f"/jobs/{quote(which, safe='')}/retry")
-    click.echo(f"{which} will be retried")
+    print_result(f"{which} will be retried", {"id": which, "retried": True}, as_json=as_json)

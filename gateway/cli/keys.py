@@ -17,7 +17,7 @@ import click
 
 from gateway.cli.client import ManagementClient, connect, token_for
 from gateway.cli.lockfile import running_url
-from gateway.cli.options import GatewayOptions, json_option, print_json, where_options
+from gateway.cli.options import GatewayOptions, json_option, print_json, print_result, where_options
 
 if TYPE_CHECKING:
     from gateway.config.settings import Settings
@@ -230,8 +230,9 @@ def list_(where: GatewayOptions, every: bool, as_json: bool) -> None:
 
 @keys.command(short_help="Revoke a key.")
 @click.argument("which", metavar="KEY")
+@json_option
 @where_options
-def revoke(where: GatewayOptions, which: str) -> None:
+def revoke(where: GatewayOptions, which: str, as_json: bool) -> None:
     """Revoke KEY, given by its name or id (never the key itself).
 
     A running gateway refuses it at once.
@@ -242,8 +243,8 @@ def revoke(where: GatewayOptions, which: str) -> None:
     """
     with open_admin_api(where) as api:
         ended = api.call("DELETE", f"/keys/{quote(which, safe='')}")
-    click.echo(f"{ended['name']} ({ended['id']}) is revoked")
-    if ended["note"]:
+    print_result(f"{ended['name']} ({ended['id']}) is revoked", ended, as_json=as_json)
+    if ended["note"] and not as_json:
         click.echo(ended["note"], err=True)
 
 

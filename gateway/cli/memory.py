@@ -22,6 +22,7 @@ from gateway.cli.options import (
     GatewayOptions,
     json_option,
     print_json,
+    print_result,
     where_options,
 )
 
@@ -169,8 +170,9 @@ def indent(text: str) -> str:
 @memory.command(short_help="Store a passage.")
 @click.argument("text")
 @click.option("--tag", "tags", multiple=True, help="A tag to find it by. Repeatable.")
+@json_option
 @making_person_options
-def remember(person: UserMemory, text: str, tags: tuple[str, ...]) -> None:
+def remember(person: UserMemory, text: str, tags: tuple[str, ...], as_json: bool) -> None:
     """Store TEXT in archival memory, where the model finds it by searching.
 
     \b
@@ -178,8 +180,9 @@ def remember(person: UserMemory, text: str, tags: tuple[str, ...]) -> None:
       mnemogate memory remember "Grace arrives on Friday" --tag family
     """
     made = person.call("POST", "passages", json={"content": text, "tags": list(tags)})
-    for passage in made["data"] if isinstance(made, dict) else made:
-        click.echo(f"remembered as {passage['id']}")
+    passages = made["data"] if isinstance(made, dict) else made
+    told = "\n".join(f"remembered as {passage['id']}" for passage in passages)
+    print_result(told, passages, as_json=as_json)
 
 
 @memory.command(short_help="Change a block.")
@@ -187,8 +190,9 @@ def remember(person: UserMemory, text: str, tags: tuple[str, ...]) -> None:
 @click.option(
     "--value", help="The new text.  [default: standard input, or your $EDITOR on a terminal]"
 )
+@json_option
 @making_person_options
-def edit(person: UserMemory, label: str, value: str | None) -> None:
+def edit(person: UserMemory, label: str, value: str | None, as_json: bool) -> None:
     """Change the block LABEL: by --value, from standard input, or in your $EDITOR.
 
     Refused if it changed meanwhile. A LABEL that does not exist yet creates a block.
@@ -202,14 +206,14 @@ def edit(person: UserMemory, label: str, value: str | None) -> None:
     block = found.json() if found.status_code == 200 else None
     text = value if value is not None else _ask_for_text(block["value"] if block else "")
     if text is None or (block and text == block["value"]):
-        click.echo("unchanged")
+        print_result("unchanged", block, as_json=as_json)
         return
     headers = {"if-match": found.headers["etag"]} if block and "etag" in found.headers else {}
     method = "PATCH" if block else "PUT"
     saved = person.api.call(
         method, person.block(label), params=person.params, json={"value": text}, headers=headers
     )
-    click.echo(f"{label} is now at version {saved['version']}")
+    print_result(f"{label} is now at version {saved['version']}", saved, as_json=as_json)
 
 
 def _ask_for_text(before: str) -> str | None:
@@ -229,8 +233,9 @@ def _ask_for_text(before: str) -> str | None:
 
 @memory.command(short_help="Delete a passage, or a line of a block.")
 @click.argument("what")
+@json_option
 @person_options
-def forget(person: UserMemory, what: str) -> None:
+def forget(person: UserMemory, what: str, as_json: bool) -> None:
     """Forget WHAT: a passage by its id, or a text that is exactly a passage or a line of a block.
     `undo` restores it.
 
@@ -251,7 +256,6 @@ def forget(person: UserMemory, what: str) -> None:
     )
     for ident in idents:
         person.call("POST", "passages", ident, "forget")
-        click.echo(f"{ident} is forgotten; `mnemogate memory undo {ident}` restores it")
     cut = [
         block["label"]
         for block in person.call("GET", "blocks")["data"]
@@ -263,6 +267,13 @@ def forget(person: UserMemory, what: str) -> None:
             "`mnemogate memory search "
             f"--json`: {what[:80]!r}"
         )
+    found = [f"{ident} is forgotten; {_restored_by(ident)}" for ident in idents]
+    found += [f"a line of {label} is forgotten; {_restored_by(label)}" for label in cut]
+    print_result("\n".join(found), {"passages": idents, "blocks": cut}, as_json=as_json)
+
+
+def _restored_by(name: str) -> str:
+    return f"`mnemogate memory undo {name}` restores it"
 
 
 def _remove_line(person: UserMemory, block: dict[str, Any], line: str) -> bool:
@@ -278,10 +289,6 @@ def _remove_line(person: UserMemory, block: dict[str, Any], line: str) -> bool:
         json={"value": "\n".join(kept)},
         headers={"if-match": str(block["version"])},
     )
-    click.echo(
-        f"a line of {block['label']} is forgotten; `mnemogate memory undo {block['label']}` "
-        "restores it"
-    )
     return True
 
 
@@ -291,8 +298,9 @@ def _squeeze(text: str) -> str:
 
 @memory.command(short_help="Undo the last change of a block, or restore a passage.")
 @click.argument("label")
+@json_option
 @person_options
-def undo(person: UserMemory, label: str) -> None:
+def undo(person: UserMemory, label: str, as_json: bool) -> None:
     """Undo the last change of the block LABEL; repeat to undo earlier ones.
 
     A deleted block is restored, and so is a forgotten passage, given by its id.
@@ -302,16 +310,15 @@ def undo(person: UserMemory, label: str) -> None:
       mnemogate memory undo human
     """
     if PASSAGE.fullmatch(label):
-        click.echo(
-            f"{label} is restored: {person.call('POST', 'passages', label, 'restore')['content']}"
-        )
+        passage = person.call("POST", "passages", label, "restore")
+        print_result(f"{label} is restored: {passage['content']}", passage, as_json=as_json)
         return
     block = person.call("POST", "blocks", quote(label, safe=""), "undo")
-    if "value" not in block:
-        click.echo(f"{label} is removed, since that change had created it")
-        return
-    click.echo(f"{label} is now at version {block['version']}:")
-    click.echo(indent(block["value"]) or "  (empty)")
+    told = f"{label} is removed, since that change had created it"
+    if "value" in block:
+        text = indent(block["value"]) or "  (empty)"
+        told = f"{label} is now at version {block['version']}:\n{text}"
+    print_result(told, block, as_json=as_json)
 
 
 @memory.command(short_help="The versions of a block.")

@@ -138,6 +138,14 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
+def print_result(told: str, result: Any, *, as_json: bool) -> None:
+    """Print what a command came to: in words, or as JSON if that was asked for."""
+    if as_json:
+        print_json(result)
+    else:
+        click.echo(told)
+
+
 @dataclass(frozen=True, slots=True)
 class GatewayOptions:
     """Which gateway a command is meant for.

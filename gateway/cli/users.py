@@ -15,6 +15,7 @@ from gateway.cli.options import (
     config_option,
     json_option,
     print_json,
+    print_result,
     where_options,
     with_database,
 )
@@ -80,9 +81,10 @@ def list_(where: GatewayOptions, as_json: bool) -> None:
     "--to-tenant",
     help="The tenant of TO.  [default: the tenant of requests, if there is only one]",
 )
+@json_option
 @config_option
 def move(
-    source: str, target: str, from_tenant: str | None, to_tenant: str | None, config: Path | None
+    source: str, target: str, config: Path | None, *, as_json: bool, **tenants: str | None
 ) -> None:
     """Move all memory of the user FROM, with all agents, to TO, who must have none yet. The
     gateway may keep running. Usage records of FROM do not move.
@@ -101,8 +103,8 @@ def move(
     _require_empty_spill(settings)
     asked = OwnerRename(
         _secret(settings),
-        (_from(settings, source, from_tenant), source),
-        (_to(settings, to_tenant), _require_user(target)),
+        (_from(settings, source, tenants["from_tenant"]), source),
+        (_to(settings, tenants["to_tenant"]), _require_user(target)),
     )
     if asked.source == asked.target:
         raise CommandFailed(
@@ -115,8 +117,11 @@ def move(
         what = str(e)[:1].upper() + str(e)[1:]
         how = "See `mnemogate users move --help` for how to merge two memories."
         raise CommandFailed(f"{what}. {how}") from e
-    click.echo(
-        f"the memory of {source} ({asked.source[0]}) now belongs to {target} ({asked.target[0]})"
+    ends = {"from": asked.source, "to": asked.target}
+    print_result(
+        f"the memory of {source} ({asked.source[0]}) now belongs to {target} ({asked.target[0]})",
+        {end: {"tenant": tenant, "user": user} for end, (tenant, user) in ends.items()},
+        as_json=as_json,
     )
 
 

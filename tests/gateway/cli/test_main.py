@@ -75,6 +75,40 @@ def test_every_command_has_help_with_an_example(path, command):
     assert described == []
 
 
+WITHOUT_JSON = {
+    "serve": "runs until it is stopped",
+    "run": "becomes another program",
+    "demo": "is read by people, and then serves",
+    "chat": "is read by people",
+    "ui": "opens a browser",
+    "config": "prints TOML",
+    "memory export": "writes JSON lines, or pages",
+    "memory erase": "always prints JSON",
+    "index rebuild": "tells its progress; the exit code says whether it is done",
+    "fetch tokenizers": "tells its progress; the exit code says whether it is done",
+    "fetch embedder": "tells its progress; the exit code says whether it is done",
+}
+
+
+def test_every_command_with_a_result_prints_it_as_json():
+    without = {
+        " ".join(path[1:])
+        for path, command in commands()
+        if not isinstance(command, click.Group)
+        and not any("--json" in p.opts for p in command.params)
+    }
+    assert without == set(WITHOUT_JSON)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_completes_commands(shell):
+    done = CliRunner().invoke(
+        cli, prog_name="mnemogate", env={"_MNEMOGATE_COMPLETE": f"{shell}_source"}
+    )
+    assert done.exit_code == 0
+    assert "_MNEMOGATE_COMPLETE" in done.output
+
+
 def test_the_commands_of_this_version_are_there():
     assert {" ".join(p[1:]) for p, _ in commands()} >= {
         "serve",

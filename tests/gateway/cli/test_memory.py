@@ -54,6 +54,17 @@ def test_a_block_is_edited_shown_and_taken_back(memory):
     assert {v["actor"] for v in json.loads(memory("history", "human", "--json"))} == {"cli"}
 
 
+def test_what_a_command_came_to_is_json_for_scripts(memory):
+    (made,) = json.loads(memory("remember", "The key is with Bob", "--json"))
+    saved = json.loads(memory("edit", "human", "--value", "Name: Ada", "--json"))
+    assert (saved["label"], saved["version"]) == ("human", 1)
+    gone = json.loads(memory("forget", "The key is with Bob", "--json"))
+    assert gone == {"passages": [made["id"]], "blocks": []}
+    assert json.loads(memory("undo", made["id"], "--json"))["content"] == "The key is with Bob"
+    assert json.loads(memory("forget", "Name: Ada", "--json"))["blocks"] == ["human"]
+    assert json.loads(memory("undo", "human", "--json"))["value"] == "Name: Ada"
+
+
 def test_an_empty_input_is_refused_and_an_empty_value_empties_a_block(memory):
     memory("edit", "scratchpad", stdin="x")
     assert 'empty the block with --value ""' in memory("edit", "scratchpad", stdin=" \n", code=1)
