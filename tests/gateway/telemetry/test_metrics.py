@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from gateway.telemetry.metrics import Metrics
+from gateway.usage.log import UsageRecord
 from tests.conftest import running
 from tests.e2e.wire.rows import row
 from tests.gateway.management.managing import KEYS, as_key
@@ -85,6 +87,27 @@ async def test_invented_names_add_no_label(data):
     assert total(after, "mnemogate_requests_total", model="other") == 60
     assert total(after, "mnemogate_requests_total", model="known", provider="p") == 1
     assert len(after.splitlines()) < len(before.splitlines()) + 60
+
+
+def test_ten_thousand_invented_names_add_no_label():
+    metrics = Metrics(["known", "*"], ["p"])
+
+    def count(name):
+        record = UsageRecord(
+            name, 0.0, name, name, name, name, f"{name}/{name}", f"/{name}", "full", 5.0, 200
+        )
+        record.input, record.output, record.rounds, record.cost = 5, 1, 1, 0.5
+        metrics.observe_request(record, "ok")
+
+    count("invented")
+    before = metrics.render({}).decode()
+    for number in range(10_000):
+        count(f"invented-{number}")
+    after = metrics.render({}).decode()
+    assert "invented" not in after
+    assert len(after.splitlines()) == len(before.splitlines())
+    assert total(after, "mnemogate_requests_total", model="other", provider="other") == 10_001
+    assert metrics.health == {}
 
 
 async def test_what_the_memory_did_is_counted(data):
