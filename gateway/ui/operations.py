@@ -75,7 +75,7 @@ async def jobs_page(
 @post("/jobs/retry", status_code=200)
 async def retry_job(visitor: AtVisit) -> Redirect:
     await jobs_api.retry_job.fn(visitor.caller, visitor.field("id"))
-    return go_to(link("/jobs"))
+    return go_to(link("/jobs", tenant=visitor.caller.asked_tenant))
 
 
 @get("/keys")

@@ -182,6 +182,22 @@ async def test_one_tenant_sees_nothing_of_another(data):
         assert (await other.get("/users?tenant=acme")).status_code == 403
 
 
+async def test_links_keep_the_tenant_that_an_admin_looks_at(data):
+    async with shown(data) as (live, sign_in):
+        await live.chat("I like tea", user="ada")
+        root = await sign_in("sk-root")
+        for path in (
+            "/usage?by=request&tenant=acme",
+            "/jobs?which=ready&tenant=acme",
+            "/user?user=ada&tenant=acme",
+            "/user/block/versions?user=ada&label=human&tenant=acme",
+        ):
+            page = (await root.get(path)).text.partition("<main")[2]
+            links = re.findall(r'(?:href|action)="(/ui/[^"]+\?[^"]+)"', page)
+            assert links, path
+            assert [found for found in links if "tenant=acme" not in found] == [], path
+
+
 async def test_an_untrusted_key_sees_its_own_users_alone(data):
     async with shown(data) as (live, sign_in):
         for user in ("ada", "bob"):
