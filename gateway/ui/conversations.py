@@ -122,8 +122,7 @@ async def delete_conversation(visitor: AtVisit) -> Redirect:
         management.conversations.delete_conversation(caller.memory, caller.reach, which)
     )
     tenant = caller.asked_tenant or ""
-    back = link("/user/conversations", user=user, tenant=tenant) if user else link("")
-    return go_to(back)
+    return go_to(link("/user/conversations" if user else "", user=user, tenant=tenant))
 
 
 def reach_of(visitor: AtVisit) -> VisibleScopes:

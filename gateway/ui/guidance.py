@@ -96,7 +96,7 @@ async def _check_request(visitor: Visitor, ident: str) -> list[Diagnosis]:
     """Check one request, by the id in `x-mnemogate-request-id`."""
     turn = await find_turn(visitor, ident)
     if turn is not None and turn.explain is not None:
-        return _check_turn(turn)
+        return _check_turn(visitor, turn)
     caller = visitor.caller
     since = time.time() - DAYS * DAY_SECONDS
     which = UsageFilter(caller.reach.tenant, since=since, request_id=ident)
@@ -154,10 +154,11 @@ def _without_memory(row: dict[str, Any]) -> Diagnosis:
     )
 
 
-def _check_turn(turn: RecentTurn) -> list[Diagnosis]:
+def _check_turn(visitor: Visitor, turn: RecentTurn) -> list[Diagnosis]:
     explain = turn.explain
     assert explain is not None  # noqa: S101 - the caller has looked
-    href = link("/request", id=explain.id)
+    tenant = turn.tenant if visitor.caller.principal.admin else ""
+    href = link("/request", id=explain.id, tenant=tenant)
     found = [
         Diagnosis("good", "The memory took part", "Here is what was added and run.", href=href)
     ]
@@ -307,7 +308,7 @@ async def _check_everything(visitor: Visitor) -> list[Diagnosis]:
                 f"No request with memory in the last {DAYS} days",
                 "Does the app use this gateway?",
                 "`Connect your app` has the lines for each client.",
-                link("/connect"),
+                link("/connect", tenant=caller.asked_tenant),
             )
         ]
     unnamed = sum(t.user is None for t in turns)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 
@@ -73,3 +75,31 @@ def words(response: httpx.Response) -> str:
     """The text of a page, without its tags."""
     body = response.text.partition("<main")[2].partition(">")[2]
     return " ".join(re.sub(r"<[^>]*>", " ", body).split())
+
+
+PAGE_LINKS = "href|hx-get"
+EVERY_LINK = f"{PAGE_LINKS}|hx-post|action|sse-connect"
+
+
+def links(response: httpx.Response, kinds: str = EVERY_LINK) -> set[str]:
+    """The addresses that a page's content leads to, with what its search forms send along."""
+    body = response.text.partition("<main")[2] or response.text
+    body = re.sub(r'<form[^>]*method="get".*?</form>', _to_link, body, flags=re.DOTALL)
+    return {html.unescape(url) for url in re.findall(rf'(?:{kinds})="(/ui[^"]*)"', body)}
+
+
+def _to_link(form: re.Match[str]) -> str:
+    hidden = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)"', form[0])
+    query = urlencode([(name, html.unescape(value)) for name, value in hidden])
+    return re.sub(r'action="([^"]*)"', lambda m: f'href="{m[1]}?{query}"', form[0], count=1)
+
+
+async def walk(looker: Looker, paths: list[str]) -> dict[str, httpx.Response]:
+    """Every page that can be reached from some paths, by its address."""
+    walked: dict[str, httpx.Response] = {}
+    waiting = {f"/ui{path}" for path in paths}
+    while ahead := sorted(waiting - walked.keys()):
+        response = await looker.http.get(ahead[0], follow_redirects=True)
+        walked[ahead[0]] = response
+        waiting |= links(response, PAGE_LINKS)
+    return walked

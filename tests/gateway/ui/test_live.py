@@ -11,7 +11,8 @@ from gateway.errors import Unavailable
 from gateway.ui.live import MAX_FEEDS, MAX_SESSION_FEEDS, FeedLimit
 from memory.stores.sql import schema
 from tests.conftest import SENTINEL_KEY
-from tests.gateway.ui.looking import shown
+from tests.gateway.management.managing import as_key
+from tests.gateway.ui.looking import links, shown
 
 
 async def nothing():
@@ -40,11 +41,11 @@ async def test_a_feed_that_has_ended_leaves_its_place():
     assert limit.open("a", nothing())
 
 
-async def _events(looker, number, last=""):
+async def _events(looker, number, last="", path="/ui/feed/events"):
     """The ids and the texts of a feed's first events."""
     out = []
     headers = {"last-event-id": last} if last else {}
-    async with looker.http.stream("GET", "/ui/feed/events", headers=headers) as feed:
+    async with looker.http.stream("GET", path, headers=headers) as feed:
         async for line in feed.aiter_lines():
             if line.startswith("id: "):
                 out.append([line[4:], ""])
@@ -68,3 +69,14 @@ async def test_a_turn_that_began_first_and_ended_last_is_not_lost(data):
         await live.gateway.memory.db.write(lambda conn: conn.execute(ends_now))
         ((_, text),) = await _events(looker, 1, events[-1][0])
         assert "ada" in text
+
+
+@pytest.mark.parametrize("page", ["/feed", "/connect"])
+async def test_the_feed_of_one_tenant_shows_no_turn_of_another(data, page):
+    async with shown(data, "Hello.") as (live, sign_in):
+        root = await sign_in("sk-root")
+        (path,) = links(await root.get(f"{page}?tenant=acme"), "sse-connect")
+        await live.chat("Hi", user="bob", **as_key("sk-other"))
+        await live.chat("Hi", user="ada")
+        ((_, text),) = await _events(root, 1, path=path)
+        assert ("ada" in text, "bob" in text) == (True, False)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote
 
+import httpx
 import pytest
 
 from tests.conftest import SENTINEL_KEY, running
-from tests.gateway.ui.looking import HOSTILE, Looker, shown, words
+from tests.gateway.management.managing import as_key
+from tests.gateway.ui.looking import HOSTILE, Looker, links, shown, walk, words
 from tests.models import Model, call, calls
 
 PAGES = [
@@ -182,20 +184,45 @@ async def test_one_tenant_sees_nothing_of_another(data):
         assert (await other.get("/users?tenant=acme")).status_code == 403
 
 
-async def test_links_keep_the_tenant_that_an_admin_looks_at(data):
+async def test_every_link_keeps_the_tenant_that_an_admin_looks_at(data):
+    async with shown(data) as (live, sign_in):
+        root = await sign_in("sk-root")
+        empty = await walk(root, [in_tenant(path) for path in ("", "/feed", "/why", "/connect")])
+        request = (await live.chat("I like tea", user="ada")).headers["x-mnemogate-request-id"]
+        await live.chat("I like milk")  # a conversation of nobody
+        for user in ("ada", "zebra"):
+            await live.chat("I ride a zebra", user=user, **as_key("sk-other"))
+        starts = [*PAGES, f"/why?id={request}", "/user/move?user=ada"]
+        walked = await walk(root, [in_tenant(path) for path in starts])
+        for path, page in walked.items():
+            assert page.status_code == 200, path
+            assert "zebra" not in page.text, path
+        pages = [*empty.items(), *walked.items()]
+        assert {path: found for path, page in pages if (found := forgetful(page))} == {}
+        paths = {path.partition("?")[0] for path in walked}
+        assert {"/ui/request", "/ui/conversation", "/ui/user/passage", "/ui/connect"} <= paths
+
+
+async def test_what_follows_a_deletion_keeps_the_tenant(data):
     async with shown(data) as (live, sign_in):
         await live.chat("I like tea", user="ada")
+        unnamed = (await live.chat("I like milk")).headers["x-memory-conversation"]
         root = await sign_in("sk-root")
-        for path in (
-            "/usage?by=request&tenant=acme",
-            "/jobs?which=ready&tenant=acme",
-            "/user?user=ada&tenant=acme",
-            "/user/block/versions?user=ada&label=human&tenant=acme",
-        ):
-            page = (await root.get(path)).text.partition("<main")[2]
-            links = re.findall(r'(?:href|action)="(/ui/[^"]+\?[^"]+)"', page)
-            assert links, path
-            assert [found for found in links if "tenant=acme" not in found] == [], path
+        fields = {"name": unnamed, "user": "", "agent": ""}
+        deleted = await root.send(in_tenant("/conversation/delete"), **fields)
+        assert deleted.headers["location"] == "/ui?tenant=acme"
+        erased = await root.send(in_tenant("/user/erase?user=ada"), name="ada")
+        assert erased.status_code == 200
+        assert forgetful(erased) == []
+
+
+def in_tenant(path: str) -> str:
+    return f"{path}{'&' if '?' in path else '?'}tenant=acme"
+
+
+def forgetful(page: httpx.Response) -> list[str]:
+    """The links of a page that do not name the tenant."""
+    return sorted(url for url in links(page) if "tenant=acme" not in url)
 
 
 async def test_an_untrusted_key_sees_its_own_users_alone(data):
