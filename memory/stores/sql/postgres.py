@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
@@ -25,7 +26,7 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy.util import greenlet_spawn
 
 from memory.errors import NotUpgraded
-from memory.stores.sql.postgres_lease import PostgresLease
+from memory.stores.sql.postgres_lease import PostgresLease, session_name
 from memory.stores.sql.postgres_statements import sqlstate_of, storable
 from memory.stores.sql.shortcut import Shortcut
 from memory.stores.sql.write_lock import EVERY_WRITE, EVERYTHING, NOTHING, Withdrawn, WriteLock
@@ -111,9 +112,10 @@ class PostgresConnections:
     def __init__(
         self, url: str, server: tuple[bytes, int], options: Mapping[str, Any] | None = None
     ) -> None:
-        self._url = url
+        self._url, self._incarnation = url, secrets.token_hex(8)
         self._key, self._size = server
-        self._engine = _engine(url).execution_options(**(options or {}))
+        engine = _engine(url, session_name(self._incarnation))
+        self._engine = engine.execution_options(**(options or {}))
         self._free: asyncio.LifoQueue[PostgresConnection | None] = asyncio.LifoQueue()
         self._is_open = False
         self._all: set[PostgresConnection] = set()
@@ -121,7 +123,7 @@ class PostgresConnections:
         self._lanes: WeakValueDictionary[WriteLock, asyncio.Lock] = WeakValueDictionary()
 
     def need_lease(self) -> None:
-        self.lease = PostgresLease(self._url)
+        self.lease = PostgresLease(self._url, self._incarnation)
 
     async def open(self) -> None:
         """Look at the server; safe to repeat after a failure.
@@ -337,7 +339,7 @@ class _Write:
         return str(found)
 
 
-def _engine(url: str) -> AsyncEngine:
+def _engine(url: str, name: str) -> AsyncEngine:
     engine = create_async_engine(
         url,
         poolclass=NullPool,
@@ -348,6 +350,7 @@ def _engine(url: str) -> AsyncEngine:
             "prepared_statement_cache_size": STATEMENTS,
             "timeout": CONNECT_SECONDS,
             "command_timeout": ANSWER_SECONDS,
+            "server_settings": {"application_name": name},
         },
     )
 

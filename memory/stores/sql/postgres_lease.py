@@ -32,12 +32,18 @@ HOLD_SECONDS, LEASE_SECONDS = 10.0, 15.0
 ANSWER_SECONDS = 3.0  # for one renewal
 OVERDUE_SECONDS = 7.0  # who did not renew for so long has probably ended
 CLAIM = f"""
+WITH before AS (SELECT value FROM meta WHERE name = 'gateway')
 INSERT INTO meta (name, value) VALUES ('gateway', (CAST($1 AS jsonb)
   || jsonb_build_object('seen', extract(epoch FROM clock_timestamp())))::text)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value
 WHERE meta.value::jsonb->>'incarnation' = $2
    OR (meta.value::jsonb->>'seen')::float8 < extract(epoch FROM clock_timestamp()) - {LEASE_SECONDS}
-RETURNING name"""
+RETURNING (SELECT value FROM before)"""
+# A process that stands still in the middle of a transaction holds its locks: no limit of the server
+# ends a statement whose parameters it waits for.
+END_SESSIONS = """
+SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+WHERE application_name = $1 AND datname = current_database() AND usename = current_user"""
 HOLDER = """
 SELECT value, (extract(epoch FROM clock_timestamp()) - (value::jsonb->>'seen')::float8)::float8
 FROM meta WHERE name = 'gateway'"""
@@ -79,12 +85,12 @@ class LeaseHolder:
 class PostgresLease:
     """This gateway's lease of a database.
 
-    holder: who has it in its place, as far as is known.
+    incarnation: names this gateway. holder: who has it in its place, as far as is known.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, incarnation: str = "") -> None:
         self._url = url
-        self._incarnation = secrets.token_hex(8)
+        self._incarnation = incarnation or secrets.token_hex(8)
         self._renewed_at = -HOLD_SECONDS  # by this process's clock, before the database was asked
         self._raw: asyncpg.Connection | None = None
         self._beating: asyncio.Task[None] | None = None
@@ -163,7 +169,7 @@ class PostgresLease:
             "place": process_place(),
         }
         mine = msgspec.json.encode(row).decode()
-        while await raw.fetchval(CLAIM, mine, self._incarnation) is None:
+        while (taken := await raw.fetchrow(CLAIM, mine, self._incarnation)) is None:
             if (found := await raw.fetchrow(HOLDER)) is None:
                 continue  # released meanwhile
             told = msgspec.json.decode(found[0])
@@ -171,6 +177,9 @@ class PostgresLease:
             if not other.is_dead:
                 return other
             await raw.execute(REMOVE, other.row)
+        before = msgspec.json.decode(taken[0])["incarnation"] if taken[0] else self._incarnation
+        if before != self._incarnation:
+            await raw.execute(END_SESSIONS, session_name(before))
         return None
 
     async def _ask(self, work: Callable[[asyncpg.Connection], Awaitable[Any]]) -> Any:
@@ -203,6 +212,11 @@ class PostgresLease:
                 on_regained()
                 log.warning("this gateway serves its database again")
             held = self.is_held
+
+
+def session_name(incarnation: str) -> str:
+    """Return the name by which the server knows the connections of a gateway."""
+    return f"mnemogate {incarnation}"
 
 
 def _log_loss(holder: LeaseHolder | None) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import asyncpg
 import pytest
 from sqlalchemy import insert
 
@@ -19,6 +20,9 @@ from memory.session.request import Policy
 from memory.stores.sql import postgres_lease
 from memory.stores.sql import schema as t
 from memory.stores.sql.database import Database
+from memory.stores.sql.postgres_lease import session_name
+from memory.stores.sql.postgres_statements import driver_arguments
+from memory.stores.sql.write_lock import EVERY_WRITE
 from tests import stores
 from tests.sockets import within
 
@@ -143,3 +147,28 @@ async def test_a_database_that_does_not_answer_is_claimed_once_it_does(postgres_
     assert not away.is_held
     with pytest.raises(StoreUnavailable, match="cannot be renewed: InvalidCatalogNameError"):
         await away.take()
+
+
+async def test_who_takes_it_over_ends_what_the_one_before_holds_and_nothing_else(
+    postgres_url, tmp_path
+):
+    put_holder(postgres_url, 16)
+    arguments = driver_arguments(postgres_url)
+    names = {"other": session_name("other"), "command": session_name("a command")}
+    sessions = {
+        one: await asyncpg.connect(**arguments, server_settings={"application_name": name})
+        for one, name in names.items()
+    }
+    try:
+        # As one that stands still in the middle of a transaction.
+        await sessions["other"].execute(f"BEGIN; SELECT pg_advisory_xact_lock({EVERY_WRITE})")
+        first = postgres_lease.PostgresLease(postgres_url)
+        assert await asyncio.to_thread(first.claim_at_start) is None
+        await first.release()
+        async with gateway(postgres_url, tmp_path) as memory:
+            await memory.db.write(mark("taken"))
+        assert await within(5, sessions["other"].is_closed)
+        assert await sessions["command"].fetchval("SELECT 1") == 1
+    finally:
+        for session in sessions.values():
+            session.terminate()
