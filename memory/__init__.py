@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from memory.jobs.fact_prompt import ExtractionRules
     from memory.jobs.reflection import ReflectionSchedule
     from memory.jobs.worker import Worker
+    from memory.long_json import encode_in_parts
     from memory.management.conversations import ConversationName
     from memory.retrieval.retriever import SemanticSearch, VectorIndex
     from memory.scope import Scope
@@ -146,6 +147,7 @@ __all__ = [
     "array_elements",
     "conversation_key",
     "decide",
+    "encode_in_parts",
     "is_installed",
     "is_system",
     "iso",
@@ -199,6 +201,7 @@ _HOMES = {
     "memory.jobs.fact_prompt": ("ExtractionRules",),
     "memory.jobs.reflection": ("ReflectionSchedule",),
     "memory.jobs.worker": ("Worker",),
+    "memory.long_json": ("encode_in_parts",),
     "memory.management.conversations": ("ConversationName",),
     "memory.session.policies": ("MODES", "strictest"),
     "memory.retrieval.retriever": ("SemanticSearch", "VectorIndex"),

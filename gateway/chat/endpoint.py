@@ -107,8 +107,10 @@ def _dispatcher(gateway: GatewayState, request: TurnInput) -> Dispatcher:
     principal = request.principal
     forward = new_dispatcher(gateway, request.route, request.headers, principal)
     forward.wire = request.wire
-    long = request.found is not None and request.found.history.heavy
-    forward.writes_off_loop = long and request.wire is not CHAT
+    if request.found is not None:
+        history = request.found.history
+        # Of a chat completion, new messages are sent as they came; earlier ones may be decoded.
+        forward.writes_off_loop = history.is_long if request.wire is CHAT else history.heavy
     if request.wire is not CHAT:  # as the relay does; what chat completions take is known
         forward.query = query_of(request)
     forward.meter.guess = guess_tokens(len(request.raw))

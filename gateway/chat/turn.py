@@ -16,6 +16,7 @@ from gateway.chat.opening import RequestOpening
 from gateway.chat.round_sender import RoundSender, TargetOptions
 from gateway.chat.round_stream import raise_for_incomplete, stream_round
 from gateway.errors import UpstreamRefused
+from gateway.http.json_thread import run_by_weight
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.replies import CompletionReply
 from gateway.wire.chat import Json
@@ -124,7 +125,7 @@ class Turn:
             while goes_on:
                 reply = await self._sender.send(first=not (self.used or self.session.rounds))
                 self.mask.alias = self._forward.alias
-                result = self._read_whole(reply)
+                result = await self._read_whole(reply)
                 try:
                     await self._opening.wait(self._limits.patience)
                     if result is None:
@@ -225,11 +226,11 @@ class Turn:
             self.mask.start_next_round()
         return out, True
 
-    def _read_whole(self, reply: CompletionReply) -> RoundResult | None:
+    async def _read_whole(self, reply: CompletionReply) -> RoundResult | None:
         """Read an answer that is all of the turn's in one piece, None for any other."""
-        if self.stream or self.used or self._sender.hidden.messages:
+        if self.stream or self.used or self._sender.hidden.messages or reply.chunk is None:
             return None
-        return None if reply.chunk is None else self.mask.take_whole(reply.chunk)
+        return await run_by_weight(reply.plain or b"", self.mask.take_whole, reply.chunk)
 
     async def _end_round(self, reply: CompletionReply, result: RoundResult) -> bool:
         """Run the calls of a round; True when another follows. Raises GatewayError."""

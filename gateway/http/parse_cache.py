@@ -10,7 +10,6 @@ repaired. No text of a message is stored here.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from functools import partial
 
 import msgspec
 
+from gateway.http.json_thread import run_heavy
 from gateway.http.pacing import rest
 from gateway.http.request_weight import check_values, check_weight
 from gateway.wire.chat import Json, decode, has_no_lone_surrogates
@@ -99,7 +99,7 @@ class RequestParseCache:
             found = _parse_new_part(body, short, known)
             known, short = None, body  # parse it as unknown
         if found is None:
-            found = await asyncio.to_thread(_parse_in_thread, body, short, known)
+            found = await run_heavy(_parse_in_thread, body, short, known)
         return self._remember(who, body, name, found)
 
     def _remember(self, who: object, body: bytes, name: int, found: _Read) -> Json:

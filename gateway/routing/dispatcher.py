@@ -124,7 +124,9 @@ class Dispatcher:
 
         def build_request(target: Target) -> UpstreamRequest:
             nonlocal found
-            request, found = self.wire.encode(compose(target), target, frozen=frozen)
+            request, found = self.wire.encode(
+                compose(target), target, frozen=frozen, long=self.writes_off_loop
+            )
             request.path += self.query and f"?{self.query}"
             return request
 

@@ -42,26 +42,23 @@ def decode(data: bytes, read: Callable[[bytes], Any] = _decode) -> Any:
     """Read JSON text, as a value or by a reader of its own.
 
     Half of a surrogate pair, legal JSON that JavaScript makes of a cut emoji, becomes U+FFFD: it is
-    no character, can be neither stored nor sent on, and must not cost the request.
+    no character, can be neither stored nor sent on, and must not cost the request. A text of more
+    than `MENDED_BYTES` with one is refused.
     Raises msgspec.DecodeError, RecursionError.
     """
     try:
         return read(data)
     except msgspec.DecodeError:
-        if has_no_lone_surrogates(data):
+        if len(data) > MENDED_BYTES or has_no_lone_surrogates(data):
             raise
         return read(replace_lone_surrogates(data))
 
 
 def replace_lone_surrogates(data: bytes) -> bytes:
-    """Return the JSON text with each half of a surrogate pair replaced by U+FFFD.
-
-    Text of more than `MENDED_BYTES` is left as it is, and so refused.
-    """
+    """Return the JSON text with each half of a surrogate pair replaced by U+FFFD."""
     out = bytearray(data)
-    if len(data) <= MENDED_BYTES:
-        for half in _halves(data):
-            out[half : half + len(_UNKNOWN)] = _UNKNOWN
+    for half in _halves(data):
+        out[half : half + len(_UNKNOWN)] = _UNKNOWN
     return bytes(out)
 
 

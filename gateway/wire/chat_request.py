@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from codecs import getincrementaldecoder
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import msgspec
 from gateway.errors import BadRequest, kind_of
 from gateway.wire.chat import Json, decode
 
+STEP_BYTES = 1 << 20
 POSITION = re.compile(r"\(byte (\d+)\)")
 
 
@@ -41,10 +43,14 @@ def _where(error: Exception, body: bytes) -> str:
     if found := POSITION.search(str(error)):
         return f" at byte {found[1]}"
     if isinstance(error, UnicodeDecodeError):
-        try:  # the decoder counts from the beginning of the string the byte stands in
-            body.decode()
-        except UnicodeDecodeError as e:
-            return f" at byte {e.start}"
+        # The error counts from the beginning of the string that the byte stands in.
+        decoder = getincrementaldecoder("utf-8")()
+        for at in range(0, len(body), STEP_BYTES):
+            kept = len(decoder.getstate()[0])
+            try:
+                decoder.decode(body[at : at + STEP_BYTES])
+            except UnicodeDecodeError as e:
+                return f" at byte {at - kept + e.start}"
     return f" at byte {len(body)}" if "truncated" in str(error) else ""
 
 

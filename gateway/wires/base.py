@@ -231,9 +231,12 @@ class WireFormat(Protocol):
         ...
 
     def encode(
-        self, composed: Composed, target: TargetFacts, *, frozen: bool
+        self, composed: Composed, target: TargetFacts, *, frozen: bool, long: bool
     ) -> tuple[UpstreamRequest, SentPieces]:
-        """Return the request as it is sent. frozen: see `UpstreamRequest`."""
+        """Return the request as it is sent.
+
+        frozen: see `UpstreamRequest`. long: it may hold very long strings.
+        """
         ...
 
     def event_error(self, data: bytes) -> Any:

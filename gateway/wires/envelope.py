@@ -52,6 +52,7 @@ class EnvelopeMask(ABC):
         self.rounds = 0  # those before this one
         self._owned = frozenset(owned)
         self._places: dict[int, int | None] = {}  # of the round's parts: None is hidden
+        self._taken = 0  # of these, those that are shown
         self._hid = False  # something of ours was taken out, so the numbers are ours to give
         self._error: Any = None
         self._passed: tuple[bytes, RoundResult] | None = None
@@ -166,8 +167,8 @@ class EnvelopeMask(ABC):
         if self.call_name(part) in self._owned:
             self._hid = True
             return None
-        taken = sum(place is not None for place in self._places.values())
-        return len(self.shown) + taken
+        self._taken += 1
+        return len(self.shown) + self._taken - 1
 
     def show_whole(self, whole: Json) -> bytes:
         return b"".join(self.take(event, b"") for event in self.lift(whole))
@@ -197,6 +198,7 @@ class EnvelopeMask(ABC):
         self._hid = True
         self._passed = self._closed = None
         self._places.clear()
+        self._taken = 0
         self.over = self.ended = False
         self.end_round()
 

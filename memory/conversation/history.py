@@ -27,6 +27,7 @@ decode, encode = msgspec.json.decode, msgspec.json.encode
 _sorted = msgspec.json.Encoder(order="sorted").encode
 PIECES = 32  # joined beyond this number
 BETWEEN = b", \t\r\n"  # bytes between two messages
+LONG_BYTES = 1 << 20  # of messages, which take some 15 ms to decode and to find in their text
 STAYING = 16  # if more messages before a cut are kept, the history is decoded as a whole
 Span = tuple[int, int]  # start and end in a text
 
@@ -111,7 +112,7 @@ _flat = re.compile(
 )  # JSON up to the next bracket outside a string
 
 _string = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)  # up to its closing quote
-SCAN_WINDOW_BYTES = 1 << 20  # scanned in one step
+SCAN_WINDOW_BYTES = 1 << 17  # scanned in one step, of 3 ms at most
 
 
 def array_elements(text: bytes, at: int) -> list[Span]:
@@ -241,6 +242,14 @@ class Messages(Sequence[Json]):
                 found[index] = message  # keep one object for each message
             self._from, self._mark, self._tail = 0, None, [*found, *self._tail]
         return self._tail
+
+    @property
+    def is_long(self) -> bool:
+        """Whether what is not decoded yet takes longer to decode than others may wait."""
+        if not self._from:
+            return False
+        known, mark = self._known(), self.before.mark
+        return known.end - (mark.at if mark is not None else known.start) > LONG_BYTES
 
     def enter(self) -> None:
         """Decode what follows the newest cut, and what is kept before it."""

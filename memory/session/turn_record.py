@@ -60,8 +60,11 @@ def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
         node.epoch = None
     fresh = list(
         contents_of(
-            (without_spans(history.messages[i], tag), history.chain.digest(i))
-            for i in range(snapshot.since, len(history.messages))
+            (
+                (without_spans(history.messages[i], tag), history.chain.digest(i))
+                for i in range(snapshot.since, len(history.messages))
+            ),
+            sliced=not identity.adopted,
         )
     )
     return PendingTurn(
@@ -83,7 +86,7 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
     history, past = snapshot.turn, snapshot.past
     nodes = [_answered_node(turn, prompt, outcome, i) for i in range(len(outcome.answers))]
     contents = [
-        list(contents_of([(answer, node.digest)]))
+        list(contents_of([(answer, node.digest)], sliced=True))
         for answer, node in zip(outcome.answers, nodes, strict=True)
     ]
     begins_epoch = plan.reason and prompt.core and turn.ask.mode == "full"

@@ -6,7 +6,7 @@ a size that is quick.
 
 import pytest
 
-from tests.bench.freeze.dimensions import ANSWERS, REQUESTS
+from tests.bench.freeze import dimensions, format_dimensions
 from tests.bench.freeze.stage import Stage
 
 HELD_SECONDS = 0.15  # that others may wait over their usual
@@ -26,13 +26,14 @@ def held(stage, dimension, usual):
     return min(seconds), outcome
 
 
-@pytest.mark.parametrize("table", [REQUESTS, ANSWERS], ids=["requests", "answers"])
-def test_no_dimension_holds_the_others(tmp_path, table):
+@pytest.mark.parametrize("module", [dimensions, format_dimensions])
+@pytest.mark.parametrize("side", ["REQUESTS", "ANSWERS"])
+def test_no_dimension_holds_the_others(tmp_path, module, side):
     with Stage(tmp_path) as stage:
         stage.settle()
         usual = stage.waits().get("chat", 0.0)
         faults = {}
-        for dimension in table:
+        for dimension in getattr(module, side):
             seconds, outcome = held(stage, dimension, usual)
             if seconds > HELD_SECONDS:
                 faults[dimension.name] = f"held others {seconds:.2f} s"

@@ -165,7 +165,7 @@ async def test_pieces_that_no_message_came_to_name_leave_by_age(tmp_path):
     async with Model("A cup.") as m, running(m.url, tmp_path) as live:
         await live.chat([IMAGE], user="ada")
         db, kept = live.gateway.memory.db, await pieces(live)
-        lost = message_pieces.LargeBody(kept[0]["body"] + 1, "x" * PIECE * 3)
+        lost = message_pieces.LargeBody(kept[0]["body"] + 1, ["x" * PIECE * 3])
         await message_pieces.write(db, lambda conn: kept[0]["scope_id"], [lost], NOTHING)
         for age, left in ((0.0, 3), (2 * message_pieces.ORPHAN_SECONDS, 0)):
             now = time.time() + age

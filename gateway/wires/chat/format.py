@@ -97,7 +97,7 @@ class ChatFormat:
         return body, sent.pieces if sent else (), prompt.client
 
     def encode(
-        self, composed: Composed, target: TargetFacts, *, frozen: bool
+        self, composed: Composed, target: TargetFacts, *, frozen: bool, long: bool
     ) -> tuple[UpstreamRequest, SentPieces]:
         body, sent, client = composed
         messages = for_target(

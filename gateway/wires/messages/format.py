@@ -29,7 +29,7 @@ from gateway.wires.messages.errors import error_body
 from gateway.wires.messages.reply import MessagesMask
 from gateway.wires.native import HiddenParts, NativeView, flat_tools, place
 from gateway.wires.round_result import RoundResult
-from memory import Messages, ToolCall
+from memory import Messages, ToolCall, encode_in_parts
 
 SESSION = "_session_"
 
@@ -81,9 +81,10 @@ class MessagesFormat:
         return body
 
     def encode(
-        self, composed: Composed, target: TargetFacts, *, frozen: bool
+        self, composed: Composed, target: TargetFacts, *, frozen: bool, long: bool
     ) -> tuple[UpstreamRequest, SentPieces]:
-        content = encode({**composed, "model": target.model})
+        body = {**composed, "model": target.model}
+        content = encode_in_parts(body) if long else encode(body)
         stream = bool(composed.get("stream"))
         return UpstreamRequest(self.path, content, stream=stream, composed=True), ()
 

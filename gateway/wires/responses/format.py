@@ -29,7 +29,7 @@ from gateway.wires.native import HiddenParts, NativeView, flat_tools, place
 from gateway.wires.responses.items import SYSTEM, assistant_message, transcript_of
 from gateway.wires.responses.reply import Echo, ResponsesMask
 from gateway.wires.round_result import RoundResult
-from memory import Messages, ToolCall
+from memory import Messages, ToolCall, encode_in_parts
 from memory.context.tokens import estimate
 from memory.conversation.messages import text_of
 from memory.core.tool_definitions import client_names
@@ -87,9 +87,10 @@ class ResponsesFormat:
         return body
 
     def encode(
-        self, composed: Composed, target: TargetFacts, *, frozen: bool
+        self, composed: Composed, target: TargetFacts, *, frozen: bool, long: bool
     ) -> tuple[UpstreamRequest, SentPieces]:
-        content = encode({**composed, "model": target.model})
+        body = {**composed, "model": target.model}
+        content = encode_in_parts(body) if long else encode(body)
         stream = bool(composed.get("stream"))
         return UpstreamRequest(self.path, content, stream=stream), ()
 

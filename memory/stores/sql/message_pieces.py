@@ -11,7 +11,7 @@ Nothing is left out for its size: a history that is kept here needs its images a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from sqlalchemy import ColumnElement, Connection, delete, exists, select, tuple_
 
 from memory.conversation.messages import Json
 from memory.ids import key_at, new_key
+from memory.long_json import SLICE_CHARACTERS
 from memory.search.query import excerpt
 from memory.stores.sql import schema as t
 from memory.stores.sql.batches import BatchedWork
@@ -41,7 +42,7 @@ class LargeBody:
     """A body to be written in pieces. key: what its row names it by."""
 
     key: int
-    text: str
+    parts: Sequence[str]
 
 
 def split_off(contents: Iterable[dict[str, Any]]) -> list[LargeBody]:
@@ -53,15 +54,22 @@ def split_off(contents: Iterable[dict[str, Any]]) -> list[LargeBody]:
     found: list[LargeBody] = []
     for content in contents:
         body, words = content["body"], content["content"]
-        if len(body) + len(words) > LARGE_CHARACTERS:
-            found.append(LargeBody(new_key(), body or words))
+        parts = body if isinstance(body, list) else [body or words]
+        if len(words) + sum(map(len, parts)) > LARGE_CHARACTERS:
+            found.append(LargeBody(new_key(), parts))
             content["pieces"] = found[-1].key
             if body:
-                name = _named(body).name
+                name = _name_in(parts)
                 content["body"] = encode({"name": name} if name else {}).decode()
             if len(words) > MAX_DOCUMENT_CHARACTERS:
                 content["content"] = excerpt(words, MAX_DOCUMENT_CHARACTERS, "\n[...]\n")
     return found
+
+
+def _name_in(parts: Sequence[str]) -> Any:
+    """Return the speaker's name in a body, which is no part of its very long strings."""
+    short = [part for part in parts if len(part) < SLICE_CHARACTERS or len(parts) == 1]
+    return _named("".join(short)).name if any('"name"' in part for part in short) else None
 
 
 class _Named(msgspec.Struct):
@@ -82,8 +90,12 @@ async def write(
     scope: finds the scope's row, and raises Erased. lock: the owner's. Raises StoreUnavailable.
     """
     for body in bodies:
-        for position, begin in enumerate(range(0, len(body.text), PIECE_CHARACTERS)):
-            data = body.text[begin : begin + PIECE_CHARACTERS]
+        pieces = (
+            part[begin : begin + PIECE_CHARACTERS]
+            for part in body.parts
+            for begin in range(0, len(part), PIECE_CHARACTERS)
+        )
+        for position, data in enumerate(pieces):
             row = {"body": body.key, "position": position, "data": data}
             await db.write(partial(_put, scope=scope, row=row), piece=True, lock=lock)
 

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, bindparam, delete, exists, func, literal, sel
 
 from memory.conversation.messages import Json, is_system, text_of
 from memory.ids import new_id, new_key
+from memory.long_json import encode_in_parts
 from memory.search.query import speaker_name
 from memory.search.ranking import SimilarityScores
 from memory.stores.sql import fts, message_pieces, message_queue, vectors
@@ -67,10 +68,13 @@ def parse_message(body: str, role: str, content: str) -> Json:
     return decode(body) if body else {"role": role, "content": content}
 
 
-def contents_of(found: Iterable[tuple[Json, bytes]]) -> Iterator[dict[str, Any]]:
+def contents_of(
+    found: Iterable[tuple[Json, bytes]], *, sliced: bool = False
+) -> Iterator[dict[str, Any]]:
     """Return messages with digests as rows store them, wherever they belong.
 
-    System text is left out: it is the app's, not the user's.
+    System text is left out: it is the app's, not the user's. sliced: a body with very long strings
+    may be a list of its parts, for `message_pieces.split_off`.
     """
     for message, digest in found:
         if is_system(message):
@@ -81,11 +85,18 @@ def contents_of(found: Iterable[tuple[Json, bytes]]) -> Iterator[dict[str, Any]]
         plain = plain and "\x00" not in words
         yield {
             "role": role,
-            "body": "" if plain else encode(message).decode(),
+            "body": "" if plain else _body_of(message, sliced=sliced),
             "content": words,
             "digest": digest,
             "pieces": None,
         }
+
+
+def _body_of(message: Json, *, sliced: bool) -> str | list[str]:
+    if not sliced:
+        return encode(message).decode()
+    parts = [part.decode() for part in encode_in_parts(message)]
+    return parts if len(parts) > 1 else parts[0]
 
 
 def rows_of(

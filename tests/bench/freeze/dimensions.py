@@ -1129,6 +1129,3 @@ ANSWERS = [
         answered(lambda n: whole(b"<p>" * (n // 3), "500 Oops", "text/html"), streamed=False),
     ),
 ]
-
-
-DIMENSIONS = [*REQUESTS, *ANSWERS]

@@ -26,6 +26,8 @@ from tests.bench.subjects import ROOT, Mock, Subject, free_port
 LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 CHUNKED = re.compile(rb"transfer-encoding: chunked", re.IGNORECASE)
 SETTLE = 0.3  # seconds after an answer in which work put off until then still counts
+WATCHED = 3.0  # seconds over which the prober's own cost is measured
+IDLE = 0.25  # of a core
 READ_SECONDS = 180.0
 CONFIG = """
 [server]
@@ -44,6 +46,11 @@ base_url = "{odd}"
 targets = [{{ provider = "mock" }}]
 [models.translated]
 targets = [{{ provider = "translated" }}]
+[providers.native]
+base_url = "{odd}"
+wires = ["chat", "responses"]
+[models.speaks]
+targets = [{{ provider = "native" }}]
 [models.alias]
 targets = [{{ provider = "odd", model = "real" }}]
 [models."*"]
@@ -57,8 +64,9 @@ explain_days = 1
 class Outcome:
     """What one exchange came to.
 
-    waits: the worst of others, seconds, by what was asked. cpu: seconds of the gateway's process.
-    grown: bytes by which its peak passed what was resident before.
+    waits: the worst of others, seconds, by what was asked. cpu: seconds of the gateway's process,
+    less what the prober costs all the while. grown: bytes by which its peak passed what was
+    resident before.
     """
 
     size: int
@@ -167,6 +175,10 @@ class Stage:
         )
         time.sleep(0.5)
         self.waits()
+        self.usual = 0.0
+        self.settle()
+        self.usual = self._share(WATCHED)
+        self.waits()
         return self
 
     def __exit__(
@@ -205,20 +217,24 @@ class Stage:
             status,
             memory,
             took,
-            self.gateway.cpu() - before,
+            max(0.0, self.gateway.cpu() - before - self.usual * (time.perf_counter() - begun)),
             self.peak() - resident,
             self.waits(),
         )
 
     def settle(self) -> None:
-        """Waits for what the gateway put off until after its answer: until it uses a twentieth of a
-        core at most.
+        """Waits for what the gateway put off until after its answer: until it uses a quarter of a
+        core at most besides what the prober costs.
         """
-        for _ in range(200):
-            before = self.gateway.cpu()
-            time.sleep(SETTLE)
-            if self.gateway.cpu() - before < SETTLE / 4:
+        for _ in range(30):
+            if self._share(SETTLE) - self.usual < IDLE:
                 return
+
+    def _share(self, seconds: float) -> float:
+        """What the gateway uses of a core for so long."""
+        before, begun = self.gateway.cpu(), time.perf_counter()
+        time.sleep(seconds)
+        return (self.gateway.cpu() - before) / (time.perf_counter() - begun)
 
     def peak(self, *, reset: bool = False) -> int:
         """The gateway's peak of resident bytes; what is resident now where it is reset."""

@@ -1,0 +1,56 @@
+"""Encodes JSON that holds very long strings, such as images, in short steps. Pure.
+
+To encode an image of 60 MiB in one step holds the interpreter lock for a fifth of a second, and
+nobody else is served meanwhile. So such strings are encoded in slices, each a part of its own.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import msgspec
+
+LONG_CHARACTERS = 1 << 20  # of a string that is encoded in slices
+SLICE_CHARACTERS = 1 << 20
+DEPTH = 8  # of lists and objects in which such a string is looked for
+_encode = msgspec.json.Encoder().encode
+# What stands for a long string, unlike anything that a client says.
+_PLACE = f"mnemogate-long-{secrets.token_hex(16)}"
+_QUOTED_PLACE = _encode(_PLACE)
+
+
+def encode_in_parts(value: Any, encode: Any = _encode) -> list[bytes]:
+    """Return a value as JSON, in parts: one, if no string in it is very long."""
+    found: list[str] = []
+    rest = encode(_without_long(value, DEPTH, found))
+    parts: list[bytes] = []
+    for text in found:
+        before, _, rest = rest.partition(_QUOTED_PLACE)
+        parts.append(before + b'"')
+        parts += (
+            _encode(text[at : at + SLICE_CHARACTERS])[1:-1]
+            for at in range(0, len(text), SLICE_CHARACTERS)
+        )
+        rest = b'"' + rest
+    return [*parts, rest]
+
+
+def _without_long(value: Any, depth: int, found: list[str]) -> Any:
+    """Return the value with a mark for each very long string, which are added to `found` in order.
+
+    A value without such strings is returned itself.
+    """
+    if type(value) is str and len(value) > LONG_CHARACTERS:
+        found.append(value)
+        return _PLACE
+    if not depth:
+        return value
+    before = len(found)
+    if type(value) is dict:
+        items = {k: _without_long(v, depth - 1, found) for k, v in value.items()}
+        return items if len(found) > before else value
+    if type(value) is list:
+        values = [_without_long(v, depth - 1, found) for v in value]
+        return values if len(found) > before else value
+    return value
