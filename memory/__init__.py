@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         array_elements,
         conversation_key,
     )
+    from memory.conversation.long_json import encode_in_parts
     from memory.conversation.messages import is_system, keyed_hash, text_of
     from memory.core.autonomy import decide
     from memory.core.blocks import LABEL, RESERVED, Block, without_spans
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from memory.jobs.fact_prompt import ExtractionRules
     from memory.jobs.reflection import ReflectionSchedule
     from memory.jobs.worker import Worker
-    from memory.long_json import encode_in_parts
     from memory.management.conversations import ConversationName
     from memory.retrieval.retriever import SemanticSearch, VectorIndex
     from memory.scope import Scope
@@ -172,6 +172,7 @@ _HOMES = {
         "array_elements",
         "conversation_key",
     ),
+    "memory.conversation.long_json": ("encode_in_parts",),
     "memory.conversation.messages": ("is_system", "keyed_hash", "text_of"),
     "memory.core.autonomy": ("decide",),
     "memory.core.blocks": ("Block", "LABEL", "RESERVED", "without_spans"),
@@ -201,7 +202,6 @@ _HOMES = {
     "memory.jobs.fact_prompt": ("ExtractionRules",),
     "memory.jobs.reflection": ("ReflectionSchedule",),
     "memory.jobs.worker": ("Worker",),
-    "memory.long_json": ("encode_in_parts",),
     "memory.management.conversations": ("ConversationName",),
     "memory.session.policies": ("MODES", "strictest"),
     "memory.retrieval.retriever": ("SemanticSearch", "VectorIndex"),

@@ -22,7 +22,7 @@ from memory.session.composer import Prompt
 from memory.session.context import TurnContext
 from memory.session.conversation_cache import named_conversation_key
 from memory.session.trace import InjectedTokens, TokenCounts
-from memory.stores.sql.messages import contents_of
+from memory.stores.sql.message_pieces import contents_of
 from memory.stores.sql.turn_reader import ConversationState, Snapshot
 from memory.stores.sql.turn_writer import PendingTurn, TurnRecord
 

@@ -12,6 +12,7 @@ from memory.ids import new_id, new_key
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import schema as t
 from memory.stores.sql import scopes, server_history
+from memory.stores.sql.message_pieces import contents_of
 from memory.stores.sql.statements import add_row, add_rows
 from memory.stores.sql.turn_reader import columns
 from tests.conftest import running
@@ -54,9 +55,7 @@ def brought(conn, scope):
             place = message_rows.MessagePlace(line, node.id, source, now)
             rows += (
                 {"id": len(rows) + 1, **row, "public_id": new_id("msg")}
-                for row in message_rows.rows_of(
-                    scope_id, place, message_rows.contents_of([(message, named)])
-                )
+                for row in message_rows.rows_of(scope_id, place, contents_of([(message, named)]))
             )
     add_rows(conn, t.nodes, nodes)
     add_rows(conn, t.messages, rows)

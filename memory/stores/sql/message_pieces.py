@@ -1,4 +1,4 @@
-"""The bodies of large messages, in pieces.
+"""What the rows of messages say, and the bodies of large ones in pieces.
 
 There is one writer, and everybody's small writes wait while it works: a row of 60 MiB takes it 130
 ms and more. So the body of a large message is written before its row, in pieces that are
@@ -11,7 +11,7 @@ Nothing is left out for its size: a history that is kept here needs its images a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 from sqlalchemy import ColumnElement, Connection, delete, exists, select, tuple_
 
-from memory.conversation.messages import Json
+from memory.conversation.long_json import SLICE_CHARACTERS, encode_in_parts
+from memory.conversation.messages import Json, is_system, text_of
 from memory.ids import key_at, new_key
-from memory.long_json import SLICE_CHARACTERS
 from memory.search.query import excerpt
 from memory.stores.sql import schema as t
 from memory.stores.sql.batches import BatchedWork
@@ -45,8 +45,39 @@ class LargeBody:
     parts: Sequence[str]
 
 
+def contents_of(
+    found: Iterable[tuple[Json, bytes]], *, sliced: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Return messages with digests as rows store them, wherever they belong.
+
+    System text is left out: it is the app's, not the user's. sliced: a body with very long strings
+    may be a list of its parts, for `split_off`.
+    """
+    for message, digest in found:
+        if is_system(message):
+            continue
+        words, role = text_of(message), str(message.get("role") or "")
+        # The usual case: the text is stored once. Of one with NUL, not every store keeps it all.
+        plain = list(message.items()) == [("role", role), ("content", words)]
+        plain = plain and "\x00" not in words
+        yield {
+            "role": role,
+            "body": "" if plain else _body_of(message, sliced=sliced),
+            "content": words,
+            "digest": digest,
+            "pieces": None,
+        }
+
+
+def _body_of(message: Json, *, sliced: bool) -> str | list[str]:
+    if not sliced:
+        return encode(message).decode()
+    parts = [part.decode() for part in encode_in_parts(message)]
+    return parts if len(parts) > 1 else parts[0]
+
+
 def split_off(contents: Iterable[dict[str, Any]]) -> list[LargeBody]:
-    """Take the bodies out of those contents (see `messages.contents_of`) that are large.
+    """Take the bodies out of contents (see `contents_of`) that are large.
 
     Such a row keeps what the search index reads: the speaker's name, and the beginning and the end
     of its words.

@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, bindparam, delete, exists, func, literal, select, text
 
-from memory.conversation.messages import Json, is_system, text_of
+from memory.conversation.messages import Json, text_of
 from memory.ids import new_id, new_key
-from memory.long_json import encode_in_parts
 from memory.search.query import speaker_name
 from memory.search.ranking import SimilarityScores
 from memory.stores.sql import fts, message_pieces, message_queue, vectors
 from memory.stores.sql import schema as t
 from memory.stores.sql.fts import TEXT, IndexScope, SearchDocument
 from memory.stores.sql.jobs import QueuedJob, enqueue
+from memory.stores.sql.message_pieces import contents_of
 from memory.stores.sql.statements import (
     add_row,
     add_rows,
@@ -68,41 +68,10 @@ def parse_message(body: str, role: str, content: str) -> Json:
     return decode(body) if body else {"role": role, "content": content}
 
 
-def contents_of(
-    found: Iterable[tuple[Json, bytes]], *, sliced: bool = False
-) -> Iterator[dict[str, Any]]:
-    """Return messages with digests as rows store them, wherever they belong.
-
-    System text is left out: it is the app's, not the user's. sliced: a body with very long strings
-    may be a list of its parts, for `message_pieces.split_off`.
-    """
-    for message, digest in found:
-        if is_system(message):
-            continue
-        words, role = text_of(message), str(message.get("role") or "")
-        # The usual case: the text is stored once. Of one with NUL, not every store keeps it all.
-        plain = list(message.items()) == [("role", role), ("content", words)]
-        plain = plain and "\x00" not in words
-        yield {
-            "role": role,
-            "body": "" if plain else _body_of(message, sliced=sliced),
-            "content": words,
-            "digest": digest,
-            "pieces": None,
-        }
-
-
-def _body_of(message: Json, *, sliced: bool) -> str | list[str]:
-    if not sliced:
-        return encode(message).decode()
-    parts = [part.decode() for part in encode_in_parts(message)]
-    return parts if len(parts) > 1 else parts[0]
-
-
 def rows_of(
     scope_id: int, place: MessagePlace, contents: Iterable[dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield rows, without keys, of what `contents_of` returned."""
+    """Yield rows, without keys, of what `message_pieces.contents_of` returned."""
     for content in contents:
         yield {
             "public_id": place.public_id or new_id("msg"),

@@ -29,7 +29,8 @@ from memory.conversation.matching import TurnNode
 from memory.ids import new_key
 from memory.stores.sql import schema as t
 from memory.stores.sql.jobs import COLUMNS, QueuedJob
-from memory.stores.sql.messages import MessagePlace, contents_of, rows_of
+from memory.stores.sql.message_pieces import contents_of
+from memory.stores.sql.messages import MessagePlace, rows_of
 from memory.stores.sql.scopes import ScopeOwner
 from memory.stores.sql.statements import execute_sql
 from memory.stores.sql.turn_reader import ConversationState, columns

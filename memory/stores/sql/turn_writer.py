@@ -22,8 +22,7 @@ from memory.stores.sql import messages as message_rows
 from memory.stores.sql import passage_lifecycle as fact_rows
 from memory.stores.sql import schema as t
 from memory.stores.sql.jobs import QueuedJob, enqueue
-from memory.stores.sql.message_pieces import LargeBody, split_off
-from memory.stores.sql.messages import contents_of
+from memory.stores.sql.message_pieces import LargeBody, contents_of, split_off
 from memory.stores.sql.statements import add_row, dialect_insert, driver, execute, put_row
 from memory.stores.sql.turn_reader import (
     SAID,
@@ -74,8 +73,7 @@ class PendingTurn:
     conversation: ConversationState
     forked_from: str | None
     node: TurnNode
-    # what their rows say (see `messages.contents_of`): a long text is encoded before the store is
-    # held
+    # what their rows say (see `contents_of`): a long text is encoded before the store is held
     messages: Sequence[dict[str, Any]]
     request: bytes | None
     adopted: bool = False  # the node exists already, from an earlier attempt
@@ -222,8 +220,8 @@ class TurnRecord:
     )
     jobs: list[QueuedJob] = field(default_factory=list)  # what follows in the background
     used: list[int] = field(default_factory=list)  # passages that automatic recall showed
-    # what the rows of each answer say (see `messages.contents_of`); found out when they are
-    # written where it is not told
+    # what the rows of each answer say (see `contents_of`); found out when they are written where
+    # it is not told
     contents: Sequence[Sequence[dict[str, Any]]] | None = None
     scope_id: int | None = None  # the scope's row, where it is known
     parent_turn: int | None = None  # the turn of the first node's parent, where it is known

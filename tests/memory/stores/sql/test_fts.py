@@ -20,6 +20,7 @@ from memory.service import Memory
 from memory.session.request import Policy
 from memory.stores.sql import fts, jobs, message_index, messages, scopes, turn_reader
 from memory.stores.sql import schema as t
+from memory.stores.sql.message_pieces import contents_of
 from memory.stores.sql.messages import SearchQuery
 from memory.stores.sql.passages import NewPassage, PassageFilter, add
 from memory.stores.sql.transcripts import ConversationHeader, ImportedMessage, Transcriber, steps_of
@@ -307,7 +308,7 @@ async def spoken(memory, user, *said):
                 messages.rows_of(
                     scope_id,
                     messages.MessagePlace(scope_id, None, "chat", time.time()),
-                    messages.contents_of((m, b"d") for m in said),
+                    contents_of((m, b"d") for m in said),
                 )
             ),
         )
@@ -408,7 +409,7 @@ async def test_what_is_said_with_the_clock_set_back_is_found(memory, monkeypatch
 )
 def test_a_message_comes_back_from_its_row_as_it_was(message):
     (row,) = messages.rows_of(
-        1, messages.MessagePlace(1, 1, "chat", MAY), messages.contents_of([(message, b"d")])
+        1, messages.MessagePlace(1, 1, "chat", MAY), contents_of([(message, b"d")])
     )
     found = messages.parse_message(row["body"], row["role"], row["content"])
     assert list(found.items()) == list(message.items())

@@ -20,6 +20,7 @@ from memory.session.request import Policy
 from memory.stores.sql import messages, postgres_probe, scopes, statements, vacuum
 from memory.stores.sql import schema as t
 from memory.stores.sql.database import Database
+from memory.stores.sql.message_pieces import contents_of
 from memory.stores.sql.scopes import ScopeOwner, get_or_create
 from memory.stores.sql.turn_writer import TurnRecord
 from memory.stores.sql.upgrade import upgrade
@@ -304,7 +305,7 @@ async def test_messages_of_a_conversation_stay_in_order_with_a_clock_set_back(db
     scope_id = await db.write(begin)
 
     def say(conn, words):
-        found = messages.contents_of([({"role": "user", "content": words}, words.encode())])
+        found = contents_of([({"role": "user", "content": words}, words.encode())])
         place = messages.MessagePlace(1, None, "chat", 1.0)
         messages.append(conn, list(messages.rows_of(scope_id, place, found)))
 
