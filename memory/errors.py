@@ -59,7 +59,14 @@ class TooLong(MemoryFault):
 
 
 class Unusable(MemoryFault):
-    """A model's answer to a background call cannot be used; it is retried, but not often."""
+    """A model's answer to a background call cannot be used; it is retried, but not often.
+
+    is_last: another try would be of no use.
+    """
+
+    def __init__(self, message: str, *, is_last: bool = False) -> None:
+        super().__init__(message)
+        self.is_last = is_last
 
 
 class ToolError(Exception):

@@ -41,7 +41,8 @@ class WindowRecord:
 
     told: by its server. due: when to ask again. loading: its server had not loaded the model when
     asked. learnt: from refusals and reports, until a time. longest: prompt that it counted whole.
-    partial: it counts only what is not in its cache, so that its reports prove nothing.
+    varies: it counted others differently. unreliable: it counts only what is not in its cache, or
+    reports the same number of every prompt, so that its reports prove nothing.
     """
 
     told: int | None = None
@@ -50,7 +51,23 @@ class WindowRecord:
     learnt: int | None = None
     until: float = 0.0
     longest: int = 0
-    partial: bool = False
+    varies: bool = False
+    unreliable: bool = False
+
+    def note_whole(self, reported: int) -> None:
+        """Note the count of a prompt that was not cut."""
+        if reported == self.learnt and not self.varies:
+            # It fits in what was taken for the window, and still counts the same.
+            self.learnt, self.unreliable = None, True
+        self.varies = self.varies or self.longest not in (0, reported)
+        self.longest = max(self.longest, reported)
+
+    def believes(self, reported: int) -> bool:
+        """Tell whether so small a count of a prompt proves that it was cut."""
+        if reported < max(CUT_LEAST, STEADY_SHARE * self.longest):
+            self.unreliable = True
+        is_constant = reported == self.longest and not self.varies
+        return not (self.unreliable or is_constant)
 
 
 class ContextWindows:
@@ -116,11 +133,9 @@ class ContextWindows:
         if report is None:
             return 0
         if report.is_whole:
-            record.longest = max(record.longest, report.reported)
+            record.note_whole(report.reported)
             return 0
-        if report.reported < max(CUT_LEAST, STEADY_SHARE * record.longest):
-            record.partial = True
-        if record.partial:
+        if not record.believes(report.reported):
             return 0
         window = max(report.reported, record.longest)
         if window >= (self.get(target, caller.account) or GREATEST):

@@ -35,6 +35,7 @@ ACTOR = "extraction"
 LASTING = ("identity", "preference")
 TOKENS = 1000
 MAX_HURRIED_CHARACTERS = 2000
+MAX_UNUSABLE = 1000  # models whose unusable answers are counted
 Blocks = Callable[[], Mapping[str, Block]]
 Rules = Callable[[], fact_prompt.ExtractionRules]
 _HURRIES = re.compile(
@@ -69,8 +70,10 @@ def extraction_handler(
 ) -> Handler:
     """Return the job that extracts and stores the facts of some turns.
 
-    blocks: the operator's.
+    blocks: the operator's. A model whose last answers were all unusable is asked once for each
+    job, not again and again.
     """
+    unusable = _UnusableAnswers()
 
     async def run(job: QueuedJob) -> Effect | None:
         found = await db.read(lambda conn: read_input(conn, job, blocks()))
@@ -86,18 +89,39 @@ def extraction_handler(
             [k.text for k in found.known],
             iso(found.said[0].at)[:10],
         )
+        name = str(job.payload.get("model") or "")
         message = await model(found.call, request, TOKENS)
         proposed = fact_prompt.parse_facts(str(message.get("content") or ""))
         if proposed is None:
-            if job.held[1] >= ANSWERS:  # the last attempt: what follows is read without these turns
+            is_last = max(job.held[1], unusable.count(name)) >= ANSWERS
+            if is_last:  # what follows is read without these turns
                 await keeper.keep_nothing(db)
-            raise Unusable("the answer is not the requested JSON object")
+            raise Unusable("the answer is not the requested JSON object", is_last=is_last)
+        unusable.forget(name)
         if not proposed:
             await keeper.keep_nothing(db)
             return None
         return lambda conn: keeper.keep(conn, proposed)
 
     return run
+
+
+class _UnusableAnswers:
+    """Counts the unusable answers that each model gave in a row."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def count(self, model: str) -> int:
+        """Count one more; return how many there were before it."""
+        before = self._counts.get(model, 0)
+        if before or len(self._counts) < MAX_UNUSABLE:
+            self._counts[model] = before + 1
+        return before
+
+    def forget(self, model: str) -> None:
+        """Note that a model answered as it was asked to."""
+        self._counts.pop(model, None)
 
 
 class _FactWriter:

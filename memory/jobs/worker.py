@@ -188,13 +188,16 @@ class Worker:
             defect = None if isinstance(e, MemoryFault) else e
             told = (kind, claimed.attempts, e)
             log.warning("background job %s (attempt %d) failed: %s", *told, exc_info=defect)
-            name, most = (
-                type(e).__name__,
-                jobs.ANSWERS if isinstance(e, Unusable) else jobs.ATTEMPTS,
-            )
+            name, most = type(e).__name__, _most_attempts(e)
             await self._db.write(
                 lambda conn: jobs.fail(conn, claimed, name, most), small=True, lock=NOTHING
             )
+
+
+def _most_attempts(error: Exception) -> int:
+    if isinstance(error, Unusable):
+        return 1 if error.is_last else jobs.ANSWERS
+    return jobs.ATTEMPTS
 
 
 def _lock_of(job: QueuedJob, effect: jobs.Effect | None) -> WriteLock:

@@ -5,7 +5,8 @@ Every answer is new, about 550 bytes, and says when each piece of it was sent.
 Plain, or as 50 events 10 ms apart after 20 ms. The model `calls` first calls a memory tool, where
 the request offers one, and the time until its result comes back is kept; `brief` and
 `gpt-3.5-turbo`, whose window is known to be small, answer in two words; `quick` streams five events
-at once. `GET /stats` tells the chat calls received and those times in ms, and counts anew.
+at once. Asked for facts, it reports one, as a model does. `GET /stats` tells the chat calls
+received and those times in ms, and counts anew.
 """
 
 from __future__ import annotations
@@ -56,6 +57,17 @@ def event(delta: str, finish: str = "null") -> bytes:
         "\n"
     ).encode()
     return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+FACTS = b"<new_messages date="
+
+
+def one_fact(asked: bytes) -> str:
+    """What a model answers that is asked for facts: one, quoted from the newest message."""
+    said = json.loads(asked)["messages"][-1]["content"].rpartition("<user>")[2]
+    words = said.partition("</user>")[0].split()[:8]
+    fact = {"op": "add", "text": f"The user: {' '.join(words)}", "quote": " ".join(words)}
+    return json.dumps({"operations": [fact]})
 
 
 START = (
@@ -145,6 +157,9 @@ class Connection(asyncio.Protocol):
                     len(body),
                 )
             )
+        elif FACTS in body:
+            said = json.dumps({"role": "assistant", "content": one_fact(body)})
+            self.transport.write(plain(said, "stop", len(body)))
         elif streamed and QUICK.search(body):
             said = b"".join(
                 event(f'{{"content":" {up.calls}.{i} words in some number"}}') for i in range(FEW)

@@ -356,6 +356,12 @@ async def test_an_answer_that_is_no_json_is_asked_for_thrice_and_then_shown(data
         assert await kept(live) == []
         assert not [n for n in await rows(live, t.nodes) if n["unread"]]
 
+        await talk(live, "I live in Ghent")  # a model that never answers in JSON is asked once
+        await due(live, t.jobs.c.state == "ready")
+        tries = sorted(j["attempts"] for j in await rows(live, t.jobs) if j["state"] == "dead")
+        assert (tries, len(asked(up))) == ([1, 3], 4)
+        assert not [n for n in await rows(live, t.nodes) if n["unread"]]
+
 
 @pytest.mark.parametrize("policy", ["read", "off"])
 async def test_what_waits_is_not_read_once_the_user_no_longer_wants_it(data, policy):

@@ -188,3 +188,33 @@ async def test_accounts_learn_for_themselves():
     windows.note_refusal(plain, Caller(managed=False, account="acme"), 9000, (9000, 6000))
     assert windows.get(plain, "acme") == 6000
     assert windows.get(plain, "other") is None
+
+
+async def test_a_server_that_reports_the_same_of_every_prompt_proves_nothing(clock):
+    windows, _ = windows_of(FoundWindow(None))
+    one = target()
+    for fewest in (0, 300, 0, 1100, 5000):  # some are longer than the number that it reports
+        assert windows.note_report(one, CALLER, PromptReport(1000, fewest)) == 0
+    assert windows.get(one, CALLER.account) is None
+
+
+async def test_what_a_first_report_made_believe_is_forgotten_when_a_short_prompt_counts_the_same(
+    clock,
+):
+    windows, _ = windows_of(FoundWindow(None))
+    one = target()
+    assert windows.note_report(one, CALLER, PromptReport(1000, 20_000)) == 1000
+    assert windows.get(one, CALLER.account) == 1000
+    assert windows.note_report(one, CALLER, PromptReport(1000, 600)) == 0
+    assert windows.get(one, CALLER.account) is None
+    assert windows.note_report(one, CALLER, PromptReport(1000, 20_000)) == 0
+
+
+async def test_a_server_whose_counts_vary_is_believed(clock):
+    windows, _ = windows_of(FoundWindow(None))
+    one = target()
+    for count in (700, 1500, 4096):
+        assert windows.note_report(one, CALLER, PromptReport(count, count // 2)) == 0
+    assert windows.note_report(one, CALLER, PromptReport(4096, 6000)) == 4096
+    assert windows.note_report(one, CALLER, PromptReport(4096, 3900)) == 0
+    assert windows.get(one, CALLER.account) == 4096
