@@ -162,7 +162,7 @@ class Retriever:
                 return RecallHits()
             return RecallHits(passages, messages, passage_lifecycle.list_outdated(conn, scope_id))
 
-        return await self._db.read(read)
+        return await self._db.read(read, small=True)
 
     async def _near(
         self, kind: VectorKind, scope_id: int, words: str, allowed: Any

@@ -27,7 +27,7 @@ NAMED = re.compile(r"\s*\**([^\W\d_][\w.'-]{0,30}(?: [^\W\d_][\w.'-]{0,30})?)\**
 POSSESSED = re.compile(r"([^\W_]+)(?:['’]s\b)?")
 DIGITS = "0123456789bcdfghjklmnpqrstvwz"  # of a scope's prefix: no vowel, and no x, which ends it
 TERMS = 32  # most terms of a query
-QUICK_TERMS = 16  # of one that each turn asks
+QUICK_TERMS = 12  # of one that each turn asks
 QUERY = 4000  # most characters of a query
 
 
@@ -76,7 +76,13 @@ def excerpt(text: str, characters: int, gap: str = " ") -> str:
     return f"{text[: characters - tail]}{gap}{text[len(text) - tail :]}"
 
 
-def terms(query: str, *, thorough: bool = True) -> list[str]:
+def has_words(query: str) -> bool:
+    """Tell whether there is anything to search for."""
+    return WORD.search(query) is not None
+
+
+@lru_cache(16)  # one query is asked of messages and of passages
+def terms(query: str, *, thorough: bool = True) -> tuple[str, ...]:
     """Return the terms of a query, each once, in order; identifiers whole and in parts.
 
     Stop words are left out unless there are no others. Not thorough: the longest terms, since long
@@ -86,11 +92,11 @@ def terms(query: str, *, thorough: bool = True) -> list[str]:
     names = identifier_words(spaced, compounds=False)
     words = [w.lower() for w in chain(WORD.findall(spaced), names)]
     kept = [w for w in words if w not in STOP] or words
-    found = list(dict.fromkeys(kept))[:TERMS]
+    found = tuple(dict.fromkeys(kept))[:TERMS]
     if thorough or len(found) <= QUICK_TERMS:
         return found
     longest = sorted(found, key=lambda w: len(w.encode()), reverse=True)[:QUICK_TERMS]
-    return [w for w in found if w in longest]
+    return tuple(w for w in found if w in longest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from memory.search.expansion import HITS, MAX_RELATED, related_words, widen
 from memory.search.query import (
     TermLookup,
     excerpt,
+    has_words,
     index_text,
     scope_mark,
     spoken_day,
@@ -206,12 +207,12 @@ def find_rows(
 
     None without words to search. near: rows by similarity. Raises StoreUnavailable.
     """
-    asked = list(term_lookups(corner.scope_id, query.text, thorough=query.thorough))
-    if not asked:
+    if not has_words(query.text):
         return None
-    matches = _matches(conn, corner, asked)
-    if not matches.size:
+    if not (size := _size(conn, corner)):
         return {}
+    asked = list(term_lookups(corner.scope_id, query.text, thorough=query.thorough))
+    matches = _matches(conn, corner, asked, size)
     if not query.thorough:
         return _rank(conn, corner, query, matches, near)[0]
     # By words alone: what is similar is not to choose the words that are looked for.
@@ -262,22 +263,24 @@ def speakers(conn: Connection, kind: str, scope_id: int, query: str) -> list[str
     ]
 
 
-def _matches(conn: Connection, corner: IndexScope, asked: Sequence[TermLookup]) -> Matches:
-    """Read the postings of each lookup, and weigh them; none where the scope has no rows."""
+def _size(conn: Connection, corner: IndexScope) -> int:
+    """Return how many rows the scope has; of many, that it has `COUNTED`."""
     rows = "messages" if corner.table == "messages_fts" else "passages"
     if (raw := driver(conn)) is None:
-        size = _postgres().size(conn, rows, corner.scope_id, COUNTED)
-    else:
-        (size,) = raw.execute(
-            f"SELECT count(*) FROM (SELECT 1 FROM {rows} WHERE scope_id = ? LIMIT {COUNTED})",
-            (corner.scope_id,),
-        ).fetchone()
-    if not size:
-        return Matches()
+        return int(_postgres().size(conn, rows, corner.scope_id, COUNTED))
+    (size,) = raw.execute(
+        f"SELECT count(*) FROM (SELECT 1 FROM {rows} WHERE scope_id = ? LIMIT {COUNTED})",
+        (corner.scope_id,),
+    ).fetchone()
+    return int(size)
+
+
+def _matches(
+    conn: Connection, corner: IndexScope, asked: Sequence[TermLookup], size: int
+) -> Matches:
+    """Read the postings of each lookup, and weigh them. size: rows of the scope."""
     keys = _postings(conn, corner, asked, MAX_OCCURRENCES)
-    return weigh_postings(
-        ((x.term, x.column, k) for x, k in zip(asked, keys, strict=True)), int(size)
-    )
+    return weigh_postings(((x.term, x.column, k) for x, k in zip(asked, keys, strict=True)), size)
 
 
 def _postings(
