@@ -24,7 +24,7 @@ from memory.stores.sql.statements import execute
 
 p, v = t.passages.c, t.block_versions.c
 MAX_OUTDATED = 100  # facts that recall knows to be no longer true
-NEIGHBOURS = 10
+MAX_NEIGHBOUR_CHARACTERS = 2000  # of a text whose neighbours are looked for
 SELECT_CANDIDATES = select(p.id, p.content).where(
     p.id.in_(bindparam("keys", expanding=True)),
     p.scope_id == bindparam("scope"),
@@ -46,13 +46,10 @@ EXTRACTED_EDITS = (
 )
 
 
-def neighbours(
-    conn: Connection, scope_id: int, text: str, limit: int = NEIGHBOURS
-) -> list[dict[str, Any]]:
+def neighbours(conn: Connection, scope_id: int, text: str, limit: int) -> list[dict[str, Any]]:
     """Return passages that share words with the text."""
-    return passage_rows.search(
-        conn, scope_id, passage_rows.PassageFilter(SearchQuery(text[:2000], limit=limit))
-    )
+    wanted = SearchQuery(text[:MAX_NEIGHBOUR_CHARACTERS], limit=limit, thorough=False)
+    return passage_rows.search(conn, scope_id, passage_rows.PassageFilter(wanted))
 
 
 def near_duplicates(
