@@ -37,6 +37,8 @@ def brackets(text: bytes) -> int:
 
 def count(text: bytes, mark: bytes) -> int:
     """Count a byte in a text, in steps: other threads run between two of them."""
+    if len(text) <= COUNT_STEP_BYTES:
+        return text.count(mark)
     steps = range(0, len(text), COUNT_STEP_BYTES)
     return sum(text.count(mark, at, at + COUNT_STEP_BYTES) for at in steps)
 

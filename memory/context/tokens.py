@@ -179,8 +179,10 @@ def fewest(text: str) -> int:
     raw = text.encode("ascii", "ignore")
     words, numbers = raw.translate(ONLY_WORDS).split(), raw.translate(ONLY_NUMBERS).split()
     marks = raw.translate(ONLY_MARKS).split()
-    wide = sum(0.4 if char >= "\u2e80" else 0.1 for char in text if char > "\x7f")
-    return int(len(words) + len(marks) / 2 + sum([(len(x) + 2) // 3 for x in numbers]) + wide)
+    found = len(words) + len(marks) / 2 + sum([(len(x) + 2) // 3 for x in numbers])
+    if not text.isascii():
+        found += sum(0.4 if char >= "\u2e80" else 0.1 for char in text if char > "\x7f")
+    return int(found)
 
 
 class TokenCounter:

@@ -21,6 +21,8 @@ def strictest(*modes: str) -> str:
 
     A mode is one of `MODES`.
     """
+    if modes.count("full") == len(modes):
+        return "full"
     reads = all(mode in ("full", "read") for mode in modes)
     writes = all(mode in ("full", "write") for mode in modes)
     return ("full" if writes else "read") if reads else ("write" if writes else "off")
