@@ -14,6 +14,7 @@ from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.wire.chat import Json
+from gateway.wires.chat.format import CHAT
 from memory import TurnRequest, decide, keyed_hash
 
 SORTED = msgspec.json.Encoder(order="sorted")
@@ -24,7 +25,8 @@ async def ask_of(
     gateway: GatewayState, request: TurnInput, forward: Dispatcher, target: Target
 ) -> TurnRequest:
     """Put a request as the memory is asked about it."""
-    memory, body, managed = gateway.settings.memory, request.body, request.facts.manages_context
+    memory, body = gateway.settings.memory, request.body
+    managed = request.facts.manages_context or _is_kept_elsewhere(request)
     takes = capabilities_of(gateway, request.facts, body, target)
     record = gateway.memory.models.of(target.label)
     takes_tools = takes.searches and memory.tools != "never"
@@ -54,6 +56,11 @@ async def ask_of(
         decisions={"recall": recall, "extract": extract},
         size=len(request.raw),
     )
+
+
+def _is_kept_elsewhere(request: TurnInput) -> bool:
+    """Tell whether the memory may know messages that such a request does not send again."""
+    return request.wire is not CHAT and bool(request.conversation) and not request.resends
 
 
 async def _digest_rest(body: Json, *, heavy: bool) -> bytes:

@@ -138,6 +138,8 @@ class RoundSender:
         windows, facts, reply = self._options.windows, self._options.facts, self.reply
         if windows is None or reply is None or (facts is not None and facts.manages_context):
             return
+        if not self._wire.sums_usage:  # its counts may be without what was in a cache
+            return
         self.cut_to = windows.note_report(reply.target, self._forward.caller, report)
         if self.cut_to:
             self._session.trace.notes.append(

@@ -2,8 +2,8 @@
 
 The memory sees such a request as messages (a transcript); what it wants placed is told by their
 indexes. A conversation that is also kept here may have messages before the client's own: those are
-not sent, since the client or the provider has them. Nor is anything left out or summarised: agents
-and providers manage the context of these formats themselves.
+not sent, since the client or the provider has them. Where neither keeps the context small itself,
+old messages are left out as in a chat completion; the summary of them is in the core text.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class PlacedMessage:
     """One message of the client's as it is sent.
 
     start, end: where it stands in the client's own. text: what follows it. hidden: the exchange
-    that stands for it, which `by` gave; None for none.
+    that stands for it, which `by` gave; None for none. left_out: it is not sent. stub: what is sent
+    in place of a tool's long result, "" for itself.
     """
 
     message: Json
@@ -54,6 +55,8 @@ class PlacedMessage:
     text: str = ""
     hidden: Sequence[Json] | None = None
     by: str = ""
+    left_out: bool = False
+    stub: str = ""
 
 
 def place(view: NativeView, prompt: Prompt, name: str) -> Iterator[PlacedMessage]:
@@ -65,6 +68,9 @@ def place(view: NativeView, prompt: Prompt, name: str) -> Iterator[PlacedMessage
     for index, message in enumerate(view.messages):
         own = index + len(view.lead)
         at = own + kept if own >= behind else own
+        if at in prompt.drop:
+            yield PlacedMessage(message, *view.spans[index], left_out=True)
+            continue
         texts = (prompt.notes.get(at, ""), prompt.recall if index == newest else "")
         hidden = prompt.splices.get(at) or [{}]
         # A conversation may go on in another format: its answers then stand for themselves.
@@ -75,6 +81,7 @@ def place(view: NativeView, prompt: Prompt, name: str) -> Iterator[PlacedMessage
             "\n\n".join(t for t in texts if t),
             hidden[1:] if native else None,
             str(hidden[0].get(BY) or ""),
+            stub=str(prompt.swap[at]["content"]) if at in prompt.swap else "",
         )
 
 

@@ -27,7 +27,7 @@ from gateway.wires.base import (
 from gateway.wires.messages.blocks import blocks_of, transcript_of
 from gateway.wires.messages.errors import error_body
 from gateway.wires.messages.reply import MessagesMask
-from gateway.wires.native import HiddenParts, NativeView, flat_tools, place
+from gateway.wires.native import HiddenParts, NativeView, PlacedMessage, flat_tools, place
 from gateway.wires.round_result import RoundResult
 from memory import Messages, ToolCall, encode_in_parts
 
@@ -60,7 +60,7 @@ class MessagesFormat:
             _tool_names(body),
             _takes_tools(body),
             _has_form(body),
-            manages_context=True,
+            manages_context=bool(summaries) or bool(body.get("context_management")),
             view=view,
         )
 
@@ -196,11 +196,14 @@ def native_messages(body: Json) -> list[Any]:
 
 def _place_memory(parts: RoundParts, target: str) -> list[Json]:
     """Return the client's messages with notes and hidden exchanges in their places."""
-    native = native_messages(parts.body)
+    placed = list(place(parts.view, parts.prompt, MESSAGES.name))
+    native = _shortened(native_messages(parts.body), placed)
     out: list[Json] = []
     newest = -1  # the native message that was added last
     waits = False  # results of ours are the last, and the client's follow
-    for found in place(parts.view, parts.prompt, MESSAGES.name):
+    for found in placed:
+        if found.left_out:
+            continue
         if found.hidden is not None:
             own = native[found.start : found.end]
             out += _readable_to(target, found.by, _with_ids_of(own, found.hidden))
@@ -213,6 +216,32 @@ def _place_memory(parts: RoundParts, target: str) -> list[Json]:
         if found.text and found.message["role"] == "user":
             out[-1] = _with_text(out[-1], found.text)
     return out
+
+
+def _shortened(native: list[Json], placed: Sequence[PlacedMessage]) -> list[Json]:
+    """Return the messages without those results that are left out, and with stubs for long ones.
+
+    One message may hold results, which are left out, and words of the user, which stay.
+    """
+    gone = {p.message.get("tool_call_id") for p in placed if p.left_out and _is_result(p)}
+    stubs = {p.message.get("tool_call_id"): p.stub for p in placed if p.stub}
+    if not (gone or stubs):
+        return native
+    out = list(native)
+    for p in placed:
+        if _is_result(p) and p.message.get("tool_call_id") in gone | stubs.keys():
+            blocks = blocks_of(native[p.start].get("content"))
+            kept = [
+                {**b, "content": stubs[b["tool_use_id"]]} if b.get("tool_use_id") in stubs else b
+                for b in blocks
+                if b.get("tool_use_id") not in gone
+            ]
+            out[p.start] = {**native[p.start], "content": kept}
+    return out
+
+
+def _is_result(placed: PlacedMessage) -> bool:
+    return placed.message.get("role") == "tool"
 
 
 def _join_results(out: list[Json], message: Json) -> bool:

@@ -62,7 +62,7 @@ class ResponsesFormat:
             view.history(),
             frozenset(client_names(body.get("tools"))),
             _takes_tools(body),
-            manages_context=True,
+            manages_context=_manages_context(body, items, summaries),
             view=view,
         )
 
@@ -241,7 +241,11 @@ def _place_memory(parts: RoundParts, target: str) -> list[Json]:
     items = input_items(parts.body)
     out: list[Json] = items[: parts.view.before]
     for found in place(parts.view, parts.prompt, RESPONSES.name):
-        if found.hidden is not None:
+        if found.left_out:
+            continue
+        if found.stub:
+            out.append({**items[found.start], "output": found.stub})
+        elif found.hidden is not None:
             own = items[found.start : found.end]
             out += for_target(_with_ids_of(own, found.hidden), found.by, target)
         elif found.text and found.message["role"] == "user":
@@ -291,6 +295,22 @@ def _put_core(body: Json, items: list[Json], core: str) -> None:
         items[lead - 1] = _with_text(items[lead - 1], core)
     else:
         body["instructions"] = core
+
+
+def _manages_context(body: Json, items: Sequence[Any], summaries: Sequence[str]) -> bool:
+    """Tell whether the client or the provider keeps the context small.
+
+    summaries: of a program that summarises by itself.
+    """
+    told = (
+        body.get("previous_response_id"),
+        body.get("conversation"),
+        body.get("prompt"),
+        body.get("context_management"),
+        body.get("truncation") == "auto",
+    )
+    compacted = any(isinstance(i, dict) and i.get("type") == "compaction" for i in items)
+    return bool(summaries) or any(told) or compacted
 
 
 def _leading(items: Sequence[Any]) -> int:

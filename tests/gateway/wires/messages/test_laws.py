@@ -14,6 +14,7 @@ from gateway.wire.sse import SseFramer
 from gateway.wires.base import RoundParts
 from gateway.wires.messages.format import MESSAGES
 from gateway.wires.messages.reply import MessagesMask, lift
+from memory.context.window import NOTHING_LEFT_OUT
 from memory.core.tool_definitions import ALL, OURS
 from tests.e2e.messages.client import MARK, events_of, fold, result, unmarked, user
 from tests.wire_models import MessagesModel
@@ -222,6 +223,8 @@ def composed(body, splices=None, notes=None, core="", tools=False):
         recall="",
         core=core,
         offered=ALL,
+        drop=NOTHING_LEFT_OUT,
+        swap={},
     )
     parts = RoundParts(body, prompt, MESSAGES.hidden_rounds(), tools, view=facts.view)
     return MESSAGES.compose(parts, "a/m")
