@@ -28,7 +28,7 @@ help:
 	@echo "make test-clients  the SDKs and frameworks of docs/compatibility.md against a live gateway"
 	@echo "make lint          ruff and mypy"
 	@echo "make format        formats the code and applies safe fixes"
-	@echo "make coverage      the tests in one process under coverage: 95 % overall, 100 % of the pure packages"
+	@echo "make coverage      the tests under coverage: 95 % overall, 100 % of the pure packages"
 	@echo "make bench         what memory costs and what it finds, ten minutes; BENCH=\"chat growth\" chooses"
 	@echo "make soak          20,000 streams, a third left early: does memory grow?"
 	@echo "make screenshots   the README's pictures, anew; needs Chromium"
@@ -58,10 +58,11 @@ format: .setup-lint
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# One process: what xdist's workers and the gateways that tests start as children run is not measured.
+# All processes: pytest's workers, and the gateways and commands that tests start.
 coverage: .setup-test
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(TESTS)
+	$(BIN)/coverage run -m pytest -n $(WORKERS) $(TESTS)
+	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --fail-under=95 --skip-covered
 	$(BIN)/coverage report --fail-under=100 --skip-covered --include='$(PURE)'
 
