@@ -173,6 +173,10 @@ class Unavailable(GatewayError):
     status, type, code = 503, "server_error", "unavailable"
 
 
+class StoreDown(Unavailable):
+    """The memory's store does not answer. The message says what mends it."""
+
+
 class UpstreamTimeout(GatewayError):
     """An upstream was too slow.
 

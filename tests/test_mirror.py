@@ -54,7 +54,7 @@ COVERED = {
     """,
     "e2e/wire/test_shares": "gateway.routing.account_shares",
     "e2e/wire/test_places": "gateway.routing.concurrency",
-    "e2e/wire/test_upstream_faults": "gateway.chat.round_sender gateway.cli.doctor",
+    "e2e/wire/test_upstream_faults": "gateway.chat.round_sender gateway.cli.upstream_check",
     "e2e/wire/test_errors": "gateway.errors gateway.upstream.probe",
     "e2e/test_turns": """
         gateway.chat.endpoint gateway.chat.memory_request gateway.chat.producer memory.service
@@ -123,7 +123,8 @@ COVERED = {
     "e2e/test_books": "gateway.management.usage",
     "e2e/test_keys": "gateway.cli.keys gateway.management.keys",
     "gateway/cli/test_operations": """
-        gateway.cli.fetch gateway.cli.index gateway.cli.jobs gateway.management.jobs
+        gateway.cli.doctor gateway.cli.fetch gateway.cli.finding gateway.cli.index
+        gateway.cli.jobs gateway.management.jobs
         gateway.models.tokenizers memory.stores.sql.job_admin
     """,
     "gateway/server/test_log_output": "gateway.http.access_log",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import platform
@@ -10,13 +9,17 @@ import socket
 import sqlite3
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
+from gateway.cli.finding import Finding
 from gateway.cli.keys import key_summary, keyless_provider_warnings, missing_admin_warning
 from gateway.cli.options import CommandFailed, Serving, installed_version, serve_options
+from gateway.cli.proxy_check import check_proxies
+from gateway.cli.upstream_check import check_upstream
+from gateway.cli.window_check import check_windows
 
 if TYPE_CHECKING:
     from gateway.config.settings import Settings
@@ -24,24 +27,13 @@ if TYPE_CHECKING:
 COLOURS = {"ok": "green", "note": "yellow", "failed": "red"}
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check.
-
-    note: not required, or worth knowing. failed: `serve` would not work.
-    """
-
-    what: str
-    state: Literal["ok", "note", "failed"]
-    told: str
-
-
 @click.command(short_help="Check the setup.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @serve_options
 def doctor(serving: Serving, as_json: bool) -> None:
-    """Check the configuration, data folder, database, upstreams and port, as `serve` with the same
-    options would find them. The exit code is 1 if something would not work.
+    """Check the configuration, data folder, database, proxies, upstreams, context windows and port,
+    as `serve` with the same options would find them. What is wrong is told with what mends it. The
+    exit code is 1 if something would not work.
 
     \b
     Examples:
@@ -89,11 +81,12 @@ def checks(serving: Serving) -> Iterator[Finding]:
     yield _database(settings)
     for text in keyless_provider_warnings(settings):
         yield Finding("provider key", "note", text)
+    yield from check_proxies(settings, os.environ)
     for name in settings.providers:
-        yield _upstream(name, settings)
+        yield check_upstream(name, settings)
     yield _tokenizers(settings)
     yield _embedder(settings)
-    yield from _windows(settings)
+    yield from check_windows(settings)
     yield from _traces(settings)
     yield _port(settings)
 
@@ -130,7 +123,8 @@ def _full_text() -> Finding:
         return Finding(
             "FTS5",
             "failed",
-            f"this Python's SQLite {sqlite3.sqlite_version} has no full-text search: {e}",
+            f"this Python's SQLite {sqlite3.sqlite_version} has no full-text search ({e}): install "
+            "a Python from python.org",
         )
     return Finding("FTS5", "ok", f"SQLite {sqlite3.sqlite_version}")
 
@@ -152,7 +146,8 @@ def _database(settings: Settings) -> Finding:
         finally:
             connection.close()
     except sqlite3.Error as e:
-        return Finding("database", "failed", f"{path} cannot be read: {e}")
+        step = "move it away, or put a copy in its place that `mnemogate db backup` made"
+        return Finding("database", "failed", f"{path} cannot be read: {e}: {step}")
     found = row[0] if row else None
     if found != REVISION:
         return Finding(
@@ -162,54 +157,6 @@ def _database(settings: Settings) -> Finding:
             "upgrade`",
         )
     return Finding("database", "ok", f"{path}, version {found}")
-
-
-def _upstream(name: str, settings: Settings) -> Finding:
-    from gateway.config.settings import ConfigError
-    from gateway.errors import GatewayError, redact_url
-    from gateway.upstream.connection_errors import absent
-    from gateway.upstream.factory import connection_options
-    from gateway.upstream.probe import ABSENT
-
-    provider = settings.providers[name]
-    at = f"{name}: {redact_url(provider.base_url)} ({connection_options(provider, os.environ)})"
-    try:
-        status, misplaced = asyncio.run(_ask_for_models(name, settings))
-    except GatewayError as e:
-        why = e.__cause__ or e
-        step = ": start it, or correct base_url" if absent(e) else ""
-        return Finding("upstream", "failed", f"{at} does not answer: {why}{step}")
-    except ConfigError as e:
-        return Finding("upstream", "failed", str(e))
-    if misplaced:
-        return Finding("upstream", "failed", misplaced)
-    told = f"{at} answers {status}"
-    if status in (401, 403) and provider.api_key:
-        return Finding("upstream", "failed", f"{told}: it refuses providers.{name}.api_key")
-    if status == 401 and settings.mode != "own-key":
-        return Finding(
-            "upstream",
-            "failed",
-            f"{told}: it needs a key, and clients send none in this mode: set "
-            f"providers.{name}.api_key",
-        )
-    if status in ABSENT:
-        step = "check its base_url, which usually ends in /v1"
-        return Finding("upstream", "note", f"{told} to /models: {step}")
-    if status == 401:
-        return Finding("upstream", "ok", f"{told}: it needs a key; none was sent")
-    return Finding("upstream", "ok" if status < 500 else "note", told)
-
-
-async def _ask_for_models(name: str, settings: Settings) -> tuple[int, str | None]:
-    """Return the status of the list of models, and why the URL is wrong, if it is.
-
-    Raises GatewayError.
-    """
-    from gateway.upstream.probe import lacks_v1, status_of
-
-    status = await status_of(name, settings)
-    return status, await lacks_v1(name, settings, status)
 
 
 def _server(settings: Settings) -> Finding:
@@ -260,27 +207,6 @@ def _embedder(settings: Settings) -> Finding:
             "embedder", "failed", f"its model is not in {folder}: run `mnemogate fetch embedder`"
         )
     return Finding("embedder", "ok", "none: search by words" if name == "none" else name)
-
-
-def _windows(settings: Settings) -> Iterator[Finding]:
-    """Yield the configured models whose context window nobody knows."""
-    from gateway.models.facts import ModelFacts, facts_file
-
-    facts = ModelFacts.load(facts_file())
-    unknown = [
-        name
-        for name, model in settings.models.items()
-        if model.context_window is None
-        and not name.endswith("*")
-        and not any("context_window" in facts.of(t.model or name) for t in model.targets)
-    ]
-    if unknown:
-        yield Finding(
-            "window",
-            "note",
-            f"unknown for {', '.join(unknown)}: long conversations are not summarised ahead; set "
-            f'context_window in [models."{unknown[0]}"]',
-        )
 
 
 def _traces(settings: Settings) -> Iterator[Finding]:

@@ -38,13 +38,14 @@ def top(where: GatewayOptions, last: int, once: bool, as_json: bool) -> None:
       mnemogate top --json | jq .user
     """
     with open_api(where, makes=False) as api:
+        watch = TurnWatch(api)
         try:
-            found = _fetch(api, time.time() - 86_400, MAX_TURNS)
+            found = watch.fetch(time.time() - 86_400)
             for turn in found[len(found) - min(last, len(found)) :]:
                 _show(turn, as_json=as_json)
             while not once:
                 seen = {turn["id"] for turn in found}
-                found = _fetch(api, time.time() - OVERLAP_SECONDS, MAX_TURNS)
+                found = watch.fetch(time.time() - OVERLAP_SECONDS)
                 for turn in found:
                     if turn["id"] not in seen:
                         _show(turn, as_json=as_json)
@@ -53,11 +54,21 @@ def top(where: GatewayOptions, last: int, once: bool, as_json: bool) -> None:
             click.echo(err=True)
 
 
-def _fetch(api: ManagementClient, since: float, limit: int) -> list[dict[str, Any]]:
-    """Return turns since a Unix time, oldest first."""
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since))
-    found = api.call("GET", "/turns", params={"since": stamp, "limit": limit})
-    return list(reversed(found["data"]))
+class TurnWatch:
+    """Fetches turns, and tells once when those that the store holds are missing."""
+
+    def __init__(self, api: ManagementClient) -> None:
+        self._api = api
+        self._warning: str | None = None
+
+    def fetch(self, since: float) -> list[dict[str, Any]]:
+        """Return turns since a Unix time, oldest first."""
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since))
+        found = self._api.call("GET", "/turns", params={"since": stamp, "limit": MAX_TURNS})
+        if (warning := found.get("warning")) != self._warning:
+            self._warning = warning
+            click.echo(warning or "The memory store is back.", err=True)
+        return list(reversed(found["data"]))
 
 
 def _show(turn: dict[str, Any], *, as_json: bool) -> None:

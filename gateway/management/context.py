@@ -8,7 +8,7 @@ accepted manages nothing.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -24,8 +24,8 @@ from gateway.errors import (
     GatewayError,
     RequestConflict,
     ResourceNotFound,
+    StoreDown,
     TooLarge,
-    Unavailable,
 )
 from gateway.http.access_log import current_line
 from gateway.http.paths import segment
@@ -41,6 +41,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 PAGE_CHARACTERS = 4 << 20  # of a page; encoding them takes the event loop some ms
 MIB = 1 << 20
 JSON_MIB = 8  # limit of a request about one object
+STORE_OPTIONAL = "store_optional"  # option of a route that has something to show without the store
 EVERY = "*"  # ?tenant=* of an admin key: every tenant
 PageLimit = Annotated[int, QueryParameter(ge=1, le=200, description="entries a page")]
 Cursor = Annotated[str | None, QueryParameter(description="the next_cursor of the page before")]
@@ -66,8 +67,19 @@ class ManagementRequest:
 
     async def read(self, work: Awaitable[T]) -> T:
         """Await a result of the memory; errors become those of `translate_errors`."""
+        try:
+            await self.check_store()
+        except StoreDown:
+            if isinstance(work, Coroutine):
+                work.close()
+            raise
         with translate_errors():
             return await work
+
+    async def check_store(self) -> None:
+        """Raise StoreDown while the store is known not to answer."""
+        with translate_errors():
+            await self.memory.wait_until_ready()
 
     async def write(self, work: Awaitable[T]) -> T:
         """Await a change of the memory, and wake the worker, since it may have queued a job."""
@@ -158,7 +170,7 @@ AtDesk = NamedDependency[UserContext]
 async def caller(
     request: Request[Any, Any, Any], tenant: FromQuery[str | None] = None
 ) -> ManagementRequest:
-    """Return the context of a request. Raises Unauthenticated, Forbidden, Unavailable."""
+    """Return the context of a request. Raises Unauthenticated, Forbidden, StoreDown."""
     gateway: GatewayState = request.app.state.gateway
     return await open_request(request, gateway.keys.manager(dict(request.scope["headers"])), tenant)
 
@@ -166,7 +178,7 @@ async def caller(
 async def open_request(
     request: Request[Any, Any, Any], principal: Principal, tenant: str | None
 ) -> ManagementRequest:
-    """Return the context of what a principal asks. Raises Forbidden, Unavailable.
+    """Return the context of what a principal asks. Raises Forbidden, StoreDown.
 
     tenant: the one that an admin key names.
     """
@@ -176,9 +188,9 @@ async def open_request(
     if tenant is not None:
         check_name(tenant, "tenant")
     _check_policy(principal, request.method)
-    with translate_errors():
-        await gateway.memory.wait_until_ready()
     found = ManagementRequest(request, principal, tenant)
+    if not request.route_handler.opt.get(STORE_OPTIONAL):
+        await found.check_store()
     settings = gateway.settings
     if (
         settings.mode == "own-key"
@@ -285,8 +297,10 @@ def _translate(error: Exception) -> GatewayError:
             return TooLarge(message, code="too_many_rows")
         case BadLine():
             return BadRequest(message, code="bad_line")
-    return Unavailable(
-        "The memory store is unavailable. Try again shortly.", headers=[(b"retry-after", b"1")]
+    return StoreDown(
+        f"The memory store is down: {error}. Nothing is remembered until it is back. Run "
+        "`mnemogate doctor` where the gateway runs: it names what is wrong and what mends it.",
+        headers=[(b"retry-after", b"1")],
     )
 
 

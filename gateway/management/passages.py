@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from litestar import delete, get, post
@@ -32,8 +33,10 @@ from memory import NewPassage, PassageFilter, iso, management
 TAGS = 32  # most tags of a search
 
 
-def _to_schema(found: dict[str, Any]) -> Passage:
-    gone = found["forgotten_at"]
+def _to_schema(desk: UserContext, found: dict[str, Any]) -> Passage:
+    gone, fades_at = found["forgotten_at"], found["fades_at"]
+    if gone is not None or desk.caller.gateway.settings.memory.cleanup == "off":
+        fades_at = None
     return Passage(
         found["id"],
         found["content"],
@@ -46,6 +49,8 @@ def _to_schema(found: dict[str, Any]) -> Passage:
         iso(gone) if gone is not None else None,
         found["forgotten_by"],
         found["superseded_by"],
+        iso(fades_at) if fades_at is not None else None,
+        fades_at is not None and time.time() > (found["unused_since"] + fades_at) / 2,
     )
 
 
@@ -63,7 +68,7 @@ async def passages(
         )
     )
     mine, rest = window(found, limit, lambda p: p["key"])
-    return Page([_to_schema(p) for p in mine], rest)
+    return Page([_to_schema(desk, p) for p in mine], rest)
 
 
 @post(
@@ -91,7 +96,7 @@ async def add_passage(desk: UserContext, new: PassagePost) -> Page[Passage]:
         created_at=time_of(new.created_at, "created_at"),
     )
     added = await desk.write(management.passages.add_passage(desk.memory, hand, insert))
-    return Page([_to_schema(p) for p in added])
+    return Page([_to_schema(desk, p) for p in added])
 
 
 @get(
@@ -130,7 +135,7 @@ async def search_passages(
 @get("/users/{user:str}/passages/{ident:str}", summary="One passage")
 async def passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
     return _to_schema(
-        await desk.read(management.passages.get_passage(desk.memory, desk.scope, ident))
+        desk, await desk.read(management.passages.get_passage(desk.memory, desk.scope, ident))
     )
 
 
@@ -141,7 +146,7 @@ async def passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
 )
 async def restore_passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
     return _to_schema(
-        await desk.write(management.passages.restore_passage(desk.memory, desk.hand(), ident))
+        desk, await desk.write(management.passages.restore_passage(desk.memory, desk.hand(), ident))
     )
 
 

@@ -92,7 +92,8 @@ class Passage(msgspec.Struct):
     """source: the message it was taken from.
 
     forgotten_at, forgotten_by, superseded_by: when and by whom it was set aside, and for what; else
-    null.
+    null. fades_at: when it is set aside unless it is found before; null for never. is_fading:
+    whether more than half of that time is over.
     """
 
     id: str
@@ -106,6 +107,8 @@ class Passage(msgspec.Struct):
     forgotten_at: str | None
     forgotten_by: str | None
     superseded_by: str | None
+    fades_at: str | None = None
+    is_fading: bool = False
     object: str = "passage"
 
 

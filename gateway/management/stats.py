@@ -16,7 +16,7 @@ from litestar.params import FromQuery
 from gateway.management.context import AtDoor, ManagementRequest, translate_errors
 from gateway.management.query_params import Within
 from gateway.management.schemas import Json
-from gateway.management.turns import list_degraded
+from gateway.management.turns import count_degraded
 from gateway.management.usage import visible_user
 from gateway.storage import usage as table
 from gateway.storage.usage import UsageFilter
@@ -77,7 +77,7 @@ class TurnPoint(msgspec.Struct):
 class Stats(msgspec.Struct, kw_only=True):
     """turns: how many recent turns the monitors look at. usage: by what the name says.
 
-    degraded: of the newest turns whose memory was degraded, in this process, those since `since`.
+    degraded: turns whose memory was degraded, in this process, since the hour of `since`.
 
     process: of this process since it started, for its operator; null for others.
     """
@@ -121,7 +121,7 @@ async def read_stats(caller: ManagementRequest, since: float | None, user: str |
             found.core_edits, _ratio(found.core_edits, found.turns), found.edits_by_day
         ),
         recent=[_point(turn) for turn in reversed(found.recent) if turn.explain is not None],
-        degraded=len(list_degraded(caller, since, user)),
+        degraded=count_degraded(caller, since, user),
         usage=await _usage(caller, UsageFilter(reach.tenant, user, since=since)),
         process=await _process(caller) if caller.runs_it else None,
     )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
 import msgspec
 from litestar import get
 from litestar.params import FromQuery
 
-from gateway.management.context import AtDoor, ManagementRequest, PageLimit
+from gateway.errors import StoreDown
+from gateway.management.context import STORE_OPTIONAL, AtDoor, ManagementRequest, PageLimit
 from gateway.management.query_params import Within
-from gateway.management.schemas import Page
 from gateway.management.usage import visible_user
 from gateway.telemetry.degraded import DegradedTurn
 from memory import VisibleScopes, iso, management
@@ -66,6 +66,12 @@ def list_degraded(
     return caller.gateway.metrics.degraded.list_since(since, may_see)
 
 
+def count_degraded(caller: ManagementRequest, since: float, user: str | None = None) -> int:
+    """Return how many degraded turns this process had of those that the caller may see."""
+    users = caller.principal.only if user is None else [user]
+    return caller.gateway.metrics.degraded.count_since(since, caller.reach.tenant, users)
+
+
 def reasons_of(turns: Sequence[DegradedTurn]) -> dict[str, str]:
     """Return why each was degraded, by the id of its request."""
     return {turn.request_id: turn.reason for turn in turns}
@@ -79,27 +85,49 @@ def without_record(
     return [turn for turn in degraded if turn.request_id not in known]
 
 
-@get("/turns", summary="Recent turns with memory, newest first")
+class TurnPage(msgspec.Struct):
+    """Turns. warning: why those that the store holds are missing, else null."""
+
+    data: list[ListedTurn]
+    next_cursor: str | None = None
+    object: str = "list"
+    warning: str | None = None
+
+
+async def read_turns(
+    caller: ManagementRequest, work: Awaitable[list[RecentTurn]]
+) -> tuple[list[RecentTurn], str]:
+    """Return recorded turns; none, and why, while the store is down."""
+    try:
+        return await caller.read(work), ""
+    except StoreDown as e:
+        return [], e.message
+
+
+@get("/turns", summary="Recent turns with memory, newest first", opt={STORE_OPTIONAL: True})
 async def turns(
     caller: AtDoor, span: Within, user: FromQuery[str | None] = None, limit: PageLimit = 50
-) -> Page[ListedTurn]:
+) -> TurnPage:
     """List turns that began since `since`, by default of the last day.
 
-    Those that the memory could not record are known to this process alone, the newest of them.
+    Those that the memory could not record are known to this process alone, the newest of them. They
+    are listed while the store is down too, with a warning.
     """
     since = span.since if span.since is not None else time.time() - LATELY_SECONDS
     only = caller.principal.only
     whose = visible_user(caller, user) if user is not None or only is None else None
-    found = await caller.read(
+    found, warning = await read_turns(
+        caller,
         management.activity.list_turns(
             caller.memory, VisibleScopes(caller.reach.tenant, only), since, limit, whose
-        )
+        ),
     )
     degraded = list_degraded(caller, since, whose)
     reasons = reasons_of(degraded)
     listed = [_to_schema(turn, reasons) for turn in found]
     listed += [_unrecorded(turn) for turn in without_record(degraded, found)]
-    return Page(sorted(listed, key=lambda turn: turn.created_at, reverse=True)[:limit])
+    newest = sorted(listed, key=lambda turn: turn.created_at, reverse=True)[:limit]
+    return TurnPage(newest, warning=warning or None)
 
 
 def _unrecorded(turn: DegradedTurn) -> ListedTurn:

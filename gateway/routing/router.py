@@ -151,16 +151,17 @@ class Router:
                 f"{', '.join(names) or 'none'}.",
                 param="model",
             )
-        tiers = [self._targets(name, found[1])]
+        tiers = [self.targets_of(name, found[1])]
         for fallback in found[1].fallbacks:
             if other := self.find(fallback):
                 taken = {t.label for tier in tiers for t in tier}
                 tiers.append(
-                    tuple(t for t in self._targets(fallback, other[1]) if t.label not in taken)
+                    tuple(t for t in self.targets_of(fallback, other[1]) if t.label not in taken)
                 )
         return Route(tuple(filter(None, tiers)), name, found[1].memory)
 
-    def _targets(self, name: str, model: ModelSettings) -> tuple[Target, ...]:
+    def targets_of(self, name: str, model: ModelSettings) -> tuple[Target, ...]:
+        """Return a model's own targets, without those of its fallbacks."""
         out = []
         for t in model.targets:
             facts = self.facts(self._facts_name(name, t))

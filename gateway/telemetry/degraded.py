@@ -9,11 +9,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 MAX_HELD = 200
+MAX_COUNTS = 20_000  # users and hours; then the oldest go
+HOUR_SECONDS = 3600.0
 MAX_NAME_CHARACTERS = 200  # of a model; clients choose it
 ERASED_SECONDS = 86_400.0  # no request lasts longer
 
@@ -52,10 +54,14 @@ class DegradedTurn:
 
 
 class DegradedTurns:
-    """The newest degraded turns. Erasures come from the writer's thread."""
+    """The newest degraded turns, and how many there were. Erasures come from the writer's thread.
+
+    _counts: by tenant, user and hour in which the turns began.
+    """
 
     def __init__(self) -> None:
         self._held: deque[DegradedTurn] = deque(maxlen=MAX_HELD)
+        self._counts: dict[tuple[str, str | None, int], int] = {}
         self._erased: dict[tuple[str, str], float] = {}
         self._lock = threading.Lock()
 
@@ -67,6 +73,7 @@ class DegradedTurns:
                 (request.tenant, user), 0.0
             ):
                 user = None
+            self._count(request.tenant, user, int(request.created_at // HOUR_SECONDS), 1)
             self._held.append(
                 DegradedTurn(
                     request.request_id,
@@ -79,6 +86,12 @@ class DegradedTurns:
                 )
             )
 
+    def _count(self, tenant: str, user: str | None, hour: int, turns: int) -> None:
+        name = (tenant, user, hour)
+        self._counts[name] = self._counts.get(name, 0) + turns
+        while len(self._counts) > MAX_COUNTS:
+            del self._counts[next(iter(self._counts))]
+
     def forget(self, tenant: str, user: str) -> None:
         """Remove an erased user's name, from requests under way too."""
         now = time.time()
@@ -90,6 +103,23 @@ class DegradedTurns:
                 for turn in self._held
             )
             self._held = deque(kept, maxlen=MAX_HELD)
+            for name in [name for name in self._counts if name[:2] == (tenant, user)]:
+                self._count(tenant, None, name[2], self._counts.pop(name))
+
+    def count_since(
+        self, since: float, tenant: str | None = None, users: Collection[str] | None = None
+    ) -> int:
+        """Return how many there were, those that are no longer held too.
+
+        since: a Unix time; the whole of its hour is counted. tenant, users: None for all.
+        """
+        first = int(since // HOUR_SECONDS)
+        with self._lock:
+            return sum(
+                turns
+                for (owner, user, hour), turns in self._counts.items()
+                if hour >= first and tenant in (None, owner) and (users is None or user in users)
+            )
 
     def list_since(
         self, since: float, may_see: Callable[[DegradedTurn], bool]

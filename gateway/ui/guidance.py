@@ -10,6 +10,8 @@ from litestar import get
 from litestar.params import FromQuery
 from litestar.response import Template
 
+from gateway.errors import StoreDown
+from gateway.management.context import STORE_OPTIONAL
 from gateway.storage.usage import UsageFilter
 from gateway.ui.conversations import reach_of
 from gateway.ui.requests import find_turn, read_usage
@@ -37,17 +39,20 @@ class Diagnosis:
     href: str = ""
 
 
-@get("/why")
+@get("/why", opt={STORE_OPTIONAL: True})
 async def why_page(
     visitor: AtVisit, id: FromQuery[str] = "", user: FromQuery[str] = ""
 ) -> Template:
     found = _check_setup(visitor)
-    if id:
-        found += await _check_request(visitor, id.strip())
-    if user:
-        found += await _check_user(visitor, user)
-    if not (id or user):
-        found += await _check_everything(visitor)
+    try:
+        if id:
+            found += await _check_request(visitor, id.strip())
+        if user:
+            found += await _check_user(visitor, user)
+        if not (id or user):
+            found += await _check_everything(visitor)
+    except StoreDown as e:
+        found = [Diagnosis("bad", "The store is down", e.message), *found]
     return visitor.page("why.html", findings=found, asked=id, user=user)
 
 
@@ -57,15 +62,6 @@ def _check_setup(visitor: Visitor) -> list[Diagnosis]:
     settings, found = gateway.settings.memory, []
     if gateway.memory.ready:
         found.append(Diagnosis("good", "The store works", "The memory can be read and written."))
-    else:
-        found.append(
-            Diagnosis(
-                "bad",
-                "The store does not answer",
-                "Requests are answered without memory, as `degraded`.",
-                "Look at the log, and run `mnemogate doctor`.",
-            )
-        )
     if degraded := gateway.metrics.memory.get("degraded", 0):
         found.append(
             Diagnosis(

@@ -39,7 +39,7 @@ async def _policy(visitor: AtVisit, tenant: str, user: str) -> str:
 
 
 async def summarise_user(subject: Subject) -> dict[str, Any]:
-    """Return what every page about a user shows at its head."""
+    """Return what every page about a user shows at its head. Raises StoreDown."""
     desk = subject.desk
     reach = VisibleScopes(desk.scope.tenant, [desk.user])
     found = await desk.read(management.users.list_users(desk.memory, reach, None, 1))

@@ -14,9 +14,9 @@ from litestar.params import FromQuery
 from litestar.response import Redirect, Stream, Template
 
 from gateway.errors import ResourceNotFound
-from gateway.management.context import translate_errors
+from gateway.management.context import STORE_OPTIONAL, translate_errors
 from gateway.management.conversations import explain as explain_api
-from gateway.management.turns import list_degraded, reasons_of, without_record
+from gateway.management.turns import list_degraded, read_turns, reasons_of, without_record
 from gateway.storage import usage as table
 from gateway.storage.usage import UsageFilter
 from gateway.telemetry.degraded import DegradedTurn
@@ -32,23 +32,28 @@ from memory.management.activity import ExplainSummary, RecentTurn, explained_tur
 FEED_SECONDS = 24 * 3600.0
 FEED_TURNS = 30
 OVERLAP_SECONDS = 900.0  # a turn that began so long ago may end, and be recorded, only now
+WITHOUT_STORE = {"counts": None, "policy": "", "modes": ()}  # see `summarise_user`
 USAGE_SECONDS = 60.0  # before its turn begins, at most, a request has begun
 
 
-@get("/feed")
+@get("/feed", opt={STORE_OPTIONAL: True})
 async def feed_page(visitor: AtVisit) -> Template:
-    turns = await _ended(visitor, time.time() - FEED_SECONDS)
-    return visitor.page("feed.html", turns=turns)
+    turns, outage = await _ended(visitor, time.time() - FEED_SECONDS)
+    return visitor.page("feed.html", turns=turns, outage=outage)
 
 
-async def _ended(visitor: Visitor, since: float) -> list[ShownTurn]:
-    """Return the turns that ended last, of those that began after a Unix time."""
+async def _ended(visitor: Visitor, since: float) -> tuple[list[ShownTurn], str]:
+    """Return the turns that ended last, of those that began after a Unix time.
+
+    Also returns why those that the store holds are missing, "" if they are not.
+    """
     caller = visitor.caller
-    found = await caller.read(
-        management.activity.list_ended_turns(caller.memory, reach_of(visitor), since, FEED_TURNS)
+    found, outage = await read_turns(
+        caller,
+        management.activity.list_ended_turns(caller.memory, reach_of(visitor), since, FEED_TURNS),
     )
     turns = _with_degraded(found, list_degraded(caller, since))
-    return sorted(turns, key=attrgetter("end_mark"), reverse=True)[:FEED_TURNS]
+    return sorted(turns, key=attrgetter("end_mark"), reverse=True)[:FEED_TURNS], outage
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,7 @@ def _with_degraded(
     return out
 
 
-@get("/feed/events")
+@get("/feed/events", opt={STORE_OPTIONAL: True})
 async def feed_events(visitor: AtVisit, feeds: Feeds, seen: FromQuery[str] = "") -> Stream:
     """Send each turn when it is recorded, as a part of the feed's page.
 
@@ -90,13 +95,19 @@ async def feed_events(visitor: AtVisit, feeds: Feeds, seen: FromQuery[str] = "")
     """
     engine = visitor.caller.request.app.template_engine
     assert engine is not None  # noqa: S101 - the dashboard's pages are made by it
-    template = engine.get_template("parts/turn.html")
+    template, notice = (
+        engine.get_template("parts/turn.html"),
+        engine.get_template("parts/outage.html"),
+    )
 
     async def turns() -> AsyncIterator[bytes]:
-        shown = set(seen.split(","))
+        shown, told = set(seen.split(",")), ""
         last = visitor.caller.request.headers.get("last-event-id", "")
         async for _ in watch(visitor):
-            found = await _ended(visitor, time.time() - OVERLAP_SECONDS)
+            found, outage = await _ended(visitor, time.time() - OVERLAP_SECONDS)
+            if outage != told:
+                told = outage
+                yield event("outage", notice.render(outage=outage))
             fresh = [t for t in reversed(found) if t.mark not in shown and t.end_mark > last]
             shown = (shown if fresh else set()) | {t.mark for t in found}
             yield b"".join(
@@ -107,16 +118,20 @@ async def feed_events(visitor: AtVisit, feeds: Feeds, seen: FromQuery[str] = "")
     return Stream(feeds.open(visitor.session, turns()), media_type=EVENT_STREAM)
 
 
-@get("/user/turns")
+@get("/user/turns", opt={STORE_OPTIONAL: True})
 async def turns_page(subject: AboutUser) -> Template:
     desk = subject.desk
     since, visitor = time.time() - 30 * FEED_SECONDS, subject.visitor
-    found = await desk.read(
-        management.activity.list_turns(desk.memory, reach_of(visitor), since, FEED_TURNS, desk.user)
+    found, outage = await read_turns(
+        visitor.caller,
+        management.activity.list_turns(
+            desk.memory, reach_of(visitor), since, FEED_TURNS, desk.user
+        ),
     )
     turns = _with_degraded(found, list_degraded(visitor.caller, since, desk.user))
     turns = sorted(turns, key=attrgetter("began_at"), reverse=True)[:FEED_TURNS]
-    return subject.page("turns.html", turns=turns, **await summarise_user(subject))
+    head = await summarise_user(subject) if not outage else WITHOUT_STORE
+    return subject.page("turns.html", turns=turns, outage=outage, **head)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from litestar.response import Redirect, Template
 from litestar.template.config import TemplateConfig
 
 from gateway.auth.sessions import TicketOffice
-from gateway.errors import GatewayError, ResourceNotFound
+from gateway.errors import GatewayError, ResourceNotFound, StoreDown
 from gateway.http.access_log import current_line
 from gateway.http.asgi import UNEXPECTED
 from gateway.state import request_id
@@ -95,7 +95,8 @@ def _error_page(request: AnyRequest, error: GatewayError) -> Response[Any]:
         query = request.scope["query_string"].decode("latin-1")
         after = f"{path}?{query}" if query else path
         return Redirect(texts.link("/sign-in", after=after), status_code=303, headers=headers)
-    context = {"error": error, "csrf": request.state.get("csrf")}
+    is_outage = isinstance(error, StoreDown)
+    context = {"error": error, "csrf": request.state.get("csrf"), "outage": is_outage}
     return Template("error.html", context=context, status_code=error.status, headers=headers)
 
 

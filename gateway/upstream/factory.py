@@ -61,7 +61,7 @@ class ConnectionOptions:
         """Describe the client, without a proxy's password."""
         if self.own:
             return OWN
-        found = [f"through proxy {_redact_proxy(self.proxy)}"] if self.proxy else []
+        found = [f"through proxy {redact_proxy(self.proxy)}"] if self.proxy else []
         more = {"ca_file": self.ca_file, "client_cert": self.client_cert, "HTTP/2": self.http2}
         found += [f"with {name}" for name, wanted in more.items() if wanted]
         return f"httpx {' '.join(found)}"
@@ -69,10 +69,18 @@ class ConnectionOptions:
 
 def connection_options(provider: ProviderSettings, environ: Mapping[str, str]) -> ConnectionOptions:
     """Return how a provider is reached, considering the environment's proxies."""
-    proxy = (
-        "" if provider.proxy == NONE else provider.proxy or _environment(provider.base_url, environ)
-    )
+    proxy, _ = find_proxy(provider, environ)
     return ConnectionOptions(proxy, provider.ca_file, provider.client_cert, provider.http2)
+
+
+def find_proxy(provider: ProviderSettings, environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return the proxy of a provider, and the variable that names it; "" for none.
+
+    The variable is "" where the provider's own setting names the proxy.
+    """
+    if provider.proxy == NONE:
+        return "", ""
+    return (provider.proxy, "") if provider.proxy else _environment(provider.base_url, environ)
 
 
 def open_provider_wire(name: str, options: ConnectionOptions, max_connections: int) -> Wire:
@@ -82,7 +90,7 @@ def open_provider_wire(name: str, options: ConnectionOptions, max_connections: i
     """
     if options.own:
         return Http1Client(max_connections)
-    _check_proxy(name, options)
+    check_proxy(name, options)
     try:
         context = trust(options.ca_file, options.client_cert)
     except OSError as e:  # ssl.SSLError is one, and does not name the file
@@ -118,11 +126,11 @@ def _httpx_wire(options: ConnectionOptions, context: ssl.SSLContext, max_connect
         )
 
     return HttpxWire(
-        transport, max_connections, _redact_proxy(options.proxy) if options.proxy else ""
+        transport, max_connections, redact_proxy(options.proxy) if options.proxy else ""
     )
 
 
-def _check_proxy(name: str, options: ConnectionOptions) -> None:
+def check_proxy(name: str, options: ConnectionOptions) -> None:
     """Check the proxy's URL and the packages it needs. Raises ConfigError."""
     if options.proxy:
         url = urlsplit(options.proxy)
@@ -133,7 +141,7 @@ def _check_proxy(name: str, options: ConnectionOptions) -> None:
         if not usable:
             raise ConfigError(
                 f"providers.{name}.proxy, or the environment's proxy, is "
-                f"{_redact_proxy(options.proxy)!r}: "
+                f"{redact_proxy(options.proxy)!r}: "
                 f"give a URL that begins with {', '.join(f'{s}://' for s in SCHEMES)}, or {NONE!r}"
             )
     wanted = [
@@ -148,30 +156,35 @@ def _check_proxy(name: str, options: ConnectionOptions) -> None:
             )
 
 
-def _redact_proxy(proxy: str) -> str:
+def redact_proxy(proxy: str) -> str:
+    """Return the address of a proxy, without its password."""
     return proxy.rpartition("@")[2].partition("://")[2].rstrip("/") or proxy.rpartition("@")[
         2
     ].rstrip("/")
 
 
-def _environment(base_url: str, environ: Mapping[str, str]) -> str:
-    """Return the proxy that the environment names for an address; "" for none."""
-    named = {k.lower(): v for k, v in environ.items() if k.lower().endswith("_proxy")}
+def _environment(base_url: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return the proxy that the environment names for an address, and the variable; "" for none."""
+    names = {k.lower(): k for k in environ if k.lower().endswith("_proxy")}
     if "REQUEST_METHOD" in environ:  # in a CGI, HTTP_PROXY is the client's Proxy header
-        named.pop("http_proxy", None)
-    named |= {k: v for k, v in environ.items() if k.endswith("_proxy")}
+        names.pop("http_proxy", None)
+    names |= {k: k for k in environ if k.endswith("_proxy")}
+    named = {k: environ[name] for k, name in names.items()}
     try:
         url = urlsplit(base_url)
         host, port = url.hostname or "", url.port or PORTS.get(url.scheme, 0)
     except ValueError:
-        return ""
+        return "", ""
     if any(
         _bypasses_proxy(e.strip().lower(), url.scheme, host, port)
         for e in named.get("no_proxy", "").split(",")
     ):
-        return ""
-    proxy = named.get(f"{url.scheme}_proxy") or named.get("all_proxy") or ""
-    return proxy if not proxy or "://" in proxy else f"http://{proxy}"
+        return "", ""
+    found = next((k for k in (f"{url.scheme}_proxy", "all_proxy") if named.get(k)), None)
+    if found is None:
+        return "", ""
+    proxy = named[found]
+    return proxy if "://" in proxy else f"http://{proxy}", names[found]
 
 
 def _bypasses_proxy(entry: str, scheme: str, host: str, port: int) -> bool:

@@ -92,6 +92,15 @@ class WindowProbe:
         self._shared = _SharedAnswers()
         self._only_list = (urlsplit(provider.base_url).hostname or "").endswith(LISTING_HOSTS)
 
+    async def list_models(self, authorization: bytes | None) -> list[str]:
+        """Return the names that the server's list of models has. Raises as `ask`."""
+        headers = [(b"authorization", authorization)] if authorization else []
+        async with asyncio.timeout(ASK_SECONDS), self._limit:
+            listed = await _read_json(await _answer(self._server, "/models", headers, None))
+        entries = listed.get("data")
+        found = entries if isinstance(entries, list) else ()
+        return [m["id"] for m in found if isinstance(m, dict) and isinstance(m.get("id"), str)]
+
     async def ask(
         self, model: str, authorization: bytes | None, *, anew: bool = False
     ) -> FoundWindow:

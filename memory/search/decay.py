@@ -28,4 +28,10 @@ def strength(kind: str, importance: float, uses: int, hours: float) -> float:
     )
 
 
+def lasting_hours(kind: str, importance: float, uses: int) -> float | None:
+    """Return after how many hours without use a passage is faint; None for never."""
+    rate = RATES.get(kind, RATES["fact"]) * (1 - importance)
+    return LIMIT * (1 + uses) / rate if rate > 0 else None
+
+
 TYPES = ("identity", "preference", "fact", "context", "trivial")

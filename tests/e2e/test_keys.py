@@ -334,7 +334,7 @@ async def test_the_start_and_the_doctor_tell_how_many_keys_there_are_and_what_th
 ):
     monkeypatch.setenv("MNEMOGATE_DATA", str(data))
     monkeypatch.setattr(
-        "gateway.cli.doctor._upstream", lambda name, provider: iter(())
+        "gateway.cli.doctor.check_upstream", lambda name, provider: iter(())
     )  # it is asked elsewhere
 
     def lines():

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row, bindparam, delete, func, insert, literal
 from memory.conversation.messages import collapse_whitespace, keyed_hash
 from memory.errors import BadArguments
 from memory.ids import new_id, new_key
-from memory.search.decay import TYPES
+from memory.search.decay import TYPES, lasting_hours
 from memory.search.query import passages_of, speaker_name
 from memory.search.ranking import SimilarityScores
 from memory.stores.sql import fts, vectors
@@ -175,6 +175,9 @@ def _insert(conn: Connection, new: NewPassage, row: dict[str, Any]) -> Row[Any]:
 
 
 def to_hit(row: Row[Any]) -> dict[str, Any]:
+    """Return a passage as a dictionary. fades_at: when it is faint, None for never."""
+    unused_since = row.created_at if row.used_at is None else row.used_at
+    hours = lasting_hours(row.type, row.importance, row.uses)
     return {
         "key": row.id,
         "id": row.public_id,
@@ -188,6 +191,8 @@ def to_hit(row: Row[Any]) -> dict[str, Any]:
         "forgotten_at": row.deleted_at,
         "forgotten_by": row.deleted_by,
         "superseded_by": row.superseded_by,
+        "unused_since": unused_since,
+        "fades_at": None if hours is None else unused_since + 3600.0 * hours,
     }
 
 

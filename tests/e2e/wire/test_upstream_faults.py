@@ -13,8 +13,8 @@ from email.utils import formatdate
 
 import pytest
 
-from gateway.cli.doctor import _upstream
 from gateway.cli.serve import startup_lines
+from gateway.cli.upstream_check import check_upstream
 from gateway.config.loader import load
 from gateway.config.settings import ConfigError
 from tests.conftest import events, running, said
@@ -327,7 +327,7 @@ async def test_every_request_goes_through_the_proxy_that_the_environment_names(
         )
         assert "geheim" not in str(lines)
         up.script[:] = [says(404)]
-        finding = await asyncio.to_thread(_upstream, "openai", settings)
+        finding = await asyncio.to_thread(check_upstream, "openai", settings)
         assert f"(httpx through proxy 127.0.0.1:{proxy.port}) answers 404" in finding.told
 
 

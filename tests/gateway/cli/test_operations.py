@@ -173,9 +173,11 @@ def test_the_doctor_finds_everything_in_place(tmp_path):
             "data folder": "ok",
             "FTS5": "ok",
             "database": "ok",
+            "proxy": "ok",
             "upstream": "ok",
             "tokenizers": "note",
             "embedder": "ok",
+            "window": "ok",
             "port": "ok",
         }
         assert list(tmp_path.iterdir()) == []  # it changes nothing

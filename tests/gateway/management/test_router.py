@@ -416,6 +416,8 @@ async def test_passages_are_kept_searched_and_forgotten(live):
         "forgotten_at": None,
         "forgotten_by": None,
         "superseded_by": None,
+        "fades_at": None,
+        "is_fading": False,
     }
     long = " ".join(f"Sentence number {i} is about trains." for i in range(60))
     assert len((await live.memory("POST", base, json={"content": long})).json()["data"]) > 1

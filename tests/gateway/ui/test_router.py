@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+import time
 from urllib.parse import unquote
 
 import httpx
 import pytest
+from sqlalchemy import select, update
 
+from memory import iso
+from memory.stores.sql import passage_lifecycle
+from memory.stores.sql import schema as t
 from tests.conftest import SENTINEL_KEY, running
 from tests.gateway.management.managing import as_key
 from tests.gateway.ui.looking import HOSTILE, Looker, links, shown, walk, words
@@ -282,6 +287,43 @@ async def test_passages_are_added_found_set_aside_and_restored(data):
         assert (
             await looker.send("/user/passage?user=ada", id=ident, verb="drop")
         ).status_code == 400
+
+
+async def test_passages_that_fade_or_were_replaced_are_marked_and_come_back(data):
+    async with shown(data, **{"memory.cleanup": "auto"}) as (live, sign_in):
+        looker = await sign_in(SENTINEL_KEY)
+        made = {}
+        for text, hours in (("Likes tea", 80), ("Keeps bees", 1), ("Has a cat", 1)):
+            at = iso(time.time() - 3600 * hours)
+            body = {"content": text, "type": "fact", "created_at": at}
+            response = await live.memory("POST", "/users/ada/passages", json=body)
+            made[text] = response.json()["data"][0]
+        assert {text for text, p in made.items() if p["is_fading"]} == {"Likes tea"}
+        page = words(await looker.get("/user/passages?user=ada"))
+        assert "Likes tea fading" in page
+        assert "unless it is found before" in page
+        ident = made["Has a cat"]["id"]
+        await live.gateway.memory.db.write(
+            lambda conn: conn.execute(
+                update(t.passages)
+                .where(t.passages.c.public_id == ident)
+                .values(deleted_at=1.0, superseded_by=made["Keeps bees"]["id"], deleted_by="model")
+            )
+        )
+        await live.gateway.memory.db.write(
+            lambda conn: passage_lifecycle.fade(conn, time.time() + 1e6, _keys(conn, "Likes tea"))
+        )
+        aside = words(await looker.get("/user/passages?user=ada&forgotten=true"))
+        assert "Likes tea faded" in aside
+        assert "Has a cat superseded" in aside
+        assert "the newer one" in aside
+        await looker.send("/user/passage?user=ada", id=made["Likes tea"]["id"], verb="restore")
+        page = words(await looker.get("/user/passages?user=ada"))
+        assert "Likes tea fact" in page  # found anew, it is not fading
+
+
+def _keys(conn, content):
+    return conn.execute(select(t.passages.c.id).where(t.passages.c.content == content)).scalars()
 
 
 async def test_one_request_tells_what_the_memory_did(data):

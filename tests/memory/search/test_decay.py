@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memory.search.decay import FAINT, TYPES, strength
+from memory.search.decay import FAINT, TYPES, lasting_hours, strength
 
 
 @pytest.mark.parametrize(
@@ -13,6 +13,14 @@ from memory.search.decay import FAINT, TYPES, strength
 def test_a_type_is_faint_after_its_time(kind, hours):
     assert strength(kind, 0.5, 0, hours) == pytest.approx(FAINT, rel=0.05)
     assert strength(kind, 0.5, 0, hours / 2) > FAINT
+
+
+@pytest.mark.parametrize("kind", ["trivial", "context", "fact", "preference", "unknown"])
+@pytest.mark.parametrize("uses", [0, 3])
+def test_a_passage_lasts_until_it_is_faint(kind, uses):
+    hours = lasting_hours(kind, 0.3, uses)
+    assert strength(kind, 0.3, uses, hours) == pytest.approx(FAINT)
+    assert lasting_hours("identity", 0, uses) is lasting_hours(kind, 1, uses) is None
 
 
 def test_identity_and_full_importance_never_fade():

@@ -1,0 +1,135 @@
+"""What `mnemogate doctor` says of context windows: known, told by a server, or unknown."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gateway.cli.finding import Finding
+from gateway.errors import GatewayError
+
+if TYPE_CHECKING:
+    from gateway.config.settings import Settings
+    from gateway.routing.router import Router, Target
+    from gateway.upstream.base import Wire
+    from gateway.upstream.window_probe import WindowProbe
+
+MAX_LISTED = 5  # models of a server, where the configuration names none
+MAX_SHOWN = 10
+SMALL_TOKENS = 8192  # a conversation with memory and tools soon fills less
+
+
+@dataclass(slots=True)
+class WindowReport:
+    """What is found out about the models. told: by their servers, in tokens."""
+
+    told: dict[str, int] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
+
+
+def check_windows(settings: Settings) -> Iterator[Finding]:
+    """Yield what is known of the context windows of the models that the gateway serves."""
+    from gateway.config.settings import ConfigError
+
+    try:
+        report = asyncio.run(_examine(settings))
+    except ConfigError:
+        return  # the check of the upstream tells it
+    if report.unknown:
+        names = sorted(report.unknown)
+        yield Finding(
+            "window",
+            "note",
+            f"unknown for {_join(names)}: long conversations are not summarised ahead; set "
+            f'context_window in [models."{names[0]}"]',
+        )
+    if small := {name: n for name, n in report.told.items() if n <= SMALL_TOKENS}:
+        yield Finding(
+            "window",
+            "note",
+            f"{_join(f'{name}: {n:,} tokens' for name, n in small.items())}, as the server says, "
+            "is little: start the server with more (Ollama: OLLAMA_CONTEXT_LENGTH=32768)",
+        )
+    fine = [f"{name}: {n:,} tokens" for name, n in report.told.items() if name not in small]
+    if fine or not (report.unknown or small):
+        yield Finding("window", "ok", _join(fine) or "from the configuration and models.toml")
+
+
+def _join(parts: Iterator[str] | list[str]) -> str:
+    shown = list(parts)
+    rest = f" and {len(shown) - MAX_SHOWN} more" if len(shown) > MAX_SHOWN else ""
+    return ", ".join(shown[:MAX_SHOWN]) + rest
+
+
+async def _examine(settings: Settings) -> WindowReport:
+    """Ask the servers that can tell. Raises ConfigError."""
+    from gateway.models.facts import ModelFacts, facts_file
+    from gateway.routing.router import Router
+    from gateway.upstream.factory import build_upstreams, connection_options, open_provider_wire
+    from gateway.upstream.window_probe import build_probes
+
+    wires: dict[str, Wire] = {}
+    try:
+        for name, provider in settings.providers.items():
+            wires[name] = open_provider_wire(name, connection_options(provider, os.environ), 1)
+        facts = ModelFacts.load(facts_file())
+        router = Router(settings, build_upstreams(settings, wires), facts)
+        probes = build_probes(settings.providers, wires)
+        report = WindowReport()
+        for name, target in await _list_targets(settings, router, probes):
+            await _examine_target(report, name, target, probes)
+        return report
+    finally:
+        for wire in wires.values():
+            await wire.aclose()
+
+
+async def _list_targets(
+    settings: Settings, router: Router, probes: Mapping[str, WindowProbe]
+) -> list[tuple[str, Target]]:
+    """Return the targets by model; of a prefix and of `*`, those of models that a server lists."""
+    found = []
+    for entry, model in settings.models.items():
+        names = [entry]
+        if entry.endswith("*"):
+            names = [
+                listed
+                for target in router.targets_of(entry, model)
+                if target.asks
+                for listed in await _list_models(probes, target)
+                if listed.startswith(entry[:-1])
+            ]
+        found += [(name, target) for name in names for target in router.targets_of(name, model)]
+    return found
+
+
+async def _list_models(probes: Mapping[str, WindowProbe], target: Target) -> list[str]:
+    """Return a few models that a server lists; none if it does not answer."""
+    try:
+        return (await probes[target.provider].list_models(_credential(target)))[:MAX_LISTED]
+    except (GatewayError, TimeoutError):
+        return []
+
+
+async def _examine_target(
+    report: WindowReport, name: str, target: Target, probes: Mapping[str, WindowProbe]
+) -> None:
+    """Ask the server of a target for its window, unless the configuration has it."""
+    tokens = None
+    if target.asks:
+        try:
+            tokens = (await probes[target.provider].ask(target.model, _credential(target))).tokens
+        except (GatewayError, TimeoutError):
+            tokens = None  # the check of the upstream tells that it does not answer
+    if tokens is not None:
+        report.told[name] = min(tokens, report.told.get(name, tokens))
+    elif target.window is None:
+        report.unknown.add(name)
+
+
+def _credential(target: Target) -> bytes | None:
+    key = target.settings.api_key
+    return b"Bearer " + key.get_secret_value().encode() if key else None
