@@ -143,6 +143,8 @@ COVERED = {
         memory.export_format memory.management.reading memory.management.renaming
         memory.stores.sql.exporter memory.stores.sql.rename_owner memory.stores.sql.scope_probe
     """,
+    "memory/management/test_merging": "memory.stores.sql.merge_owner",
+    "gateway/ui/test_moves": "gateway.management.merges",
     "memory/session/test_model_records": "memory.stores.sql.model_records",
     "memory/session/test_recorder": """
         memory.session.context memory.session.request memory.session.turn_record

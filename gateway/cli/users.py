@@ -1,14 +1,16 @@
-"""`mnemogate users ...`: list users, and move their memory to another name or tenant."""
+"""`mnemogate users ...`: list users, move their memory to another name, merge two memories."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gateway.cli.client import open_api
+from gateway.cli.client import open_api, user_path
+from gateway.cli.formatting import printable
 from gateway.cli.options import (
     CommandFailed,
     GatewayOptions,
@@ -44,6 +46,7 @@ def users() -> None:
       mnemogate users
       mnemogate users --url http://127.0.0.1:8080
       mnemogate users move me ada --from-tenant local --to-tenant acme
+      mnemogate users merge me ada
     """
 
 
@@ -90,8 +93,7 @@ def move(
     gateway may keep running. Usage records of FROM do not move.
 
     Tenants: `local` in single-user mode, `open` in open mode, `own-...` in own-key mode; managed
-    keys name theirs. To merge two memories instead: `memory export --user FROM -o FILE`, then
-    `memory import FILE --user TO`.
+    keys name theirs. To add one memory to another instead: `users merge`.
 
     \b
     Example:
@@ -115,7 +117,7 @@ def move(
         asyncio.run(_move(settings, asked))
     except MemoryFault as e:
         what = str(e)[:1].upper() + str(e)[1:]
-        how = "See `mnemogate users move --help` for how to merge two memories."
+        how = "`mnemogate users merge FROM INTO` adds one memory to another."
         raise CommandFailed(f"{what}. {how}") from e
     ends = {"from": asked.source, "to": asked.target}
     print_result(
@@ -123,6 +125,51 @@ def move(
         {end: {"tenant": tenant, "user": user} for end, (tenant, user) in ends.items()},
         as_json=as_json,
     )
+
+
+@users.command(short_help="Add a user's memory to another's.")
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="INTO")
+@click.option("--from-tenant", help="The tenant of FROM, for admin keys.")
+@click.option("--into-tenant", help="The tenant of INTO, for admin keys.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@where_options
+def merge(
+    where: GatewayOptions, source: str, target: str, *, yes: bool, as_json: bool, **tenants: str
+) -> None:
+    """Add all memory of the user FROM, with all agents, to that of INTO, and erase it at FROM. What
+    will happen is told first. Interrupted, it is completed by doing it again.
+
+    Blocks that both have are joined: INTO's text, then the lines that only FROM has. Versions of
+    such a block, explain records and the policy of FROM do not come along.
+
+    \b
+    Example:
+      mnemogate users merge me ada
+    """
+    body = {"into": target, "tenant": tenants["into_tenant"]}
+    path, tenant = user_path(source, "merge"), tenants["from_tenant"]
+    options: dict[str, Any] = {"params": {"tenant": tenant} if tenant else {}, "timeout": None}
+    with open_api(where, makes=False) as api:
+        plan = api.call("POST", path, json={**body, "dry_run": True}, **options)
+        if not yes:
+            for line in _describe_merge(plan):
+                click.echo(line, err=True)
+            question = f"Merge {source!r} into {target!r}? This cannot be undone"
+            click.confirm(question, abort=True, err=True)
+        done = api.call("POST", path, json=body, **options)
+    print_result(f"the memory of {source} is now in that of {target}", done, as_json=as_json)
+
+
+def _describe_merge(plan: dict[str, Any]) -> Iterator[str]:
+    """Yield what a merge will do, for people."""
+    yield "It moves " + ", ".join(f"{count} {kind}" for kind, count in plan["merged"].items()) + "."
+    for agent, labels in plan["joined_blocks"].items():
+        yield f"Blocks that both have are joined ({agent}): {', '.join(labels)}."
+    for agent, names in plan["renamed_conversations"].items():
+        for old, new in names.items():
+            yield f"The conversation {printable(old)} ({agent}) is called {printable(new)} then."
 
 
 def _require_empty_spill(settings: Settings) -> None:

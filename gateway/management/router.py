@@ -11,6 +11,7 @@ from gateway.management import (
     conversations,
     jobs,
     keys,
+    merges,
     passages,
     policies,
     query_params,
@@ -22,6 +23,7 @@ from gateway.management import (
 
 HANDLERS = (
     *users.ROUTES,
+    *merges.ROUTES,
     *blocks.ROUTES,
     *passages.ROUTES,
     *policies.ROUTES,

@@ -192,6 +192,23 @@ class Erased(msgspec.Struct):
     object: str = "user.erased"
 
 
+class Merged(msgspec.Struct):
+    """What a merge does, or did. id: the user who has both memories then.
+
+    merged: how much of the other one, by kind. joined_blocks: by agent, labels that both had.
+    renamed_conversations: by agent, the other one's whose name was taken, with their new names.
+    dry_run: nothing was changed.
+    """
+
+    id: str
+    source: str
+    merged: dict[str, int]
+    joined_blocks: dict[str, list[str]]
+    renamed_conversations: dict[str, dict[str, str]]
+    dry_run: bool
+    object: str = "user.merged"
+
+
 class Imported(msgspec.Struct):
     """imported: rows made by kind.
 
@@ -257,6 +274,14 @@ class BlockPatch(_Asked):
     description: Description | None = None
     limit: Limit | None = None
     read_only: bool | None = None
+
+
+class MergePost(_Asked):
+    """into: whose memory takes it. tenant: of that user, for admin keys. dry_run: only tell."""
+
+    into: str
+    tenant: str | None = None
+    dry_run: bool = False
 
 
 class PassagePost(_Asked):

@@ -1,7 +1,8 @@
-"""A user's memory moves to another name: a form, what will happen, and how far it has come.
+"""A user's memory moves to another name, or into another one: a form, what will happen, how far.
 
 A move may take longer than a browser waits. So it runs in the background of this process, and its
-page looks how far it is. One that is interrupted has moved nothing.
+page looks how far it is. A move that is interrupted has moved nothing; a merge that is has added
+what it came to, and is completed by doing it again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import logging
 import secrets
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from litestar import get, post
 from litestar.di import NamedDependency
@@ -26,25 +27,33 @@ from gateway.errors import (
     Unavailable,
 )
 from gateway.management.context import EVERY, check_name, translate_errors
+from gateway.management.merges import open_merge
 from gateway.ui.people import of_all_agents, summarise_user
 from gateway.ui.texts import link
 from gateway.ui.visitor import AboutUser, AtVisit, Subject, Visitor, go_to
 from memory import Memory, OwnerRename, VisibleScopes, management
 
+if TYPE_CHECKING:
+    from memory.management.merging import Merge, MergePlan
+
 log = logging.getLogger("mnemogate")
 FIRST_LOOK_SECONDS = 1.0  # a short move is over by then
 MAX_MOVES = 20  # that are remembered, with how they ended
 OWNED = ("blocks", "passages", "conversations")  # whoever has one of these has a memory
-INTERRUPTED = "The move was interrupted. Nothing has moved: begin it again."
+INTERRUPTED = "It was interrupted. Nothing is lost: begin it again."
 Owner = tuple[str, str]
 
 
 @dataclass(slots=True)
 class Move:
-    """One move. turns: prepared so far, at most. error: why it failed; "" otherwise."""
+    """One move. turns: prepared so far, at most. error: why it failed; "" otherwise.
+
+    merge: what to do where the target has a memory; then `turns` counts lines.
+    """
 
     source: Owner
     target: Owner
+    merge: Merge | None = None
     turns: int = 0
     error: str = ""
     is_over: bool = False
@@ -85,14 +94,18 @@ Moves = NamedDependency[MoveOffice]
 
 
 async def _run(memory: Memory, secret: bytes, move: Move) -> None:
+    from memory.management.merging import merge_live_users
     from memory.management.renaming import rename_live_user
 
     shown = f"{move.source[1]!r} ({move.source[0]}) to {move.target[1]!r} ({move.target[0]})"
     move.error = INTERRUPTED  # until it has ended
     try:
         with translate_errors():
-            rename = OwnerRename(secret, move.source, move.target)
-            await rename_live_user(memory, rename, move.note)
+            if move.merge is not None:
+                await merge_live_users(memory, move.merge, move.note)
+            else:
+                rename = OwnerRename(secret, move.source, move.target)
+                await rename_live_user(memory, rename, move.note)
         move.error = ""
         log.info("moved the memory of %s", shown)
     except GatewayError as e:
@@ -109,7 +122,9 @@ async def _run(memory: Memory, secret: bytes, move: Move) -> None:
 async def move_form(subject: AboutUser) -> Template:
     _require_operator(subject.visitor)
     of_all_agents(subject)
-    return subject.page("move.html", target=None, taken=None, **await summarise_user(subject))
+    return subject.page(
+        "move.html", target=None, taken=None, plan=None, **await summarise_user(subject)
+    )
 
 
 @post("/user/move", status_code=200)
@@ -121,12 +136,15 @@ async def move_user(subject: AboutUser, moves: Moves) -> Template | Redirect:
     source = (subject.desk.scope.tenant, subject.user)
     target = _target(visitor, source)
     taken = await _count(subject, target)
-    if visitor.form.get("confirmed") != "yes":
+    confirmed = visitor.form.get("confirmed")
+    if confirmed not in ("yes", "merge"):
+        plan = await _plan(subject, target) if taken else None
         head = await summarise_user(subject)
-        return subject.page("move.html", target=target, taken=taken, **head)
-    if taken is not None:
+        return subject.page("move.html", target=target, taken=taken, plan=plan, **head)
+    if confirmed == "yes" and taken is not None:
         raise RequestConflict(f"{target[1]!r} has a memory by now, so nothing was moved.")
-    move = Move(source, target)
+    merge = open_merge(subject.desk, target[1], target[0]) if confirmed == "merge" else None
+    move = Move(source, target, merge)
     log.info("key %r moves the memory of %r to %r", visitor.caller.principal.key, source, target)
     ident = moves.begin(visitor.caller.memory, visitor.gateway.secret, move)
     if move.task is not None:
@@ -141,6 +159,14 @@ async def move_page(visitor: AtVisit, moves: Moves, id: FromQuery[str]) -> Templ
     tenant = move.target[0] if visitor.caller.principal.admin else ""
     name = "parts/move.html" if visitor.is_fragment else "moving.html"
     return visitor.page(name, move=move, ident=id, tenant=tenant)
+
+
+async def _plan(subject: Subject, target: Owner) -> MergePlan:
+    """Return what a merge of the user into another one would do. Raises RequestConflict."""
+    from memory.management.merging import plan_merge
+
+    wanted = open_merge(subject.desk, target[1], target[0])
+    return await subject.desk.read(plan_merge(subject.desk.memory.db, wanted))
 
 
 def _require_operator(visitor: Visitor) -> None:

@@ -228,3 +228,16 @@ def test_a_backup_is_whole_beside_a_log_that_is_written(tmp_path, upstream):
         in mnemogate(tmp_path, "db", "backup", str(tmp_path / "no" / "copy.db")).stderr
     )
     assert not list(tmp_path.glob(".*part*"))
+
+
+def test_two_memories_become_one_after_a_yes(tmp_path):
+    for user in ("me", "ada"):
+        mnemogate(tmp_path, "memory", "remember", f"A fact of {user}", "--user", user)
+    refused = mnemogate(tmp_path, "users", "merge", "me", "ada", stdin="n\n")
+    assert refused.returncode == 1
+    assert "It moves 0 blocks, 1 passages" in refused.stderr
+    done = mnemogate(tmp_path, "users", "merge", "me", "ada", "--yes", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["merged"]["passages"] == 1
+    listed = mnemogate(tmp_path, "users", "list", "--json")
+    assert [(u["id"], u["passages"]) for u in json.loads(listed.stdout)] == [("ada", 2)]

@@ -11,6 +11,7 @@ from gateway.errors import ResourceNotFound, Unavailable
 from gateway.ui.moves import MAX_MOVES, Move, MoveOffice
 from memory import NotFound
 from tests.conftest import SENTINEL_KEY, running
+from tests.gateway.management.managing import as_key
 from tests.gateway.ui.looking import Looker, shown, words
 from tests.models import Model
 
@@ -39,18 +40,44 @@ async def test_me_becomes_ada_in_single_user_mode(data, caplog):
     assert "moves the memory of ('local', 'me') to ('local', 'ada')" in caplog.text
 
 
-async def test_two_memories_are_never_mixed(data):
+async def test_two_memories_are_merged_only_when_that_is_confirmed(data):
     async with shown(data) as (live, sign_in):
         for user in ("ada", "bob"):
-            await live.chat("I like tea", user=user)
+            await live.chat(f"I am {user}", user=user)
+            block = {"value": f"Is {user}", "description": "who it is"}
+            await live.memory("PUT", f"/users/{user}/blocks/human", json=block)
         root = await sign_in("sk-root")
-        path = "/user/move?user=ada&tenant=acme"
-        asked = words(await root.send(path, to="bob", to_tenant="acme"))
-        assert "bob has a memory already" in asked
-        assert "mnemogate memory import" in asked
-        refused = await root.send(path, to="bob", to_tenant="acme", confirmed="yes")
-        assert refused.status_code == 409
+        path, to = "/user/move?user=ada&tenant=acme", {"to": "bob", "to_tenant": "acme"}
+        asked = words(await root.send(path, **to))
+        for part in ("bob has a memory already", "joined: human", "2 messages", "cannot be undone"):
+            assert part in asked
+        assert (await root.send(path, **to, confirmed="yes")).status_code == 409
         assert "user=ada" in (await root.get("")).text
+        done = await root.send(path, **to, confirmed="merge")
+        page = await root.get(done.headers["location"].removeprefix("/ui"))
+        assert "The memory of ada is now in that of bob" in words(page)
+        listed = (await root.get("")).text
+        assert ("user=ada" in listed, "user=bob" in listed) == (False, True)
+        merged = words(await root.get("/user?user=bob&tenant=acme"))
+        assert "Is bob Is ada" in merged
+
+
+async def test_memories_are_merged_by_the_api(data):
+    async with shown(data) as (live, _):
+        for user in ("ada", "bob"):
+            await live.chat(f"I am {user}", user=user)
+        root, into = as_key("sk-root"), {"into": "bob"}
+        path = "/users/ada/merge?tenant=acme"
+        refused = await live.memory("POST", "/users/ada/merge", json=into)
+        assert (refused.status_code, "Only an admin key" in refused.text) == (403, True)
+        for body, status in (({"into": "ada"}, 409), ({"into": "nobody"}, 404), ({}, 400)):
+            assert (await live.memory("POST", path, json=body, **root)).status_code == status
+        told = await live.memory("POST", path, json={**into, "dry_run": True}, **root)
+        assert (told.json()["dry_run"], told.json()["merged"]["messages"]) == (True, 2)
+        done = await live.memory("POST", path, json=into, **root)
+        assert done.json() == {**told.json(), "dry_run": False}
+        found = (await live.memory("GET", "/users")).json()["data"]
+        assert [(u["id"], u["messages"]) for u in found] == [("bob", 4)]
 
 
 async def test_an_admin_moves_a_user_to_another_tenant(data):
