@@ -9,6 +9,7 @@ import re
 import subprocess
 from functools import cache
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -263,3 +264,18 @@ def test_the_changelog_is_made_for_users():
 def test_no_page_repeats_what_git_ignores():
     done = subprocess.run(["git", "check-ignore", *PAGES], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "picture", sorted((ROOT / "docs/images").glob("*.svg")), ids=lambda p: p.name
+)
+def test_a_drawn_picture_is_small_and_runs_and_loads_nothing(picture):
+    drawn = picture.read_bytes()
+    assert len(drawn) < 200_000
+    elements = list(ElementTree.fromstring(drawn).iter())
+    assert {e.tag.rpartition("}")[2] for e in elements} <= {
+        *("svg", "title", "desc", "style", "rect", "text")
+    }
+    assert not [k for e in elements for k in e.attrib if k.startswith("on") or "href" in k]
+    assert b"url(" not in drawn
+    assert b"@import" not in drawn

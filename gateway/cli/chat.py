@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -70,7 +71,7 @@ def chat(where: GatewayOptions, model: str, user: str, bundled: bool) -> None:
         while (said := _read_line()) is not None:
             if said.startswith("/"):
                 for line in commands.run(said):
-                    click.secho(f"    {line}", fg="cyan")
+                    click.secho(indent(line, "    "), fg="cyan")
             elif said:
                 commands.explain = _answer(session, said) or commands.explain
 

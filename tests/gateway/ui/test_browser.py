@@ -84,48 +84,23 @@ async def browsing(live: Live, **options: Any) -> AsyncIterator[Window]:
         assert window.faults == []
 
 
-async def test_an_edit_shows_in_a_second_window_and_is_undone(data):
-    async with shown(data) as (live, _), browsing(live) as window:
-        await live.chat("I like tea", user="ada")
-        first = await window.sign_in()
-        await first.get_by_role("link", name="ada").click()
-        second = await window.page("/user?user=ada")
-        card = second.locator("#block-human")
-        await card.get_by_text("Likes tea").wait_for()
-        await first.get_by_role("link", name="Edit human").click()
-        await first.get_by_label("Text of human").fill("Likes coffee")
-        await first.get_by_role("button", name="Save").click()
-        await first.locator("#block-human").get_by_text("Likes coffee").wait_for()
-        await card.get_by_text("Likes coffee").wait_for()
-        await first.get_by_role("button", name="Undo the last edit of human").click()
-        await card.get_by_text("Likes tea").wait_for()
-        assert await first.locator("#block-human").get_by_text("Likes tea").count() == 1
-
-
-async def test_a_chat_of_the_sdk_is_seen_explained_forgotten_and_erased(data):
+async def test_a_chat_is_corrected_undone_explained_forgotten_and_erased(data):
+    """The whole story of whoever watches a memory, in one go: from an SDK's chat to signing out."""
     async with shown(data) as (live, _), browsing(live) as window:
         page = await window.sign_in()
         await page.get_by_role("link", name="Live").click()
         await page.get_by_text("No turns yet").wait_for()
-        async with openai.AsyncOpenAI(base_url=live.url, api_key=SENTINEL_KEY) as client:
-            for words in ("I like tea; Grace arrives on Friday", "When does Grace come?"):
-                await client.chat.completions.create(
-                    model="gpt-4o-mini", messages=[{"role": "user", "content": words}], user="ada"
-                )
+        await _chat_by_sdk(live, "I like tea; Grace arrives on Friday", "When does Grace come?")
         newest = page.locator(".turn", has_text="archival_memory_search")
-        await newest.get_by_role("link", name="details").click()
-        await page.get_by_role("heading", name="What the memory added").wait_for()
-        text = await page.locator("main").inner_text()
-        for part in (
-            "Likes tea",
-            "Grace arrives on Friday",
-            "When does Grace come?",
-            "Automatic recall",
-        ):
-            assert part in text
+        await newest.wait_for()
+        await _edit_and_undo(window, page)
+        await page.get_by_role("link", name="Live").click()
+        await _explain(page, newest)
         await window.open(page, "/user/passages?user=ada")
         await page.get_by_role("button", name="Set aside").click()
         await page.get_by_text("No passages yet").wait_for()
+        await page.get_by_role("link", name="Those set aside").click()
+        await page.get_by_text("set aside", exact=True).wait_for()
         await page.get_by_role("link", name="Erase").click()
         await page.get_by_label("Type the name").fill("ada")
         await page.get_by_role("button", name="Erase everything").click()
@@ -135,6 +110,41 @@ async def test_a_chat_of_the_sdk_is_seen_explained_forgotten_and_erased(data):
         await page.get_by_role("heading", name="Sign in").wait_for()
         await window.open(page, "/feed")
         assert "sign-in" in page.url
+
+
+async def _chat_by_sdk(live: Live, *questions: str) -> None:
+    async with openai.AsyncOpenAI(base_url=live.url, api_key=SENTINEL_KEY) as client:
+        for words in questions:
+            await client.chat.completions.create(
+                model="gpt-4o-mini", messages=[{"role": "user", "content": words}], user="ada"
+            )
+
+
+async def _edit_and_undo(window: Window, first: Any) -> None:
+    """Edits a block in one window, sees it in another, and undoes it."""
+    await first.get_by_role("link", name="Users").click()
+    await first.get_by_role("link", name="ada").click()
+    second = await window.page("/user?user=ada")
+    card = second.locator("#block-human")
+    await card.get_by_text("Likes tea").wait_for()
+    await first.get_by_role("link", name="Edit human").click()
+    await first.get_by_label("Text of human").fill("Likes coffee")
+    await first.get_by_role("button", name="Save").click()
+    await first.locator("#block-human").get_by_text("Likes coffee").wait_for()
+    await card.get_by_text("Likes coffee").wait_for()
+    await first.get_by_role("button", name="Undo the last edit of human").click()
+    await card.get_by_text("Likes tea").wait_for()
+    assert await first.locator("#block-human").get_by_text("Likes tea").count() == 1
+
+
+async def _explain(page: Any, turn: Any) -> None:
+    """Finds out why a fact was in a request."""
+    await turn.get_by_role("link", name="details").click()
+    await page.get_by_role("heading", name="What the memory added").wait_for()
+    text = await page.locator("main").inner_text()
+    for part in ("Likes tea", "Grace arrives on Friday", "When does Grace come?"):
+        assert part in text
+    assert "Automatic recall" in text
 
 
 async def test_everybody_can_use_every_view(data):
