@@ -164,7 +164,8 @@ def merge(
 
 def _describe_merge(plan: dict[str, Any]) -> Iterator[str]:
     """Yield what a merge will do, for people."""
-    yield "It moves " + ", ".join(f"{count} {kind}" for kind, count in plan["merged"].items()) + "."
+    counts = (f"{n} {kind if n != 1 else kind[:-1]}" for kind, n in plan["merged"].items())
+    yield f"It moves {', '.join(counts)}."
     for agent, labels in plan["joined_blocks"].items():
         yield f"Blocks that both have are joined ({agent}): {', '.join(labels)}."
     for agent, names in plan["renamed_conversations"].items():

@@ -77,6 +77,7 @@ def template_config() -> TemplateConfig[JinjaTemplateEngine]:
         ago=texts.ago,
         moment=texts.moment,
         number=texts.number,
+        counted=texts.render_count,
         percent=texts.percent,
         content=texts.text_of_content,
     )

@@ -68,6 +68,12 @@ def number(value: float | None) -> str:
     return f"{value:,.2f}" if abs(value) >= 0.1 else f"{value:.4f}"
 
 
+def render_count(value: float, noun: str) -> str:
+    """Return a count with its noun: `1 passage`, `2 passages`."""
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{number(value)} {noun if value == 1 else plural}"
+
+
 def percent(value: float | None) -> str:
     """Return a share as per cent."""
     return "\u2013" if value is None else f"{value * 100:.0f} %"

@@ -69,4 +69,5 @@ def decide(setting: str, *, takes_tools: bool, record: ModelRecord) -> Decision:
             f"{SILENT_TURNS} that show whether it calls them",
             open=True,
         )
-    return Decision(False, f"the model called a memory tool {record.silent} turns ago")
+    ago = "1 turn" if record.silent == 1 else f"{record.silent} turns"
+    return Decision(False, f"the model called a memory tool {ago} ago")

@@ -235,7 +235,7 @@ def test_two_memories_become_one_after_a_yes(tmp_path):
         mnemogate(tmp_path, "memory", "remember", f"A fact of {user}", "--user", user)
     refused = mnemogate(tmp_path, "users", "merge", "me", "ada", stdin="n\n")
     assert refused.returncode == 1
-    assert "It moves 0 blocks, 1 passages" in refused.stderr
+    assert "It moves 0 blocks, 1 passage," in refused.stderr
     done = mnemogate(tmp_path, "users", "merge", "me", "ada", "--yes", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["merged"]["passages"] == 1

@@ -14,6 +14,7 @@ from gateway.ui.texts import (
     moment,
     number,
     percent,
+    render_count,
     render_text,
     text_of_content,
 )
@@ -100,3 +101,8 @@ def test_a_diff_has_every_line_of_both_texts(old, new):
 )
 def test_a_message_is_its_text(content, text):
     assert text_of_content(content) == text
+
+
+def test_a_count_has_its_noun():
+    told = [render_count(n, "passage") for n in (0, 1, 2_000)] + [render_count(2, "search")]
+    assert told == ["0 passages", "1 passage", "2,000 passages", "2 searches"]
