@@ -62,8 +62,8 @@ class RedisClient:
     """A connection pool to one Redis.
 
     url: redis://, rediss:// or unix://, possibly with a password, which no log or error repeats.
-    wait: seconds to wait for a reply. pause: seconds between attempts to reconnect. Raises
-    ConfigError.
+    location: the address alone. wait: seconds to wait for a reply. pause: seconds between attempts
+    to reconnect. Raises ConfigError.
     """
 
     def __init__(self, url: str, wait: float = 0.25, pause: float = 1.0) -> None:
@@ -73,7 +73,7 @@ class RedisClient:
                 "'.[redis]' in the folder of Mnemogate's source"
             )
         self._url = url
-        self._location = _location(url)
+        self.location = _location(url)
         self._wait = wait
         self._pause = pause
         self._client: Redis | None = None
@@ -100,6 +100,10 @@ class RedisClient:
         """
         if not await self._reach():
             self._lose()
+
+    async def answers(self) -> bool:
+        """Tell whether Redis can be used now; nothing is tried again."""
+        return await self._reach()
 
     async def run(self, script: Script, keys: list[str], args: list[Any]) -> Any:
         """Run a script in one round trip and return its result. Raises RedisUnavailable."""
@@ -178,7 +182,7 @@ class RedisClient:
             log.warning(
                 "Redis at %s does not answer: limits, budgets and cooldowns are counted by "
                 "each process until it is back",
-                self._location,
+                self.location,
             )
             self._reconnecting = asyncio.create_task(self._reconnect())
 
@@ -188,7 +192,7 @@ class RedisClient:
             await self._reach()
         self._reconnecting = None
         log.warning(
-            "Redis at %s is back: limits, budgets and cooldowns are shared again", self._location
+            "Redis at %s is back: limits, budgets and cooldowns are shared again", self.location
         )
         for work in self.when_back:
             await work()

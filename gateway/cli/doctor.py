@@ -18,6 +18,7 @@ from gateway.cli.finding import Finding
 from gateway.cli.keys import key_summary, keyless_provider_warnings, missing_admin_warning
 from gateway.cli.options import CommandFailed, Serving, installed_version, serve_options
 from gateway.cli.proxy_check import check_proxies
+from gateway.cli.store_check import check_stores
 from gateway.cli.upstream_check import check_upstream
 from gateway.cli.window_check import check_windows
 
@@ -79,6 +80,7 @@ def checks(serving: Serving) -> Iterator[Finding]:
     yield _data(settings)
     yield _full_text()
     yield _database(settings)
+    yield from check_stores(settings)
     for text in keyless_provider_warnings(settings):
         yield Finding("provider key", "note", text)
     yield from check_proxies(settings, os.environ)

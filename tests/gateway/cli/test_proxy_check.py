@@ -8,6 +8,7 @@ from gateway.cli.proxy_check import check_proxies
 from gateway.cli.upstream_check import check_upstream
 from gateway.config.loader import load
 from tests.proxies import Proxy
+from tests.sockets import within
 
 FAR = {"base_url": "https://models.example/v1"}
 CLOSED = "http://127.0.0.1:9"
@@ -48,6 +49,7 @@ async def test_proxies_that_answer_are_told_with_who_uses_them(tmp_path):
         near = {"base_url": "http://127.0.0.1:11434/v1"}
         [(state, told)] = await asyncio.to_thread(look, tmp_path, environ, near=near)
         assert (state, told.endswith('set providers.near.proxy = "none"')) == ("note", True)
+        assert await within(5, lambda: (proxy.connections, proxy.open) == (2, 0))
     direct = [("ok", "none is used")]
     assert look(tmp_path, {**environ, "NO_PROXY": "*"}, far=FAR) == direct
     assert look(tmp_path, environ, far={**FAR, "proxy": "none"}) == direct
