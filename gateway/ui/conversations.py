@@ -23,7 +23,10 @@ PAGE, MESSAGES = 25, 50
 
 @dataclass(frozen=True, slots=True)
 class ThreadMessage:
-    """A message of a thread. explain: the id of its turn's record, if there is one."""
+    """A message of a thread. explain: the id of its turn's record, if there is one.
+
+    is_evicted: it was recorded when it no longer fit the context window.
+    """
 
     role: str
     text: str
@@ -31,6 +34,7 @@ class ThreadMessage:
     aborted: bool
     created_at: float
     explain: str
+    is_evicted: bool
 
 
 @get("/user/conversations")
@@ -109,6 +113,7 @@ def _messages(rows: list[dict[str, Any]], explains: dict[int, str]) -> list[Thre
                 row["aborted"],
                 row["created_at"],
                 explain,
+                row["source"] == "evicted",
             )
         )
     return out
