@@ -116,7 +116,7 @@ COVERED = {
         gateway.management.turns memory.management.activity memory.stores.sql.activity
     """,
     "gateway/ui/test_router": """
-        gateway.ui.blocks 
+        gateway.ui.blocks
         gateway.ui.operations gateway.ui.passages gateway.ui.people gateway.ui.requests
     """,
     "e2e/test_commands": "gateway.chat.commands gateway.upstream.local_answer",
