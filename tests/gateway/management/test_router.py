@@ -684,6 +684,7 @@ async def test_the_schema_describes_the_routes(live):
         "/users/{user}": {"delete"},
         "/users/{user}/export": {"get"},
         "/users/{user}/import": {"post"},
+        "/users/{user}/merge": {"post"},
         "/users/{user}/blocks": {"get"},
         "/users/{user}/blocks/{label}": {"get", "put", "patch", "delete"},
         "/users/{user}/blocks/{label}/versions": {"get"},
