@@ -336,6 +336,7 @@ async def test_the_start_and_the_doctor_tell_how_many_keys_there_are_and_what_th
     monkeypatch.setattr(
         "gateway.cli.doctor.check_upstream", lambda name, provider: iter(())
     )  # it is asked elsewhere
+    monkeypatch.setattr("gateway.cli.doctor.check_windows", lambda settings: iter(()))
 
     def lines():
         settings = load(None, {}, {"storage.data": str(data)})
