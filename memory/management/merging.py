@@ -164,8 +164,13 @@ async def merge_users(
     actor = ManagementActor(scope, wanted.blocks, EditSource(wanted.actor))
     await importer.import_into(db, actor, manifest)
     applications = list(db.application_tables)
-    await db.write(lambda conn: merge_owner.finish(conn, owners, plan.source.mark, applications))
-    await erasure.erase(db, owners.secret, owners.source, ())
+    await erasure.erase(
+        db,
+        owners.secret,
+        owners.source,
+        (),
+        before=lambda conn: merge_owner.finish(conn, owners, plan.source.mark, applications),
+    )
     return plan
 
 

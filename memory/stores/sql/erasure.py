@@ -23,9 +23,9 @@ from memory.stores.sql import scopes as owners
 from memory.stores.sql.application_tables import ApplicationTables
 from memory.stores.sql.batches import BatchedWork, WriterShare, write_batches
 from memory.stores.sql.conversations import FoundConversation
-from memory.stores.sql.jobs import QueuedJob, enqueue
+from memory.stores.sql.jobs import Effect, QueuedJob, enqueue
 from memory.stores.sql.row_removal import RemovedRows, RowsToRemove, wipe
-from memory.stores.sql.write_lock import NOTHING, owner_lock
+from memory.stores.sql.write_lock import EVERYTHING, NOTHING, owner_lock
 
 LEFT = 60.0  # seconds without progress, after which the job takes over
 COUNTED = (
@@ -43,11 +43,17 @@ Counts = dict[str, int]
 
 
 async def erase(
-    db: BatchedWork, secret: bytes, who: tuple[str, str], others: Iterable[ApplicationTables]
+    db: BatchedWork,
+    secret: bytes,
+    who: tuple[str, str],
+    others: Iterable[ApplicationTables],
+    before: Effect | None = None,
 ) -> Counts:
     """Erase the user `who` (tenant, name); return removed rows by kind.
 
-    others: the application's tables. Raises StoreUnavailable; a repetition continues the work.
+    others: the application's tables. before: written in the transaction that takes the user away,
+    so that nothing is recorded in between; if it raises, nobody is erased. Raises StoreUnavailable;
+    a repetition continues the work.
     """
     others = tuple(others)
     removed: Counter[str] = Counter()
@@ -59,6 +65,8 @@ async def erase(
     )
 
     def begin(conn: Connection) -> tuple[list[int], int]:
+        if before is not None:
+            before(conn)
         for tables in others:
             tables.forget(conn, *who)
         policies.remove(conn, who)
@@ -68,7 +76,8 @@ async def erase(
             enqueue(conn, job)
         return scopes, jobs
 
-    scopes, jobs = await db.write(begin, lock=owner_lock(*who))
+    lock = owner_lock(*who) if before is None else EVERYTHING
+    scopes, jobs = await db.write(begin, lock=lock)
     counts = await wipe_rows(db, [RowsToRemove(scope_id) for scope_id in scopes], job)
     counts["jobs"] += jobs
     more = {name: count for name, count in removed.items() if name}

@@ -110,7 +110,7 @@ async def test_two_memories_become_one_and_it_is_told_before(both):
 
 
 async def test_an_interrupted_merge_is_completed_by_doing_it_again(both, monkeypatch):
-    async def fails(*_):
+    async def fails(*_, **__):
         raise StoreUnavailable("gone")
 
     with monkeypatch.context() as broken:
