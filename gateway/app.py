@@ -181,7 +181,9 @@ def _database(settings: Settings, secret: bytes) -> Database:
             "storage.database needs asyncpg: run pip install '.[postgres]' in the folder of "
             "Mnemogate's source"
         )
-    return Database(settings.database, storage.synchronous, indexed, secret, storage.pool)
+    database = Database(settings.database, storage.synchronous, indexed, secret, storage.pool)
+    database.need_lease()
+    return database
 
 
 def reload_state(running: GatewayState, settings: Settings, servers: Servers) -> GatewayState:

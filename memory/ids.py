@@ -1,6 +1,8 @@
-"""Identifiers.
+"""Identifiers, and the time in them.
 
-Public ids are 128 random bits; row keys grow with time so that they sort and index well.
+Public ids are 128 random bits; row keys grow with time so that they sort and index well. Workers of
+one database may run on hosts whose clocks differ: each measures how far its own is from the
+database's, and stores the database's time.
 """
 
 from __future__ import annotations
@@ -8,11 +10,73 @@ from __future__ import annotations
 import os
 import random
 import secrets
+import threading
 import time
+from collections import deque
 
 MAX_KEY = 2**63 - 1
+STEP = 1 << 12  # between keys of one process: a microsecond
+SLOTS = STEP  # processes that may make keys of one database
+SURE_SECONDS = 1.0  # a smaller difference may be the way to the server
+SAMPLES = 8  # of the measures that are compared
 _random: list[str] = []  # fetched in batches, since each call to the system is expensive
 os.register_at_fork(after_in_child=_random.clear)
+
+
+class Clock:
+    """This machine's clock, corrected. ahead: seconds that are added to it."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+        self._samples: deque[tuple[float, float]] = deque(maxlen=SAMPLES)
+
+    def now(self) -> float:
+        """Return the Unix time."""
+        return time.time() + self.ahead
+
+    def compare(self, began: float, told: float) -> None:
+        """Learn from the database's time `told`, which was asked for at this machine's `began`."""
+        took = max(0.0, time.time() - began)
+        self._samples.append((took, told - began - took / 2))
+        took, ahead = min(self._samples)  # the quickest answer is the surest
+        self.ahead = ahead if abs(ahead) > SURE_SECONDS + took else 0.0
+
+
+clock = Clock()
+
+
+class RowKeys:
+    """Makes the row keys of this process: microseconds since 1970, then 12 bits.
+
+    These bits are the slot that the process has leased among the workers of its database (see
+    `postgres_lease`), so that two workers never make one key. Without a slot they are random.
+    """
+
+    def __init__(self) -> None:
+        self._slots: list[int] = []
+        self._last = 0
+        self._making = threading.Lock()
+
+    def lease(self, slot: int) -> None:
+        """Make keys of a slot from now on."""
+        self._slots.append(slot)
+
+    def release(self, slot: int) -> None:
+        """Make no more keys of a slot."""
+        if slot in self._slots:
+            self._slots.remove(slot)
+
+    def make(self, count: int) -> int:
+        """Return the first of so many keys; the others follow by `STEP`."""
+        now = time.time_ns() // 1000 + int(clock.ahead * 1e6)
+        with self._making:
+            at = max(now, self._last + 1)
+            self._last = at + count - 1
+        slots = self._slots
+        return at << 12 | (slots[-1] if slots else random.getrandbits(12))
+
+
+row_keys = RowKeys()
 
 
 def new_id(prefix: str) -> str:
@@ -25,12 +89,17 @@ def new_id(prefix: str) -> str:
             _random.extend(drawn[i : i + 32] for i in range(0, 32 * 64, 32))
 
 
-def new_key() -> int:
-    """Return a row key: microseconds since 1970, then 12 random bits; 63 bits in total.
+def new_key(count: int = 1) -> int:
+    """Return a row key of 63 bits, greater than those before.
 
-    Unique enough for a primary key.
+    count: keys that are taken together; the others follow by `STEP`.
     """
-    return (time.time_ns() // 1000) << 12 | random.getrandbits(12)
+    return row_keys.make(count)
+
+
+def key_behind(key: int, other: int) -> int:
+    """Return the smallest key of the same worker as `key` that is behind `other`."""
+    return max(key, ((other >> 12) + 1) << 12 | (key & (STEP - 1)))
 
 
 def time_of(key: int) -> float:

@@ -136,7 +136,7 @@ class Memory:
             except StoreUnavailable:
                 await self.db.close()
                 raise
-            lease.keep(self.policies.forget)  # others may have changed them meanwhile
+            lease.keep(self._on_beat)
         for record in self.spill.load():
             try:
                 await self.db.write(partial(self._replay, r=record), lock=lock_of(record))
@@ -156,6 +156,11 @@ class Memory:
         await self.policies.load()
         self.retrieval.indexing.start()
         self._ready.set()
+
+    def _on_beat(self, lost: bool) -> None:
+        """Catch up with other workers. lost: the lease was lost meanwhile."""
+        if lost:
+            self.policies.forget()  # others may have changed them
 
     def _replay(self, conn: Connection, r: turn_writer.TurnRecord) -> None:
         """Write a record of the recovery log, and what the application keeps of its turn."""

@@ -132,6 +132,7 @@ REACHING = {
     "memory.jobs.extraction": "reads turns, asks a model, writes blocks and passages",
     "memory.session.context": "what the parts of a turn share",
     "memory.session.recorder": "writes what every part of a turn leaves",
+    "memory.stores.sql.turn_writer": "a turn leaves rows of every kind",
     "memory.stores.sql.importer": "an import has lines of every kind",
 }
 

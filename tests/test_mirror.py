@@ -165,6 +165,7 @@ COVERED = {
         memory.stores.sql.postgres_probe memory.stores.sql.postgres_schema
         memory.stores.sql.postgres_statements memory.stores.sql.write_lock
     """,
+    "memory/stores/sql/test_postgres_lease": "memory.stores.sql.preparation",
     "memory/stores/sql/test_fts_postgres": "memory.stores.sql.message_queue",
     "gateway/management/test_bulk_laws": """
         memory.stores.sql.import_manifest memory.stores.sql.importer memory.stores.sql.transcripts

@@ -17,7 +17,7 @@ import click
 
 from gateway.cli.keys import key_summary, keyless_provider_warnings, missing_admin_warning
 from gateway.cli.options import CommandFailed, Serving, serve_options
-from gateway.cli.tenants import unseen
+from gateway.cli.tenants import unseen, why_not_shared
 
 if TYPE_CHECKING:
     from gateway.config.settings import Settings
@@ -122,7 +122,7 @@ def _serve(settings: Settings, sock: socket.socket, serving: Serving, stopped: E
                 "this one a folder of its own: storage.data, or MNEMOGATE_DATA.",
                 exit_code=2,
             )
-        _claim_database(settings, app)
+        _check_database(settings, app.gateway.secret)
         lines = startup_lines(settings, url)
         lines += [f"  warning    {text}" for text in unseen(settings)]
         sink = log_output.begin(serving.log_format, serving.log_level)
@@ -140,17 +140,13 @@ def _serve(settings: Settings, sock: socket.socket, serving: Serving, stopped: E
             sink.close()
 
 
-def _claim_database(settings: Settings, app: GatewayMiddleware) -> None:
-    """Refuse to start beside another gateway on the same Postgres database."""
-    database = app.gateway.memory.db
-    database.need_lease()
-    if (lease := database.lease) is not None and (other := lease.claim_at_start()) is not None:
-        raise CommandFailed(
-            f"Another gateway serves {settings.database_shown}: {other}. This version allows one "
-            "for each database. Stop it first, or set storage.database to another; if it was "
-            "killed, start again in 15 s.",
-            exit_code=2,
-        )
+def _check_database(settings: Settings, secret: bytes) -> None:
+    """Refuse to start on a Postgres database that this worker could not share.
+
+    One that cannot be asked is waited for, without memory.
+    """
+    if settings.storage.is_postgres and (why := why_not_shared(settings, secret)):
+        raise CommandFailed(f"{settings.database_shown}: {why}.", exit_code=2)
 
 
 MODES = {

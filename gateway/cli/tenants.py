@@ -1,4 +1,4 @@
-"""Which tenants requests have in this configuration, and which others have memory here."""
+"""Whose memory a database holds, before it is opened: which tenants', and which secret's."""
 
 from __future__ import annotations
 
@@ -28,6 +28,13 @@ def holders(settings: Settings, user: str) -> list[str]:
     from memory.stores.sql.scope_probe import tenants_of
 
     return tenants_of(settings.database, user)
+
+
+def why_not_shared(settings: Settings, secret: bytes) -> str:
+    """Return why a worker with this secret cannot serve the database; empty if it can."""
+    from memory.stores.sql import scope_probe
+
+    return scope_probe.why_not_shared(settings.database, secret)
 
 
 def unseen(settings: Settings) -> list[str]:

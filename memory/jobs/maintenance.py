@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from memory.ids import clock
 from memory.jobs.reindex import begin, reindex_handler
 from memory.jobs.worker import Handler, Worker
 from memory.retrieval.retriever import Retriever
@@ -56,7 +56,7 @@ def expire_handler(db: Database, ages: RetentionPolicy) -> Handler:
     """
 
     async def expire(_: QueuedJob) -> None:
-        now = time.time()
+        now = clock.now()
         if await db.read(fts.is_outdated):
             await db.write(begin)
         for work in (
@@ -90,7 +90,7 @@ def fade_handler(db: Database) -> Handler:
     """Return the job that sets faint passages aside; they can be restored."""
 
     async def fade(_: QueuedJob) -> None:
-        now, after = time.time(), 0
+        now, after = clock.now(), 0
         while keys := await db.read(partial(passage_lifecycle.faint, now=now, after=after)):
             await db.write(partial(passage_lifecycle.fade, now=now, keys=keys), piece=True)
             after = keys[-1]

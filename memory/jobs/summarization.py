@@ -9,7 +9,6 @@ it.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -21,6 +20,7 @@ from memory.context.summary import HINT, PROMPT, step
 from memory.conversation.messages import Json
 from memory.core.blocks import escape
 from memory.errors import TooLong, Unusable
+from memory.ids import clock
 from memory.jobs.background_model import BackgroundCall, BackgroundModel, background_call
 from memory.jobs.worker import Handler
 from memory.stores.sql import schema as t
@@ -122,5 +122,5 @@ def _keep(conn: Connection, job: QueuedJob, text: str) -> None:
         chain=bytes.fromhex(p["link"]),
         content=text,
         count=p["count"],
-        created_at=time.time(),
+        created_at=clock.now(),
     )

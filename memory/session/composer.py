@@ -17,6 +17,7 @@ from memory.conversation.messages import Json, text_of
 from memory.core import tool_definitions
 from memory.core.blocks import Block
 from memory.errors import StoreUnavailable
+from memory.ids import clock
 from memory.retrieval.auto_recall import (
     AlreadyThere,
     Beginnings,
@@ -261,7 +262,7 @@ class Composer:
     def _plan(self, shown: Sequence[Block]) -> epochs.PlacementPlan:
         turn, snapshot = self._turn, self._turn.snapshot
         present = epochs.CurrentMemory(
-            shown, turn.ask.scope.tag, snapshot.edits, time.time(), snapshot.behind
+            shown, turn.ask.scope.tag, snapshot.edits, clock.now(), snapshot.behind
         )
         past = snapshot.past if turn.injects else epochs.PreviousTurn()
         planned = epochs.plan(snapshot.turn, past, present, turn.policy.rules)

@@ -5,7 +5,6 @@ What is known at its start is frozen; what happens in it is `TurnProgress`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -14,7 +13,7 @@ from sqlalchemy import Connection
 from memory.context.tokens import TokenCounter
 from memory.conversation.messages import DigestCache, Json
 from memory.core.blocks import Block
-from memory.ids import new_id, new_key
+from memory.ids import clock, new_id, new_key
 from memory.retrieval.retriever import Retriever
 from memory.session.conversation_cache import (
     ConversationCache,
@@ -196,7 +195,7 @@ def _finished_rounds(
     if ledger is None or not claim.first:
         return None
     lately = (
-        ledger.node.state != "done" and time.time() - ledger.node.at < turn_reader.RETRY_SECONDS
+        ledger.node.state != "done" and clock.now() - ledger.node.at < turn_reader.RETRY_SECONDS
     )
     return ledger.rounds if lately or ask.certain else None
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
 from memory.errors import Erased, StoreUnavailable
+from memory.ids import clock
 from memory.jobs import summarization
 from memory.session.store_deadline import StoreDeadline
 from memory.stores.sql import schema as t
@@ -87,7 +87,7 @@ class KeptSummaries:
                 chain=link,
                 content=text,
                 count=count,
-                created_at=time.time(),
+                created_at=clock.now(),
             )
 
         keeping = asyncio.ensure_future(self._write_kept(work))  # a late write completes by itself

@@ -5,7 +5,6 @@ Inspects all messages of the turn, which may take long; writes nothing.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -17,7 +16,7 @@ from memory.conversation.matching import NOTHING, TurnNode, complete_node
 from memory.conversation.messages import Json, collapse_whitespace, text_of
 from memory.core.blocks import Block, without_spans
 from memory.core.tool_definitions import WRITES
-from memory.ids import new_key
+from memory.ids import clock, new_key
 from memory.session.composer import Prompt
 from memory.session.context import TurnContext
 from memory.session.conversation_cache import named_conversation_key
@@ -54,7 +53,7 @@ def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
     snapshot, identity = turn.snapshot, turn.identity
     history, tag = snapshot.turn, turn.ask.scope.tag
     node = new_node(identity.node_id, identity.conversation.id, history, snapshot.past, prompt.plan)
-    node.at, node.recall = time.time(), prompt.recall
+    node.at, node.recall = clock.now(), prompt.recall
     node.recalled = prompt.recalled.keys_after(node.recalled)
     if turn.ask.mode == "write" or not prompt.core:
         node.epoch = None

@@ -1,8 +1,7 @@
-"""A second gateway on one memory is refused, and takes over from one that ended."""
+"""Gateways on one database, and one data folder, which has one gateway."""
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 
@@ -15,6 +14,7 @@ from tests.gateway.cli.command import mnemogate, started
 from tests.postgres_server import PASSWORD
 
 REFUSED = 2
+SILENT_SECONDS = 16
 
 
 @pytest.fixture
@@ -53,42 +53,57 @@ def status_of_turn(process):
     return answer.headers["x-memory-status"]
 
 
-def lease(url):
-    rows = stores.on_server(url, "SELECT value FROM meta WHERE name = 'gateway'")
-    return json.loads(rows[0][0]) if rows else None
+def workers(url):
+    return [row[0] for row in stores.on_server(url, "SELECT pid FROM workers ORDER BY slot")]
 
 
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
-def test_on_one_database_the_second_is_told_who_serves_it_and_serves_after_that(
-    postgres_url, tmp_path, bundled, end
+def test_two_gateways_serve_one_database_and_each_gives_its_place_back(
+    postgres_url, tmp_path, bundled
 ):
     env = environment(postgres_url)
     with serving(tmp_path / "one", bundled, **env) as one:
         assert serves(one)
-        serve = ("serve", "--port", "0", "--upstream", bundled.url)
-        second = mnemogate(tmp_path / "two", *serve, **env)
-        assert second.returncode == REFUSED
-        held = lease(postgres_url)
-        assert held["pid"] == one.popen.pid
-        assert f"host {held['host']}, process {held['pid']}" in second.stderr
-        assert "Stop it first" in second.stderr
-        assert PASSWORD not in second.stderr
-        assert serves(one)
-        one.stopped(end)
-    with serving(tmp_path / "two", bundled, **env) as two:
-        assert serves(two)
-        assert lease(postgres_url)["pid"] == two.popen.pid
+        with serving(tmp_path / "two", bundled, **env) as two:
+            assert serves(two)
+            assert serves(one)
+            assert workers(postgres_url) == [one.popen.pid, two.popen.pid]
+            two.stopped()
+        assert workers(postgres_url) == [one.popen.pid]
+        one.stopped(signal.SIGKILL)
+    with serving(tmp_path / "one", bundled, **env) as again:
+        assert serves(again)
+        assert workers(postgres_url) == [again.popen.pid]
 
 
-def test_commands_work_beside_a_gateway_and_take_no_lease(postgres_url, tmp_path, bundled):
+def test_a_gateway_with_another_secret_does_not_start_and_says_why(postgres_url, tmp_path, bundled):
     env = environment(postgres_url)
     with serving(tmp_path / "one", bundled, **env) as one:
         assert serves(one)
-        before = lease(postgres_url)["incarnation"]
+        env["MNEMOGATE_STORAGE__SECRET"] = "ee" * 32
+        serve = ("serve", "--port", "0", "--upstream", bundled.url)
+        other = mnemogate(tmp_path / "two", *serve, **env)
+        assert other.returncode == REFUSED
+        assert "storage.secret is not the secret that this database was made with" in other.stderr
+        assert PASSWORD not in other.stderr
+        assert serves(one)
+
+
+def test_a_gateway_does_not_start_on_tables_of_another_version(postgres_url, tmp_path, bundled):
+    stores.on_server(postgres_url, "UPDATE alembic_version SET version_num = '0007'")
+    serve = ("serve", "--port", "0", "--upstream", bundled.url)
+    found = mnemogate(tmp_path, *serve, **environment(postgres_url))
+    assert found.returncode == REFUSED
+    assert "mnemogate db upgrade" in found.stderr
+
+
+def test_commands_work_beside_a_gateway(postgres_url, tmp_path, bundled):
+    env = environment(postgres_url)
+    with serving(tmp_path / "one", bundled, **env) as one:
+        assert serves(one)
         for command in (("users", "list"), ("doctor",), ("db", "upgrade")):
             found = mnemogate(tmp_path / "two", *command, **env)
-            assert "Another gateway serves" not in found.stderr, command
-        assert lease(postgres_url)["incarnation"] == before
+            assert "lease" not in found.stderr, command
+        assert workers(postgres_url) == [one.popen.pid]
         assert serves(one)
 
 
@@ -104,24 +119,17 @@ def test_in_one_data_folder_the_second_is_refused_whatever_the_store(tmp_path, b
         assert serves(two)
 
 
-def test_one_that_stood_still_finds_its_lease_taken_and_writes_nothing(
-    postgres_url, tmp_path, bundled
-):
+def test_one_that_stood_still_hinders_nobody_and_goes_on(postgres_url, tmp_path, bundled):
     env = environment(postgres_url)
     with serving(tmp_path / "one", bundled, **env) as one:
         assert serves(one)
         one.popen.send_signal(signal.SIGSTOP)
-        age = "SELECT extract(epoch FROM clock_timestamp()) - (value::jsonb->>'seen')::float8 "
-        while stores.on_server(postgres_url, f"{age} FROM meta WHERE name = 'gateway'")[0][0] < 8:
-            time.sleep(0.1)
-        with serving(tmp_path / "two", bundled, **env) as two:  # it waits until the lease ends
+        with serving(tmp_path / "two", bundled, **env) as two:
             assert serves(two)
-            before = stores.on_server(postgres_url, "SELECT count(*) FROM messages")
+            age = "SELECT extract(epoch FROM clock_timestamp()) - min(seen_at) FROM workers"
+            while stores.on_server(postgres_url, age)[0][0] < SILENT_SECONDS:
+                assert serves(two)
+                time.sleep(0.1)
             one.popen.send_signal(signal.SIGCONT)
-            assert status_of_turn(one) == "degraded"
-            assert stores.on_server(postgres_url, "SELECT count(*) FROM messages") == before
-            one.waited(f"has lost its lease .*process {two.popen.pid}")
+            assert serves(one)
             assert serves(two)
-            two.stopped()
-        one.waited("serves its database again")
-        assert serves(one)

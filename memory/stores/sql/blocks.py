@@ -4,7 +4,6 @@ rows.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +12,7 @@ from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
 from memory.core.blocks import Block, rewrite_value
 from memory.errors import Conflict, NotFound, UnknownBlock
-from memory.ids import new_id
+from memory.ids import clock, new_id
 from memory.stores.sql import schema as t
 from memory.stores.sql import scopes
 from memory.stores.sql.statements import execute, run_pure
@@ -154,7 +153,7 @@ def _write(
 ) -> Block | None:
     """Write the block and its version row. Raises Conflict."""
     before, after = change.before, change.after
-    now = time.time()
+    now = clock.now()
     version = (row.version if row else 0) + 1
     ident = row.id if row else new_id("block")
     kept = after or before

@@ -18,34 +18,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from sqlalchemy import Connection, insert, inspect, select
+from sqlalchemy import Connection
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from memory.errors import NotUpgraded, RowRefused, StoreUnavailable
-from memory.stores.sql import schema
 from memory.stores.sql.application_tables import ApplicationTables
 from memory.stores.sql.fts import INDEX_CHARACTERS, LIMIT_OPTION, IndexLimit
+from memory.stores.sql.preparation import prepare_tables
 from memory.stores.sql.shortcut import Shortcut
 from memory.stores.sql.sqlite import SqliteThreads
 from memory.stores.sql.write_lock import EVERYTHING, Withdrawn, WriteLock
 
 if TYPE_CHECKING:
-    from memory.stores.sql.postgres_lease import PostgresLease
+    from memory.stores.sql.postgres_lease import SlotLease
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
 POOL = 8  # connections to a server
 GROUP = 64  # writes that share a commit
 BUSY_SECONDS = 0.01  # how late a busy process may notice a deadline
-NO_LEASE = "another gateway may serve this database: this one has lost its lease"
+NO_LEASE = "others may take over what this worker does: it has lost its lease"
 VERSION_SECONDS = 0.02  # how long another process's write may go unnoticed
 
 
@@ -68,7 +67,7 @@ class Connections(Protocol):
     parallel: bool  # writes run side by side, each in its own transaction (`write_one`)
 
     @property
-    def lease(self) -> PostgresLease | None: ...
+    def lease(self) -> SlotLease | None: ...
 
     def need_lease(self) -> None: ...
 
@@ -145,12 +144,17 @@ class Database:
         self.application_tables: list[ApplicationTables] = []
 
     def need_lease(self) -> None:
-        """Write only while no other gateway serves this database; a file needs no lease."""
+        """Write only as one of the workers of this database; a file needs no lease."""
         self._connections.need_lease()
 
     @property
-    def lease(self) -> PostgresLease | None:
+    def lease(self) -> SlotLease | None:
         return self._connections.lease
+
+    @property
+    def holder(self) -> int | None:
+        """What names this process at the nodes that it works on; None on a file."""
+        return self.lease.incarnation if self.lease is not None else None
 
     @property
     def may_write(self) -> bool:
@@ -179,7 +183,12 @@ class Database:
         """
         try:
             await self._connections.open()
-            await self._connections.write([partial(_prepare, secret=self._secret)])
+            prepare = partial(prepare_tables, secret=self._secret)
+            # Of a server it is only read as a rule: a worker that stands still may hold its locks.
+            if not self.is_shared or not await self._connections.read(
+                partial(prepare, reading=True)
+            ):
+                await self._connections.write([prepare])
         except NotUpgraded:
             await self._connections.close()
             raise
@@ -418,58 +427,3 @@ def _connections(
         url, server, options
     )
     return found
-
-
-def _prepare(conn: Connection, secret: bytes) -> None:
-    names = set(inspect(conn).get_table_names())
-    if "scopes" not in names:
-        if conn.dialect.name == "sqlite":
-            schema.metadata.create_all(conn)
-        else:
-            import_module("memory.stores.sql.postgres_schema").create(conn)
-        conn.exec_driver_sql(
-            "CREATE TABLE IF NOT EXISTS alembic_version (version_num VARCHAR(32) NOT NULL "
-            "PRIMARY KEY)"
-        )
-        conn.exec_driver_sql(
-            f"INSERT INTO alembic_version (version_num) VALUES ('{schema.REVISION}')"
-        )
-        _check_secret(conn, secret)
-        return
-    found = (
-        conn.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-        if "alembic_version" in names
-        else None
-    )
-    if found != schema.REVISION:
-        raise NotUpgraded(
-            f"the database is at version {found}, this Mnemogate needs {schema.REVISION}: run "
-            "`mnemogate db upgrade`"
-        )
-    wanted = set(schema.metadata.tables)
-    if conn.dialect.name != "sqlite":
-        wanted |= import_module("memory.stores.sql.postgres_schema").metadata.tables.keys()
-    if lacks := sorted(wanted - names):
-        raise NotUpgraded(
-            f"the database lacks {', '.join(lacks)}: an unreleased version made it. Export its "
-            "memory with that version, or move its folder away"
-        )
-    _check_secret(conn, secret)
-
-
-def _check_secret(conn: Connection, secret: bytes) -> None:
-    """Keep the secret's fingerprint in a new database; raise NotUpgraded if it is another's.
-
-    With another secret nothing that is stored would be recognised, nor erased.
-    """
-    if conn.dialect.name == "sqlite":
-        return  # its secret lies beside it
-    mine = hashlib.blake2b(b"fingerprint", key=secret[:64], digest_size=16).hexdigest()
-    m = schema.meta.c
-    if (found := conn.execute(select(m.value).where(m.name == "secret")).scalar()) is None:
-        conn.execute(insert(schema.meta).values(name="secret", value=mine))
-    elif found != mine:
-        raise NotUpgraded(
-            "storage.secret is not the secret that this database was made with: nothing stored "
-            "would be recognised. Set the secret of the other gateways, or use another database"
-        )

@@ -13,7 +13,6 @@ written in pieces, between which others write.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -31,7 +30,7 @@ from memory.export_format import (
     VersionLine,
     moment,
 )
-from memory.ids import new_id, new_key
+from memory.ids import clock, new_id, new_key
 from memory.scope import Scope
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import conversations as conversation_rows
@@ -405,4 +404,4 @@ def _message_of(line: MessageLine) -> ImportedMessage:
 def _at(value: str | None, otherwise: float | None = None) -> float:
     if value is not None:
         return moment(value)
-    return time.time() if otherwise is None else otherwise
+    return clock.now() if otherwise is None else otherwise

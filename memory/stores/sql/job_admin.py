@@ -5,12 +5,12 @@ The content of a job is never shown: it may contain a user's messages.
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from sqlalchemy import Connection, select, update
 
 from memory.errors import NotFound
+from memory.ids import clock
 from memory.stores.sql import schema as t
 from memory.stores.sql.scopes import VisibleScopes
 
@@ -48,5 +48,5 @@ def retry(conn: Connection, reach: VisibleScopes, ident: int) -> None:
     conn.execute(
         update(t.jobs)
         .where(j.id == found)
-        .values(state="ready", attempts=0, error=None, run_at=time.time())
+        .values(state="ready", attempts=0, error=None, run_at=clock.now())
     )

@@ -16,7 +16,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cache
@@ -37,6 +36,7 @@ from sqlalchemy import (
 )
 
 from memory.errors import Conflict
+from memory.ids import clock
 from memory.stores.sql import schema as t
 from memory.stores.sql.statements import dialect_insert, execute
 
@@ -104,7 +104,7 @@ class ClaimedJob:
 
 def enqueue(conn: Connection, job: QueuedJob) -> None:
     """Add the job, unless one with the same dedupe key is waiting."""
-    now = time.time()
+    now = clock.now()
     # What is claimed meanwhile waits no more, and does not stand for this one.
     postponed = {"which": job.dedupe, "run": now + job.delay}
     if job.again and execute(conn, POSTPONE, postponed).first() is not None:
@@ -150,7 +150,7 @@ def _ripe(kinds: Collection[Any], now: Any) -> tuple[ColumnElement[bool], Column
 
 def due(conn: Connection, kinds: Collection[str]) -> bool:
     """Tell whether there is something to claim: a read, so that an idle worker never writes."""
-    return execute(conn, _due(tuple(kinds)), {"now": time.time()}).first() is not None
+    return execute(conn, _due(tuple(kinds)), {"now": clock.now()}).first() is not None
 
 
 @cache
@@ -188,7 +188,7 @@ def claim(conn: Connection, kinds: Collection[str], lease: float) -> ClaimedJob 
 
     Jobs with too many attempts are set aside as dead.
     """
-    now = time.time()
+    now = clock.now()
     row = next(
         (found for ripe in _ripe(kinds, now) if (found := _oldest(conn, ripe)) is not None), None
     )
@@ -268,7 +268,7 @@ def waits(conn: Connection, tenant: str | None = None) -> bool:
 def resume(conn: Connection, tenant: str | None = None) -> None:
     """Make jobs ready that wait for a request of this tenant; None: of any."""
     conn.execute(
-        update(t.jobs).where(_is_waiting(tenant)).values(state="ready", run_at=time.time())
+        update(t.jobs).where(_is_waiting(tenant)).values(state="ready", run_at=clock.now())
     )
 
 
@@ -300,5 +300,5 @@ def fail(conn: Connection, claimed: ClaimedJob, error: str, most: int = ATTEMPTS
         values["state"] = "dead"
     else:
         wait = min(MAX_BACKOFF_SECONDS, BACKOFF * 2 ** (claimed.attempts - 1))
-        values |= {"state": "ready", "run_at": time.time() + wait * random.uniform(0.8, 1.2)}
+        values |= {"state": "ready", "run_at": clock.now() + wait * random.uniform(0.8, 1.2)}
     conn.execute(update(t.jobs).where(_claimed_row(claimed)).values(**values))

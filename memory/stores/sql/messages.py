@@ -12,7 +12,7 @@ import msgspec
 from sqlalchemy import Connection, bindparam, delete, exists, func, literal, select, text
 
 from memory.conversation.messages import Json, text_of
-from memory.ids import new_id, new_key
+from memory.ids import STEP, key_behind, new_id, new_key
 from memory.search.query import speaker_name
 from memory.search.ranking import SimilarityScores
 from memory.stores.sql import fts, message_pieces, message_queue, vectors
@@ -94,10 +94,11 @@ def append(conn: Connection, rows: Sequence[dict[str, Any]], newest: int | None 
         return
     if newest is None:
         newest = newest_key(conn, rows[0]["conversation"])
-    key = max(new_key(), 1 + newest)
-    add_rows(conn, t.messages, [{"id": key + i, **row} for i, row in enumerate(rows)])
+    first = key_behind(new_key(len(rows)), newest)
+    keys = range(first, first + STEP * len(rows), STEP)
+    add_rows(conn, t.messages, [{"id": key, **row} for key, row in zip(keys, rows, strict=True)])
     if driver(conn) is None:
-        message_queue.add(conn, rows[0]["scope_id"], range(key, key + len(rows)))
+        message_queue.add(conn, rows[0]["scope_id"], keys)
 
 
 # Messages are put into the index in the order of their keys, so the key of one to be stored has to
@@ -145,8 +146,8 @@ def add(
     new = _not_there(conn, place.conversation, found) if once else found
     rows, known = list(rows_of(scope_id, place, contents_of(new))), execute(conn, NEWEST, {}).one()
     greatest = indexed = known.indexed or 0
-    for i, row in enumerate(rows):
-        key = new_key() + i
+    for row in rows:
+        key = new_key()
         greatest = max(greatest, key)
         add_row(conn, t.messages, id=key, **row)
         words = row["content"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 from sqlalchemy import Connection, select
 
 from memory.core.autonomy import ModelRecord
+from memory.ids import clock
 from memory.stores.sql import schema as t
 from memory.stores.sql.statements import put_row
 
@@ -34,5 +34,5 @@ def save(conn: Connection, records: Mapping[str, ModelRecord]) -> None:
             offered=record.offered,
             called=record.called,
             silent=record.silent,
-            updated_at=time.time(),
+            updated_at=clock.now(),
         )

@@ -5,13 +5,13 @@ Nothing is removed here: no search finds a passage that is set aside, and `resto
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, select, update
 
+from memory.ids import clock
 from memory.search.decay import LIMIT, RATES
 from memory.search.dedup import find_duplicates, search_terms, words
 from memory.search.query import passages_of
@@ -93,7 +93,7 @@ def keep(conn: Connection, scope_id: int, new: passage_rows.NewPassage) -> Inser
 
     A longer wording sets the shorter one aside, reversibly.
     """
-    at = new.created_at if new.created_at is not None else time.time()
+    at = new.created_at if new.created_at is not None else clock.now()
     kept = InsertResult([], 0, 0)
     for piece in passages_of(new.content):
         known = near_duplicates(conn, scope_id, piece, new.node)
@@ -120,7 +120,7 @@ def set_aside(
         conn.execute(
             update(t.passages)
             .where(there)
-            .values(deleted_at=time.time(), deleted_by=actor, superseded_by=by)
+            .values(deleted_at=clock.now(), deleted_by=actor, superseded_by=by)
         ).rowcount
         > 0
     )
@@ -132,7 +132,7 @@ def restore(conn: Connection, scope_id: int, ident: str) -> dict[str, Any] | Non
     It counts as used now, so that it does not fade at once.
     """
     there = (p.scope_id == scope_id) & (p.public_id == ident)
-    values = {"deleted_at": None, "deleted_by": None, "superseded_by": None, "used_at": time.time()}
+    values = {"deleted_at": None, "deleted_by": None, "superseded_by": None, "used_at": clock.now()}
     if conn.execute(
         update(t.passages).where(there, p.deleted_at.is_not(None)).values(**values)
     ).rowcount:
@@ -191,5 +191,5 @@ def record_use(conn: Connection, keys: Sequence[int]) -> None:
     """Record that passages were found now, which delays their fading."""
     if keys:
         conn.execute(
-            update(t.passages).where(p.id.in_(keys)).values(uses=p.uses + 1, used_at=time.time())
+            update(t.passages).where(p.id.in_(keys)).values(uses=p.uses + 1, used_at=clock.now())
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
@@ -14,7 +13,7 @@ from sqlalchemy import Connection, Row, bindparam, delete, func, insert, literal
 
 from memory.conversation.messages import collapse_whitespace, keyed_hash
 from memory.errors import BadArguments
-from memory.ids import new_id, new_key
+from memory.ids import clock, new_id, new_key
 from memory.search.decay import TYPES, lasting_hours
 from memory.search.query import passages_of, speaker_name
 from memory.search.ranking import SimilarityScores
@@ -122,9 +121,9 @@ def add(conn: Connection, scope_id: int, new: NewPassage) -> tuple[list[dict[str
 
     Returns (the passages, number of new ones).
     """
-    now = new.created_at if new.created_at is not None else time.time()
+    now = new.created_at if new.created_at is not None else clock.now()
     out, made = [], 0
-    for i, content in enumerate(passages_of(new.content)):
+    for content in passages_of(new.content):
         digest = _digest(content, new.node)
         found = conn.execute(
             select(t.passages).where(
@@ -132,7 +131,7 @@ def add(conn: Connection, scope_id: int, new: NewPassage) -> tuple[list[dict[str
             )
         ).first()
         if found is None:
-            row = {"id": new_key() + i, "scope_id": scope_id, "content": content, "digest": digest}
+            row = {"id": new_key(), "scope_id": scope_id, "content": content, "digest": digest}
             found = _insert(conn, new, {**row, "created_at": now})
             made += 1
         out.append(to_hit(found))

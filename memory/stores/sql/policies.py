@@ -5,10 +5,9 @@ A user who has no row has no policy of their own: `full`.
 
 from __future__ import annotations
 
-import time
-
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
+from memory.ids import clock
 from memory.stores.sql import schema as t
 from memory.stores.sql.scopes import UserName
 
@@ -30,7 +29,7 @@ def any_set(conn: Connection) -> bool:
 
 def put(conn: Connection, who: UserName, memory: str) -> None:
     """Set the policy of a user."""
-    values = {"memory": memory, "updated_at": time.time()}
+    values = {"memory": memory, "updated_at": clock.now()}
     own = (p.tenant == who[0]) & (p.user == who[1])
     if memory == FULL:
         remove(conn, who)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
@@ -26,7 +25,7 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy.util import greenlet_spawn
 
 from memory.errors import NotUpgraded
-from memory.stores.sql.postgres_lease import PostgresLease, session_name
+from memory.stores.sql.postgres_lease import SlotLease, new_incarnation, session_name
 from memory.stores.sql.postgres_statements import sqlstate_of, storable
 from memory.stores.sql.shortcut import Shortcut
 from memory.stores.sql.write_lock import EVERY_WRITE, EVERYTHING, NOTHING, Withdrawn, WriteLock
@@ -107,12 +106,12 @@ class PostgresConnections:
 
     pause: asyncio.Future[None] | None = None
     parallel = True
-    lease: PostgresLease | None = None
+    lease: SlotLease | None = None
 
     def __init__(
         self, url: str, server: tuple[bytes, int], options: Mapping[str, Any] | None = None
     ) -> None:
-        self._url, self._incarnation = url, secrets.token_hex(8)
+        self._url, self._incarnation = url, new_incarnation()
         self._key, self._size = server
         engine = _engine(url, session_name(self._incarnation))
         self._engine = engine.execution_options(**(options or {}))
@@ -123,7 +122,7 @@ class PostgresConnections:
         self._lanes: WeakValueDictionary[WriteLock, asyncio.Lock] = WeakValueDictionary()
 
     def need_lease(self) -> None:
-        self.lease = PostgresLease(self._url, self._incarnation)
+        self.lease = SlotLease(self._url, self._incarnation)
 
     async def open(self) -> None:
         """Look at the server; safe to repeat after a failure.

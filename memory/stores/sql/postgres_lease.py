@@ -1,8 +1,11 @@
-"""The lease of the one gateway that serves a Postgres database, kept by the database's clock.
+"""This process's place among the workers of a Postgres database, by the database's clock.
 
-Until several can share one database, a second would take turns over that the first still runs. A
-lease is a row that its holder renews. Who did not renew it for `HOLD_SECONDS` writes nothing any
-more; after `LEASE_SECONDS` another one may take it.
+Each worker has a row with a slot, which is in the keys of the rows that it makes, and renews it.
+Who did not renew it for `HOLD_SECONDS` writes nothing any more. After `LEASE_SECONDS` others take
+its open turns over, one by one, and its sessions are ended: a process that stands still in the
+middle of a transaction holds its locks, and no limit of the server ends a statement whose
+parameters it waits for. Its slot is leased anew after `REUSE_SECONDS`, when no key that it may
+still make is a new one.
 """
 
 from __future__ import annotations
@@ -13,88 +16,62 @@ import logging
 import os
 import secrets
 import socket
-import threading
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import asyncpg
-import msgspec
 
 from memory.errors import StoreUnavailable
+from memory.ids import SLOTS, clock, row_keys
 from memory.stores.sql.postgres_statements import driver_arguments
 
 log = logging.getLogger("mnemogate")
 BEAT_SECONDS, RETRY_SECONDS = 5.0, 1.0  # between renewals, and while it is not held
-HOLD_SECONDS, LEASE_SECONDS = 10.0, 15.0
+HOLD_SECONDS, LEASE_SECONDS, REUSE_SECONDS = 10.0, 15.0, 3600.0
 ANSWER_SECONDS = 3.0  # for one renewal
-OVERDUE_SECONDS = 7.0  # who did not renew for so long has probably ended
-CLAIM = f"""
-WITH before AS (SELECT value FROM meta WHERE name = 'gateway')
-INSERT INTO meta (name, value) VALUES ('gateway', (CAST($1 AS jsonb)
-  || jsonb_build_object('seen', extract(epoch FROM clock_timestamp())))::text)
-ON CONFLICT (name) DO UPDATE SET value = excluded.value
-WHERE meta.value::jsonb->>'incarnation' = $2
-   OR (meta.value::jsonb->>'seen')::float8 < extract(epoch FROM clock_timestamp()) - {LEASE_SECONDS}
-RETURNING (SELECT value FROM before)"""
-# A process that stands still in the middle of a transaction holds its locks: no limit of the server
-# ends a statement whose parameters it waits for.
+SKEWED_SECONDS = 5.0  # a clock that is further off is reported
+DATABASE_TIME = "extract(epoch FROM clock_timestamp())::float8"
+# Others that ended, as far as can be seen from here, hold nothing any more.
+OTHERS_HERE = "SELECT incarnation, pid FROM workers WHERE place = $1 AND incarnation <> $2"
+REMOVE = "DELETE FROM workers WHERE incarnation = ANY($1::bigint[])"
+REGISTER_LOCK = "SELECT pg_advisory_xact_lock(7205602)"
+OUTDATED = f"DELETE FROM workers WHERE seen_at < {DATABASE_TIME} - {REUSE_SECONDS}"
+REGISTER = f"""
+INSERT INTO workers (slot, incarnation, name, pid, place, version, seen_at)
+SELECT s, $1, $2, $3, $4, $5, {DATABASE_TIME} FROM generate_series(0, {SLOTS - 1}) AS s
+WHERE NOT EXISTS (SELECT 1 FROM workers w WHERE w.slot = s) ORDER BY s LIMIT 1
+ON CONFLICT DO NOTHING RETURNING slot, seen_at"""
+RENEW = f"""
+UPDATE workers SET seen_at = {DATABASE_TIME} WHERE slot = $1 AND incarnation = $2
+RETURNING seen_at"""
+SILENT = f"""
+SELECT incarnation FROM workers WHERE incarnation <> $1
+  AND seen_at < {DATABASE_TIME} - {LEASE_SECONDS}
+  AND seen_at > {DATABASE_TIME} - 10 * {LEASE_SECONDS}"""
+RELEASE = "DELETE FROM workers WHERE slot = $1 AND incarnation = $2"
 END_SESSIONS = """
 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-WHERE application_name = $1 AND datname = current_database() AND usename = current_user"""
-HOLDER = """
-SELECT value, (extract(epoch FROM clock_timestamp()) - (value::jsonb->>'seen')::float8)::float8
-FROM meta WHERE name = 'gateway'"""
-RELEASE = "DELETE FROM meta WHERE name = 'gateway' AND value::jsonb->>'incarnation' = $1"
-REMOVE = "DELETE FROM meta WHERE name = 'gateway' AND value = $1"
+WHERE application_name = ANY($1::text[]) AND datname = current_database()
+  AND usename = current_user"""
 FAILURES = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseHolder:
-    """Another gateway that serves the database.
+class SlotLease:
+    """This process's slot of a database.
 
-    place: where its process id counts. age: seconds since it renewed its lease. row: as stored.
+    incarnation: names this process. slot: None until it was leased.
     """
 
-    host: str
-    pid: int
-    place: str
-    age: float
-    row: str
-
-    def __str__(self) -> str:
-        return f"host {self.host}, process {self.pid}, seen {max(0.0, self.age):.0f} s ago"
-
-    @property
-    def is_dead(self) -> bool:
-        """Whether its process has ended, where that can be seen from here."""
-        if not self.place or self.place != process_place():
-            return False
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return True
-        except OSError:
-            return False
-        return False
-
-
-class PostgresLease:
-    """This gateway's lease of a database.
-
-    incarnation: names this gateway. holder: who has it in its place, as far as is known.
-    """
-
-    def __init__(self, url: str, incarnation: str = "") -> None:
+    def __init__(self, url: str, incarnation: int = 0) -> None:
         self._url = url
-        self._incarnation = incarnation or secrets.token_hex(8)
+        self.incarnation = incarnation or new_incarnation()
+        self.slot: int | None = None
         self._renewed_at = -HOLD_SECONDS  # by this process's clock, before the database was asked
         self._raw: asyncpg.Connection | None = None
         self._beating: asyncio.Task[None] | None = None
-        self.holder: LeaseHolder | None = None
 
     @property
     def is_held(self) -> bool:
@@ -105,82 +82,82 @@ class PostgresLease:
         """Whether the last renewal succeeded."""
         return time.monotonic() - self._renewed_at < BEAT_SECONDS
 
-    def claim_at_start(self) -> LeaseHolder | None:
-        """Claim it before there is an event loop; return who has it instead.
-
-        One that is overdue is waited for. A database that cannot be asked is claimed later.
-        """
-        found: list[LeaseHolder | None] = []
-
-        async def claim() -> None:
-            with contextlib.suppress(StoreUnavailable):
-                found.append(await self._claim_patiently())
-            await self._disconnect()
-
-        thread = threading.Thread(target=lambda: asyncio.run(claim()), name="postgres-lease")
-        thread.start()
-        thread.join()
-        return found[0] if found else None
-
     async def take(self) -> None:
-        """Claim it. Raises StoreUnavailable if another gateway has it."""
-        if (other := await self._claim_patiently()) is not None:
-            raise StoreUnavailable(f"another gateway serves this database ({other})")
+        """Register this worker. Raises StoreUnavailable."""
+        await self.renew()
+        if abs(clock.ahead) > SKEWED_SECONDS:
+            log.warning(
+                "this machine's clock is %+.0f s off the database's, whose time is stored",
+                -clock.ahead,
+            )
 
-    def keep(self, on_regained: Callable[[], None]) -> None:
-        """Renew it from now on. on_regained: called when it was lost and is held again."""
+    def keep(self, on_beat: Callable[[bool], None]) -> None:
+        """Renew it from now on.
+
+        on_beat: called after each renewal that succeeded, with whether the lease had been lost.
+        """
         if self._beating is None:
-            self._beating = asyncio.create_task(self._beat(on_regained), name="postgres-lease")
+            self._beating = asyncio.create_task(self._beat(on_beat), name="slot-lease")
 
     async def release(self) -> None:
-        """Give it up, so that the next gateway need not wait."""
+        """Give it up, so that nobody waits for this worker's turns."""
         if self._beating is not None:
             self._beating.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._beating
             self._beating = None
-        if self.is_held:
+        if self.is_held and self.slot is not None:
+            slot = self.slot
             with contextlib.suppress(StoreUnavailable):
-                await self._ask(lambda raw: raw.execute(RELEASE, self._incarnation))
+                await self._ask(lambda raw: raw.execute(RELEASE, slot, self.incarnation))
         self._renewed_at = -HOLD_SECONDS
+        self._use_slot(None)
         await self._disconnect()
 
-    async def _claim_patiently(self) -> LeaseHolder | None:
-        until = time.monotonic() + LEASE_SECONDS
-        while (other := await self._claim()) is not None:
-            if other.age < OVERDUE_SECONDS or time.monotonic() > until:
-                return other
-            await asyncio.sleep(RETRY_SECONDS / 2)
-        return None
+    async def renew(self) -> None:
+        """Renew the lease, or lease a slot. Raises StoreUnavailable."""
+        began, wall = time.monotonic(), time.time()
+        seen = await self._ask(self._renew_over)
+        self._renewed_at = began
+        clock.compare(wall, seen)
 
-    async def _claim(self) -> LeaseHolder | None:
-        """Claim or renew it; return who has it instead. Raises StoreUnavailable."""
-        began = time.monotonic()
-        self.holder = await self._ask(self._claim_over)
-        if self.holder is None:
-            self._renewed_at = began
-        return self.holder
+    async def _renew_over(self, raw: asyncpg.Connection) -> float:
+        if self.slot is not None:
+            seen = await raw.fetchval(RENEW, self.slot, self.incarnation)
+            if seen is None:
+                self._use_slot(None)  # silent for so long that another has it
+        if self.slot is None:
+            seen = await self._register(raw)
+        await _end_sessions(raw, [row[0] for row in await raw.fetch(SILENT, self.incarnation)])
+        return float(seen)
 
-    async def _claim_over(self, raw: asyncpg.Connection) -> LeaseHolder | None:
-        row = {
-            "incarnation": self._incarnation,
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "place": process_place(),
-        }
-        mine = msgspec.json.encode(row).decode()
-        while (taken := await raw.fetchrow(CLAIM, mine, self._incarnation)) is None:
-            if (found := await raw.fetchrow(HOLDER)) is None:
-                continue  # released meanwhile
-            told = msgspec.json.decode(found[0])
-            other = LeaseHolder(told["host"], told["pid"], told["place"], found[1], found[0])
-            if not other.is_dead:
-                return other
-            await raw.execute(REMOVE, other.row)
-        before = msgspec.json.decode(taken[0])["incarnation"] if taken[0] else self._incarnation
-        if before != self._incarnation:
-            await raw.execute(END_SESSIONS, session_name(before))
-        return None
+    async def _register(self, raw: asyncpg.Connection) -> float:
+        async with raw.transaction():
+            await raw.execute(REGISTER_LOCK)
+            await raw.execute(OUTDATED)
+            await self._remove_dead(raw)
+            name, place = f"{socket.gethostname()}/{os.getpid()}", process_place()
+            told = (self.incarnation, name, os.getpid(), place, _version())
+            row = await raw.fetchrow(REGISTER, *told)
+        if row is None:
+            raise OSError(f"all {SLOTS} slots of workers are taken")
+        self._use_slot(row[0])
+        return float(row[1])
+
+    async def _remove_dead(self, raw: asyncpg.Connection) -> None:
+        """Free what processes of this machine held that have ended."""
+        if place := process_place():
+            found = await raw.fetch(OTHERS_HERE, place, self.incarnation)
+            if dead := [one for one, pid in found if _has_ended(pid)]:
+                await raw.execute(REMOVE, dead)
+                await _end_sessions(raw, dead)
+
+    def _use_slot(self, slot: int | None) -> None:
+        if self.slot is not None:
+            row_keys.release(self.slot)
+        self.slot = slot
+        if slot is not None:
+            row_keys.lease(slot)
 
     async def _ask(self, work: Callable[[asyncpg.Connection], Awaitable[Any]]) -> Any:
         """Ask the database on this lease's own connection. Raises StoreUnavailable."""
@@ -189,43 +166,62 @@ class PostgresLease:
                 if self._raw is None or self._raw.is_closed():
                     self._raw = await asyncpg.connect(**driver_arguments(self._url))
                 return await work(self._raw)
-        except asyncpg.UndefinedTableError:
-            return None  # a new database, which nobody serves
         except FAILURES as e:
             await self._disconnect()
-            raise StoreUnavailable(f"the lease cannot be renewed: {type(e).__name__}") from e
+            raise StoreUnavailable(f"the lease cannot be renewed: {type(e).__name__}: {e}") from e
 
     async def _disconnect(self) -> None:
         raw, self._raw = self._raw, None
         if raw is not None:
             raw.terminate()
 
-    async def _beat(self, on_regained: Callable[[], None]) -> None:
+    async def _beat(self, on_beat: Callable[[bool], None]) -> None:
         held = True
         while True:
             await asyncio.sleep(BEAT_SECONDS if held and self.is_renewed else RETRY_SECONDS)
             with contextlib.suppress(StoreUnavailable):
-                await self._claim()
+                await self.renew()
+                on_beat(not held)
             if held and not self.is_held:
-                _log_loss(self.holder)
+                log.error(
+                    "this worker has lost its lease of the database, which does not answer. "
+                    "Requests go on without memory until it does"
+                )
             elif not held and self.is_held:
-                on_regained()
-                log.warning("this gateway serves its database again")
+                log.warning("this worker serves its database again")
             held = self.is_held
 
 
-def session_name(incarnation: str) -> str:
-    """Return the name by which the server knows the connections of a gateway."""
-    return f"mnemogate {incarnation}"
+def new_incarnation() -> int:
+    """Return what names a process among all that ever served a database."""
+    return secrets.randbits(63)
 
 
-def _log_loss(holder: LeaseHolder | None) -> None:
-    why = f"another gateway serves it ({holder})" if holder else "it does not answer"
-    log.error(
-        "this gateway has lost its lease of the database: %s. Requests go on without memory until "
-        "the lease is free",
-        why,
-    )
+def session_name(incarnation: int) -> str:
+    """Return the name by which the server knows the connections of a worker."""
+    return f"mnemogate {incarnation:x}"
+
+
+async def _end_sessions(raw: asyncpg.Connection, incarnations: Sequence[int]) -> None:
+    if incarnations:
+        await raw.execute(END_SESSIONS, [session_name(one) for one in incarnations])
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _version() -> str:
+    try:
+        return version("mnemogate")
+    except PackageNotFoundError:  # a checkout that was never installed
+        return ""
 
 
 def process_place() -> str:

@@ -1,11 +1,11 @@
-"""The tables that only Postgres has: its search index, and what waits to be put into it.
+"""The tables that only Postgres has: its search index, and the workers that share a database.
 
 The index holds no word: a term is a number, keyed by the server's secret (see `fts_postgres`).
 """
 
 from __future__ import annotations
 
-from sqlalchemy import ARRAY, BigInteger, Column, Connection, Index, MetaData, Table
+from sqlalchemy import ARRAY, BigInteger, Column, Connection, Index, Integer, MetaData, Table
 
 from memory.stores.sql import schema
 
@@ -38,6 +38,28 @@ unindexed = Table(
 )
 message_terms = _terms("message_terms")
 passage_terms = _terms("passage_terms")
+
+# Who serves the database (see `postgres_lease`). slot: in the keys of rows that
+# it makes. place: where its process id counts.
+workers = Table(
+    "workers",
+    metadata,
+    Column("slot", Integer, primary_key=True, autoincrement=False),
+    Column("incarnation", BigInteger, nullable=False, unique=True),
+    schema.text("name"),
+    Column("pid", Integer, nullable=False),
+    schema.text("place"),
+    schema.text("version"),
+    schema.at("seen_at"),
+)
+
+# When a periodic job is due.
+schedules = Table(
+    "schedules",
+    metadata,
+    Column("kind", schema.short(64), primary_key=True),
+    schema.at("next_at"),
+)
 
 
 def create(conn: Connection) -> None:

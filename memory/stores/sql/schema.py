@@ -83,6 +83,7 @@ generations = Table(
     metadata,
     Column("owner", LargeBinary, primary_key=True),
     Column("generation", Integer, nullable=False),
+    Column("erased_at", Float),
 )
 
 blocks = Table(
@@ -199,6 +200,9 @@ nodes = Table(
     Column("rounds", Words),  # key of the request among its retries, and its finished hidden rounds
     Column("recalled", Words),  # what recall showed in this conversation so far
     Column("unread", Integer),  # 1 until extraction has read the turn
+    # the worker that works on it, where there are several; the key of a request that has one
+    Column("holder", Key),
+    Column("once", LargeBinary),
     Index("ix_nodes_digest", "scope_id", "digest"),
     Index("ix_nodes_request", "request"),
 )
@@ -214,6 +218,10 @@ _PARTIAL = [
     (
         Index("ix_nodes_unread", nodes.c.scope_id, nodes.c.parent),
         sql_text("unread IS NOT NULL"),
+    ),
+    (
+        Index("uq_nodes_once", nodes.c.scope_id, nodes.c.once, unique=True),
+        sql_text("once IS NOT NULL"),
     ),
 ]
 
@@ -483,4 +491,4 @@ FTS_SQL = (
 for _name in FTS:
     event.listen(metadata, "after_create", DDL(FTS_SQL.format(_name)).execute_if(dialect="sqlite"))  # type: ignore[no-untyped-call]
 
-REVISION = "0007"
+REVISION = "0008"

@@ -48,6 +48,21 @@ def _query_server(url: str, query: str, *values: str) -> list[tuple[Any, ...]]:
     return found
 
 
+def why_not_shared(url: str, secret: bytes) -> str:
+    """Return why a worker with this secret and version cannot serve a server's database.
+
+    Empty if it can, or if the database cannot be read now.
+    """
+    from memory.stores.sql import schema
+    from memory.stores.sql.preparation import ANOTHERS, fingerprint_of, too_old
+
+    revision = _query(url, "SELECT version_num FROM alembic_version")
+    if revision and revision[0][0] != schema.REVISION:
+        return too_old(revision[0][0])
+    known = _query(url, "SELECT value FROM meta WHERE name = 'secret'")
+    return ANOTHERS if known and known[0][0] != fingerprint_of(secret) else ""
+
+
 def tenants_with_memory(url: str) -> dict[str, tuple[int, str]]:
     """Return tenants with named users' memory: the number of users, and one of them.
 

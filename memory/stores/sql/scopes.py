@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -23,7 +22,7 @@ from sqlalchemy import (
 )
 
 from memory.errors import Erased
-from memory.ids import new_key
+from memory.ids import clock, new_key
 from memory.scope import Scope, owner_key
 from memory.stores.sql import schema as t
 from memory.stores.sql.messages import NEWEST, NEWEST_OF_ONE
@@ -160,7 +159,7 @@ def get_or_create(conn: Connection, owner: ScopeOwner) -> int:
         raise Erased(ERASED_MEANWHILE)
     if (found := find(conn, owner.scope)) is not None:
         return found
-    now = time.time()
+    now = clock.now()
     ident = new_key()
     row = {
         "id": ident,
@@ -196,7 +195,7 @@ def touch(conn: Connection, scope_id: int, *, outside: bool = False) -> None:
 
     outside: an edit from outside the conversation, which outdates every frozen core text.
     """
-    execute(conn, TOUCH_OUTSIDE if outside else TOUCH, {"which": scope_id, "now": time.time()})
+    execute(conn, TOUCH_OUTSIDE if outside else TOUCH, {"which": scope_id, "now": clock.now()})
 
 
 def raise_version(conn: Connection, scope_id: int) -> None:

@@ -5,7 +5,6 @@ Its assistant messages count as ours, so that a client that resends this history
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -23,7 +22,7 @@ from memory.conversation.messages import (
     text_of,
 )
 from memory.errors import Conflict
-from memory.ids import new_key
+from memory.ids import clock, new_key
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import schema as t
 from memory.stores.sql.statements import add_row
@@ -117,7 +116,7 @@ class Transcriber:
         Its own row is written last, so that it is there completely or not at all. Raises Conflict
         for a name in use.
         """
-        now = time.time()
+        now = clock.now()
         for step in steps:
             yield from self._step(ident, step)
         answered = [s.id for s in steps if self.nodes[s.id].state != "open"]

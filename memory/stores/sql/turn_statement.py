@@ -16,7 +16,6 @@ choices, a turn that another one overtook. So is a statement whose outcome is un
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -26,7 +25,7 @@ import msgspec
 from sqlalchemy import BigInteger, Boolean, Column, Connection, Float, Integer, LargeBinary, Table
 
 from memory.conversation.matching import TurnNode
-from memory.ids import new_key
+from memory.ids import STEP, clock, new_key
 from memory.stores.sql import schema as t
 from memory.stores.sql.jobs import COLUMNS, QueuedJob
 from memory.stores.sql.message_pieces import contents_of
@@ -114,7 +113,7 @@ def open_turn(conn: Connection, o: PendingTurn, line: ExpectedLine) -> int | Non
     """Make the request durable; return the scope's row id, None if nothing was written."""
     if o.adopted or o.large:
         return None
-    now = time.time()
+    now = clock.now()
     writing = _Statement(line, o.owner, now)
     writing.hold("")
     writing.add(TOUCH)
@@ -132,7 +131,7 @@ def record(
     """
     if not _is_plain(r, opening, line.conversation):
         return None
-    now, node = time.time(), r.nodes[0]
+    now, node = clock.now(), r.nodes[0]
     node.at = now
     writing = _Statement(line, r.owner, now)
     writing.hold(MOVE, head=node.turn, resent=r.resent, prove=r.prove)
@@ -227,7 +226,7 @@ class _Statement:
         """Insert messages in order, behind all of their conversation, and let them wait."""
         if rows:
             said = {f"m_{c.name}": [row[c.name] for row in rows] for c in SAID}
-            self.add(_messages_part(), key=new_key(), **said)
+            self.add(_messages_part(), key=new_key(len(rows)), **said)
             self.add(WAITING)
 
     def put_consequences(self, r: TurnRecord, own_unread: int) -> None:
@@ -311,9 +310,10 @@ def _messages_part() -> str:
     arrays = ", ".join(f":m_{c.name}::{_type(c)}[]" for c in SAID)
     return (
         "\nm AS (INSERT INTO messages (id, scope_id, conversation, "
-        f"{_list_columns(t.messages, names)})\n  SELECT greatest(:key::bigint, 1 + coalesce("
-        "(SELECT max(id) FROM messages WHERE conversation = :conversation::bigint), 0)) "
-        "+ u.position - 1, "
+        f"{_list_columns(t.messages, names)})\n  SELECT greatest(:key::bigint, "
+        # as `key_behind`
+        f"(:key::bigint % {STEP}) + {STEP} * (1 + coalesce((SELECT max(id) FROM messages "
+        f"WHERE conversation = :conversation::bigint), 0) / {STEP})) + {STEP} * (u.position - 1), "
         f":scope::bigint, :conversation::bigint, {', '.join(f'u.{name}' for name in names)}\n  "
         f"FROM c, unnest({arrays}) WITH ORDINALITY AS u({', '.join(names)}, position)\n  "
         "RETURNING id, scope_id)"

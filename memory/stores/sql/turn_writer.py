@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -17,6 +16,7 @@ from memory.conversation.matching import TurnNode, trail_after
 from memory.conversation.messages import Json, keyed_hash
 from memory.core.autonomy import ModelRecord
 from memory.errors import Erased
+from memory.ids import clock
 from memory.stores.sql import message_pieces, model_records, scopes, unread_turns
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import passage_lifecycle as fact_rows
@@ -93,7 +93,7 @@ def open_turn(conn: Connection, o: PendingTurn, *, answered: bool = False) -> in
 
     answered: its node is written with its answer. Raises Erased.
     """
-    now, c = time.time(), o.conversation
+    now, c = clock.now(), o.conversation
     there = scopes.scope_status(conn, o.owner, o.scope_id, c.id)
     o.there = there if there is not None and there.conversation is not None else None
     scope_id: int = there.id if there else scopes.get_or_create(conn, o.owner)
@@ -162,13 +162,13 @@ def _newest(there: Any) -> int | None:
 def round_done(conn: Connection, node: int, rounds: Sequence[Json]) -> None:
     """Save the finished hidden rounds, in the transaction of what their calls wrote."""
     conn.execute(
-        update(t.nodes).where(n.id == node).values(rounds=encode(rounds).decode(), at=time.time())
+        update(t.nodes).where(n.id == node).values(rounds=encode(rounds).decode(), at=clock.now())
     )
 
 
 def attempt_failed(conn: Connection, node: int) -> None:
     """Record the time; the node stays open, so that a retry continues with it."""
-    execute(conn, TRIED, {"node": node, "now": time.time()})
+    execute(conn, TRIED, {"node": node, "now": clock.now()})
 
 
 def drop_turn(conn: Connection, scope_id: int, node: int) -> None:
@@ -245,7 +245,7 @@ def record(conn: Connection, r: TurnRecord, opening: PendingTurn | None = None) 
     """
     request: dict[str, Any] = {}
     said: list[dict[str, Any]] = []
-    now = time.time()
+    now = clock.now()
     if opening is not None:
         r.scope_id, request = open_turn(conn, opening, answered=True), {"request": opening.request}
         said = _request_rows(opening, r.scope_id, now)

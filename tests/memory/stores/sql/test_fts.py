@@ -389,7 +389,7 @@ async def test_what_is_said_with_the_clock_set_back_is_found(memory, monkeypatch
     await spoken(memory, "ada", {"role": "user", "content": "a kettle"})
     await memory.db.write(lambda conn: message_index.index_pending(conn, 16))
     await memory.db.write(lambda conn: messages.remove(conn, t.messages.c.id > 0))
-    monkeypatch.setattr(messages, "new_key", lambda: 7)
+    monkeypatch.setattr(messages, "new_key", lambda *_: 7)
     ada = await spoken(memory, "ada", {"role": "user", "content": "a teapot"})
     assert await asked(memory, ada, "teapot") == ["a teapot"]
     assert await memory.db.write(lambda conn: message_index.index_pending(conn, 16)) == 0

@@ -14,6 +14,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from memory.errors import NotUpgraded, StoreUnavailable
+from memory.ids import STEP
 from memory.scope import Scope
 from memory.service import Memory
 from memory.session.request import Policy
@@ -310,13 +311,13 @@ async def test_messages_of_a_conversation_stay_in_order_with_a_clock_set_back(db
         messages.append(conn, list(messages.rows_of(scope_id, place, found)))
 
     for key, words in ((900, "one"), (10, "two"), (11, "three")):
-        monkeypatch.setattr(messages, "new_key", lambda key=key: key)
+        monkeypatch.setattr(messages, "new_key", lambda _, key=key: key)
         await db.write(lambda conn, words=words: say(conn, words))
     said = select(t.messages.c.content).order_by(t.messages.c.id)
     assert await db.read(lambda conn: list(conn.execute(said).scalars())) == ["one", "two", "three"]
     owner = ScopeOwner(scope, 0)
     found = await db.read(lambda conn: scopes.scope_status(conn, owner, scope_id, 1))
-    assert (found.stored, found.indexed) == (902, 0)
+    assert (found.stored, found.indexed) == (3 * STEP + 11, 0)
 
 
 async def test_a_value_that_does_not_fit_is_told_apart_from_an_outage(db):

@@ -1,0 +1,87 @@
+"""Makes the tables of an empty database; refuses one of another version or with another secret."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib import import_module
+
+from sqlalchemy import Connection, insert, inspect, select
+
+from memory.errors import NotUpgraded
+from memory.stores.sql import schema
+
+ANOTHERS = (
+    "storage.secret is not the secret that this database was made with: nothing stored would be "
+    "recognised. Set the secret of the other gateways, or use another database"
+)
+
+
+def prepare_tables(conn: Connection, secret: bytes, *, reading: bool = False) -> bool:
+    """Create the tables of an empty database; raise NotUpgraded for one of another version.
+
+    reading: only look. Returns False if there is something to write.
+    """
+    names = set(inspect(conn).get_table_names())
+    if "scopes" not in names:
+        if reading:
+            return False
+        if conn.dialect.name == "sqlite":
+            schema.metadata.create_all(conn)
+        else:
+            import_module("memory.stores.sql.postgres_schema").create(conn)
+        conn.exec_driver_sql(
+            "CREATE TABLE IF NOT EXISTS alembic_version (version_num VARCHAR(32) NOT NULL "
+            "PRIMARY KEY)"
+        )
+        conn.exec_driver_sql(
+            f"INSERT INTO alembic_version (version_num) VALUES ('{schema.REVISION}')"
+        )
+        return _check_secret(conn, secret, reading=False)
+    found = (
+        conn.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+        if "alembic_version" in names
+        else None
+    )
+    if found != schema.REVISION:
+        raise NotUpgraded(too_old(found))
+    wanted = set(schema.metadata.tables)
+    if conn.dialect.name != "sqlite":
+        wanted |= import_module("memory.stores.sql.postgres_schema").metadata.tables.keys()
+    if lacks := sorted(wanted - names):
+        raise NotUpgraded(
+            f"the database lacks {', '.join(lacks)}: an unreleased version made it. Export its "
+            "memory with that version, or move its folder away"
+        )
+    return _check_secret(conn, secret, reading=reading)
+
+
+def too_old(found: str | None) -> str:
+    """Return why a database of another version is refused."""
+    return (
+        f"the database is at version {found}, this Mnemogate needs {schema.REVISION}: run "
+        "`mnemogate db upgrade`"
+    )
+
+
+def fingerprint_of(secret: bytes) -> str:
+    """Return what is stored of a secret, to recognise it."""
+    return hashlib.blake2b(b"fingerprint", key=secret[:64], digest_size=16).hexdigest()
+
+
+def _check_secret(conn: Connection, secret: bytes, *, reading: bool) -> bool:
+    """Keep the secret's fingerprint in a new database; raise NotUpgraded if it is another's.
+
+    With another secret nothing that is stored would be recognised, nor erased. reading, return: see
+    `prepare_tables`.
+    """
+    if conn.dialect.name == "sqlite":
+        return True  # its secret lies beside it
+    mine = fingerprint_of(secret)
+    m = schema.meta.c
+    if (found := conn.execute(select(m.value).where(m.name == "secret")).scalar()) is None:
+        if reading:
+            return False
+        conn.execute(insert(schema.meta).values(name="secret", value=mine))
+    elif found != mine:
+        raise NotUpgraded(ANOTHERS)
+    return True
